@@ -7,10 +7,14 @@ LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-em
 LISTS := $(wildcard tests/test_*.py) tests/planted tests/flow/test_routes.py tests/store/test_reach.py tests/store/test_statements.py \
   tests/store/test_schema_origin.py tests/engine/test_clock_steps.py tests/cli/test_rights.py tests/gateway/test_matrix.py
 
-.PHONY: run test lists planted prove check bench bench-labelled bench-against bench-peers lock setup setup-dev soak clean
+.PHONY: run try-telegram test lists planted prove check bench bench-labelled bench-against bench-peers lock setup setup-dev soak clean
 
 run: setup  ## Start the gateway
 	@$(BIN)/antiphon serve
+
+try-telegram: setup  ## Start a gateway in a home of its own for the bot whose token is in ANTIPHON_TELEGRAM_TOKEN
+	@test -n "$$ANTIPHON_TELEGRAM_TOKEN" || { echo "Set ANTIPHON_TELEGRAM_TOKEN to a token of @BotFather."; exit 1; }
+	@$(BIN)/antiphon serve --home $(or $(TRY_HOME),.try-telegram) --port 0
 
 test: setup-dev  ## All tests, on SQLite and on PostgreSQL; with ARGS only some, one after the other
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n auto --dist worksteal)
@@ -49,7 +53,7 @@ soak: setup-dev  ## The long forms of the tests of kills, power cuts, reconnecti
 	$(BIN)/python -m pytest -m "not browser" --soak $(ARGS)
 
 lock:  ## Bring the lock files up to date with pyproject.toml
-	$(UV) $(LOCK) pyproject.toml --extra metrics --extra anthropic --extra postgres --group build -o lock/run.txt
+	$(UV) $(LOCK) pyproject.toml --extra metrics --extra anthropic --extra postgres --extra telegram --group build -o lock/run.txt
 	$(UV) $(LOCK) pyproject.toml --all-extras --group build --group dev -c lock/run.txt -o lock/dev.txt
 
 setup: .venv/run.stamp

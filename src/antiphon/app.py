@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -30,6 +30,7 @@ from antiphon.backends import (
     open_sqlite,
 )
 from antiphon.channels.channel import Channel
+from antiphon.channels.telegram.settings import BotLook, TelegramSettings
 from antiphon.channels.webhook import WebhookChannel
 from antiphon.channels.webhook_inbox import WebhookInbox
 from antiphon.channels.webhook_settings import WebhookSettings
@@ -58,12 +59,21 @@ from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.approvals.standing import StandingApprovals
+from antiphon.engine.chats.accounts import Accounts
+from antiphon.engine.chats.commands import ChatCommands
+from antiphon.engine.chats.groups import Groups
+from antiphon.engine.chats.linking import Links
+from antiphon.engine.chats.pairing import Pairings
+from antiphon.engine.chats.peer_chats import PeerChats
+from antiphon.engine.chats.reception import Reception
+from antiphon.engine.chats.routing import Routes
 from antiphon.engine.children.due import Timers
 from antiphon.engine.children.govern import Subagents
 from antiphon.engine.children.spawn import Spawns
 from antiphon.engine.children.wait import Joins
 from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.deliveries import Deliveries
+from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.deliveries.outgoing import OutgoingMessages
 from antiphon.engine.deliveries.replies import Replies
 from antiphon.engine.exchanges.send import Exchanges
@@ -100,6 +110,7 @@ from antiphon.mcp.endpoint import Endpoint
 from antiphon.mcp.settings import ServerSettings
 from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.private_files import check_files, create_private_file, make_private_directory, mend_files
+from antiphon.store.chat_state import NO_CHATS, ChatState
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.compartments import read_compartments
 from antiphon.store.database import CommitHook, Database
@@ -120,6 +131,11 @@ from antiphon.tools.sessions_wait import sessions_wait
 from antiphon.tools.sessions_yield import sessions_yield
 from antiphon.tools.subagents import subagents
 from antiphon.version import VERSION
+
+if TYPE_CHECKING:
+    from antiphon.channels.telegram.bot import TelegramBot
+    from antiphon.channels.telegram.loop import TelegramLoop
+    from antiphon.channels.telegram.webhook import TelegramWebhook
 
 logger = logging.getLogger(__name__)
 
@@ -149,9 +165,19 @@ class App:
     mcp: Endpoint
     database: Database
     workspaces: Workspaces
+    live: LiveReplies
+    """Runs if the process runs agents."""
     deliverer: Deliverer
     """Runs if the process runs agents."""
     webhook_inbox: WebhookInbox
+    accounts: Accounts
+    reception: Reception
+    telegram: "TelegramBot | None"
+    """None if no bot is configured."""
+    telegram_loop: "TelegramLoop | None"
+    """Runs if the process runs agents."""
+    telegram_webhook: "TelegramWebhook | None"
+    """None unless Telegram posts updates to the gateway."""
     timers: Timers
     """Runs if the process runs agents."""
     drain: Drain
@@ -194,6 +220,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         models=open_models(home, config),
         tools=[*installed_tools(), *map(_function_tool, parts.tools)],
         webhooks=config.webhooks(),
+        telegram=config.telegram(),
     )
     await to_thread.run_sync(_check_models, base.rules, base.models)
     for problem in config.ineffective():
@@ -202,14 +229,14 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
     refused: Invalid | None = None
-    async with _open_backend(base, process, workers) as backend, _open_channels(base) as channels:
+    async with _open_backend(base, process, workers) as backend, _open_channels(base) as adapters:
         try:
             base = await _with_compartments(base, backend.database)
         except Invalid as error:
             refused = error
         else:
             home_key = await find_home_key(backend.database, base.ids)
-            app, worker = _build(base, backend, process=process, channels=channels, home_key=home_key)
+            app, worker = _build(base, backend, process=process, adapters=adapters, home_key=home_key)
             async with anyio.create_task_group() as tasks:
                 for task in backend.tasks:
                     tasks.start_soon(task)
@@ -231,10 +258,15 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                     tasks.start_soon(worker.run)
                     tasks.start_soon(backend.dispatch.run, worker)
                     tasks.start_soon(app.deliverer.run)
+                    tasks.start_soon(app.live.run)
+                    if app.telegram_loop is not None:
+                        tasks.start_soon(app.telegram_loop.run)
                 try:
                     yield app
                 finally:
                     with anyio.CancelScope(shield=True):
+                        if app.telegram_loop is not None:
+                            app.telegram_loop.stop()
                         await app.drain.run()
                         await app.approved_calls.drain(config.gateway.drain_seconds)
                         await app.models.aclose()
@@ -268,6 +300,7 @@ class _Base:
     tools: Sequence[Tool]
     """The tools of installed packages and embedding programs."""
     webhooks: Sequence[WebhookSettings]
+    telegram: TelegramSettings | None = None
     compartments: Compartments | None = None
     """Those of the home, once the database was asked for them; None if no setting names any."""
 
@@ -315,15 +348,24 @@ def _describe(base: _Base, process: ProcessId) -> Process:
     return describe_process(process, role.value, version=VERSION, fingerprint=base.config.fingerprint(), agents=agents)
 
 
+@dataclass(frozen=True, slots=True)
+class _Adapters:
+    """What connects this process with platforms."""
+
+    channels: Mapping[ChannelAccount, Channel]
+    telegram: "TelegramBot | None"
+
+
 @asynccontextmanager
-async def _open_channels(base: _Base) -> AsyncGenerator[dict[ChannelAccount, Channel]]:
-    """The adapters, by account."""
-    found = [WebhookChannel(webhook, base.clock) for webhook in base.webhooks if webhook.url is not None]
-    channels: dict[ChannelAccount, Channel] = {
-        ChannelAccount(channel.name, channel.account): channel for channel in (*found, *base.parts.channels)
-    }
+async def _open_channels(base: _Base) -> AsyncGenerator[_Adapters]:
+    """The adapters."""
+    found: list[Channel] = [WebhookChannel(webhook, base.clock) for webhook in base.webhooks if webhook.url is not None]
+    telegram = None if base.telegram is None else open_telegram(base.telegram)
+    if telegram is not None:
+        found.append(telegram.channel)
+    channels = {ChannelAccount(channel.name, channel.account): channel for channel in (*found, *base.parts.channels)}
     try:
-        yield channels
+        yield _Adapters(channels, telegram)
     finally:
         with anyio.CancelScope(shield=True):
             for channel in channels.values():
@@ -335,11 +377,12 @@ def _build(
     backend: Backend,
     *,
     process: ProcessId,
-    channels: Mapping[ChannelAccount, Channel],
+    adapters: _Adapters,
     home_key: HomeKey,
 ) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules
+    channels, telegram = adapters.channels, adapters.telegram
     waits = Waits(database, notifier)
     names = PersonNames(database, notifier)
     history = History(database, rules, names)
@@ -348,6 +391,9 @@ def _build(
     if backend.deltas is not None:
         backend.deltas.show_deltas(hub.publish_delta)
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
+    live = LiveReplies(database=database, channels=channels, rules=rules, clock=clock)
+    if live.is_serving:
+        publish_delta = _everywhere(publish_delta, live.publish)
     workspaces = Workspaces(base.home / WORKSPACES_NAME)
     sessions = Sessions(database, rules, workspaces, clock=clock, ids=ids)
     views = Views(database, rules, clock)
@@ -377,7 +423,14 @@ def _build(
     tools = Toolset([*own_tools, *base.tools])
     mcp_tools = McpTools(tools, mcp_settings(base.home, config, base.compartments), clock)
     worker = Worker(
-        Runtime(database=database, waits=waits, publish_delta=publish_delta, clock=clock, ids=ids),
+        Runtime(
+            database=database,
+            waits=waits,
+            publish_delta=publish_delta,
+            clock=clock,
+            ids=ids,
+            live=live if live.is_serving else None,
+        ),
         runner=parts.runner
         or AgentLoop(base.models, mcp_tools, rules, home_key, workspaces=workspaces, retry=parts.retry),
         rules=rules,
@@ -395,6 +448,12 @@ def _build(
         sessions=sessions,
         inbox=inbox,
         senders=Senders(database, rules, clock),
+        commands=ChatCommands(database, rules, clock=clock, ids=ids),
+        peer_chats=PeerChats(database, rules),
+        pairings=Pairings(database, rules, clock=clock, ids=ids),
+        groups=Groups(database, rules, clock),
+        routes=Routes(database, rules, clock),
+        links=Links(database, rules, clock=clock, ids=ids),
         runs=Runs(database, rules, clock),
         approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
         standing_approvals=StandingApprovals(database),
@@ -424,8 +483,16 @@ def _build(
     )
     tool_calls = ToolCalls(tools, callers, outside, rules, workspaces=workspaces, ids=ids)
     deliverer = Deliverer(
-        database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
+        database=database,
+        notifier=notifier,
+        senders=channels,
+        rules=rules,
+        clock=clock,
+        process=process,
+        on_sent=live.sent,
     )
+    accounts = Accounts(database, process, clock)
+    reception = Reception(database, rules, workspaces, clock=clock, ids=ids)
     app = App(
         home=base.home,
         config=config,
@@ -438,6 +505,7 @@ def _build(
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,
         workspaces=workspaces,
+        live=live,
         deliverer=deliverer,
         timers=Timers(database, notifier, workspaces, rules, clock=clock),
         webhook_inbox=WebhookInbox(
@@ -446,6 +514,11 @@ def _build(
             Replies(database, rules),
             is_global=config.session.scope is SessionScope.GLOBAL,
         ),
+        accounts=accounts,
+        reception=reception,
+        telegram=telegram,
+        telegram_loop=None if telegram is None else telegram.loop(reception, accounts, clock, home_key),
+        telegram_webhook=None if telegram is None else telegram.webhook(reception, home_key),
         drain=Drain(
             services.health,
             backend.dispatch,
@@ -567,6 +640,30 @@ def _function_tool(function: ToolFunction) -> FunctionTool:
     return FunctionTool(function if isinstance(function, DeclaredFunction) else tool(function))
 
 
+def open_telegram(settings: TelegramSettings) -> "TelegramBot":
+    """The bot, connected to nothing yet. Raises `Invalid` if the client library is not installed."""
+    try:
+        from antiphon.channels.telegram.bot import TelegramBot
+    except ModuleNotFoundError as error:
+        raise Invalid(
+            f"Telegram needs a package that is not installed ({error.name}). Install antiphon[telegram].",
+            code="package_missing",
+        ) from error
+    return TelegramBot(settings)
+
+
+async def look_at_bot(settings: TelegramSettings, *, may_poll: bool) -> BotLook:
+    """What Telegram says about the bot; nothing is changed or confirmed. Raises `Invalid` like `open_telegram`.
+
+    Polling shows whether another program polls, and would disturb a gateway that does.
+    """
+    bot = open_telegram(settings)
+    try:
+        return await bot.look(may_poll=may_poll)
+    finally:
+        await bot.channel.aclose()
+
+
 def open_models(home: Path, config: Config) -> Models:
     """The models that the configuration allows, by name; none is loaded yet."""
     beside = () if config.directory is None else (config.directory,)
@@ -661,6 +758,7 @@ def _gateway_of(app: App) -> Gateway:
         tool_calls=app.tool_calls,
         check_model=check_model,
         webhooks=app.webhook_inbox,
+        telegram=app.telegram_webhook,
         public_url=app.config.gateway.public_url,
         rotate_owner_token=rotate,
     )

@@ -38,7 +38,7 @@ def headers_read(package: Path) -> set[str]:
     """The headers of requests that the package's own code reads, in lower case, by its source."""
     return {
         name
-        for pattern in ("gateway/**/*.py", "mcp/endpoint.py", "channels/signature.py")
+        for pattern in ("gateway/**/*.py", "mcp/endpoint.py", "channels/signature.py", "channels/telegram/webhook.py")
         for path in package.glob(pattern)
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         for name in _header_in(node)
@@ -164,7 +164,7 @@ _OPERATIONS: dict[Kind, str] = {
         "people.patch personId | people.remove personId | people.resume personId | people.role personId | "
         "people.suspend personId"
     ),
-    Kind.WEBHOOK: "webhooks.receive name",
+    Kind.WEBHOOK: "webhooks.receive name | telegram.receive account",
     Kind.STORED: (
         "approvals.resolve note | "
         "sessions.append content.data | sessions.append content.mimeType | sessions.append content.text | "
@@ -213,7 +213,7 @@ _HEADERS: dict[Kind, str] = {
     Kind.PERSONS_SESSION: "antiphon-session",
     Kind.ORIGIN: "host | origin | sec-fetch-site",
     Kind.CREDENTIAL: "authorization | cookie | antiphon-page",
-    Kind.WEBHOOK: "antiphon-signature | antiphon-timestamp",
+    Kind.WEBHOOK: "antiphon-signature | antiphon-timestamp | x-telegram-bot-api-secret-token",
     Kind.STORED: "user-agent | idempotency-key",
     Kind.CHOICE: "accept | content-length | content-type | expect | last-event-id | transfer-encoding",
 }

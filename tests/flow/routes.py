@@ -236,6 +236,7 @@ ROUTES = (
         doors=(
             "delivery engine/deliveries/outbox.py::enqueue",
             "delivery engine/deliveries/outbox.py::enqueue_message",
+            "delivery engine/deliveries/outbox.py::enqueue_notice",
         ),
         sink="the clearance of the place",
         check="policy/sinks.py::of_place",
@@ -244,6 +245,26 @@ ROUTES = (
             "engine/test_outgoing_flow.py::test_a_reply_that_may_not_go_to_its_place_is_held_back_when_it_is_queued",
             "engine/test_spawn.py::test_a_child_above_its_requester_says_nothing_to_that_ones_channel",
         ),
+    ),
+    Route(
+        name="replies shown while they are written",
+        doors=(
+            "delivery engine/deliveries/outbox.py::begin_stream",
+            "delivery engine/deliveries/outbox.py::_queue_withdrawal",
+        ),
+        sink="the clearance of the place, for the context of each piece",
+        check="engine/deliveries/live.py::_look",
+        tests=("engine/test_live.py::test_words_that_may_not_go_to_the_place_are_not_shown",),
+    ),
+    Route(
+        name="requests for approval in private chats, and their answers",
+        doors=(
+            "delivery engine/deliveries/requests.py::ask_deciders",
+            "delivery engine/deliveries/requests.py::show_answer",
+        ),
+        sink="the clearance of the decider's chat",
+        check="engine/deliveries/requests.py::as_claimed",
+        tests=("engine/test_requests.py::test_a_chat_that_may_not_have_the_call_gets_no_call_and_no_buttons",),
     ),
     Route(
         name="messages to people and places",
@@ -394,6 +415,13 @@ ROUTES = (
         sink="the clearance of the webhook, met with its peer's",
         check="engine/deliveries/replies.py::outward",
         tests=(WORLDS, "channels/test_webhook.py"),
+    ),
+    Route(
+        name="Telegram in: updates that are posted or fetched, and the sessions of its chats",
+        doors=("http telegram.receive",),
+        sink="the clearance of the bot, met with its recipient's",
+        check="engine/deliveries/deliveries.py::claim_delivery",
+        tests=("channels/telegram/test_chats.py::test_what_is_classified_is_not_said_in_a_chat",),
     ),
     Route(
         name="webhook out, and texts that wait while a taint, a member or a policy changes",

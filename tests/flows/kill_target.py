@@ -25,6 +25,7 @@ from antiphon.app import Parts, ToolFunction
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
+from antiphon.domain.channel_form import PLAIN_FORM, DeliveryPart
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ApprovalId, RunId, SessionRow
@@ -90,12 +91,13 @@ class Postbox:
     name = "postbox"
     account = None
     timeout_seconds = 10.0
+    form = PLAIN_FORM
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def send(self, delivery: Delivery) -> str | None:
-        append_line(self._path, json.dumps([delivery.id, delivery.place.to, delivery.text]))
+    async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
+        append_line(self._path, json.dumps([delivery.id, delivery.place.to, part.text]))
         return None
 
     async def aclose(self) -> None:

@@ -246,7 +246,7 @@ class AgentLoop:
             return None
         for each in judged:
             if each.asked is not None:
-                has_asked = await context.ask_approval(await judge.asked(judged), self._rules.approval.expire_after)
+                has_asked = await context.ask_approval(await judge.asked(judged), self._rules)
                 return AwaitsApproval() if has_asked else RunEnding(outcome=CANCELLED)
             if not await self._run_call(context, each, judge):
                 return None  # judged again, with the rights that the principal has now

@@ -1,8 +1,10 @@
-"""The interface of an adapter to a platform. Contract: channels 1."""
+"""The interface of an adapter to a platform. Adapters translate and keep nothing. Contract: channels 1."""
 
 from typing import Protocol
 
+from antiphon.domain.channel_form import ChannelForm, DeliveryPart
 from antiphon.domain.delivery import Delivery
+from antiphon.domain.session import DeliveryContext
 
 
 class Channel(Protocol):
@@ -10,9 +12,15 @@ class Channel(Protocol):
 
     - `name` is the channel's word in keys and places (`webhook`). `account` names the account; None if the channel has
       only one.
-    - `send` returns once the platform has accepted the text, with the platform's id of the message if it has one.
+    - `form` says what one message can hold; the deliverer cuts texts into parts accordingly.
+    - `send` sends one part, or replaces the message that `part.replaces` names. It returns once the platform has
+      accepted the text, with the platform's id of the message if it has one.
     - `send` raises `DeliveryFailed` if the platform did not accept the text or the outcome is unknown: `is_permanent`
-      if the same text would be refused again, `retry_after` if the platform says when to try again.
+      if the same text would be refused again, `retry_after` if the platform says when to try again. Its code is
+      `channel_gone` if no text for this place will be accepted: the bot is blocked, or has left. The owner is told of
+      that once.
+    - Replacing a message by the text that it has succeeds. Replacing a message that is gone, or cannot be changed any
+      more, fails for good; then the text is sent as a new message.
     - `send` may be called again with a text that was sent: after a crash, or after a lost answer. The delivery's `id`
       is the same then; pass it to the platform if the platform can detect repetitions by it.
     - `send` is called for one text of a place at a time, and concurrently for texts of different places.
@@ -29,8 +37,30 @@ class Channel(Protocol):
     @property
     def timeout_seconds(self) -> float: ...
 
-    async def send(self, delivery: Delivery) -> str | None: ...
+    @property
+    def form(self) -> ChannelForm: ...
+
+    async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None: ...
 
     async def aclose(self) -> None:
         """Closes connections; nothing is sent afterwards."""
+        ...
+
+
+class LiveChannel(Channel, Protocol):
+    """A channel that shows a reply while it is written: its `form.streaming` is not `none`.
+
+    Each method raises `DeliveryFailed`, like `send`; nothing is lost if it does.
+    """
+
+    async def draft(self, place: DeliveryContext, draft_id: int, text: str) -> None:
+        """Shows the text so far as a draft; the same `draft_id` replaces the one before."""
+        ...
+
+    async def typing(self, place: DeliveryContext) -> None:
+        """Shows for some seconds that an answer is being written."""
+        ...
+
+    async def withdraw(self, place: DeliveryContext, platform_id: str) -> None:
+        """Deletes a message of the bot."""
         ...

@@ -12,6 +12,7 @@ from msgspec.json import Decoder
 from antiphon.channels.signature import ID_HEADER, SIGNATURE_HEADER, TIME_HEADER, Direction, sign
 from antiphon.channels.webhook_settings import NAME, WebhookSettings
 from antiphon.clock import Clock
+from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart
 from antiphon.domain.delivery import Delivery, DeliveryFailed
 from antiphon.wire.encoding import compact_json, milliseconds
 
@@ -44,9 +45,13 @@ class WebhookChannel:
     def timeout_seconds(self) -> float:
         return self._settings.timeout_seconds
 
-    async def send(self, delivery: Delivery) -> str | None:
-        """Posts the text. Uses only the answer's status, and its `id` if the answer is a JSON object with one."""
-        body = compact_json(_shown(delivery, self._settings.name))
+    @property
+    def form(self) -> ChannelForm:
+        return PLAIN_FORM
+
+    async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
+        """Posts the text, which is always one part. Uses only the answer's status, and its `id` if the answer is a JSON object with one."""
+        body = compact_json(_shown(delivery, part, self._settings.name))
         timestamp = int(self._clock.now().timestamp())
         headers = {
             "Content-Type": "application/json",
@@ -109,14 +114,14 @@ def retry_after(value: str | None, now: datetime) -> timedelta | None:
     return max(timedelta(0), (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now)
 
 
-def _shown(delivery: Delivery, name: str) -> dict[str, Any]:
+def _shown(delivery: Delivery, part: DeliveryPart, name: str) -> dict[str, Any]:
     shown = {
         "id": delivery.id,
         "channel": NAME,
         "account": name,
         "to": delivery.place.to,
         "threadId": delivery.place.thread_id,
-        "text": delivery.text,
+        "text": part.text,
         "sessionKey": delivery.session_key,
         "runId": delivery.run_id,
         "createdAt": milliseconds(delivery.created_at),

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from antiphon.domain.channel_form import Button
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.session import DeliveryContext
@@ -18,6 +19,8 @@ LONGEST_WISH = timedelta(hours=1)
 """The longest pause that a platform may ask for, because later texts wait as long."""
 FLOW = "flow"
 """The code of a text that was suppressed because of what it was made of."""
+GONE = "channel_gone"
+"""The code of a failure that no text for the place escapes: its person blocked the bot, or the bot left the group."""
 NOT_CLEARED = (
     "The text was made of data that may not go to this place. Set a clearance for the channel and link the recipient's "
     "account to a person with that clearance; then retry the delivery."
@@ -25,6 +28,8 @@ NOT_CLEARED = (
 
 
 class DeliveryStatus(StrEnum):
+    STREAMING = "streaming"
+    """The reply of a run that is still being written; `parts` names the message that shows it so far."""
     QUEUED = "queued"
     CLAIMED = "claimed"
     """A process is sending it, or was sending it when it died."""
@@ -44,9 +49,10 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
     id: str
     """Stable: the same in every attempt, so that the platform can recognise a repetition."""
-    session: SessionRow
-    session_key: str
-    session_id: SessionId
+    session: SessionRow | None
+    """None for words of Antiphon that belong to no session, such as the answer to a command."""
+    session_key: str | None
+    session_id: SessionId | None
     run_id: RunId | None
     place: DeliveryContext
     text: str
@@ -59,11 +65,28 @@ class Delivery(Struct, frozen=True, kw_only=True):
     process: ProcessId | None = None
     """The process that claimed it."""
     platform_id: str | None = None
-    """The platform's id for it."""
+    """The platform's id for it; of its first part, if it has several."""
+    parts: tuple[str, ...] = ()
+    """The platform's ids of the parts that are sent, in their order, empty for one without; sending goes on after
+    them."""
+    approval: str | None = None
+    """The request for approval that it shows, with buttons."""
     error: str | None = None
     code: str | None = None
     created_at: datetime
     ended_at: datetime | None = None
+    buttons: tuple[Button, ...] = ()
+    """Under its last part; made when it is claimed."""
+
+    @property
+    def replaces(self) -> str | None:
+        """The platform's id of a message that shows an earlier text of this delivery, which its first part replaces."""
+        return None if self.parts else self.platform_id
+
+    @property
+    def is_withdrawal(self) -> bool:
+        """Whether it deletes the message that it replaces."""
+        return not self.text and self.replaces is not None
 
 
 class DeliveryFailed(Exception):

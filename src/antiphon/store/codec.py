@@ -80,6 +80,11 @@ def json_list(text: str) -> list[Any]:
         raise unreadable(str(error)) from error
 
 
+def platform_ids(text: str | None) -> tuple[str, ...]:
+    """Those of a delivery's parts. Raises `Unavailable` if they are damaged."""
+    return () if text is None else tuple(map(str, json_list(text)))
+
+
 def asked_calls(text: str) -> tuple[AskedCall, ...]:
     """Raises `Unavailable` if the stored calls of a request are damaged: no other bytes may run."""
     try:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.delivery import FLOW, NOT_CLEARED, Delivery, DeliveryStatus
-from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import ApprovalId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
@@ -27,16 +27,17 @@ _DELIVERY = SelectList(
     Delivery,
     "d.id, d.session, s.key AS session_key, d.incarnation AS session_id, d.run_id, d.channel, d.recipient, "
     "d.account_id, d.thread_id, d.text, d.status, d.attempts, d.due_at, d.error, d.code, d.created_at, d.ended_at, "
-    "d.process, d.platform_id, d.level AS made_of_level, d.compartments AS made_of_compartments, "
+    "d.process, d.platform_id, d.parts, d.approval, d.level AS made_of_level, d.compartments AS made_of_compartments, "
     "d.integrity AS made_of_integrity, d.person AS made_of_person",
     status=codec.member_of(DeliveryStatus),
     due_at=codec.moment,
     created_at=codec.moment,
     ended_at=codec.moment,
     made_of=codec.combined_classification("made_of"),
+    parts=Combined(codec.platform_ids, text="parts"),
     place=Combined(DeliveryContext, channel="channel", to="recipient", account_id="account_id", thread_id="thread_id"),
 )
-_SELECT = f"SELECT {_DELIVERY.text} FROM deliveries d JOIN sessions s ON s.id = d.session"
+_SELECT = f"SELECT {_DELIVERY.text} FROM deliveries d LEFT JOIN sessions s ON s.id = d.session"
 _WAITS = "d.status IN ('queued', 'claimed')"
 _IS_FREE = (
     "((d.status = 'queued' AND d.due_at <= ?) OR (d.status = 'claimed' AND (d.process = ? OR NOT EXISTS "
@@ -60,7 +61,7 @@ class Head(NamedTuple):
     """The first text that waits for its place."""
 
     id: str
-    session: SessionRow
+    session: SessionRow | None
     account: ChannelAccount
 
 
@@ -77,8 +78,8 @@ class NewDelivery:
 
     name: str
     """20 characters that distinguish it from all others; the time and these are its id."""
-    session: SessionRow
-    incarnation: SessionId
+    session: SessionRow | None
+    incarnation: SessionId | None
     run_id: RunId | None
     place: DeliveryContext
     text: str
@@ -86,6 +87,12 @@ class NewDelivery:
     """What the text was made of. Contract: flow 7."""
     is_suppressed: bool = False
     """Whether it may not go to its place; then it is kept, and not sent."""
+    is_streaming: bool = False
+    """Whether it is still being written."""
+    replaces: str | None = None
+    """The platform's id of a message that shows an earlier text of it."""
+    approval: ApprovalId | None = None
+    """The request for approval that it shows."""
 
     def id_at(self, number: int) -> str:
         return f"dlv_{number:011x}{self.name}"
@@ -102,12 +109,12 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
     if newest is not None and newest[0] is not None:
         number = max(at_ms, _number_in(newest[0]) + 1)
     id = new.id_at(number)
-    status = DeliveryStatus.SUPPRESSED if new.is_suppressed else DeliveryStatus.QUEUED
+    status = _status_of(new)
     code, error = (FLOW, NOT_CLEARED) if new.is_suppressed else (None, None)
     await tx.execute(
         "INSERT INTO deliveries (id, session, incarnation, run_id, channel, recipient, account_id, thread_id, text, "
-        "level, compartments, integrity, person, status, code, error, due_at, created_at, ended_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "platform_id, approval, level, compartments, integrity, person, status, code, error, due_at, created_at, "
+        "ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             new.session,
@@ -118,6 +125,8 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
             place.account_id,
             place.thread_id,
             new.text,
+            new.replaces,
+            new.approval,
             *codec.classification_values(new.made_of),
             status.value,
             code,
@@ -127,9 +136,27 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
             at_ms if new.is_suppressed else None,
         ),
     )
-    if not new.is_suppressed:
+    if status is DeliveryStatus.QUEUED:
         tx.wake(OUTBOX)
     return id
+
+
+def _status_of(new: NewDelivery) -> DeliveryStatus:
+    if new.is_suppressed:
+        return DeliveryStatus.SUPPRESSED
+    return DeliveryStatus.STREAMING if new.is_streaming else DeliveryStatus.QUEUED
+
+
+async def find_streaming(query: Query, run: RunId) -> str | None:
+    """The platform's id of the message that shows the run's reply while it is written."""
+    row = await query.fetch_one(
+        "SELECT platform_id FROM deliveries WHERE run_id = ? AND status = 'streaming'", (run,)
+    )
+    return None if row is None else row[0]
+
+
+async def delete_streaming(tx: Transaction, run: RunId) -> None:
+    await tx.execute("DELETE FROM deliveries WHERE run_id = ? AND status = 'streaming'", (run,))
 
 
 class QueuedText(NamedTuple):
@@ -200,6 +227,41 @@ async def settle(tx: Transaction, claimed: Delivery, columns: dict[str, SqlValue
         )
         == 1
     )
+
+
+async def list_requests(query: Query, approval: ApprovalId) -> list[Delivery]:
+    """The messages that show the request for approval."""
+    rows = await query.fetch_all(
+        f"{_SELECT} WHERE d.approval = ? AND d.status = 'sent' AND d.platform_id IS NOT NULL ORDER BY d.id", (approval,)
+    )
+    return [_DELIVERY.read(row) for row in rows]
+
+
+async def delete(tx: Transaction, id: str) -> None:
+    await tx.execute("DELETE FROM deliveries WHERE id = ?", (id,))
+
+
+async def delete_claimed(tx: Transaction, claimed: Delivery) -> bool:
+    """Deletes the row of the claim; False if the claim is no longer the newest."""
+    return (
+        await tx.change(
+            "DELETE FROM deliveries WHERE id = ? AND status = 'claimed' AND process = ? AND attempts = ?",
+            (claimed.id, claimed.process, claimed.attempts),
+        )
+        == 1
+    )
+
+
+async def is_known_broken(query: Query, delivery: Delivery, code: str) -> bool:
+    """Whether the text that ended before it at its place was given up with the same code."""
+    place = delivery.place
+    row = await query.fetch_one(
+        "SELECT d.status, d.code FROM deliveries d WHERE d.status IN ('sent', 'dead') AND d.channel = ? "
+        "AND d.recipient = ? AND COALESCE(d.account_id, '') = ? AND COALESCE(d.thread_id, '') = ? AND d.id <> ? "
+        "ORDER BY d.ended_at DESC, d.id DESC LIMIT 1",
+        (place.channel, place.to, place.account_id or "", place.thread_id or "", delivery.id),
+    )
+    return row is not None and (row[0], row[1]) == (DeliveryStatus.DEAD, code)
 
 
 async def queue_anew(tx: Transaction, delivery: Delivery, at_ms: int) -> bool:

@@ -19,7 +19,7 @@ SQLite does not write a row that is set to what it was.
 """
 
 
-EXCLUSIVE = frozenset({"classifications", "flow", "people", "people_usage", "token_makers"})
+EXCLUSIVE = frozenset({"chats", "classifications", "flow", "people", "people_usage", "token_makers"})
 """The names of migrations that rewrite or move stored values, which processes of an older version would miss."""
 
 

@@ -1,7 +1,7 @@
 """Persons, their identities on channels, and what a principal is at present."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -115,6 +115,25 @@ async def find_standing_of_account(query: Query, channel: str, account: str, pla
         (channel, account, platform_id),
     )
     return None if rights is None else await standing_from(query, person_principal(rights[0]), rights)
+
+
+async def list_deciders(query: Query, accounts: Iterable[tuple[str, str]]) -> list[tuple[Identity, Standing]]:
+    """The owners and users who are linked on these accounts of channels, the oldest link first."""
+    served = tuple(accounts)
+    marks = ", ".join(["(?, ?)"] * len(served))
+    found = await query.fetch_all(
+        f"SELECT n.channel, n.account, n.platform_id, {RIGHTS} FROM identities n JOIN people q ON q.id = n.person "
+        "WHERE q.is_suspended = 0 AND q.role IN ('owner', 'user') "
+        f"AND (n.channel, n.account) IN (VALUES {marks}) ORDER BY n.created_at, n.channel, n.account, n.platform_id",
+        [part for account in served for part in account],
+    )
+    return [
+        (
+            Identity(channel=channel, account=account, platform_id=platform_id),
+            await standing_from(query, person_principal(rights[0]), tuple(rights)),
+        )
+        for channel, account, platform_id, *rights in found
+    ]
 
 
 class LinkedAccount(NamedTuple):
@@ -336,7 +355,14 @@ async def delete(tx: Transaction, id: PersonId) -> None:
     Persons of a channel may come back by their accounts, and get the same id.
     """
     principal = str(person_principal(id))
-    returning = [identity.person_id for identity in (await find_identities(tx, [id]))[id]]
+    accounts = (await find_identities(tx, [id]))[id]
+    for account in accounts:
+        await tx.execute(
+            "DELETE FROM pairings WHERE channel = ? AND account = ? AND platform_id = ?",
+            (account.channel, account.account, account.platform_id),
+        )
+    returning = [account.person_id for account in accounts]
+    await tx.execute("DELETE FROM link_codes WHERE person = ?", (id,))
     await tx.execute("DELETE FROM identities WHERE person = ?", (id,))
     await tx.execute("DELETE FROM tokens WHERE principal = ?", (principal,))
     await tx.execute("DELETE FROM participants WHERE principal = ?", (principal,))

@@ -242,6 +242,8 @@ class SessionFilter:
     search: str | None = None
     """Words, between blanks, that are all parts of names or the key."""
     updated_since: datetime | None = None
+    below: str | None = None
+    """The beginning of the keys, with one segment after it."""
     include_inactive: bool = False
 
 
@@ -641,6 +643,10 @@ def _conditions(where: SessionFilter, readable: Condition) -> list[Condition]:
         conditions.append(labelled if readable is ANY else all_of([labelled, readable]))
     if where.updated_since is not None:
         conditions.append(Condition("s.updated_at >= ?", (codec.milliseconds(where.updated_since),)))
+    if where.below is not None:
+        length = len(where.below)
+        direct = "substr(s.key, 1, ?) = ? AND substr(s.key, ?) NOT LIKE '%:%'"
+        conditions.append(Condition(direct, (length, where.below, length + 1)))
     if where.search is not None:
         conditions.append(has_words(where.search, readable))
     return conditions

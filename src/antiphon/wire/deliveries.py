@@ -8,7 +8,8 @@ from antiphon.wire.encoding import Shape, milliseconds, optional_milliseconds
 
 class DeliveryShape(Shape, frozen=True, kw_only=True):
     delivery_id: str
-    session_key: str
+    session_key: str | None = None
+    """Absent for words of Antiphon that belong to no session."""
     run_id: str | None = None
     channel: str | None = None
     to: str | None = None

@@ -102,7 +102,7 @@ def _show(delivery: JsonObject, *, as_json: bool) -> None:
     show_fields(
         {
             "Delivery": str(delivery["deliveryId"]),
-            "Session": str(delivery["sessionKey"]),
+            "Session": str(delivery.get("sessionKey") or ""),
             "Run": str(delivery.get("runId") or ""),
             "To": _place(delivery),
             "Status": str(delivery["status"]) + (f" ({delivery['code']})" if delivery.get("code") else ""),

@@ -7,6 +7,7 @@ from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.session import SessionStatus
+from antiphon.engine.deliveries.requests import show_answer
 from antiphon.engine.ledger.append import append_events
 from antiphon.store import approvals
 from antiphon.store import sessions as rows
@@ -35,6 +36,7 @@ async def store_answer(tx: Transaction, approval: Approval, at_ms: int) -> bool:
         add={"pending_approvals": -1},
     )
     await append_events(tx, approval.session, addition)
+    await show_answer(tx, approval, at_ms)
     return True
 
 

@@ -12,9 +12,11 @@ from antiphon.domain.ids import ApprovalId
 from antiphon.domain.message import JsonValue
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus
+from antiphon.engine.deliveries.requests import ask_deciders
 from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.fence import Fence
 from antiphon.engine.ledger.run_log import Steps, record_steps
+from antiphon.engine.rules import Rules
 from antiphon.store import approvals
 from antiphon.store import runs as ledger
 from antiphon.store.codec import milliseconds, moment
@@ -28,6 +30,7 @@ class AskApproval(Struct, frozen=True, kw_only=True):
     made_of: Classification
     """The join of what the calls were made from."""
     expires_at: datetime
+    rules: Rules
     at_ms: int
 
 
@@ -85,6 +88,7 @@ async def ask_approval(tx: Transaction, fence: Fence, command: AskApproval) -> b
         add={"pending_approvals": 1},
         end=found.end,
     )
+    await ask_deciders(tx, approval.id, command.made_of, command.rules, at_ms=at_ms)
     tx.wake(DUE)
     return True
 

@@ -21,6 +21,7 @@ from antiphon.engine.access.callers import FoundCaller, find_caller
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.approvals.asking import requested_event
 from antiphon.engine.approvals.standing import find_covering
+from antiphon.engine.deliveries.requests import ask_deciders
 from antiphon.engine.ledger.append import append_events
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from antiphon.engine.ledger.waits import Waits
@@ -48,6 +49,7 @@ class AskFromOutside(Struct, frozen=True, kw_only=True):
     """Identifies the call; a repeated one finds its request."""
     call: AskedCall
     expires_at: datetime
+    rules: Rules
     at_ms: int
 
 
@@ -93,6 +95,7 @@ class OutsideApprovals:
             origin=origin,
             call=call,
             expires_at=self._clock.now() + self._rules.approval.expire_after,
+            rules=self._rules,
             at_ms=self._clock.now_ms(),
         )
         return accepted(await self._database.run(ask_from_outside, command, sessions=(caller.session,)))
@@ -201,6 +204,7 @@ async def _store(tx: Transaction, session: Session, command: AskFromOutside) -> 
         add={"pending_approvals": 1},
     )
     await append_events(tx, session.row, addition)
+    await ask_deciders(tx, approval.id, session.taint, command.rules, at_ms=command.at_ms)
     tx.wake(DUE)
     return approval
 

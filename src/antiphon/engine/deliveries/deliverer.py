@@ -1,31 +1,48 @@
 """The deliverer: sends the deliveries of the outbox, in order for each place, at least once. Contract: channels 1.
 
-One unit claims a text and another settles it; it is sent between them, outside any transaction. A process that dies
-in between may have sent it: the process that takes it over sends it again, under the same id.
+One unit claims a text and another settles it; it is sent between them, outside any transaction. A text that a channel
+cannot carry in one message is sent in parts, and a unit stores each part that the platform has. A process that dies
+in between may have sent a part: the process that takes the text over sends that part again, under the same id.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar, TypeVarTuple, runtime_checkable
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
-from antiphon.domain.delivery import Delivery, DeliveryFailed, DeliveryStatus
+from antiphon.domain.channel_form import ChannelForm, DeliveryPart
+from antiphon.domain.delivery import GONE, Delivery, DeliveryFailed, DeliveryStatus
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import ProcessId
-from antiphon.engine.deliveries.deliveries import ClaimDelivery, claim_delivery, failure_of, settle_failed, settle_sent
+from antiphon.domain.parts import parts_of
+from antiphon.domain.session import DeliveryContext
+from antiphon.engine.deliveries.deliveries import (
+    ClaimDelivery,
+    claim_delivery,
+    failure_of,
+    sessions_of,
+    settle_failed,
+    settle_part,
+    settle_sent,
+    settle_withdrawn,
+)
 from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
 from antiphon.store import deliveries as outbox
-from antiphon.store.database import Database
+from antiphon.store.database import Database, Transaction
 from antiphon.store.deliveries import OUTBOX, ChannelAccount, Head
 from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 SWEEP_SECONDS = 1.0
 """Between looks without a wake, for retries that are due and claims of a dead process."""
@@ -38,16 +55,26 @@ MAX_OF_ACCOUNT = 8
 class Sender(Protocol):
     """Sends texts by one account of a channel.
 
-    - `send` returns the platform's id of the message, or None, once the platform has taken it.
+    - `send` returns the platform's id of the message, or None, once the platform has taken the part.
     - It raises `DeliveryFailed` if the platform has not taken it, or if that is unknown.
-    - It may be called with the same text again, with the same delivery id.
+    - It may be called with the same part again, with the same delivery id.
     - It is cancelled after `timeout_seconds`.
     """
 
     @property
     def timeout_seconds(self) -> float: ...
 
-    async def send(self, delivery: Delivery) -> str | None: ...
+    @property
+    def form(self) -> ChannelForm: ...
+
+    async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None: ...
+
+
+@runtime_checkable
+class Withdrawer(Protocol):
+    """Deletes messages that were shown while a reply was written."""
+
+    async def withdraw(self, place: DeliveryContext, platform_id: str) -> None: ...
 
 
 class Deliverer:
@@ -62,13 +89,16 @@ class Deliverer:
         rules: Rules,
         clock: Clock,
         process: ProcessId,
+        on_sent: Callable[[DeliveryContext], None] | None = None,
     ) -> None:
+        """`on_sent` is called with the place of each part that the platform has taken."""
         self._database = database
         self._notifier = notifier
         self._senders = senders
         self._rules = rules
         self._clock = clock
         self._process = process
+        self._on_sent = on_sent
         self._sending: dict[str, ChannelAccount] = {}
         self._woken = asyncio.Event()
         self._is_idle = asyncio.Event()
@@ -142,7 +172,7 @@ class Deliverer:
     async def _deliver(self, head: Head, sender: Sender) -> None:
         try:
             command = ClaimDelivery(id=head.id, process=self._process, rules=self._rules, at_ms=self._clock.now_ms())
-            claimed = await self._database.run(claim_delivery, command, sessions=(head.session,))
+            claimed = await self._database.run(claim_delivery, command, sessions=sessions_of(head.session))
             self._claiming.worked()
             if claimed is not None:
                 await self._send(claimed, sender)
@@ -158,33 +188,62 @@ class Deliverer:
             self.wake()
 
     async def _send(self, claimed: Delivery, sender: Sender) -> None:
-        facts = {"delivery_id": claimed.id, "channel": claimed.place.channel, "attempt": claimed.attempts}
         try:
-            with anyio.fail_after(sender.timeout_seconds):
-                platform_id = await sender.send(claimed)
+            if claimed.is_withdrawal:
+                is_ours = await self._withdraw(claimed, sender)
+            else:
+                is_ours = await self._send_parts(claimed, sender)
         except DeliveryFailed as failed:
             await self._settle_failed(claimed, failed)
-        except TimeoutError:
-            failed = DeliveryFailed(
-                f"The platform did not answer within {sender.timeout_seconds:g} s; it may have received the text.",
-                code="channel_timeout",
-            )
-            await self._settle_failed(claimed, failed)
-        except Exception:  # a bug in the adapter must not end the deliverer
-            logger.exception("Adapter failed", extra={"action": "delivery_crashed", **facts})
-            await self._settle_failed(claimed, DeliveryFailed("The adapter failed; see the log of Antiphon."))
         else:
-            if not await self._settle_sent(claimed, platform_id):
-                logger.warning("Delivery was taken over", extra={"action": "delivery_fenced", **facts})
-
-    async def _settle_sent(self, claimed: Delivery, platform_id: str | None) -> bool:
-        """Tries until the database accepts it: a text whose sending is not recorded is sent again."""
-        while True:
-            at_ms = self._clock.now_ms()
-            try:
-                settled = await self._database.run(
-                    settle_sent, claimed, platform_id, at_ms, sessions=(claimed.session,)
+            if not is_ours:
+                logger.warning(
+                    "Delivery was taken over", extra={"action": "delivery_fenced", **_facts(claimed)}
                 )
+
+    async def _send_parts(self, claimed: Delivery, sender: Sender) -> bool:
+        """Sends the parts that the platform does not have yet; False if the claim was taken over."""
+        texts = parts_of(claimed.text, sender.form) or [claimed.text]
+        sent = claimed.parts
+        while True:
+            index = min(len(sent), len(texts) - 1)
+            is_last = index == len(texts) - 1
+            part = DeliveryPart(
+                index=index,
+                text=texts[index],
+                buttons=claimed.buttons if is_last else (),
+                replaces=claimed.replaces if not sent else None,
+            )
+            sent = (*sent, await self._send_part(claimed, part, sender) or "")
+            if self._on_sent is not None:
+                self._on_sent(claimed.place)
+            if is_last:
+                return await self._settle(settle_sent, claimed, sent, self._clock.now_ms())
+            if not await self._settle(settle_part, claimed, sent):
+                return False
+
+    async def _send_part(self, claimed: Delivery, part: DeliveryPart, sender: Sender) -> str | None:
+        """Sends the part; as a new message if the one that it replaces cannot be changed any more."""
+        try:
+            platform_id = await _within_time(claimed, sender, sender.send(claimed, part))
+        except DeliveryFailed as failed:
+            if part.replaces is None or not failed.is_permanent or failed.code == GONE:
+                raise
+            return await _within_time(claimed, sender, sender.send(claimed, replace(part, replaces=None)))
+        return platform_id or part.replaces
+
+    async def _withdraw(self, claimed: Delivery, sender: Sender) -> bool:
+        if isinstance(sender, Withdrawer) and claimed.replaces is not None:
+            await _within_time(claimed, sender, sender.withdraw(claimed.place, claimed.replaces))
+        return await self._settle(settle_withdrawn, claimed)
+
+    async def _settle(
+        self, unit: Callable[[Transaction, Delivery, *Ts], Coroutine[Any, Any, bool]], claimed: Delivery, *facts: *Ts
+    ) -> bool:
+        """Tries until the database accepts it: a part whose sending is not recorded is sent again."""
+        while True:
+            try:
+                settled = await self._database.run(unit, claimed, *facts, sessions=sessions_of(claimed.session))
             except Unavailable as error:
                 if error.code == "store_closed":
                     raise
@@ -196,7 +255,9 @@ class Deliverer:
 
     async def _settle_failed(self, claimed: Delivery, failed: DeliveryFailed) -> None:
         failure, at_ms = failure_of(claimed, failed), self._clock.now_ms()
-        settled = await self._database.run(settle_failed, claimed, failure, at_ms, sessions=(claimed.session,))
+        settled = await self._database.run(
+            settle_failed, claimed, failure, at_ms, sessions=sessions_of(claimed.session)
+        )
         if settled is None:
             return
         is_dead = settled.status is DeliveryStatus.DEAD
@@ -211,3 +272,24 @@ class Deliverer:
                 "code": failed.code,
             },
         )
+
+
+async def _within_time(claimed: Delivery, sender: Sender, request: Coroutine[Any, Any, R]) -> R:
+    """What the request returns. Raises `DeliveryFailed`, whatever it raises."""
+    try:
+        with anyio.fail_after(sender.timeout_seconds):
+            return await request
+    except DeliveryFailed:
+        raise
+    except TimeoutError as error:
+        raise DeliveryFailed(
+            f"The platform did not answer within {sender.timeout_seconds:g} s; it may have received the text.",
+            code="channel_timeout",
+        ) from error
+    except Exception as error:  # a bug in the adapter must not end the deliverer
+        logger.exception("Adapter failed", extra={"action": "delivery_crashed", **_facts(claimed)})
+        raise DeliveryFailed("The adapter failed; see the log of Antiphon.") from error
+
+
+def _facts(claimed: Delivery) -> dict[str, object]:
+    return {"delivery_id": claimed.id, "channel": claimed.place.channel, "attempt": claimed.attempts}

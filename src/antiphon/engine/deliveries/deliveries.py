@@ -10,6 +10,7 @@ from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.delivery import (
     FLOW,
+    GONE,
     NOT_CLEARED,
     Delivery,
     DeliveryFailed,
@@ -19,25 +20,32 @@ from antiphon.domain.delivery import (
 )
 from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.event import EventType
-from antiphon.domain.ids import ProcessId
+from antiphon.domain.ids import ApprovalId, ProcessId, SessionRow
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import may_deliver
-from antiphon.engine.deliveries.outbox import Origin, tell
+from antiphon.engine.deliveries.outbox import Origin, queue_withdrawal, tell
+from antiphon.engine.deliveries.requests import as_claimed, show_answer
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.system import SYSTEM_REACH
+from antiphon.store import approvals
 from antiphon.store import deliveries as outbox
 from antiphon.store import sessions as rows
-from antiphon.store.codec import moment
+from antiphon.store.codec import json_text, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.deliveries import DeliveryFilter
 
 DEAD = "delivery_dead"
 SUPPRESSED = "send_denied"
+
+
+def sessions_of(session: SessionRow | None) -> tuple[SessionRow, ...]:
+    """The sessions that a unit on a delivery of that session writes to."""
+    return () if session is None else (session,)
 
 
 class Deliveries:
@@ -63,7 +71,7 @@ class Deliveries:
         """
         found = await self.get(principal, id)
         rights, at_ms = Rights(principal, self._rules), self._clock.now_ms()
-        return accepted(await self._database.run(retry_delivery, rights, id, at_ms, sessions=(found.session,)))
+        return accepted(await self._database.run(retry_delivery, rights, id, at_ms, sessions=sessions_of(found.session)))
 
 
 async def _list(query: Query, rights: Rights, where: DeliveryFilter, limit: int) -> list[Delivery] | Refusal:
@@ -83,7 +91,7 @@ async def retry_delivery(tx: Transaction, rights: Rights, id: str, at_ms: int) -
         return delivery
     if delivery.status is DeliveryStatus.SENT:
         return Refusal(Conflict(f"Delivery was already sent: {id!r}. Post the text again.", code="delivery_sent"))
-    is_being_sent = delivery.status is DeliveryStatus.CLAIMED
+    is_being_sent = delivery.status in (DeliveryStatus.CLAIMED, DeliveryStatus.STREAMING)
     if is_being_sent or not await outbox.queue_anew(tx, delivery, at_ms):
         return Refusal(Conflict(f"Delivery is being sent: {id!r}. Wait for its outcome.", code="delivery_busy"))
     return await _find(tx, rights, id)
@@ -104,12 +112,20 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
     claimed = await outbox.claim(tx, SYSTEM_REACH, command.id, process=command.process, now_ms=command.at_ms)
     if claimed is None:
         return None
-    session = await rows.find_by_row(tx, claimed.session)
-    assert session is not None
-    denied = may_deliver(session, claimed.place, command.rules)
-    if isinstance(denied, Deny):
-        await _suppress(tx, claimed, Deny(SUPPRESSED, denied.reason), command.at_ms)
-        return None
+    if claimed.is_withdrawal:
+        return claimed
+    if claimed.approval is not None:
+        request = await as_claimed(tx, claimed, command.rules)
+        if request is None:
+            await outbox.delete_claimed(tx, claimed)
+        return request
+    if claimed.session is not None:
+        session = await rows.find_by_row(tx, claimed.session)
+        assert session is not None
+        denied = may_deliver(session, claimed.place, command.rules)
+        if isinstance(denied, Deny):
+            await _suppress(tx, claimed, Deny(SUPPRESSED, denied.reason), command.at_ms)
+            return None
     if not await may_leave(tx, claimed.made_of, claimed.place, command.rules.sinks):
         await _suppress(tx, claimed, Deny(FLOW, NOT_CLEARED), command.at_ms)
         return None
@@ -123,27 +139,49 @@ async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, at_ms: int
         "code": denied.rule,
         "error": denied.reason,
     }
+    if claimed.replaces is not None:
+        columns["platform_id"] = None
     assert await outbox.settle(tx, claimed, columns)
+    await queue_withdrawal(tx, claimed, at_ms)
     data: JsonObject = {**_named(claimed), "code": denied.rule, "error": denied.reason}
     await _tell(tx, claimed, EventType.DELIVERY_SUPPRESSED, data, at_ms=at_ms)
 
 
-async def settle_sent(tx: Transaction, claimed: Delivery, platform_id: str | None, at_ms: int) -> bool:
-    """Records, also in the session's log, that the platform has the text; False if the claim was taken over."""
+async def settle_part(tx: Transaction, claimed: Delivery, parts: tuple[str, ...]) -> bool:
+    """Records the parts that the platform has so far; False if the claim was taken over."""
+    return await outbox.settle(tx, claimed, _parts_columns(parts))
+
+
+async def settle_sent(tx: Transaction, claimed: Delivery, parts: tuple[str, ...], at_ms: int) -> bool:
+    """Records, also in the session's log, that the platform has all parts; False if the claim was taken over."""
     columns: dict[str, SqlValue] = {
         "status": DeliveryStatus.SENT.value,
         "ended_at": at_ms,
-        "platform_id": platform_id,
+        **_parts_columns(parts),
         "error": None,
         "code": None,
     }
     if not await outbox.settle(tx, claimed, columns):
         return False
+    if claimed.approval is not None:
+        approval = await approvals.find(tx, ApprovalId(claimed.approval))
+        if approval is not None:
+            await show_answer(tx, approval, at_ms)  # it may have been answered on the way
+    platform_id = columns["platform_id"]
     data = _named(claimed)
     if platform_id is not None:
-        data["platformId"] = platform_id
+        data["platformId"] = str(platform_id)
     await _tell(tx, claimed, EventType.DELIVERED, data, at_ms=at_ms)
     return True
+
+
+def _parts_columns(parts: tuple[str, ...]) -> dict[str, SqlValue]:
+    return {"parts": json_text(parts), "platform_id": parts[0] or None}
+
+
+async def settle_withdrawn(tx: Transaction, claimed: Delivery) -> bool:
+    """Forgets a withdrawal that was carried out, or given up; False if the claim was taken over."""
+    return await outbox.delete_claimed(tx, claimed)
 
 
 class DeliveryFailure(Struct, frozen=True, kw_only=True):
@@ -168,6 +206,9 @@ def failure_of(claimed: Delivery, failed: DeliveryFailed) -> DeliveryFailure:
 async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFailure, at_ms: int) -> Delivery | None:
     """Queues the text for later, or gives it up, visibly for the owner; None if the claim was taken over."""
     is_dead = is_given_up(claimed, moment(at_ms), is_permanent=failure.is_permanent)
+    if is_dead and claimed.is_withdrawal:
+        await settle_withdrawn(tx, claimed)
+        return None
     columns: dict[str, SqlValue] = {"code": failure.code, "error": failure.error}
     if is_dead:
         columns |= {"status": DeliveryStatus.DEAD.value, "ended_at": at_ms}
@@ -175,9 +216,11 @@ async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFai
         columns |= {"status": DeliveryStatus.QUEUED.value, "due_at": at_ms + failure.wait_ms, "process": None}
     if not await outbox.settle(tx, claimed, columns):
         return None
-    if is_dead:
+    is_known = is_dead and failure.code == GONE and await outbox.is_known_broken(tx, claimed, GONE)
+    if is_dead and not is_known:
         data: JsonObject = {"code": DEAD, **_named(claimed), "error": failure.error, "reason": failure.code}
         await _tell(tx, claimed, EventType.ERROR, data, at_ms=at_ms)
+    if is_dead:
         return replace(claimed, status=DeliveryStatus.DEAD, code=failure.code, error=failure.error)
     due_at = moment(at_ms + failure.wait_ms)
     return replace(claimed, status=DeliveryStatus.QUEUED, code=failure.code, error=failure.error, due_at=due_at)
@@ -188,6 +231,8 @@ def _named(delivery: Delivery) -> JsonObject:
 
 
 async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: JsonObject, *, at_ms: int) -> None:
+    if delivery.session is None or delivery.session_id is None:
+        return
     origin = Origin(session=delivery.session, incarnation=delivery.session_id, run_id=delivery.run_id)
     await tell(tx, origin, type, data, at_ms=at_ms)
 

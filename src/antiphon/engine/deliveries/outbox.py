@@ -7,17 +7,17 @@ from msgspec import Struct
 
 from antiphon.domain.actor import SYSTEM
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.delivery import FLOW, NOT_CLEARED
+from antiphon.domain.delivery import FLOW, NOT_CLEARED, Delivery
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import JsonObject
-from antiphon.domain.run import Run
+from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import spoken
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.ledger.append import append_events
 from antiphon.policy.sinks import Sinks
-from antiphon.store import deliveries
+from antiphon.store import deliveries, runs
 from antiphon.store.database import Transaction
 from antiphon.store.events import Addition
 from antiphon.store.sessions import SessionHead
@@ -29,6 +29,15 @@ class Origin(Struct, frozen=True, kw_only=True):
     session: SessionRow
     incarnation: SessionId
     run_id: RunId | None
+
+
+class StreamedText(Struct, frozen=True, kw_only=True):
+    """A message that shows a run's reply while it is written."""
+
+    run: Run
+    place: DeliveryContext
+    made_of: Classification
+    platform_id: str
 
 
 class Outgoing(Struct, frozen=True, kw_only=True):
@@ -54,10 +63,19 @@ def answers_to(run: Run | None, delivery: DeliveryContext) -> DeliveryContext | 
 
 
 async def enqueue(tx: Transaction, run: Run, place: DeliveryContext, outgoing: Outgoing, *, at_ms: int) -> None:
-    """Queues the run's reply for the place, if it says anything. A run has at most one delivery."""
-    words = spoken(outgoing.text)
-    if not words.strip() or not is_external(place):
+    """Queues the run's reply for the place, if it says anything. A run has at most one delivery.
+
+    It replaces the message that showed the reply while it was written; if it says nothing, that message is deleted.
+    """
+    if not is_external(place):
         return
+    words = spoken(outgoing.text)
+    if not words.strip():
+        await end_stream(tx, run, place, at_ms)
+        return
+    shown = await deliveries.find_streaming(tx, run.id)
+    if shown is not None:
+        await deliveries.delete_streaming(tx, run.id)
     session, incarnation = outgoing.on_behalf_of or (run.session, run.session_id)
     delivery = deliveries.NewDelivery(
         name=name_of(run.id),
@@ -67,8 +85,41 @@ async def enqueue(tx: Transaction, run: Run, place: DeliveryContext, outgoing: O
         place=place,
         text=words,
         made_of=outgoing.made_of,
+        replaces=shown,
     )
     await _queue(tx, delivery, outgoing.sinks, at_ms)
+
+
+async def begin_stream(tx: Transaction, streamed: StreamedText, at_ms: int) -> bool:
+    """Stores the message that shows the run's reply, so that the reply replaces it, whatever happens until then.
+
+    False if the run does not execute any more: then the message is deleted.
+    """
+    run, place = streamed.run, streamed.place
+    now = await runs.find(tx, run.id)
+    if now is None or now.fence != run.fence or now.status is not RunStatus.RUNNING:
+        await _queue_withdrawal(tx, place, streamed.platform_id, f"stream {run.id} {streamed.platform_id}", at_ms)
+        return False
+    delivery = deliveries.NewDelivery(
+        name=name_of(run.id),
+        session=run.session,
+        incarnation=run.session_id,
+        run_id=run.id,
+        place=place,
+        text="",
+        made_of=streamed.made_of,
+        is_streaming=True,
+        replaces=streamed.platform_id,
+    )
+    await deliveries.insert(tx, delivery, at_ms)
+    return True
+
+
+async def end_stream(tx: Transaction, run: Run, place: DeliveryContext, at_ms: int) -> None:
+    """Deletes the message that showed the reply of a run that ends without one."""
+    if is_external(place) and (shown := await deliveries.find_streaming(tx, run.id)) is not None:
+        await deliveries.delete_streaming(tx, run.id)
+        await _queue_withdrawal(tx, place, shown, f"stream {run.id}", at_ms)
 
 
 async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks | None, at_ms: int) -> None:
@@ -76,7 +127,11 @@ async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks
     if sinks is None or await may_leave(tx, delivery.made_of, place, sinks):
         await deliveries.insert(tx, delivery, at_ms)
         return
-    id = await deliveries.insert(tx, replace(delivery, is_suppressed=True), at_ms)
+    if delivery.replaces is not None:
+        await _queue_withdrawal(tx, place, delivery.replaces, f"stream {delivery.name}", at_ms)
+    id = await deliveries.insert(tx, replace(delivery, is_suppressed=True, replaces=None), at_ms)
+    if delivery.session is None or delivery.incarnation is None:
+        return
     data: JsonObject = {"deliveryId": id, "channel": place.channel, "to": place.to}
     origin = Origin(session=delivery.session, incarnation=delivery.incarnation, run_id=delivery.run_id)
     data |= {"code": FLOW, "error": NOT_CLEARED}
@@ -114,6 +169,50 @@ async def enqueue_message(
         made_of=outgoing.made_of,
     )
     await _queue(tx, delivery, outgoing.sinks, at_ms)
+
+
+async def queue_withdrawal(tx: Transaction, shown: Delivery, at_ms: int) -> None:
+    """Queues that the message is deleted which the text, now withheld, was to replace."""
+    if shown.replaces is not None:
+        await _queue_withdrawal(tx, shown.place, shown.replaces, shown.id, at_ms)
+
+
+async def _queue_withdrawal(
+    tx: Transaction, place: DeliveryContext, platform_id: str, cause: str, at_ms: int
+) -> None:
+    withdrawal = deliveries.NewDelivery(
+        name=name_of(f"withdraw {cause}"),
+        session=None,
+        incarnation=None,
+        run_id=None,
+        place=place,
+        text="",
+        made_of=PUBLIC,
+        replaces=platform_id,
+    )
+    await deliveries.insert(tx, withdrawal, at_ms)
+
+
+async def enqueue_notice(
+    tx: Transaction, place: DeliveryContext, text: str, *, name: str, at_ms: int, made_of: Classification = PUBLIC
+) -> None:
+    """Queues Antiphon's own words for the place: the answer to a command, a code for a stranger, a refusal.
+
+    They belong to no session, so no send policy applies. `name` distinguishes their cause from all others. The text is
+    checked when it is claimed, like any other. Does nothing for a place that is not outside.
+    """
+    if not text.strip() or not is_external(place):
+        return
+    notice = deliveries.NewDelivery(
+        name=name_of(f"notice {name}"),
+        session=None,
+        incarnation=None,
+        run_id=None,
+        place=place,
+        text=text,
+        made_of=made_of,
+    )
+    await deliveries.insert(tx, notice, at_ms)
 
 
 def name_of(cause: str) -> str:

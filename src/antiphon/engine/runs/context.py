@@ -20,10 +20,12 @@ from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.transcript import Entry, OpenCall, Transcript
 from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.approvals.asking import AskApproval, ask_approval
+from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.ledger import run_log as steps
 from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.fence import Fence, Fenced
 from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
 from antiphon.policy.caps import Cap, PersonCaps, caps_of
 from antiphon.policy.flow import admitted, is_public, may_enter
@@ -63,6 +65,8 @@ class Runtime:
     publish_delta: PublishDelta
     clock: Clock
     ids: Ids
+    live: LiveReplies | None = None
+    """Shows replies on channels while they are written; None if no channel of this process can."""
 
 
 class RunContext:
@@ -273,7 +277,7 @@ class RunContext:
         )
         await self._record(steps.Steps((event,), self.is_counted, sinks=sinks, uses_workspace=uses_workspace))
 
-    async def ask_approval(self, calls: Sequence[AskedCall], expire_after: timedelta) -> bool:
+    async def ask_approval(self, calls: Sequence[AskedCall], rules: Rules) -> bool:
         """Stores a request to approve the calls; this claim of the run is then over.
 
         False if the run is to be cancelled, which its worker is about to do.
@@ -282,7 +286,8 @@ class RunContext:
             id=ApprovalId(self.ids.new("appr")),
             calls=calls,
             made_of=self.made_of,
-            expires_at=self.clock.now() + expire_after,
+            expires_at=self.clock.now() + rules.approval.expire_after,
+            rules=rules,
             at_ms=self.clock.now_ms(),
         )
         session = SessionRow(self.run.session)

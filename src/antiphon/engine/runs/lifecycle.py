@@ -361,6 +361,8 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
         await outbox.enqueue(tx, run, run.place or found.place, outgoing, at_ms=at_ms)
     elif run.purpose.speaks_for_itself and outcome.code in TOLD_CAPS:
         await _tell_of_cap(tx, run, run.place or found.place, outcome, at_ms=at_ms)
+    if run.purpose.speaks_for_itself and (outcome.status is not RunStatus.OK or run.code == "reset"):
+        await outbox.end_stream(tx, run, run.place or found.place, at_ms)
     open_names = {call_name(run.id, call) for call in unfinished}
     await _follow(tx, ended, owed, open_names, sinks=command.sinks, at_ms=at_ms)
     successors = command.successors
@@ -393,8 +395,16 @@ async def end_awaiting_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms
     unfinished, made_of = await _unfinished_calls(tx, run)
     steps = Steps([_closing_step(run, call, made_of) for call in unfinished], is_counted=False, made_of=made_of)
     ended = await _end(tx, run, outcome, steps, at_ms=at_ms)
+    await _end_stream(tx, run, at_ms)
     owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, depth=0, at_ms=at_ms)
     await _follow(tx, ended, owed, {call_name(run.id, call) for call in unfinished}, at_ms=at_ms)
+
+
+async def _end_stream(tx: Transaction, run: Run, at_ms: int) -> None:
+    """Deletes the message that showed what the run wrote before it asked."""
+    session = await rows.find_by_row(tx, run.session)
+    if session is not None and run.purpose.speaks_for_itself:
+        await outbox.end_stream(tx, run, run.place or session.delivery, at_ms)
 
 
 async def end_continued_run(tx: Transaction, run: Run, at_ms: int) -> None:
@@ -403,6 +413,7 @@ async def end_continued_run(tx: Transaction, run: Run, at_ms: int) -> None:
     ended = await _end(
         tx, run, Outcome(status=RunStatus.OK, code=YIELDED), Steps((), is_counted=False), at_ms=at_ms, is_parked=True
     )
+    await _end_stream(tx, run, at_ms)
     await follow_run(tx, replace(ended, exchange=None), (), at_ms)
 
 

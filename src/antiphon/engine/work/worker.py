@@ -378,8 +378,13 @@ class Worker:
             sinks=self._rules.sinks,
             at_ms=self._clock.now_ms(),
         )
-        fence = Fence(run.id, run.fence)
-        return await self._database.run(lifecycle.finish_run, fence, command, sessions=sessions_of(run))
+        fence, live = Fence(run.id, run.fence), self._runtime.live
+        if live is not None:
+            await live.leave(run.id)
+        ended = await self._database.run(lifecycle.finish_run, fence, command, sessions=sessions_of(run))
+        if live is not None and isinstance(ended, NewInput):
+            live.begin(run)
+        return ended
 
     async def _execute(self, drive: _Drive, run: Run) -> None:
         agent = self._rules.agents.get(run.agent_id)
@@ -405,10 +410,14 @@ class Worker:
                 elif is_unchecked:
                     assert self._tasks is not None
                     self._tasks.start_soon(self._check, drive, run)
+                if self._runtime.live is not None:
+                    self._runtime.live.begin(run)
                 drive.settle(await self._run_to_end(context))
                 if context.transcript is not None:
                     self._transcripts.put_back(run.session_id, context.transcript)
         finally:
+            if self._runtime.live is not None:
+                self._runtime.live.forget(run.id)
             drive.scope = drive.run = None
             drive.unwound.set()
         await self._settle(drive, context)

@@ -1,0 +1,58 @@
+"""What a channel can carry, and a text cut to its measure. Contract: channels 1."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class LengthUnit(StrEnum):
+    CHARACTERS = "characters"
+    UTF16 = "utf16"
+    """Units of UTF-16: two for each character beyond the first plane."""
+
+
+class Streaming(StrEnum):
+    """How a reply is shown while it is written."""
+
+    NONE = "none"
+    EDIT = "edit"
+    """One message, sent with the first words and edited."""
+    DRAFT = "draft"
+    """A draft in direct chats, which vanishes by itself; one message that is edited in groups."""
+
+
+class ChannelForm(Struct, frozen=True, kw_only=True):
+    """What a channel can carry."""
+
+    longest: int | None = None
+    """Of one message, in `unit`; None without a limit."""
+    unit: LengthUnit = LengthUnit.CHARACTERS
+    streaming: Streaming = Streaming.NONE
+    stream_interval_ms: int = 1_500
+    """Between two changes of a direct chat while a reply is written."""
+    group_interval_ms: int = 6_000
+    """Likewise of a group, over all of its topics."""
+    has_buttons: bool = False
+
+
+PLAIN_FORM = ChannelForm()
+"""Texts of any length, sent once each."""
+
+
+class Button(Struct, frozen=True, kw_only=True):
+    """A button under a message."""
+
+    label: str
+    data: str
+    """Comes back in the press; at most 64 bytes."""
+
+
+class DeliveryPart(Struct, frozen=True, kw_only=True):
+    """One message of a delivery."""
+
+    index: int
+    """0 for the first."""
+    text: str
+    buttons: tuple[Button, ...] = ()
+    replaces: str | None = None
+    """The platform's id of a message that this text replaces, instead of being a new message."""

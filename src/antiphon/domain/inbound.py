@@ -1,0 +1,96 @@
+"""What a channel brings in, in Antiphon's words: adapters translate a platform's updates into these. Contract: channels 1.
+
+Text is as the platform gave it, without half surrogates. Ids are the platform's, as text, and never display names.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+
+from antiphon.domain.keys import ChatType
+from antiphon.domain.message import Part
+from antiphon.domain.session import DeliveryContext
+
+
+class Sender(Struct, frozen=True, kw_only=True):
+    """Who wrote, pressed or changed something on a platform."""
+
+    id: str
+    """Immutable."""
+    name: str
+    """The display name; not unique, and chosen by the sender."""
+    language: str | None = None
+    """A language tag such as `de`, if the platform tells it."""
+
+
+class InboundFile(Struct, frozen=True, kw_only=True):
+    """A file for the session's workspace."""
+
+    name: str
+    """The sender's name for it; not safe as a path."""
+    data: bytes
+    kind: str
+    """`document | voice | audio | video`, for the line that tells the agent."""
+
+
+class Inbound(Struct, frozen=True, kw_only=True):
+    """A message that somebody wrote."""
+
+    platform_id: str
+    """Unique in the account; the same if the platform gives the message again."""
+    position: int | None = None
+    """The position of the update that brought it, for platforms that count them."""
+    place: DeliveryContext
+    """The chat, with its channel, account and thread: where answers go."""
+    chat_type: ChatType
+    title: str | None = None
+    """The group's title; None in direct chats."""
+    sender: Sender
+    text: str
+    is_meant: bool = True
+    """Whether the bot is addressed: mentioned, replied to, commanded by name; always in direct chats."""
+    images: tuple[Part, ...] = ()
+    """Image parts."""
+    files: tuple[InboundFile, ...] = ()
+    refused: tuple[str, ...] = ()
+    """What could not be taken in, one plain sentence each, for the sender."""
+    sent_at: datetime | None = None
+
+
+class ButtonPress(Struct, frozen=True, kw_only=True):
+    """Somebody pressed a button under a message of the bot."""
+
+    platform_id: str
+    """Of the press."""
+    position: int | None = None
+    place: DeliveryContext
+    sender: Sender
+    data: str
+    """What the button carries: `<approval id>:<decision>`."""
+
+
+class ChangeKind(StrEnum):
+    ADDED = "added"
+    """The bot was added to a group."""
+    LEFT = "left"
+    """The bot left a group, or was removed."""
+    BLOCKED = "blocked"
+    """Somebody blocked the bot in a direct chat."""
+    MOVED = "moved"
+    """A group has a new id."""
+
+
+class ChatChange(Struct, frozen=True, kw_only=True):
+    """Something happened to a chat."""
+
+    kind: ChangeKind
+    position: int | None = None
+    place: DeliveryContext
+    title: str | None = None
+    sender: Sender | None = None
+    moved_to: str | None = None
+    """The new id of a group that moved."""
+
+
+FromChannel = Inbound | ButtonPress | ChatChange

@@ -1,0 +1,199 @@
+"""A text cut into the parts that a channel can carry. Contract: channels 1.
+
+The same text and form always give the same parts, so that a restart goes on after the last part that was sent.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from antiphon.domain.channel_form import ChannelForm, LengthUnit
+
+SHORTEST = 64
+"""The least length that a form may name."""
+_FENCE_SHARE = 8
+"""A fence whose opening line is longer than this share of a part is text like any other."""
+_EARLIEST = 4
+"""A cut leaves at least this share of a part filled, unless no other place is found."""
+_MOST_MARKS = 64
+_LINE = re.compile(r"[^\n]*\n?")
+_OPENING = re.compile(r" {0,3}(`{3,}(?=[^`\n]*$)|~{3,})([^\n]*)\n?$")
+_SENTENCE_END = re.compile(r"[.!?…。！？]+[\"'”’)\]]*(?=\s)|[。！？]")
+_ZERO_WIDTH_JOINER = "\u200d"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Characters of a text that are one part, with the lines that open and close a fence around them."""
+
+    start: int
+    end: int
+    opening: str = ""
+    closing: str = ""
+
+    def of(self, text: str) -> str:
+        return f"{self.opening}{text[self.start : self.end]}{self.closing}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Fence:
+    """A block of code: where its lines begin and end."""
+
+    opening_start: int
+    start: int
+    """Of its content."""
+    end: int
+    closing_end: int
+    opening: str
+    closing: str
+
+
+def parts_of(text: str, form: ChannelForm) -> list[str]:
+    """The texts of the messages that carry the text, in order; none is longer than the form allows, or blank."""
+    return [piece.of(text) for piece in cut(text, form)]
+
+
+def measure(text: str, unit: LengthUnit) -> int:
+    """The length of the text in the unit."""
+    return len(text) if unit is LengthUnit.CHARACTERS else len(text) + sum(char > "\uffff" for char in text)
+
+
+def cut(text: str, form: ChannelForm) -> list[Piece]:
+    """The pieces: between paragraphs if possible, else between lines, sentences or words, never inside a character.
+
+    They hold all of the text except blanks where it is cut.
+    """
+    if form.longest is None or measure(text, form.unit) <= form.longest:
+        return [Piece(0, len(text))] if text.strip() else []
+    assert form.longest >= SHORTEST
+    return list(_Cutter(text, form.longest, form.unit).pieces())
+
+
+class _Cutter:
+    def __init__(self, text: str, longest: int, unit: LengthUnit) -> None:
+        self._text = text
+        self._longest = longest
+        self._unit = unit
+        self._fences = list(_fences(text, longest // _FENCE_SHARE))
+        self._starts = [fence.opening_start for fence in self._fences]
+
+    def pieces(self) -> Iterator[Piece]:
+        text, start, fence = self._text, 0, None
+        while start < len(text):
+            opening = fence.opening if fence else ""
+            room = self._longest - measure(opening, self._unit)
+            end = self._reach(start, room)
+            if end == len(text):
+                next_start, inside = end, None
+            else:
+                end, next_start, inside = self._cut(start, self._reach(start, room - self._longest // _FENCE_SHARE - 1))
+            shown_end = start + len(text[start:end].rstrip())
+            if shown_end > start:
+                yield Piece(start, shown_end, opening, f"\n{inside.closing}" if inside else "")
+            start, fence = next_start, inside
+
+    def _reach(self, start: int, room: int) -> int:
+        """The furthest end of a part from `start` that is no longer than `room`."""
+        text = self._text
+        end = min(len(text), start + room)
+        if self._unit is LengthUnit.UTF16:
+            while (over := measure(text[start:end], self._unit) - room) > 0:
+                end -= (over + 1) // 2
+        return end
+
+    def _cut(self, start: int, reach: int) -> tuple[int, int, _Fence | None]:
+        """The end of the part that begins at `start`, where the next one begins, and the fence around both."""
+        end = self._end(start, reach)
+        fence = self._fence_at(end)
+        if fence is not None and end <= fence.start and fence.opening_start > start:
+            # Its opening line would stand alone at the end of the part.
+            end, fence = fence.opening_start, None
+        if fence is None:
+            return end, _after_blanks(self._text, end), None
+        if end < fence.start:
+            return end, end, None
+        end = min(end, fence.end)
+        next_start = end
+        while next_start < fence.end and self._text[next_start] == "\n":
+            next_start += 1
+        if next_start >= fence.end:
+            return end, _after_blanks(self._text, fence.closing_end), fence
+        return end, next_start, fence
+
+    def _fence_at(self, position: int) -> _Fence | None:
+        """The fence whose lines the position is between, if any."""
+        number = bisect_right(self._starts, position - 1) - 1
+        if number < 0 or position >= self._fences[number].closing_end:
+            return None
+        return self._fences[number]
+
+    def _end(self, start: int, reach: int) -> int:
+        text, earliest = self._text, start + max(1, (reach - start) // _EARLIEST)
+        for mark in ("\n\n", "\n"):
+            found = text.rfind(mark, earliest, reach + 1)
+            if found > start and (mark == "\n\n" or self._is_in_fence(found)):
+                return found
+        sentence = max((match.end() for match in _SENTENCE_END.finditer(text, earliest, reach + 1)), default=0)
+        line = text.rfind("\n", earliest, reach + 1)
+        if (found := max(min(sentence, reach), line)) > start:
+            return found
+        for mark in (" ", "\t"):
+            if (found := text.rfind(mark, earliest, reach + 1)) > start:
+                return found
+        return _between_characters(text, start, reach)
+
+    def _is_in_fence(self, position: int) -> bool:
+        return self._fence_at(position) is not None
+
+
+def _after_blanks(text: str, start: int) -> int:
+    """Past the blanks between two parts, but not past the indentation of a line."""
+    end = start
+    while end < len(text) and text[end].isspace():
+        end += 1
+    if end == len(text):
+        return end
+    line = text.rfind("\n", start, end)
+    return end if line < 0 else line + 1
+
+
+def _between_characters(text: str, start: int, end: int) -> int:
+    """At most `end`, and not between a character and marks that belong to it."""
+    found = end
+    while found > start + 1 and end - found < _MOST_MARKS and _belongs(text[found - 1], text[found]):
+        found -= 1
+    return found if end - found < _MOST_MARKS and found > start + 1 else end
+
+
+def _belongs(before: str, after: str) -> bool:
+    return (
+        before == _ZERO_WIDTH_JOINER
+        or after == _ZERO_WIDTH_JOINER
+        or unicodedata.category(after) in ("Mn", "Mc", "Me")
+        or "\U0001f3fb" <= after <= "\U0001f3ff"
+        or ("\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff")
+    )
+
+
+def _fences(text: str, longest_line: int) -> Iterator[_Fence]:
+    """The blocks of code, in order. One that is not closed lasts to the end."""
+    opened: tuple[int, int, str, str] | None = None
+    for match in _LINE.finditer(text):
+        line = match.group()
+        if not line:
+            break
+        if opened is None:
+            found = _OPENING.match(line)
+            if found and len(line) < longest_line:
+                opened = (match.start(), match.end(), line if line.endswith("\n") else f"{line}\n", found.group(1))
+            continue
+        opening_start, start, opening, marker = opened
+        bare = line.strip()
+        if len(bare) >= len(marker) and not bare.strip(marker[0]) and len(line) - len(line.lstrip(" ")) <= 3:
+            yield _Fence(opening_start, start, match.start(), match.end(), opening, marker)
+            opened = None
+    if opened is not None:
+        opening_start, start, opening, marker = opened
+        yield _Fence(opening_start, start, len(text), len(text), opening, marker)

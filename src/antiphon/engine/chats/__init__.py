@@ -1,0 +1,1 @@
+"""Chats of people on channels: who writes, to which session, and commands."""

@@ -1,0 +1,430 @@
+"""Replies shown while they are written: drafts in direct chats, one message that is edited elsewhere.
+
+Only runs that execute in this process are shown. The message that is edited is stored before it is changed, and the
+run's reply replaces it: `outbox.enqueue`. Before its run ends, the worker leaves the stream, so that no late change
+covers the reply. Contract: groups 3, flow 7, channels 1.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import anyio
+from anyio.abc import TaskGroup
+
+from antiphon.clock import Clock
+from antiphon.domain.channel_form import DeliveryPart, Streaming
+from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.delay import Delta
+from antiphon.domain.delivery import Delivery, DeliveryFailed, DeliveryStatus
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.ids import RunId, SessionId, SessionRow
+from antiphon.domain.keys import ChatType
+from antiphon.domain.parts import parts_of
+from antiphon.domain.run import Run
+from antiphon.domain.session import DeliveryContext, Session
+from antiphon.domain.silence import spoken_so_far
+from antiphon.engine.access.recipients import may_leave
+from antiphon.engine.access.send_policy import chat_type, may_deliver
+from antiphon.engine.deliveries.deliverer import Sender, Withdrawer
+from antiphon.engine.deliveries.outbox import StreamedText, begin_stream, is_external
+from antiphon.engine.rules import Rules
+from antiphon.policy.decision import Deny
+from antiphon.store import deliveries as outbox
+from antiphon.store import sessions as rows
+from antiphon.store.database import Database, Query
+from antiphon.store.deliveries import ChannelAccount
+from antiphon.trouble import Trouble
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+FIRST_MS = 300
+"""From the first words to their first showing: a reply that is done by then is sent as a whole."""
+REPEAT_MS = 20_000
+"""Between repetitions of an unchanged draft, which vanishes after 30 s."""
+TYPING_MS = 4_000
+"""Between signs that an answer is being written, which last 5 s."""
+SWEEP_SECONDS = 1.0
+RETRY_SECONDS = 0.5
+LEAVE_SECONDS = 10.0
+"""How long the end of a run waits for a change that is on its way."""
+MOST_PACES = 1_000
+
+
+@runtime_checkable
+class LiveSender(Sender, Withdrawer, Protocol):
+    """Shows a reply while it is written. Each method raises `DeliveryFailed`; nothing is lost if it does."""
+
+    async def draft(self, place: DeliveryContext, draft_id: int, text: str) -> None: ...
+
+    async def typing(self, place: DeliveryContext) -> None: ...
+
+
+class Chat(NamedTuple):
+    """A chat with all its threads."""
+
+    account: ChannelAccount
+    to: str
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """The reply of one run, as far as it is written."""
+
+    run: Run
+    pieces: list[str] = field(default_factory=list[str])
+    after: int = -1
+    made_of: Classification = PUBLIC
+    since_ms: int | None = None
+    """When its first words came."""
+    is_changed: bool = False
+    """Whether there are words that were not shown."""
+    view: "_View | None" = None
+    judged: Classification | None = None
+    """What the words were made of when the place was last judged."""
+    message: str | None = None
+    """The platform's id of the message that shows it."""
+    shown: str = ""
+    shown_at_ms: int = 0
+    typed_at_ms: int | None = None
+    is_mute: bool = False
+    """Whether nothing more of it is shown."""
+    drafts_fail: bool = False
+    is_busy: bool = False
+    is_left: bool = False
+    rested: asyncio.Event = field(default_factory=asyncio.Event)
+    scope: anyio.CancelScope | None = None
+
+
+class _View(NamedTuple):
+    """Where a run speaks, and what may be shown there."""
+
+    session: Session
+    place: DeliveryContext
+    chat: Chat
+    channel: LiveSender
+    is_direct: bool
+    may_show: bool
+    may_type: bool
+    message: str | None
+
+
+class LiveReplies:
+    """Shows replies on the accounts of this process while they are written. `run` must be running in a task."""
+
+    def __init__(
+        self, *, database: Database, channels: Mapping[ChannelAccount, Sender], rules: Rules, clock: Clock
+    ) -> None:
+        self._database = database
+        self._channels = {
+            account: channel
+            for account, channel in channels.items()
+            if channel.form.streaming is not Streaming.NONE and isinstance(channel, LiveSender)
+        }
+        self._rules = rules
+        self._clock = clock
+        self._streams: dict[RunId, _Stream] = {}
+        self._next_at: dict[Chat, int] = {}
+        """When something of a chat may be changed again."""
+        self._woken = asyncio.Event()
+        self._is_idle = asyncio.Event()
+        self._showing = Trouble(
+            logger, "Showing a reply while it is written", action="live_failed", means="Replies are sent when they end."
+        )
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether any account of this process shows replies while they are written."""
+        return bool(self._channels)
+
+    def wake(self) -> None:
+        """Makes it look again at once."""
+        self._is_idle.clear()
+        self._woken.set()
+
+    async def wait_idle(self) -> None:
+        """Returns after a look that found nothing due while nothing is being shown."""
+        await self._is_idle.wait()
+
+    def begin(self, run: Run) -> None:
+        """The run executes from now on: follows it, if its reply may go to a place that is served here."""
+        if not self._channels or not run.purpose.speaks_for_itself:
+            return
+        if run.place is not None and _account_of(run.place) not in self._channels:
+            return
+        self._streams[run.id] = _Stream(run)
+        self.wake()
+
+    def publish(self, session: SessionRow, delta: Delta) -> None:
+        """Takes a piece of a reply; returns at once."""
+        stream, piece = self._streams.get(delta.run), delta.piece
+        if stream is None or not (piece is None or isinstance(piece, str)):
+            return
+        if piece is None or delta.after != stream.after:
+            stream.pieces.clear()
+        stream.after, stream.made_of = delta.after, delta.made_of
+        if piece:
+            stream.pieces.append(piece)
+            if stream.since_ms is None:
+                stream.since_ms = self._clock.now_ms()
+            if not stream.is_changed:
+                stream.is_changed = True
+                self.wake()
+
+    def sent(self, place: DeliveryContext) -> None:
+        """A text was sent to the place; the chat is left alone for a while."""
+        if (channel := self._channels.get(_account_of(place))) is not None:
+            self._pace(_chat_of(place), channel.form.stream_interval_ms)
+
+    def forget(self, run: RunId) -> None:
+        """The run does not execute here any more; a change that is on its way ends by itself."""
+        if (stream := self._streams.pop(run, None)) is not None:
+            stream.is_left = True
+
+    async def leave(self, run: RunId) -> None:
+        """Returns once nothing more of the run's reply is changed here: the run is about to end."""
+        stream = self._streams.pop(run, None)
+        if stream is None:
+            return
+        stream.is_left = True
+        if stream.is_busy:
+            with anyio.move_on_after(LEAVE_SECONDS):
+                await stream.rested.wait()
+            if stream.is_busy and stream.scope is not None:
+                stream.scope.cancel()
+
+    async def run(self) -> None:
+        """Shows what is due, until cancelled."""
+        if not self._channels:
+            self._is_idle.set()
+            return
+        async with anyio.create_task_group() as tasks:
+            while True:
+                self._woken.clear()
+                due_ms = self._begin_due(tasks)
+                if not any(stream.is_busy for stream in self._streams.values()) and not self._woken.is_set():
+                    self._is_idle.set()
+                if due_ms is None:
+                    await self._woken.wait()
+                else:
+                    with anyio.move_on_after(min(due_ms / 1000, SWEEP_SECONDS)):
+                        await self._woken.wait()
+
+    def _begin_due(self, tasks: TaskGroup) -> int | None:
+        """Begins what is due; returns the time until the next, None if nothing is to come."""
+        now, waits = self._clock.now_ms(), list[int]()
+        for stream in self._streams.values():
+            due = None if stream.is_busy else self._due_at(stream)
+            if due is None:
+                continue
+            if due > now:
+                waits.append(due - now)
+                continue
+            stream.is_busy = True
+            stream.rested.clear()
+            if stream.view is not None:
+                # Other streams of the chat wait their turn.
+                self._pace(stream.view.chat, self._interval(stream.view) if stream.is_changed else 0)
+            tasks.start_soon(self._show_next, stream)
+        return min(waits, default=None)
+
+    def _due_at(self, stream: _Stream) -> int | None:
+        view = stream.view
+        if stream.is_mute:
+            return None
+        if view is None:
+            return 0
+        if stream.is_changed:
+            assert stream.since_ms is not None
+            return max(stream.since_ms + FIRST_MS, self._next_at.get(view.chat, 0))
+        if not stream.shown:
+            if not view.may_type:
+                return None
+            return 0 if stream.typed_at_ms is None else stream.typed_at_ms + TYPING_MS
+        return stream.shown_at_ms + REPEAT_MS if self._is_drafted(stream, view) else None
+
+    async def _show_next(self, stream: _Stream) -> None:
+        try:
+            with anyio.CancelScope() as stream.scope:
+                await self._judge(stream)
+                if stream.view is not None and not stream.is_left and not stream.is_mute:
+                    await self._change(stream, stream.view)
+                    self._showing.worked()
+        except DeliveryFailed as failed:
+            self._failed(stream, failed)
+        except Unavailable as error:
+            self._showing.failed(error)
+            stream.is_mute = True
+        except Exception:  # a bug in the adapter must not end the others' streams
+            logger.exception("Adapter failed", extra={"action": "live_crashed", "run_id": stream.run.id})
+            stream.is_mute = True
+        finally:
+            stream.is_busy = False
+            stream.scope = None
+            stream.rested.set()
+            self.wake()
+
+    async def _judge(self, stream: _Stream) -> None:
+        """Decides whether the words may go to the place, once for all that were made of the same."""
+        if stream.view is not None and stream.judged == stream.made_of:
+            return
+        made_of = stream.made_of
+        view = await self._database.read(_look, stream.run, made_of, self._rules, self._channels)
+        if view is None or not view.may_show:
+            stream.is_mute = True
+        if view is None:
+            return
+        if stream.view is None:
+            stream.message = view.message
+        stream.view, stream.judged = view, made_of
+
+    async def _change(self, stream: _Stream, view: _View) -> None:
+        words = self._words(stream, view) if stream.is_changed else stream.shown
+        is_new, stream.is_changed = stream.is_changed, False
+        now = self._clock.now_ms()
+        if not words:
+            if view.may_type and not stream.shown:
+                stream.typed_at_ms = now
+                await _within(view.channel, lambda: view.channel.typing(view.place))
+            return
+        if is_new:
+            self._pace(view.chat, self._interval(view))
+        if self._is_drafted(stream, view):
+            await _within(view.channel, lambda: view.channel.draft(view.place, _draft_id(stream.run.id), words))
+        elif words != stream.shown:
+            await self._write(stream, view, words)
+        stream.shown, stream.shown_at_ms = words, now
+
+    async def _write(self, stream: _Stream, view: _View, words: str) -> None:
+        """Sends the words as a message, or changes it."""
+        delivery = _delivery(stream, view, words, self._clock)
+        part = DeliveryPart(index=0, text=words, replaces=stream.message)
+        sent = await _within(view.channel, lambda: view.channel.send(delivery, part))
+        if stream.message is not None:
+            return
+        if sent is None:
+            stream.is_mute = True
+            return
+        stream.message = sent
+        streamed = StreamedText(run=stream.run, place=view.place, made_of=stream.made_of, platform_id=sent)
+        if not await self._store(streamed):
+            stream.is_mute = True
+
+    async def _store(self, streamed: StreamedText) -> bool:
+        """Tries until the database accepts it: a message that is not stored stays beside the reply."""
+        sessions = (SessionRow(streamed.run.session),)
+        while True:
+            try:
+                return await self._database.run(begin_stream, streamed, self._clock.now_ms(), sessions=sessions)
+            except Unavailable as error:
+                if error.code == "store_closed":
+                    raise
+                self._showing.failed(error)
+                await anyio.sleep(RETRY_SECONDS)
+
+    def _words(self, stream: _Stream, view: _View) -> str:
+        """The words that may be shown so far, as far as one message holds them."""
+        words = spoken_so_far("".join(stream.pieces)).strip()
+        parts = parts_of(words, view.channel.form)
+        if not parts:
+            return ""
+        return parts[-1] if self._is_drafted(stream, view) else parts[0]
+
+    def _failed(self, stream: _Stream, failed: DeliveryFailed) -> None:
+        view = stream.view
+        assert view is not None
+        logger.info(
+            "Reply could not be shown while it is written",
+            extra={"action": "live_refused", "run_id": stream.run.id, "channel": view.place.channel, "code": failed.code},
+        )
+        if failed.retry_after is not None:
+            self._pace(view.chat, int(failed.retry_after.total_seconds() * 1000))
+        if failed.is_permanent and self._is_drafted(stream, view):
+            stream.drafts_fail = stream.is_changed = True
+        elif failed.is_permanent:
+            stream.is_mute = True
+        else:
+            stream.is_changed = bool(stream.pieces)
+
+    def _is_drafted(self, stream: _Stream, view: _View) -> bool:
+        is_drafting = view.channel.form.streaming is Streaming.DRAFT and view.is_direct
+        return is_drafting and not stream.drafts_fail and stream.message is None
+
+    def _interval(self, view: _View) -> int:
+        form = view.channel.form
+        return form.stream_interval_ms if view.is_direct else form.group_interval_ms
+
+    def _pace(self, chat: Chat, interval_ms: int) -> None:
+        now = self._clock.now_ms()
+        if len(self._next_at) > MOST_PACES:
+            self._next_at = {each: at for each, at in self._next_at.items() if at > now}
+        self._next_at[chat] = max(self._next_at.get(chat, 0), now + interval_ms)
+
+
+async def _look(
+    query: Query, run: Run, made_of: Classification, rules: Rules, channels: Mapping[ChannelAccount, LiveSender]
+) -> _View | None:
+    """Where the run's reply would go; None if it goes to no account that shows it here, or may not go there."""
+    session = await rows.find_by_row(query, SessionRow(run.session))
+    if session is None:
+        return None
+    place = session.delivery if run.place is None else run.place
+    channel = channels.get(_account_of(place))
+    if channel is None or not is_external(place) or isinstance(may_deliver(session, place, rules), Deny):
+        return None
+    may_show = await may_leave(query, made_of, place, rules.sinks)
+    return _View(
+        session=session,
+        place=place,
+        chat=_chat_of(place),
+        channel=channel,
+        is_direct=chat_type(session) == ChatType.DIRECT,
+        may_show=may_show,
+        may_type=may_show and await may_leave(query, session.taint, place, rules.sinks),
+        message=await outbox.find_streaming(query, run.id),
+    )
+
+
+async def _within(channel: LiveSender, request: Callable[[], Awaitable[R]]) -> R:
+    try:
+        with anyio.fail_after(channel.timeout_seconds):
+            return await request()
+    except TimeoutError as error:
+        raise DeliveryFailed("The platform did not answer in time.", code="channel_timeout") from error
+
+
+def _delivery(stream: _Stream, view: _View, words: str, clock: Clock) -> Delivery:
+    """The reply so far, in the form that adapters take."""
+    now = clock.now()
+    return Delivery(
+        id=f"live_{stream.run.id}",
+        session=view.session.row,
+        session_key=str(view.session.key),
+        session_id=SessionId(stream.run.session_id),
+        run_id=stream.run.id,
+        place=view.place,
+        text=words,
+        made_of=stream.made_of,
+        status=DeliveryStatus.STREAMING,
+        due_at=now,
+        platform_id=stream.message,
+        created_at=now,
+    )
+
+
+def _account_of(place: DeliveryContext) -> ChannelAccount:
+    return ChannelAccount(place.channel or "", place.account_id)
+
+
+def _chat_of(place: DeliveryContext) -> Chat:
+    return Chat(_account_of(place), place.to or "")
+
+
+def _draft_id(run: RunId) -> int:
+    """Not zero, and the same for all drafts of the run."""
+    return int.from_bytes(hashlib.sha256(run.encode()).digest()[:4]) % (2**31 - 1) + 1

@@ -1,0 +1,67 @@
+"""Buttons under requests for approval: pressing one decides as the person who pressed it. Contract: approvals 3, 4."""
+
+from msgspec import Struct
+
+from antiphon.domain.approval import Verdict
+from antiphon.domain.errors import Conflict, Denied, NotFound
+from antiphon.domain.ids import ApprovalId, StandingApprovalId
+from antiphon.engine.access.reach import Rights
+from antiphon.engine.ledger.append import derived_id
+from antiphon.engine.refusal import Refusal
+from antiphon.engine.runs.decisions import DecideApproval, decide_approval
+from antiphon.store import approvals
+from antiphon.store.database import Transaction
+
+UNKNOWN = "This button belongs to nothing that can be decided any more."
+_DONE = {Verdict.ONCE: "Approved once.", Verdict.ALWAYS: "Approved for always.", Verdict.DENY: "Denied."}
+
+
+class Press(Struct, frozen=True, kw_only=True):
+    """Somebody pressed a button."""
+
+    rights: Rights
+    """Of the person to whom the account is linked that pressed."""
+    data: str
+    """What the button carries: `<approval id>:<once|always|deny>`."""
+    at_ms: int
+
+
+async def press(tx: Transaction, command: Press) -> str:
+    """Decides the request, if the person may; returns the sentence to show them."""
+    id, _, said = command.data.partition(":")
+    verdict = next((each for each in Verdict if each.value == said), None)
+    if verdict is None:
+        return UNKNOWN
+    approval_id = ApprovalId(id)
+    approval = await approvals.find(tx, approval_id)
+    if approval is None:
+        return UNKNOWN
+    decided = await decide_approval(
+        tx,
+        DecideApproval(
+            rights=command.rights,
+            id=approval_id,
+            verdicts=verdict,
+            fields={},
+            note=None,
+            standing_ids={
+                call.id: StandingApprovalId(derived_id("always", command.at_ms, id, call.id)) for call in approval.calls
+            },
+            at_ms=command.at_ms,
+        ),
+    )
+    return _told(decided.error) if isinstance(decided, Refusal) else _DONE[verdict]
+
+
+def _told(error: Exception) -> str:
+    match error:
+        case NotFound():
+            return UNKNOWN
+        case Conflict(code="approval_expired"):
+            return "Too late: the request has expired and was denied."
+        case Conflict(code="approval_withdrawn"):
+            return "The request was withdrawn: the work that asked for it has ended."
+        case Denied() | Conflict():
+            return error.message
+        case _:
+            return "This cannot be decided by a button. Look at the page."

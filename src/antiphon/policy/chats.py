@@ -1,0 +1,61 @@
+"""Settings of channels with people in them, as use cases read them. Contract: keys 5, groups 1, access 3."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.ids import AgentId
+from antiphon.domain.keys import DmScope
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.policy.trigger import OwnerTrigger
+
+
+class ChannelAccess(StrEnum):
+    """Who may write to a channel: its setting `access`."""
+
+    PAIRING = "pairing"
+    """Unknown senders get a code that an owner approves."""
+    PUBLIC = "public"
+    """Anybody, as a guest."""
+    PRIVATE = "private"
+    """Only linked people; others get no answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRules:
+    """Settings of one group, `channels.<name>.groups.<id>`. A group that they name is allowed."""
+
+    agent_id: AgentId | None = None
+    owner_trigger: OwnerTrigger | None = None
+    is_silent: bool = False
+    """Whether its messages are only stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelRules:
+    """Settings of one account of a channel."""
+
+    agent_id: AgentId
+    access: ChannelAccess = ChannelAccess.PAIRING
+    queue_mode: QueueMode = QueueMode.COLLECT
+    classification: Classification = PUBLIC
+    groups: Mapping[str, GroupRules] = field(default_factory=dict[str, GroupRules])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRules:
+    """How chats of channels become sessions."""
+
+    dm_scope: DmScope = DmScope.MAIN
+    is_global: bool = False
+    """Whether all chats share their agent's main session."""
+    identity_links: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Accounts of persons as `<channel>:<platform id>`, by the person's id. They count as linked by an owner."""
+    channels: Mapping[tuple[str, str], ChannelRules] = field(default_factory=dict[tuple[str, str], ChannelRules])
+    """By channel and account."""
+
+    def person_of(self, channel: str, platform_id: str) -> str | None:
+        """The person to whom the settings link the account."""
+        named = f"{channel}:{platform_id}"
+        return next((person for person, accounts in self.identity_links.items() if named in accounts), None)

@@ -1,0 +1,327 @@
+"""Replies shown while they are written: drafts, edits, what is held back, and what remains after a crash."""
+
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from antiphon.app import App, Parts
+from antiphon.domain.channel_form import ChannelForm, Streaming
+from antiphon.domain.classification import Classification, Level
+from antiphon.domain.delivery import DeliveryStatus
+from antiphon.domain.ids import RunId
+from antiphon.domain.message import AssistantMessage, text_content
+from antiphon.domain.run import Outcome, RunStatus
+from antiphon.domain.session import DeliveryContext
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import RunEnding
+from antiphon.engine.sessions.inbox import Envelope
+from tests.channels.fake_channel import NAME, Act, LiveFakeChannel
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.stage import OWNER, ManualClock, config, facts, open_session, read_log, wait_end
+from tests.engine.test_deliveries import quiet
+from tests.story import Story
+from tests.waiting import SECONDS
+
+pytestmark = pytest.mark.anyio
+
+GROUP = "agent:main:fake:group:club"
+
+
+class Writer:
+    """A runner whose runs write what the test says, when it says so."""
+
+    def __init__(self) -> None:
+        self._begun: list[RunContext] = []
+        self._changed = anyio.Event()
+        self._endings: dict[RunId, tuple[anyio.Event, list[str]]] = {}
+
+    async def run(self, context: RunContext) -> RunEnding:
+        transcript = await context.read_log()
+        ended, said = self._endings[context.run.id] = (anyio.Event(), [])
+        self._begun.append(context)
+        self._changed.set()
+        await ended.wait()
+        if not said:
+            return RunEnding(outcome=Outcome(status=RunStatus.ERROR, error="It failed.", code="failed"))
+        message = AssistantMessage(
+            message_id=context.ids.new("msg"), content=text_content(said[0]), saw=transcript.last_seq
+        )
+        return RunEnding(outcome=Outcome(status=RunStatus.OK, reply=said[0]), message=message)
+
+    async def begins(self, count: int = 1) -> RunContext:
+        """The newest run, once so many have begun."""
+        with anyio.fail_after(SECONDS):
+            while len(self._begun) < count:
+                self._changed = anyio.Event()
+                await self._changed.wait()
+        return self._begun[-1]
+
+    def end(self, context: RunContext, reply: str | None) -> None:
+        """Ends the run with that reply; None for a failure."""
+        ended, said = self._endings[context.run.id]
+        if reply is not None:
+            said.append(reply)
+        ended.set()
+
+
+class Scene:
+    """One system with a chat, and a platform that shows what is written in it."""
+
+    def __init__(self, app: App, clock: ManualClock, writer: Writer) -> None:
+        self.app = app
+        self._clock = clock
+        self._writer = writer
+
+    async def asked(self, key: str, *, thread: str | None = None, runs: int = 1) -> RunContext:
+        """Somebody writes in the session's chat; returns the run that begins."""
+        await open_session(self.app, key)
+        place = DeliveryContext(channel=NAME, to="room", thread_id=thread)
+        await self.app.services.inbox.post(
+            OWNER, self.app.services.sessions.target(key), text_content("hello"), envelope=Envelope(place=place)
+        )
+        context = await self._writer.begins(runs)
+        await self.settle()
+        return context
+
+    async def settle(self) -> None:
+        with anyio.fail_after(SECONDS):
+            await self.app.live.wait_idle()
+
+    async def passes(self, seconds: float) -> None:
+        self._clock.pass_time(timedelta(seconds=seconds))
+        self.app.live.wake()
+        await self.settle()
+
+    async def writes(self, context: RunContext, words: str, *, seconds: float) -> None:
+        """The words are written, and that much time passes."""
+        context.emit(words)
+        await self.passes(seconds)
+
+    async def ends(self, context: RunContext, reply: str | None) -> None:
+        self._writer.end(context, reply)
+        await wait_end(self.app, context.run.id)
+        await quiet(self.app)
+
+
+def shown(channel: LiveFakeChannel) -> list[str]:
+    return [part.text for part in channel.shown.values()]
+
+
+@requirement("channels:1")
+async def test_a_direct_chat_shows_drafts_and_gets_the_reply_once(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked("main")
+        assert (channel.typed, channel.drafts) == (1, [])
+        await scene.passes(3.999)
+        assert channel.typed == 1
+        await scene.passes(0.001)
+        assert channel.typed == 2
+        await scene.writes(context, "Once", seconds=0.299)
+        assert channel.drafts == []
+        await scene.passes(0.001)
+        assert [text for _, text in channel.drafts] == ["Once"]
+        await scene.writes(context, " upon", seconds=1.499)
+        assert len(channel.drafts) == 1
+        await scene.writes(context, " a time", seconds=0.001)
+        assert [text for _, text in channel.drafts] == ["Once", "Once upon a time"]
+        await scene.passes(19.999)
+        assert len(channel.drafts) == 2
+        await scene.passes(0.001)
+        assert [text for _, text in channel.drafts[1:]] == ["Once upon a time"] * 2
+        assert len({id for id, _ in channel.drafts}) == 1 and channel.drafts[0][0] > 0
+        assert (channel.typed, channel.shown) == (2, {})
+        await scene.ends(context, "Once upon a time.")
+        assert shown(channel) == ["Once upon a time."]
+        await scene.passes(60)
+        assert (len(channel.drafts), len(channel.taken)) == (3, 1)
+
+
+@requirement("channels:1")
+async def test_in_a_group_the_message_that_is_edited_is_the_delivery(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked(GROUP)
+        await scene.writes(context, "Once", seconds=0.3)
+        assert (shown(channel), channel.drafts) == (["Once"], [])
+        (streaming,) = await Story(app).deliveries()
+        assert (streaming.status, streaming.platform_id) == (DeliveryStatus.STREAMING, "platform-1")
+        await scene.writes(context, " upon", seconds=5.999)
+        assert shown(channel) == ["Once"]
+        await scene.passes(0.001)
+        assert shown(channel) == ["Once upon"]
+        await scene.ends(context, "Once upon a time.")
+        assert {id: part.text for id, part in channel.shown.items()} == {"platform-1": "Once upon a time."}
+        (sent,) = await Story(app).deliveries()
+        assert (sent.status, sent.parts) == ("sent", ("platform-1",))
+        assert len(facts(await read_log(app, GROUP), "delivered")) == 1
+
+
+@requirement("channels:1")
+async def test_all_topics_of_a_group_share_one_pace(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        one = await scene.asked(f"{GROUP}:topic:1", thread="1")
+        two = await scene.asked(f"{GROUP}:topic:2", thread="2", runs=2)
+        for second in range(60):
+            one.emit(f"{second} ")
+            two.emit(f"{second} ")
+            await scene.passes(1)
+            assert len(channel.asked) <= 1 + second // 6
+        assert len(channel.asked) == 10
+        await scene.ends(one, "Done.")
+        await scene.ends(two, "Done too.")
+        assert shown(channel) == ["Done.", "Done too."]
+
+
+@requirement("groups:3")
+async def test_no_part_of_a_marker_is_shown_and_a_silent_stream_leaves_nothing(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked(GROUP)
+        for piece in ("<", "NO", "_REPLY", ">"):
+            await scene.writes(context, piece, seconds=10)
+        assert channel.asked == []
+        await scene.ends(context, "<NO_REPLY>")
+        context = await scene.asked(GROUP, runs=2)
+        await scene.writes(context, "Well ", seconds=10)
+        assert shown(channel) == ["Well"]
+        await scene.writes(context, "<EMPTY_RES", seconds=10)
+        assert shown(channel) == ["Well"]
+        await scene.ends(context, "<EMPTY_RESPONSE>")
+        assert (channel.shown, channel.withdrawn) == ({}, ["platform-1"])
+        assert await Story(app).deliveries() == []
+
+
+@requirement("channels:1")
+async def test_the_message_of_a_run_that_fails_or_is_cancelled_is_withdrawn(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked(GROUP)
+        await scene.writes(context, "I will", seconds=10)
+        await scene.ends(context, None)
+        assert (channel.shown, channel.withdrawn) == ({}, ["platform-1"])
+        context = await scene.asked(GROUP, runs=2)
+        await scene.writes(context, "I will", seconds=10)
+        assert shown(channel) == ["I will"]
+        await app.services.runs.cancel(OWNER, context.run.id)
+        await wait_end(app, context.run.id)
+        await quiet(app)
+        assert (channel.shown, len(channel.withdrawn)) == ({}, 2)
+
+
+@requirement("channels:1")
+async def test_after_a_restart_the_same_message_is_completed(open_home: OpenHome) -> None:
+    clock, channel, first, second = ManualClock(), LiveFakeChannel(), Writer(), Writer()
+    async with open_home(
+        config(gateway__drain_seconds=0), Parts(runner=first, clock=clock, channels=[channel])
+    ) as app:
+        scene = Scene(app, clock, first)
+        context = await scene.asked(GROUP)
+        await scene.writes(context, "Once", seconds=10)
+    async with open_home(parts=Parts(runner=second, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, second)
+        again = await second.begins()
+        assert again.run.id == context.run.id
+        await scene.settle()
+        await scene.writes(again, "Once upon", seconds=10)
+        assert shown(channel) == ["Once upon"]
+        await scene.ends(again, "Once upon a time.")
+        assert {id: part.text for id, part in channel.shown.items()} == {"platform-1": "Once upon a time."}
+
+
+@requirement("channels:1")
+async def test_a_change_on_its_way_does_not_cover_the_reply(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked(GROUP)
+        channel.hold()
+        context.emit("Once")
+        clock.pass_time(timedelta(seconds=10))
+        app.live.wake()
+        await channel.until_asked(1)
+        writer.end(context, "Once upon a time.")
+        channel.release()
+        await wait_end(app, context.run.id)
+        await quiet(app)
+        assert {id: part.text for id, part in channel.shown.items()} == {"platform-1": "Once upon a time."}
+
+
+@requirement("flow:7")
+async def test_words_that_may_not_go_to_the_place_are_not_shown(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked(GROUP)
+        context.surroundings = Classification(Level.CONFIDENTIAL)
+        await scene.writes(context, "The secret", seconds=10)
+        assert channel.asked == []
+        await scene.ends(context, None)
+        context = await scene.asked(GROUP, runs=2)
+        await scene.writes(context, "Once", seconds=10)
+        context.surroundings = Classification(Level.CONFIDENTIAL)
+        await scene.writes(context, " there was a secret", seconds=10)
+        assert shown(channel) == ["Once"]
+        await scene.ends(context, None)
+        assert channel.shown == {}
+
+
+@requirement("send_policy:3")
+async def test_nothing_is_shown_where_the_reply_may_not_be_sent(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        session = await open_session(app, "main")
+        await app.services.sessions.patch(OWNER, app.services.sessions.target(str(session.key)), {"send_policy": "deny"})
+        place = DeliveryContext(channel=NAME, to="room")
+        posted = app.services.inbox.post(
+            OWNER, app.services.sessions.target("main"), text_content("hello"), envelope=Envelope(place=place)
+        )
+        if (await posted).run_id is None:
+            return
+        context = await writer.begins()
+        await scene.settle()
+        await scene.writes(context, "Once", seconds=10)
+        assert (channel.typed, channel.drafts, channel.asked) == (0, [], [])
+        await scene.ends(context, "Once")
+        assert channel.taken == []
+
+
+@requirement("channels:1")
+async def test_a_busy_chat_is_left_alone_and_a_chat_without_drafts_gets_edits(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked("main")
+        channel.will(Act.BUSY, Act.REFUSE)
+        channel.retry_after = timedelta(seconds=30)
+        await scene.writes(context, "Once", seconds=1)
+        await scene.writes(context, " upon", seconds=29.999)
+        assert (channel.drafts, channel.asked) == ([], [])
+        await scene.passes(0.001)
+        await scene.passes(10)
+        assert (channel.drafts, shown(channel)) == ([], ["Once upon"])
+        await scene.ends(context, "Once upon a time.")
+        assert shown(channel) == ["Once upon a time."]
+
+
+@requirement("channels:1")
+async def test_only_as_much_is_shown_as_one_message_holds(open_home: OpenHome) -> None:
+    clock, writer = ManualClock(), Writer()
+    channel = LiveFakeChannel(form=ChannelForm(longest=64, streaming=Streaming.EDIT))
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked("main")
+        long = f"{'a' * 40}. {'b' * 40}."
+        await scene.writes(context, long, seconds=10)
+        assert shown(channel) == ["a" * 40 + "."]
+        await scene.ends(context, long)
+        assert shown(channel) == ["a" * 40 + ".", "b" * 40 + "."]
