@@ -179,10 +179,7 @@ REQUIREMENTS = {
     ),
     # 7. Send policy
     "send_policy:1": Requirement("Override, denies, allows and default decide, in this order."),
-    "send_policy:2": Requirement(
-        "Only the owner and patches set the override.",
-        remaining="`/send` comes with chat commands",
-    ),
+    "send_policy:2": Requirement("Only the owner's `/send` and patches set the override."),
     "send_policy:3": Requirement("It is enforced in chats, deliveries and announces, and again at claiming."),
     # 8. Groups
     "groups:1": Requirement(
@@ -285,9 +282,12 @@ REQUIREMENTS = {
         "Adapters take inbound at most once and send outbound at least once.",
         remaining="channels other than `webhook`, with threads and edits",
     ),
-    "channels:2": Requirement("A routes table maps places to agents and sessions.", CHANNELS),
-    "channels:3": Requirement("Chats have the listed commands.", CHANNELS),
-    "channels:4": Requirement("Commands are standalone and of authorised senders; batches are all or none.", CHANNELS),
+    "channels:2": Requirement("A routes table maps places to agents and sessions."),
+    "channels:3": Requirement("Chats have the listed commands.", remaining="`/task` comes with schedules"),
+    "channels:4": Requirement(
+        "Commands are standalone and of authorised senders; batches are all or none.",
+        remaining="batches come with `/task`",
+    ),
     # 15. Tasks
     "tasks:1": Requirement("A task fires at most once a slot and delivers once.", SCHEDULES),
     "tasks:2": Requirement("Errors back off; tasks are shown and changed only where they belong.", SCHEDULES),

@@ -120,7 +120,7 @@ async def _status(query: Query, chat: Chat, rules: Rules) -> str:
     shown = shown_session(session, PUBLIC)
     if agent is not None:
         lines.append(f"Model: {shown.model or agent.model}")
-    lines.append(f"Session: {shown_label(chat.route, session)}")
+    lines.append(f"Session: {shown_label(chat.route, session)} ({session.key})")
     if shown.usage.total_tokens:
         lines.append(f"Tokens: {shown.usage.total_tokens:,}")
     if session.queue_mode is not None:
