@@ -25,8 +25,9 @@ from antiphon.app import Parts, ToolFunction
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
-from antiphon.domain.channel_form import PLAIN_FORM, DeliveryPart
+from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart
 from antiphon.domain.delivery import Delivery
+from antiphon.domain.parts import SHORTEST
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ApprovalId, RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_content, text_of
@@ -91,10 +92,10 @@ class Postbox:
     name = "postbox"
     account = None
     timeout_seconds = 10.0
-    form = PLAIN_FORM
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, form: ChannelForm) -> None:
         self._path = path
+        self.form = form
 
     async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
         append_line(self._path, json.dumps([delivery.id, delivery.place.to, part.text]))
@@ -147,7 +148,7 @@ class Program:
         self._app: Antiphon | None = None
 
     async def run(self) -> None:
-        parts = Parts(commit_hook=self._on_commit, tools=self._tools(), channels=[Postbox(self._outside / "taken")])
+        parts = Parts(commit_hook=self._on_commit, tools=self._tools(), channels=[self._postbox()])
         database = {"url": self._request.database, "connections": 6}
         subagents = {"max_spawn_depth": 2, "max_children_per_agent": 1000}
         config = Config.model_validate(
@@ -189,6 +190,11 @@ class Program:
         self._commits = number
         if number == self._request.kill_at and moment == self._request.moment:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def _postbox(self) -> Postbox:
+        """Each text of the outbox leaves in parts."""
+        form = ChannelForm(longest=SHORTEST) if self._request.scenario == "outbox" else PLAIN_FORM
+        return Postbox(self._outside / "taken", form)
 
     def _tools(self) -> list[ToolFunction]:
         def note(text: str, context: ToolContext) -> str:
@@ -508,7 +514,7 @@ class Program:
         for number in range(TEXTS):
             for room in ROOMS:
                 session = await app.sessions.open(room)
-                run = await self._post(session, f"{room}-{number}", f"!say {room} {number}")
+                run = await self._post(session, f"{room}-{number}", f"!say {' '.join(parts_said(room, number))}")
                 await run.wait()
         await app.app.deliverer.wait_idle()
 
@@ -516,6 +522,11 @@ class Program:
         session = await app.sessions.open("customer-42")
         run = await self._post(session, "m-1", "Hello")
         await run.wait()
+
+
+def parts_said(room: str, number: int) -> list[str]:
+    """The parts of a text in the outbox."""
+    return [f"{room} {number} {'-' * 44}.", f"End of it {number}."]
 
 
 def spawning(task: str, label: str) -> str:

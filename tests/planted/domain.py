@@ -4,6 +4,27 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a block of code that is cut stays open",
+        "domain/parts.py",
+        'f"\\n{inside.closing}" if inside else ""',
+        '""',
+        "domain/test_parts.py::test_a_block_of_code_is_closed_and_opened_again_with_its_language",
+    ),
+    Bug(
+        "a part ends within a character",
+        "domain/parts.py",
+        "return _between_characters(text, start, reach)",
+        "return reach",
+        "domain/test_parts.py::test_no_part_ends_within_a_character",
+    ),
+    Bug(
+        "the beginning of a marker is shown",
+        "domain/silence.py",
+        "return spoken(beginning[: len(beginning) - len(held_tail(beginning))])",
+        "return spoken(beginning)",
+        "domain/test_parts.py::test_no_beginning_of_a_silent_reply_is_shown",
+    ),
+    Bug(
         "a key may have one byte too many",
         "domain/keys.py",
         "if len(text.encode()) > MAX_KEY_BYTES:",

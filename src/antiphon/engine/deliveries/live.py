@@ -218,7 +218,7 @@ class LiveReplies:
     def _begin_due(self, tasks: TaskGroup) -> int | None:
         """Begins what is due; returns the time until the next, None if nothing is to come."""
         now, waits = self._clock.now_ms(), list[int]()
-        for stream in self._streams.values():
+        for stream in sorted(self._streams.values(), key=lambda stream: stream.shown_at_ms):
             due = None if stream.is_busy else self._due_at(stream)
             if due is None:
                 continue
