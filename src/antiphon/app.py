@@ -110,7 +110,6 @@ from antiphon.mcp.endpoint import Endpoint
 from antiphon.mcp.settings import ServerSettings
 from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.private_files import check_files, create_private_file, make_private_directory, mend_files
-from antiphon.store.chat_state import NO_CHATS, ChatState
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.compartments import read_compartments
 from antiphon.store.database import CommitHook, Database

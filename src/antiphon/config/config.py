@@ -159,13 +159,13 @@ class Config(Section):
             channels={
                 **self._clearance_of_telegram(compartments),
                 **{
-                f"{WEBHOOK}:{name}": clearance
-                for name, section in self.channels.webhook.items()
-                if (
-                    clearance := self._clearance(
-                        section.clearance, compartments, "channels", WEBHOOK, name, "clearance"
+                    f"{WEBHOOK}:{name}": clearance
+                    for name, section in self.channels.webhook.items()
+                    if (
+                        clearance := self._clearance(
+                            section.clearance, compartments, "channels", WEBHOOK, name, "clearance"
+                        )
                     )
-                )
                 },
             },
             owners=frozenset(

@@ -220,7 +220,6 @@ async def fake_provider(
         yield fake
 
 
-
 class _StreamedAnswer(Response):
     """The body of a reply. It can stall, break off and be split anywhere."""
 

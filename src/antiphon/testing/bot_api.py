@@ -23,7 +23,12 @@ class BotApi(FakeServer):
         super().__init__()
         self.token = token
         """Another one revokes it."""
-        self.me: Json = {"id": int(token.partition(":")[0]), "is_bot": True, "first_name": "Bot", "username": "test_bot"}
+        self.me: Json = {
+            "id": int(token.partition(":")[0]),
+            "is_bot": True,
+            "first_name": "Bot",
+            "username": "test_bot",
+        }
         self.requests: list[tuple[str, Json]] = []
         """Those with the right token, in order of arrival."""
         self.chats: dict[int, Json] = {}

@@ -30,13 +30,27 @@ class Stage:
     channel: TelegramChannel
 
     async def send(
-        self, text: str, *, to: int | str = ANN, thread: str | None = None, replaces: str | None = None,
+        self,
+        text: str,
+        *,
+        to: int | str = ANN,
+        thread: str | None = None,
+        replaces: str | None = None,
         buttons: tuple[Button, ...] = (),
     ) -> str | None:
         place = DeliveryContext(channel="telegram", account_id="default", to=str(to), thread_id=thread)
         delivery = Delivery(
-            id="dlv_1", session=None, session_key=None, session_id=None, run_id=None, place=place, text=text,
-            made_of=PUBLIC, status=DeliveryStatus.CLAIMED, due_at=datetime.now(UTC), created_at=datetime.now(UTC),
+            id="dlv_1",
+            session=None,
+            session_key=None,
+            session_id=None,
+            run_id=None,
+            place=place,
+            text=text,
+            made_of=PUBLIC,
+            status=DeliveryStatus.CLAIMED,
+            due_at=datetime.now(UTC),
+            created_at=datetime.now(UTC),
         )
         return await self.channel.send(delivery, DeliveryPart(index=0, text=text, replaces=replaces, buttons=buttons))
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from antiphon.app import ChatState
 from antiphon.channels.telegram.loop import OTHER_POLLS
 from antiphon.cli.homes.check_result import CheckResult, Grade
 from antiphon.cli.homes.telegram_checks import check_telegram
 from antiphon.config.sources import load_config
+from antiphon.domain.chat_state import ChatState
 from antiphon.domain.errors import Invalid
 from antiphon.testing.faults import Fault
 from antiphon.testing.serving import run_fake
@@ -27,10 +27,10 @@ def fake() -> Generator[FakeTelegram]:
         yield fake
 
 
-def findings(fake: FakeTelegram, chats: ChatState = IN_ORDER, *, is_running: bool = True, **more: Any) -> list[CheckResult]:
-    found = list(
-        check_telegram(config(channels__telegram=settings_of(fake, **more)), chats, is_running=is_running)
-    )
+def findings(
+    fake: FakeTelegram, chats: ChatState = IN_ORDER, *, is_running: bool = True, **more: Any
+) -> list[CheckResult]:
+    found = list(check_telegram(config(channels__telegram=settings_of(fake, **more)), chats, is_running=is_running))
     assert all(each.remedy for each in found if each.grade is not Grade.OK)
     assert not any(fake.token in each.detail + each.remedy for each in found)
     return found
@@ -38,7 +38,9 @@ def findings(fake: FakeTelegram, chats: ChatState = IN_ORDER, *, is_running: boo
 
 def test_a_bot_that_works_is_in_order(fake: FakeTelegram) -> None:
     assert [(each.grade, each.detail) for each in findings(fake)] == [(Grade.OK, "@test_bot, poll")]
-    assert [method for method, _ in fake.requests] == ["getMe", "getWebhookInfo"], "a gateway that polls is not disturbed"
+    assert [method for method, _ in fake.requests] == ["getMe", "getWebhookInfo"], (
+        "a gateway that polls is not disturbed"
+    )
 
 
 def test_no_token(fake: FakeTelegram, monkeypatch: pytest.MonkeyPatch) -> None:

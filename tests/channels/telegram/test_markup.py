@@ -49,4 +49,4 @@ def test_spans_lie_within_a_text_that_is_no_longer_than_before(markdown: str) ->
     text, spans = render(markdown)
     units = len(text.encode("utf-16-le")) // 2
     assert len(text) <= len(markdown)
-    assert all(0 <= each.offset and 0 < each.length and each.offset + each.length <= units for each in spans)
+    assert all(each.offset >= 0 and each.length > 0 and each.offset + each.length <= units for each in spans)

@@ -114,10 +114,17 @@ def test_what_is_no_message_of_a_person_is_passed_over(given: Json) -> None:
 
 
 def test_a_press_names_the_chat_of_its_message() -> None:
-    pressed = update("callback_query", {"id": "77", "from": ANN, "data": "a:once", "message": {"chat": FAMILY, "from": BOT}})
+    pressed = update(
+        "callback_query", {"id": "77", "from": ANN, "data": "a:once", "message": {"chat": FAMILY, "from": BOT}}
+    )
     content = read(pressed).content
     assert isinstance(content, ButtonPress)
-    assert (content.platform_id, content.place.to, content.data, content.sender.id) == ("press:77", "-100", "a:once", "7")
+    assert (content.platform_id, content.place.to, content.data, content.sender.id) == (
+        "press:77",
+        "-100",
+        "a:once",
+        "7",
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +148,10 @@ def test_changes_of_the_bots_membership(chat: Json, was: str, now: str, kind: Ch
 
 @pytest.mark.parametrize(
     "given",
-    [message({"id": -5, "type": "group"}, migrate_to_chat_id=-1005), message(FAMILY | {"id": -1005}, migrate_from_chat_id=-5)],
+    [
+        message({"id": -5, "type": "group"}, migrate_to_chat_id=-1005),
+        message(FAMILY | {"id": -1005}, migrate_from_chat_id=-5),
+    ],
 )
 def test_a_group_that_becomes_a_supergroup_moves(given: Json) -> None:
     content = read(given).content
@@ -152,12 +162,16 @@ def test_a_group_that_becomes_a_supergroup_moves(given: Json) -> None:
 def test_names_and_texts_are_cleaned_of_half_characters_and_of_what_steers_the_screen() -> None:
     hostile = {**ANN, "first_name": "\u202eevil\x1b[2J]\ud83d", "last_name": "\u2066\u3164"}
     found = inbound(message(text="a\ud83db \ud83d\ude00", **{"from": hostile}))
-    assert found.sender.name == "evil(2J)" and found.text == "a\ufffdb 😀"
+    assert found.sender.name == "evil(2J)\ufffd" and found.text == "a\ufffdb 😀"
     assert inbound(message(text="x", **{"from": {"id": 7, "first_name": "\u200b"}})).sender.name == "somebody"
 
 
 def test_files_are_named_by_kind_and_too_large_ones_are_refused_plainly() -> None:
-    sizes = [{"file_id": "s", "file_size": 10}, {"file_id": "m", "file_size": 20}, {"file_id": "l", "file_size": 6 * 2**20}]
+    sizes = [
+        {"file_id": "s", "file_size": 10},
+        {"file_id": "m", "file_size": 20},
+        {"file_id": "l", "file_size": 6 * 2**20},
+    ]
     assert read(message(photo=sizes)).attachments == (Attachment(file_id="m", kind="photo", name="photo.jpg"),)
     document = {"file_id": "d", "file_name": "a/../b.pdf", "file_size": 5}
     found = read(message(document=document, caption="look"))
@@ -175,7 +189,18 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-FIELDS = ("message_id", "chat", "from", "text", "entities", "photo", "document", "reply_to_message", "date", "sender_chat")
+FIELDS = (
+    "message_id",
+    "chat",
+    "from",
+    "text",
+    "entities",
+    "photo",
+    "document",
+    "reply_to_message",
+    "date",
+    "sender_chat",
+)
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values), json_values)

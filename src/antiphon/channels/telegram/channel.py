@@ -189,7 +189,7 @@ def _keyboard(buttons: Sequence[Button]) -> InlineKeyboardMarkup | None:
 def _is_gone(error: BadRequest) -> bool:
     """Whether the message that was to be changed does not exist any more."""
     said = error.message.lower()
-    return "not found" in said and "chat" not in said or "can't be edited" in said or "can't be deleted" in said
+    return ("not found" in said and "chat" not in said) or "can't be edited" in said or "can't be deleted" in said
 
 
 def _end_of(text: str) -> str:

@@ -59,9 +59,7 @@ class _Drawn:
     def mark(self, kind: str, text: str, *, language: str | None = None, url: str | None = None) -> None:
         """Adds text that is one span, unless it is empty."""
         if text:
-            self.spans.append(
-                Span(kind=kind, offset=self.units, length=_units(text), language=language, url=url)
-            )
+            self.spans.append(Span(kind=kind, offset=self.units, length=_units(text), language=language, url=url))
             self.add(text)
 
 

@@ -285,8 +285,6 @@ def _read_press(press: _Press, me: Me, position: int) -> ButtonPress | None:
     )
 
 
-
-
 def _read_membership(change: _Membership, position: int) -> ChatChange | None:
     kind = _change_of(change)
     if kind is None:
