@@ -43,14 +43,13 @@ REQUIREMENTS = {
     ),
     "keys:5": Requirement(
         "`session.dmScope` decides who shares a direct session; links fold one person's peers.",
-        remaining="folding by person comes with people; its use comes with channels",
     ),
     "keys:6": Requirement(
         "A key is an address with one current incarnation; seq counts over resets and deletion.",
     ),
     "keys:7": Requirement(
         "Session ids are `<namespace>:<rest>`; opening by id makes the key; a reset keeps the namespace.",
-        remaining="platform ids in the metadata come with channels; confined tokens with people and tokens",
+        remaining="confined tokens come with people and tokens",
     ),
     # 2. Sessions
     "sessions:1": Requirement(
@@ -182,10 +181,8 @@ REQUIREMENTS = {
     "send_policy:2": Requirement("Only the owner's `/send` and patches set the override."),
     "send_policy:3": Requirement("It is enforced in chats, deliveries and announces, and again at claiming."),
     # 8. Groups
-    "groups:1": Requirement(
-        "Owners and mentions trigger a run in groups that are allowed; the rest is stored.", CHANNELS
-    ),
-    "groups:2": Requirement("The model sees names, and which owner messages are not for it.", CHANNELS),
+    "groups:1": Requirement("Owners and mentions trigger a run in groups that are allowed; the rest is stored."),
+    "groups:2": Requirement("The model sees names, and which owner messages are not for it."),
     "groups:3": Requirement(
         "Silence markers are stripped from replies, never from the log.",
         remaining="holding back a tail that could begin a marker while a reply streams to a channel",
@@ -222,7 +219,6 @@ REQUIREMENTS = {
     ),
     "access:3": Requirement(
         "People are matched by platform ids, paired by code and linked by code.",
-        remaining="pairing and linking by codes come with channels",
     ),
     "access:4": Requirement(
         "A role says what a person, and every run that the person's words began, may do.",

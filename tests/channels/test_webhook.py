@@ -30,7 +30,7 @@ from tests.channels.receiver import Receiver
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import START, ManualClock, config, facts, find_session, read_log
-from tests.gateway.served import Json, Served, new_client, serve
+from tests.gateway.served import Served, new_client, serve
 from tests.story import Story
 from tests.waiting import SECONDS
 

@@ -14,7 +14,22 @@ from tests.claims import requirement
 SMALL = ChannelForm(longest=SHORTEST)
 TELEGRAM = ChannelForm(longest=4096, unit=LengthUnit.UTF16)
 WORDS = st.sampled_from(
-    ["word", "a", "\n", "\n\n", " ", ". ", "```python\n", "```\n", "\n```\n", "    code", "😀", "e\u0301", "x" * 90, "~~~\n"]
+    [
+        "word",
+        "a",
+        "\n",
+        "\n\n",
+        " ",
+        ". ",
+        "```python\n",
+        "```\n",
+        "\n```\n",
+        "    code",
+        "😀",
+        "e\u0301",
+        "x" * 90,
+        "~~~\n",
+    ]
 )
 TEXTS = st.one_of(st.lists(WORDS, max_size=80).map("".join), st.text(max_size=300))
 FORMS = st.builds(

@@ -221,9 +221,7 @@ async def test_the_message_of_a_run_that_fails_or_is_cancelled_is_withdrawn(open
 @requirement("channels:1")
 async def test_after_a_restart_the_same_message_is_completed(open_home: OpenHome) -> None:
     clock, channel, first, second = ManualClock(), LiveFakeChannel(), Writer(), Writer()
-    async with open_home(
-        config(gateway__drain_seconds=0), Parts(runner=first, clock=clock, channels=[channel])
-    ) as app:
+    async with open_home(config(gateway__drain_seconds=0), Parts(runner=first, clock=clock, channels=[channel])) as app:
         scene = Scene(app, clock, first)
         context = await scene.asked(GROUP)
         await scene.writes(context, "Once", seconds=10)

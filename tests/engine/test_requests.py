@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from antiphon.app import App, Parts
+from antiphon.app import App
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.approval import Approval, Verdict
-from antiphon.domain.classification import PUBLIC, Classification, Compartments, Level
-from antiphon.domain.ids import AgentId, ApprovalId
+from antiphon.domain.classification import Classification, Compartments, Level
+from antiphon.domain.ids import AgentId
 from antiphon.domain.person import Identity, PersonRole, person_of
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.deliveries.requests import ask_deciders
@@ -21,12 +21,12 @@ from antiphon.engine.runs.presses import UNKNOWN, Press, press
 from antiphon.policy.chats import ChannelRules, ChatRules
 from antiphon.store import people
 from antiphon.store.database import Transaction
-from tests.channels.fake_channel import NAME, Act, LiveFakeChannel
+from tests.channels.fake_channel import NAME, LiveFakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
 from tests.engine.stage import ManualClock, open_session, wait_end
-from tests.engine.test_approvals import S, Disk, asking, decide, pending, request_of
+from tests.engine.test_approvals import Disk, S, decide, pending, request_of
 from tests.engine.test_deciders import CHAT, approving
 from tests.engine.test_deliveries import quiet
 from tests.engine.test_people import hear, invite

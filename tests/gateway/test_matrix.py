@@ -214,7 +214,18 @@ def outcome(answer: httpx.Response, text: str) -> str:
             return "allowed"
 
 
-NAMED = ("key", "sessionKey", "runId", "deliveryId", "approvalId", "standingId", "tokenId", "personId", "groupId", "pairing")
+NAMED = (
+    "key",
+    "sessionKey",
+    "runId",
+    "deliveryId",
+    "approvalId",
+    "standingId",
+    "tokenId",
+    "personId",
+    "groupId",
+    "pairing",
+)
 """The parameters that name a target."""
 
 

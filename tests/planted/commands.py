@@ -3,7 +3,9 @@
 from tests.planted.bug import Bug
 
 E2E = "channels/test_chat_commands.py::"
-FLOW = "gateway/test_command_flow.py::test_an_answer_names_no_label_and_counts_no_tokens_of_a_session_above_public[sqlite]"
+FLOW = (
+    "gateway/test_command_flow.py::test_an_answer_names_no_label_and_counts_no_tokens_of_a_session_above_public[sqlite]"
+)
 
 BUGS = (
     Bug(

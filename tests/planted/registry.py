@@ -2,4 +2,14 @@
 
 from tests.planted import agents, ceilings, commands, domain, edges, engine, feed, policy, store
 
-BUGS = (*domain.BUGS, *policy.BUGS, *store.BUGS, *feed.BUGS, *engine.BUGS, *agents.BUGS, *edges.BUGS, *ceilings.BUGS, *commands.BUGS)
+BUGS = (
+    *domain.BUGS,
+    *policy.BUGS,
+    *store.BUGS,
+    *feed.BUGS,
+    *engine.BUGS,
+    *agents.BUGS,
+    *edges.BUGS,
+    *ceilings.BUGS,
+    *commands.BUGS,
+)

@@ -4,7 +4,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from antiphon.domain.commands import ChatCommand, CommandName, Subcommand
-from antiphon.domain.person import PersonRole
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.rights import decide_act, is_guest, reaches_all
@@ -12,9 +11,7 @@ from antiphon.policy.standing import Standing
 
 GRANTABLE = frozenset(CommandName) - {CommandName.SEND, CommandName.START}
 """The commands that a setting may give to people below owner."""
-GUEST_COMMANDS = frozenset(
-    {CommandName.HELP, CommandName.STATUS, CommandName.STOP, CommandName.NEW, CommandName.LINK}
-)
+GUEST_COMMANDS = frozenset({CommandName.HELP, CommandName.STATUS, CommandName.STOP, CommandName.NEW, CommandName.LINK})
 USER_COMMANDS = GUEST_COMMANDS | {
     CommandName.RESET,
     CommandName.SESSION,

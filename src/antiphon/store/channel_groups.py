@@ -120,16 +120,17 @@ async def move(tx: Transaction, group: ChannelGroup, address: str) -> None:
     )
 
 
-async def move_answers(tx: Transaction, channel: str, account: str, address: str, new_address: str) -> None:
-    """Sends what is still to be said to the old id of a group to its new one: sessions, waiting texts and runs."""
+async def move_answers(tx: Transaction, group: ChannelGroup, new_address: str) -> None:
+    """Sends what is still to be said at the group's address to the new one: of sessions, waiting texts and runs."""
+    channel, account, address = group.channel, group.account, group.address
     await tx.execute(
         "UPDATE sessions SET delivery_to = ? WHERE delivery_channel = ? AND delivery_to = ? "
         "AND COALESCE(delivery_account_id, 'default') = ?",
         (new_address, channel, address, account),
     )
     await tx.execute(
-        "UPDATE deliveries SET recipient = ? WHERE channel = ? AND recipient = ? AND COALESCE(account_id, 'default') = ? "
-        "AND status IN ('queued', 'claimed', 'streaming')",
+        "UPDATE deliveries SET recipient = ? WHERE channel = ? AND recipient = ? "
+        "AND COALESCE(account_id, 'default') = ? AND status IN ('queued', 'claimed', 'streaming')",
         (new_address, channel, address, account),
     )
     old, new = (DeliveryContext(channel=channel, to=to, account_id=account) for to in (address, new_address))

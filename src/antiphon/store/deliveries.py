@@ -149,9 +149,7 @@ def _status_of(new: NewDelivery) -> DeliveryStatus:
 
 async def find_streaming(query: Query, run: RunId) -> str | None:
     """The platform's id of the message that shows the run's reply while it is written."""
-    row = await query.fetch_one(
-        "SELECT platform_id FROM deliveries WHERE run_id = ? AND status = 'streaming'", (run,)
-    )
+    row = await query.fetch_one("SELECT platform_id FROM deliveries WHERE run_id = ? AND status = 'streaming'", (run,))
     return None if row is None else row[0]
 
 

@@ -1,6 +1,7 @@
 """Which agent and session a chat uses, if somebody chose them. Contract: channels 2."""
 
 from datetime import datetime
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -8,6 +9,13 @@ from antiphon.domain.ids import AgentId
 from antiphon.store import codec
 from antiphon.store.database import Query, Transaction
 from antiphon.store.select_list import SelectList
+
+
+class RouteName(NamedTuple):
+    channel: str
+    account: str
+    peer: str
+    thread: str
 
 
 class StoredRoute(Struct, frozen=True, kw_only=True):
@@ -34,11 +42,11 @@ _ROUTE = SelectList(
 _CHAT = "channel = ? AND account = ? AND peer = ?"
 
 
-async def find(query: Query, channel: str, account: str, peer: str, thread: str) -> list[StoredRoute]:
+async def find(query: Query, name: RouteName) -> list[StoredRoute]:
     """The route of the thread and that of its chat, as far as they are stored; the thread's first."""
     found = await query.fetch_all(
         f"SELECT {_ROUTE.text} FROM routes WHERE {_CHAT} AND thread IN ('', ?) ORDER BY thread DESC",
-        (channel, account, peer, thread),
+        name,
     )
     return [_ROUTE.read(row) for row in found]
 

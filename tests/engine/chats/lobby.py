@@ -11,6 +11,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId, ProcessId
 from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound, InboundFile, Sender
 from antiphon.domain.keys import ChatType
+from antiphon.domain.message import TextPart
 from antiphon.domain.person import Identity
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.chats.accounts import Lease
@@ -36,9 +37,7 @@ class Lobby:
         self.app = app
         self.rules = replace(app.services.rules, chats=chats)
         services = app.services
-        self.reception = Reception(
-            app.database, self.rules, app.workspaces, clock=services.clock, ids=services.ids
-        )
+        self.reception = Reception(app.database, self.rules, app.workspaces, clock=services.clock, ids=services.ids)
         self.pairings = Pairings(app.database, self.rules, clock=services.clock, ids=services.ids)
         self.links = Links(app.database, self.rules, clock=services.clock, ids=services.ids)
         self._numbers = count(1)
@@ -89,9 +88,7 @@ class Lobby:
 
     async def told(self, to: str) -> list[str]:
         """What Antiphon itself says in the chat, in order."""
-        rows = await self.rows(
-            "SELECT text FROM deliveries WHERE recipient = ? AND session IS NULL ORDER BY id", to
-        )
+        rows = await self.rows("SELECT text FROM deliveries WHERE recipient = ? AND session IS NULL ORDER BY id", to)
         return [text for (text,) in rows]
 
     async def code_of(self, sender: str) -> str:
@@ -113,7 +110,7 @@ class Lobby:
             for event in events
             if event.type == "user_message" and event.message is not None
             for part in event.message.content
-            if hasattr(part, "text")
+            if isinstance(part, TextPart)
         ]
 
     async def rows(self, statement: str, *values: SqlValue) -> list[tuple[Any, ...]]:

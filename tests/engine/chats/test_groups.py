@@ -174,9 +174,7 @@ async def test_persons_of_a_group_never_share_a_run(open_home: OpenHome) -> None
         await allowed(scene)
         await scene.hears("41", "first", group=GROUP)
         await runner.until_begun(1)
-        ben, carla, again = [
-            (await scene.hears(sender, "next", group=GROUP)).posted for sender in ("42", "43", "43")
-        ]
+        ben, carla, again = [(await scene.hears(sender, "next", group=GROUP)).posted for sender in ("42", "43", "43")]
         assert ben is not None and carla is not None and again is not None
         assert ben.run_id != carla.run_id == again.run_id
         runner.release_all()

@@ -111,9 +111,7 @@ async def test_a_thousand_strangers_get_three_codes_and_no_session(open_home: Op
         await scene.knows_owner()
         for stranger in range(1000, 2000):
             await scene.hears(str(stranger), "let me in")
-        told = await scene.rows(
-            "SELECT COUNT(*) FROM deliveries WHERE session IS NULL AND recipient <> ?", OWNERS_ID
-        )
+        told = await scene.rows("SELECT COUNT(*) FROM deliveries WHERE session IS NULL AND recipient <> ?", OWNERS_ID)
         assert told == [(3,)]
         assert await scene.count("pairings") == 3
         assert await scene.count("sessions") == await scene.count("runs") == 0

@@ -23,8 +23,9 @@ PUBLIC = ChannelAccess.PUBLIC
 async def test_a_route_decides_agent_and_session_of_the_next_message(open_home: OpenHome) -> None:
     async with lobby(open_home, access=PUBLIC, agents__list=AGENTS) as scene:
         routes, keys = scene.app.services.routes, list[str]()
-        for changed in ({}, {"agent_id": OPS}, {"session_key": parse_key("agent:ops:telegram:direct:42:chat:plan")}, {}):
-            await routes.set(OWNER, CHAT, **changed)
+        plan = parse_key("agent:ops:telegram:direct:42:chat:plan")
+        for agent, key in ((None, None), (OPS, None), (None, plan), (None, None)):
+            await routes.set(OWNER, CHAT, agent_id=agent, session_key=key)
             received = await scene.hears("42", "hello")
             assert received.posted is not None
             keys.append(received.posted.session_key)

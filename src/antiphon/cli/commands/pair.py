@@ -10,7 +10,6 @@ from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 
 
-
 class PairGroup(TyperGroup):
     """`antiphon pair CODE` admits somebody, without another word."""
 
@@ -83,9 +82,7 @@ def approve(
 
 @app.command("refuse")
 @command
-def refuse(
-    who: WhoArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
+def refuse(who: WhoArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Refuse somebody; what they wrote is deleted."""
     _decide(who, "refuse", {}, home=home, config=config, as_json=as_json)
 
@@ -106,9 +103,7 @@ def link(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOpti
     show(f"Send `/link {answer['code']}` to the bot, in private, within an hour. The code works once.")
 
 
-def _decide(
-    who: str, act: str, body: JsonObject, *, home: HomeOption, config: ConfigOption, as_json: bool
-) -> None:
+def _decide(who: str, act: str, body: JsonObject, *, home: HomeOption, config: ConfigOption, as_json: bool) -> None:
     from urllib.parse import quote
 
     from antiphon.cli.connection.connect import connect

@@ -137,7 +137,6 @@ def _identity_links(links: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, .
     return links
 
 
-
 class SessionSection(Section):
     scope: SessionScope = SessionScope.PER_SENDER
     """Whether each chat of a channel has its own session, or all share their agent's main session (`global`). With

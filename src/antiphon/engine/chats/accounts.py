@@ -12,7 +12,7 @@ from antiphon.clock import Clock
 from antiphon.domain.ids import ProcessId
 from antiphon.store import arrivals
 from antiphon.store import channel_accounts as rows
-from antiphon.store.database import Database, Transaction
+from antiphon.store.database import Database
 
 LEASE = timedelta(seconds=8)
 """How long a process serves an account after its last sign of life. Another one asks for it each two seconds."""
@@ -32,6 +32,10 @@ class Lease(Struct, frozen=True, kw_only=True):
     position: int | None
     """The next position to ask the platform for; None before the first message."""
 
+    @property
+    def name(self) -> rows.AccountName:
+        return rows.AccountName(self.channel, self.account)
+
 
 class LeaseLost(Exception):
     """Another process serves the account now. Nothing of the unit was stored."""
@@ -47,8 +51,10 @@ class Accounts:
 
     async def take_lease(self, channel: str, account: str) -> Lease | None:
         """The lease, if no other process serves the account; ask again after `RENEWAL`. Raises `Unavailable`."""
-        served_until = self._served_until()
-        taken = await self._database.run(_take, channel, account, self._process, self._clock.now_ms(), served_until)
+        request = rows.LeaseRequest(
+            rows.AccountName(channel, account), self._process, self._clock.now_ms(), self._served_until()
+        )
+        taken = await self._database.run(rows.take, request)
         if taken is None:
             return None
         fence, position = taken
@@ -56,19 +62,19 @@ class Accounts:
 
     async def renew(self, lease: Lease) -> bool:
         """Extends the lease; False if another process has taken the account over. Raises `Unavailable`."""
-        return await self._database.run(rows.extend, lease.channel, lease.account, lease.fence, self._served_until())
+        return await self._database.run(rows.extend, lease.name, lease.fence, self._served_until())
 
     async def release(self, lease: Lease) -> None:
         """Lets another process serve the account at once. May be called twice."""
-        await self._database.run(rows.release, lease.channel, lease.account, lease.fence)
+        await self._database.run(rows.release, lease.name, lease.fence)
 
     async def note_name(self, lease: Lease, *, platform_id: str, name: str) -> None:
         """Stores what the account is on its platform, such as the id and the name of a bot."""
-        await self._database.run(rows.set_name, lease.channel, lease.account, platform_id, name)
+        await self._database.run(rows.set_name, lease.name, platform_id, name)
 
     async def note_trouble(self, channel: str, account: str, trouble: str | None) -> None:
         """Stores why the account is not served, for `doctor` and the page; None if it is served."""
-        await self._database.run(rows.set_trouble, channel, account, trouble)
+        await self._database.run(rows.set_trouble, rows.AccountName(channel, account), trouble)
 
     async def list(self) -> list[rows.AccountRow]:
         """All accounts that were ever served, with their troubles."""
@@ -81,14 +87,6 @@ class Accounts:
 
     def _served_until(self) -> int:
         return self._clock.now_ms() + milliseconds_of(LEASE)
-
-
-async def _take(
-    tx: Transaction, channel: str, account: str, process: ProcessId, at_ms: int, served_until_ms: int
-) -> tuple[int, int | None] | None:
-    return await rows.take(
-        tx, channel, account, process=process, now_ms=at_ms, served_until_ms=served_until_ms
-    )
 
 
 def milliseconds_of(length: timedelta) -> int:

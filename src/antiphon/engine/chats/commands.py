@@ -182,9 +182,7 @@ async def _set_sending(tx: Transaction, chat: Chat, sub: Subcommand, occasion: O
     if chat.session is None:
         return NO_SESSION
     override, said = _OVERRIDES[sub]
-    patch = SessionPatch(
-        changes={"send_policy": None if override is None else override.value}, at_ms=occasion.at_ms
-    )
+    patch = SessionPatch(changes={"send_policy": None if override is None else override.value}, at_ms=occasion.at_ms)
     changed = await patch_session(tx, occasion.rights(chat), occasion.target(chat), patch)
     return changed.error.message if isinstance(changed, Refusal) else said
 
@@ -248,5 +246,3 @@ async def _chat_here(query: Query, principal: Principal, session: Session) -> Ch
         ),
         session=session,
     )
-
-

@@ -1,4 +1,4 @@
-"""Posts a message of a channel into its chat's session, which is opened if it does not exist. Contract: sessions 3, 4."""
+"""Posts a message of a channel into its chat's session, which it opens if need be. Contract: sessions 3, 4."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -19,7 +19,7 @@ from antiphon.engine.chats.who import Who
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted, PostMessage, post_message
-from antiphon.engine.sessions.sessions import Newcomer, OpenSession, Opened, SessionAttributes, open_session
+from antiphon.engine.sessions.sessions import Newcomer, Opened, OpenSession, SessionAttributes, open_session
 from antiphon.policy.chats import GroupRules
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.store import sessions as rows
@@ -49,7 +49,6 @@ class Uploaded(Struct, frozen=True, kw_only=True):
     """A line for each, which tells the agent where it is."""
 
 
-
 class Drawn(Struct, frozen=True, kw_only=True):
     """What a unit that posts needs from outside."""
 
@@ -71,7 +70,9 @@ async def address_of(query: Query, inbound: Inbound) -> ChatAddress:
     group = None if inbound.chat_type is ChatType.DIRECT else await find_group(query, place)
     kind = ChatType.DIRECT if inbound.chat_type is ChatType.DIRECT else ChatType.GROUP
     id = place.to if group is None else group.group_id
-    return ChatAddress(channel=place.channel, account=account_of(place), peer=f"{kind}:{id}", thread=place.thread_id or "")
+    return ChatAddress(
+        channel=place.channel, account=account_of(place), peer=f"{kind}:{id}", thread=place.thread_id or ""
+    )
 
 
 async def find_chat(query: Query, rules: Rules, inbound: Inbound, who: Who) -> Chat:
@@ -83,7 +84,7 @@ async def find_chat(query: Query, rules: Rules, inbound: Inbound, who: Who) -> C
         rules,
         address,
         settings_agent(rules, channel_rules, address),
-        lambda agent: own_key(rules, address, agent, who),
+        key_with=lambda agent: own_key(rules, address, agent, who),
     )
     return Chat(
         place=inbound.place,
@@ -107,7 +108,7 @@ def group_rules(chat: Chat) -> GroupRules:
     return groups.get(id) or groups.get(chat.place.to or "") or GroupRules()
 
 
-async def open_chat(tx: Transaction, rules: Rules, chat: Chat, who: Who, drawn: Drawn) -> Session | Refusal:
+async def open_chat(tx: Transaction, rules: Rules, chat: Chat, who: Who, *, drawn: Drawn) -> Session | Refusal:
     """The chat's session; created if it does not exist, and told where its answers go now."""
     assert chat.rules is not None
     command = OpenSession(
@@ -140,10 +141,10 @@ def _metadata(chat: Chat) -> JsonObject:
 
 
 async def post_in_chat(
-    tx: Transaction, rules: Rules, chat: Chat, who: Who, content: tuple[Part, ...], *, inbound: Inbound, drawn: Drawn
+    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, content: tuple[Part, ...], inbound: Inbound, drawn: Drawn
 ) -> Posted | Refusal:
     """Stores the message and queues its run, as the sender, in the unit of its arrival."""
-    session = await open_chat(tx, rules, chat, who, drawn)
+    session = await open_chat(tx, rules, chat, who, drawn=drawn)
     if isinstance(session, Refusal):
         return session
     assert chat.rules is not None
@@ -181,7 +182,6 @@ def content_of(inbound: Inbound, uploaded: Uploaded | None = None) -> tuple[Part
     lines = () if uploaded is None else uploaded.lines
     text = "\n".join(part for part in (inbound.text, *lines) if part)
     return (*((TextPart(text=text),) if text else ()), *inbound.images)
-
 
 
 def message_id_of(inbound: Inbound) -> MessageId:

@@ -48,14 +48,14 @@ class Groups:
 
     async def allow(self, principal: Principal, channel: str, account: str, group: str) -> ChannelGroup:
         """Lets the bot answer in the group from the next message on. `group` is its id. Raises `NotFound`."""
-        return await self._decide(principal, channel, account, group, GroupState.ALLOWED)
+        return await self._decide(principal, GroupState.ALLOWED, channel=channel, account=account, group=group)
 
     async def refuse(self, principal: Principal, channel: str, account: str, group: str) -> ChannelGroup:
         """Keeps the bot silent in the group, and stores nothing of it. Raises `NotFound`."""
-        return await self._decide(principal, channel, account, group, GroupState.REFUSED)
+        return await self._decide(principal, GroupState.REFUSED, channel=channel, account=account, group=group)
 
     async def _decide(
-        self, principal: Principal, channel: str, account: str, group: str, state: GroupState
+        self, principal: Principal, state: GroupState, *, channel: str, account: str, group: str
     ) -> ChannelGroup:
         command = DecideGroup(
             rights=Rights(principal, self._rules),
@@ -112,7 +112,13 @@ def standing_of(rules: Rules, place: DeliveryContext, group: ChannelGroup | None
 
 
 async def ask_owners(
-    tx: Transaction, place: DeliveryContext, group: ChannelGroup | None, *, title: str | None, by: str | None, at_ms: int
+    tx: Transaction,
+    place: DeliveryContext,
+    group: ChannelGroup | None,
+    *,
+    title: str | None,
+    by: str | None,
+    at_ms: int,
 ) -> None:
     """Notes the group, and asks the owners in their private chats with the bot whether it may answer there."""
     assert place.channel is not None and place.to is not None
@@ -161,7 +167,6 @@ async def note_allowed(tx: Transaction, place: DeliveryContext, *, title: str | 
     await rows.insert(tx, allowed)
 
 
-
 async def tell_owners(tx: Transaction, channel: str, account: str, text: str, *, name: str, at_ms: int) -> None:
     """Queues the words for each owner's private chat with this account."""
     for identity in await find_owners_chats(tx, channel, account):
@@ -175,7 +180,7 @@ async def move_group(tx: Transaction, place: DeliveryContext, moved_to: str) -> 
     assert place.channel is not None and place.to is not None
     if group is not None:
         await rows.move(tx, group, moved_to)
-        await rows.move_answers(tx, place.channel, account_of(place), place.to, moved_to)
+        await rows.move_answers(tx, group, moved_to)
 
 
 async def leave_group(tx: Transaction, place: DeliveryContext) -> None:

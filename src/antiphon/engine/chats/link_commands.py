@@ -28,5 +28,5 @@ async def link(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occa
         return ELSEWHERE
     account = chat.identity
     stored = await find_standing_of_account(tx, account.channel, account.account, account.platform_id)
-    who = Who(identity=account, name=chat.sender_name, standing=chat.standing, is_linked=stored is not None)
+    who = Who(identity=account, name=chat.sender_name, standing=chat.standing, stored=stored)
     return LINK_ANSWERS[await redeem(tx, who, command.argument, occasion.at_ms)]

@@ -9,11 +9,9 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex, parse_code
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import Ids
-from antiphon.domain.inbound import Sender
 from antiphon.domain.person import Identity, PersonId, person_of, person_principal
-from antiphon.domain.session import DeliveryContext
 from antiphon.engine.access.secrets import hash_of
-from antiphon.engine.chats.who import Who, find_who, introduce
+from antiphon.engine.chats.who import Who, introduce
 from antiphon.engine.ledger.run_log import day_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -101,14 +99,7 @@ async def store_code(tx: Transaction, person: PersonId, code: str, *, at_ms: int
     return LinkCode(code, moment(expires_at_ms))
 
 
-async def redeem(tx: Transaction, identity: Identity, text: str, rules: Rules, *, at_ms: int) -> str:
-    """Links the account as `redeem_as` does; what its person is told."""
-    place = DeliveryContext(channel=identity.channel, account_id=identity.account)
-    who = await find_who(tx, rules, place, Sender(id=identity.platform_id, name=""))
-    return LINK_ANSWERS[await redeem_as(tx, who, text, at_ms)]
-
-
-async def redeem_as(tx: Transaction, who: Who, text: str, at_ms: int) -> Linked:
+async def redeem(tx: Transaction, who: Who, text: str, at_ms: int) -> Linked:
     """Links the sender's account to the person who made the code; a guest who wrote from it becomes that person.
 
     A wrong code is counted. The sender must not be suspended.

@@ -32,9 +32,8 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.policy.acts import Act
-from antiphon.store import arrivals, people
+from antiphon.store import arrivals, people, sessions
 from antiphon.store import pairings as rows
-from antiphon.store import sessions
 from antiphon.store.arrivals import ArrivalRow, Outcome, PostedRow
 from antiphon.store.codec import json_object, json_text, milliseconds, moment, stored_key
 from antiphon.store.database import Database, Query, Transaction
@@ -145,7 +144,7 @@ class Pairings:
 
 
 async def open_pairing(
-    tx: Transaction, who: Who, inbound: Inbound, message: Inbound | None, drawn: NewCode, *, at_ms: int
+    tx: Transaction, who: Who, inbound: Inbound, *, message: Inbound | None, drawn: NewCode, at_ms: int
 ) -> None:
     """Gives the sender a code, keeps their first message, and tells the owners who wants to write."""
     identity, at = who.identity, moment(at_ms)
@@ -279,7 +278,7 @@ async def _approve(tx: Transaction, command: DecidePairing, foreseen: SessionKey
     if command.into is None and not who.is_linked:
         await introduce(tx, who, who.identity.person_id, drawn.at_ms)
     who = await find_who(tx, rules, pairing.place, sender)
-    posted = await _post_waiting(tx, command, pairing, who, foreseen)
+    posted = await _post_waiting(tx, command, pairing, who, foreseen=foreseen)
     if posted is None:
         await enqueue_notice(
             tx,
@@ -292,7 +291,7 @@ async def _approve(tx: Transaction, command: DecidePairing, foreseen: SessionKey
 
 
 async def _post_waiting(
-    tx: Transaction, command: DecidePairing, pairing: Pairing, who: Who, foreseen: SessionKey | None
+    tx: Transaction, command: DecidePairing, pairing: Pairing, who: Who, *, foreseen: SessionKey | None
 ) -> Posted | None:
     """Posts the message that waited, if there is one and it can be stored."""
     inbound, rules, drawn = _waiting_message(pairing), command.rights.rules, command.drawn
@@ -301,7 +300,7 @@ async def _post_waiting(
     chat = await find_chat(tx, rules, inbound, who)
     if chat.route.session_key != foreseen:
         raise SessionMoved(chat.route.session_key)
-    posted = await post_in_chat(tx, rules, chat, who, content, inbound=inbound, drawn=drawn)
+    posted = await post_in_chat(tx, rules, chat, who, content=content, inbound=inbound, drawn=drawn)
     if isinstance(posted, Refusal):
         return None
     head = await sessions.find_head_by_key(tx, stored_key(posted.session_key))

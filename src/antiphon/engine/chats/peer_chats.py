@@ -91,14 +91,10 @@ class PeerChats:
         command = OpenPeerChat(chat=chat, message_id=message_id, new_session_id=new_session_id, at_ms=at_ms)
         return accepted(await self._database.run(_open, command, self._rules, sessions=(target,)))
 
-    async def carry_out(
-        self, chat: PeerChat, message_id: str, command: ChatCommand, occasion: Occasion
-    ) -> CommandDone:
+    async def carry_out(self, chat: PeerChat, message_id: str, command: ChatCommand, occasion: Occasion) -> CommandDone:
         """Carries out a command, once, and queues its answer if the webhook has an address. Raises `Conflict`."""
         target = await self._database.read(_target_of, chat, self._rules)
-        return accepted(
-            await self._database.run(_carry_out, chat, message_id, command, occasion, sessions=(target,))
-        )
+        return accepted(await self._database.run(_carry_out, chat, message_id, command, occasion, sessions=(target,)))
 
 
 class OpenPeerChat(Struct, frozen=True, kw_only=True):
@@ -125,7 +121,7 @@ async def _look(query: Query, chat: PeerChat, rules: Rules) -> Found:
         key = chat.key_with(chat.agent_id)
         route = Route(address=chat.address, agent_id=chat.agent_id, base_key=key, session_key=key)
     else:
-        route = await find_route(query, rules, chat.address, chat.agent_id, chat.key_with)
+        route = await find_route(query, rules, chat.address, chat.agent_id, key_with=chat.key_with)
     return Found(principal, route)
 
 
@@ -198,7 +194,5 @@ async def _carry_out(
 
 def _reused(message_id: str) -> Refusal:
     return Refusal(
-        Conflict(
-            f"Message id was used for another message: {message_id!r}. Use a new id.", code="message_id_reused"
-        )
+        Conflict(f"Message id was used for another message: {message_id!r}. Use a new id.", code="message_id_reused")
     )

@@ -14,16 +14,13 @@ from antiphon.store.arrivals import ArrivalRow, Outcome
 from antiphon.store.database import Query, Transaction
 
 
-
 async def find_pressed(query: Query, press: ButtonPress) -> SessionRow | None:
     """The session that the press is about."""
     found = await approvals.find(query, ApprovalId(press.data.partition(":")[0]))
     return None if found is None else found.session
 
 
-async def take_press(
-    tx: Transaction, press: ButtonPress, lease: Lease | None, occasion: Occasion
-) -> Received | Stale:
+async def take_press(tx: Transaction, press: ButtonPress, lease: Lease | None, occasion: Occasion) -> Received | Stale:
     """Decides as the person to whom the presser's account is linked; the same press again says what was decided."""
     if not await hold(tx, lease, press.place, press.position):
         return Stale()
@@ -32,12 +29,8 @@ async def take_press(
     who = await find_who(tx, occasion.rules, press.place, press.sender)
     outcome, toast = Outcome.IGNORED, UNKNOWN
     if who.is_linked and not who.standing.is_suspended:
-        pressed = Press(
-            rights=Rights(who.standing.principal, occasion.rules), data=press.data, at_ms=occasion.at_ms
-        )
+        pressed = Press(rights=Rights(who.standing.principal, occasion.rules), data=press.data, at_ms=occasion.at_ms)
         outcome, toast = Outcome.PRESSED, await carry_out(tx, pressed)
     if not is_repeated:
         await arrivals.store(tx, arrival, ArrivalRow(outcome, None), occasion.at_ms)
     return Received(outcome=outcome, toast=toast, is_repeated=is_repeated)
-
-

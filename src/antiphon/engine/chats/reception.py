@@ -83,9 +83,7 @@ class Reception:
 
     async def change(self, change: ChatChange, lease: Lease | None = None) -> Received:
         """Notes what happened to a chat: owners are asked about a new group. Raises like `receive`."""
-        return _current(
-            await self._database.run(take_change, change, lease, self._rules, self._clock.now_ms()), lease
-        )
+        return _current(await self._database.run(take_change, change, lease, self._occasion(self._draw())), lease)
 
     async def _take_in(self, command: TakeIn) -> Received:
         key: SessionKey | None = None

@@ -20,7 +20,7 @@ from antiphon.policy.rights import reaches_all
 from antiphon.store import routes
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, Transaction
-from antiphon.store.routes import StoredRoute
+from antiphon.store.routes import RouteName, StoredRoute
 
 TELEGRAM = "telegram"
 """The channel whose threads are topics, and so named in keys."""
@@ -61,13 +61,13 @@ def own_key(rules: Rules, address: ChatAddress, agent_id: AgentId, who: Who) -> 
 
 
 async def find_route(
-    query: Query, rules: Rules, address: ChatAddress, agent_id: AgentId, key_with: Callable[[AgentId], SessionKey]
+    query: Query, rules: Rules, address: ChatAddress, agent_id: AgentId, *, key_with: Callable[[AgentId], SessionKey]
 ) -> Route:
     """The chat's route; a thread follows its chat's agent, unless it has a route of its own.
 
     `agent_id` is the agent that the settings name, and `key_with` gives the chat's own session with an agent.
     """
-    stored = await routes.find(query, address.channel, address.account, address.peer, address.thread)
+    stored = await routes.find(query, _name_of(address))
     own = next((route for route in stored if route.thread == address.thread), None)
     chosen = next((route.agent_id for route in stored if route.agent_id is not None), None)
     is_fallback = chosen is not None and chosen not in rules.agents
@@ -87,6 +87,10 @@ async def find_route(
         is_stored=bool(stored),
         is_fallback=is_fallback,
     )
+
+
+def _name_of(address: ChatAddress) -> RouteName:
+    return RouteName(address.channel, address.account, address.peer, address.thread)
 
 
 def _read_key(text: str) -> SessionKey | None:
@@ -135,26 +139,23 @@ async def change_route(
 
 async def choose_agent(tx: Transaction, chat: Chat, agent_id: AgentId, *, at_ms: int) -> None:
     """Makes the agent answer in the chat from the next message on, in the chat's own session with it."""
-    await _choose(tx, chat, agent_id, None, at_ms)
+    await _choose(tx, chat, agent_id, None, at_ms=at_ms)
 
 
 async def choose_session(tx: Transaction, chat: Chat, key: SessionKey | None, *, at_ms: int) -> None:
     """Makes the chat use that session from the next message on; None for the chat's own."""
     stored = await _find_own(tx, chat.route.address)
-    await _choose(tx, chat, None if stored is None else stored.agent_id, key, at_ms)
+    await _choose(tx, chat, None if stored is None else stored.agent_id, key, at_ms=at_ms)
 
 
-async def _choose(
-    tx: Transaction, chat: Chat, agent_id: AgentId | None, key: SessionKey | None, at_ms: int
-) -> None:
+async def _choose(tx: Transaction, chat: Chat, agent_id: AgentId | None, key: SessionKey | None, *, at_ms: int) -> None:
     by = chat.standing.principal
     await change_route(tx, chat.route.address, agent_id=agent_id, session_key=key, by=by, at_ms=at_ms)
 
 
 async def _find_own(query: Query, address: ChatAddress) -> StoredRoute | None:
-    stored = await routes.find(query, address.channel, address.account, address.peer, address.thread)
+    stored = await routes.find(query, _name_of(address))
     return next((route for route in stored if route.thread == address.thread), None)
-
 
 
 class ShownRoute(Struct, frozen=True, kw_only=True):

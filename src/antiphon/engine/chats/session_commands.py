@@ -190,5 +190,3 @@ def _named(chats: list[SessionSummary], name: str) -> SessionSummary | None:
     by_label = (session for session in chats if session.label is not None and folded(session.label) == wanted)
     by_slug = (session for session in chats if session.key.last_segment == wanted)
     return next(by_key, None) or next(by_label, None) or next(by_slug, None)
-
-

@@ -5,6 +5,7 @@ be another one, because the chat was routed elsewhere in between, the unit is un
 """
 
 from dataclasses import replace
+
 from msgspec import Struct
 
 from antiphon.domain.commands import ChatCommand, CommandName, parse
@@ -22,7 +23,7 @@ from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, s
 from antiphon.engine.chats.linking import LINK_ANSWERS, Linked
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import rules_of
-from antiphon.engine.chats.who import Who, find_who, is_admitted
+from antiphon.engine.chats.who import Who, find_who, introduce, is_admitted
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
@@ -92,9 +93,10 @@ async def hold(tx: Transaction, lease: Lease | None, place: DeliveryContext, pos
     """
     following = None if position is None else position + 1
     if lease is not None:
-        return await channel_accounts.advance(tx, lease.channel, lease.account, lease.fence, following)
+        return await channel_accounts.advance(tx, lease.name, lease.fence, following)
     assert place.channel is not None
-    await channel_accounts.advance_unserved(tx, place.channel, account_of(place), following)
+    name = channel_accounts.AccountName(place.channel, account_of(place))
+    await channel_accounts.advance_unserved(tx, name, following)
     return True
 
 
@@ -132,7 +134,7 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
             received = await _enter(tx, command, who, foreseen)
         case Admission.PAIR:
             message = None if _is_command(inbound) else inbound
-            await pairing.open_pairing(tx, who, inbound, message, command.pairing, at_ms=at_ms)
+            await pairing.open_pairing(tx, who, inbound, message=message, drawn=command.pairing, at_ms=at_ms)
             received = Received(outcome=Outcome.IGNORED if message is None else Outcome.WAITING)
         case Admission.WAIT:
             is_kept = not _is_command(inbound) and await pairing.keep_first(tx, who, inbound)
@@ -176,9 +178,9 @@ async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who, *, at_m
 
 async def _redeem(tx: Transaction, command: TakeIn, who: Who, knock: Knock) -> tuple[Received | None, Admission]:
     """Links the account, and tells the sender; after a stranger's wrong code, what is done with their message."""
-    inbound, code = command.inbound, _code_in(command.inbound)
+    code = _code_in(command.inbound)
     assert code is not None
-    linked = await linking.redeem_as(tx, who, code, command.drawn.at_ms)
+    linked = await linking.redeem(tx, who, code, command.drawn.at_ms)
     following = decide_after_wrong_code(knock)
     if linked in (Linked.WRONG, Linked.LOCKED) and following is not Admission.ENTER:
         return None, following
@@ -200,9 +202,13 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
         who = await find_who(tx, rules, inbound.place, inbound.sender)
     if inbound.chat_type is not ChatType.DIRECT:
         await note_allowed(tx, inbound.place, title=inbound.title, at_ms=command.drawn.at_ms)
-    name = await channel_accounts.find_name(tx, chat.route.address.channel, chat.route.address.account)
+    name = await channel_accounts.find_name(
+        tx, channel_accounts.AccountName(who.identity.channel, who.identity.account)
+    )
     typed = _command_in(inbound, name)
     if typed is not None:
+        if not who.is_linked:  # a command may name them, as `/link` does
+            await introduce(tx, who, who.identity.person_id, command.drawn.at_ms)
         answer = await perform(tx, chat, typed, command.occasion)
         if answer is not None:
             await _say(tx, command, answer)
@@ -220,7 +226,7 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
     uploaded = command.uploaded
     if uploaded is not None and (chat.session is None or chat.session.id != uploaded.session_id):
         raise SessionMoved(chat.route.session_key)
-    posted = await post_in_chat(tx, rules, chat, who, content, inbound=inbound, drawn=command.drawn)
+    posted = await post_in_chat(tx, rules, chat, who, content=content, inbound=inbound, drawn=command.drawn)
     if not isinstance(posted, Refusal):
         return Received(outcome=Outcome.POSTED, posted=posted)
     is_limit = isinstance(posted.error, Limited)
@@ -278,4 +284,3 @@ async def _row(query: Query, posted: Posted | None) -> PostedRow | None:
     head = await rows.find_head_by_key(query, stored_key(posted.session_key))
     assert head is not None
     return PostedRow(head.row, posted.session_key, posted.message_id, posted.seq, posted.run_id)
-

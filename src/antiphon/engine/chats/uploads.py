@@ -25,7 +25,7 @@ async def prepare(tx: Transaction, rules: Rules, inbound: Inbound, drawn: Drawn)
     """The chat's session, whose workspace may take the sender's files in. Their message is stored after them."""
     who = await find_who(tx, rules, inbound.place, inbound.sender)
     chat = await find_chat(tx, rules, inbound, who)
-    session = await open_chat(tx, rules, chat, who, drawn)
+    session = await open_chat(tx, rules, chat, who, drawn=drawn)
     if not isinstance(session, Refusal):
         assert chat.rules is not None
         left = classify_message(who.standing, chat.rules.classification)

@@ -69,7 +69,7 @@ async def _folded(query: Query, rules: Rules, identity: Identity, standing: Stan
     if person != identity.person_id:
         return person
     accounts = (await people.find_identities(query, [person]))[person]
-    return person if len(accounts) > 1 else None
+    return person if any(account != identity for account in accounts) else None
 
 
 async def is_admitted(query: Query, who: Who) -> bool:

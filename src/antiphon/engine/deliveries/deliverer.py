@@ -197,9 +197,7 @@ class Deliverer:
             await self._settle_failed(claimed, failed)
         else:
             if not is_ours:
-                logger.warning(
-                    "Delivery was taken over", extra={"action": "delivery_fenced", **_facts(claimed)}
-                )
+                logger.warning("Delivery was taken over", extra={"action": "delivery_fenced", **_facts(claimed)})
 
     async def _send_parts(self, claimed: Delivery, sender: Sender) -> bool:
         """Sends the parts that the platform does not have yet; False if the claim was taken over."""

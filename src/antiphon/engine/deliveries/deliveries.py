@@ -71,7 +71,9 @@ class Deliveries:
         """
         found = await self.get(principal, id)
         rights, at_ms = Rights(principal, self._rules), self._clock.now_ms()
-        return accepted(await self._database.run(retry_delivery, rights, id, at_ms, sessions=sessions_of(found.session)))
+        return accepted(
+            await self._database.run(retry_delivery, rights, id, at_ms, sessions=sessions_of(found.session))
+        )
 
 
 async def _list(query: Query, rights: Rights, where: DeliveryFilter, limit: int) -> list[Delivery] | Refusal:

@@ -340,7 +340,12 @@ class LiveReplies:
         assert view is not None
         logger.info(
             "Reply could not be shown while it is written",
-            extra={"action": "live_refused", "run_id": stream.run.id, "channel": view.place.channel, "code": failed.code},
+            extra={
+                "action": "live_refused",
+                "run_id": stream.run.id,
+                "channel": view.place.channel,
+                "code": failed.code,
+            },
         )
         if failed.retry_after is not None:
             self._pace(view.chat, int(failed.retry_after.total_seconds() * 1000))

@@ -47,9 +47,7 @@ async def ask_deciders(tx: Transaction, id: ApprovalId, made_of: Classification,
     for identity, standing in await list_deciders(tx, rules.chats.channels):
         if not _may_decide(standing, approval, rules, Verdict.ONCE):
             continue
-        place = DeliveryContext(
-            channel=identity.channel, to=identity.platform_id, account_id=identity.account or None
-        )
+        place = DeliveryContext(channel=identity.channel, to=identity.platform_id, account_id=identity.account or None)
         request = NewDelivery(
             name=name_of(f"request {id} {identity.channel} {identity.account} {identity.platform_id}"),
             session=None,

@@ -430,7 +430,7 @@ async def _free_session_id(tx: Transaction, key: SessionKey, named: SessionId | 
     candidate = named
     if candidate is None and key.agent_id is not None and key.kind is SessionKind.OTHER and key.chat_type is None:
         _, _, rest = key.value.split(":", 2)
-        candidate = SessionId(rest) if ":" in rest else None
+        candidate = SessionId(rest) if ":" in rest and not rest.startswith("main:") else None
     if candidate is None or await rows.find_incarnation(tx, candidate) is not None:
         return None
     return candidate
