@@ -7,10 +7,14 @@ LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-em
 LISTS := $(wildcard tests/test_*.py) tests/planted tests/flow/test_routes.py tests/store/test_reach.py tests/store/test_statements.py \
   tests/store/test_schema_origin.py tests/engine/test_clock_steps.py tests/cli/test_rights.py tests/gateway/test_matrix.py
 
-.PHONY: run test lists planted prove check bench bench-labelled bench-against bench-peers lock setup setup-dev soak clean
+.PHONY: run try-telegram test lists planted prove check bench bench-labelled bench-against bench-peers lock setup setup-dev soak clean
 
 run: setup  ## Start the gateway
 	@$(BIN)/antiphon serve
+
+try-telegram: setup  ## Start a gateway in a home of its own for the bot whose token is in ANTIPHON_TELEGRAM_TOKEN
+	@test -n "$$ANTIPHON_TELEGRAM_TOKEN" || { echo "Set ANTIPHON_TELEGRAM_TOKEN to a token of @BotFather."; exit 1; }
+	@$(BIN)/antiphon serve --home $(or $(TRY_HOME),.try-telegram) --port 0
 
 test: setup-dev  ## All tests, on SQLite and on PostgreSQL; with ARGS only some, one after the other
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n auto --dist worksteal)

@@ -1,6 +1,6 @@
 """Behaviours of related products, restated in our words, and what becomes of each here.
 
-Numbers have gaps. A case names the tests that show it. `changed` says how the contract departs from the behaviour,
+Numbers have gaps. Groups A to K are of sessions and their tools, groups MA to MZ of chats. A case names the tests that show it. `changed` says how the contract departs from the behaviour,
 and then the tests show what is done instead. `open` says why nothing shows it yet.
 """
 
@@ -34,6 +34,10 @@ REPORTS = "engine/test_reports.py"
 ATTACHMENTS = "domain/test_attachments.py"
 WORKSPACES = "engine/test_workspaces.py"
 DELIVERIES = "engine/test_deliveries.py"
+
+COMMANDS = "channels/test_chat_commands.py"
+PARSED = "domain/test_commands.py"
+NO_BINDINGS = "there are no threads that a chat is bound to yet"
 
 REFUSED = "what is malformed is refused, and never repaired into another value"
 
@@ -692,5 +696,81 @@ CASES = {
             f"{HERE}::test_a_setting_out_of_its_range_is_refused_and_never_guessed",
         ),
         changed="an unknown action is refused",
+    ),
+    # MF. Agents, sessions and sending in chats
+    "MF1": Case(
+        behaviour="`/agent` shows the agent of the chat, without a turn of the model.",
+        tests=(f"{COMMANDS}::test_the_agent_of_a_chat_is_shown_without_asking_the_agent",),
+    ),
+    "MF2": Case(
+        behaviour="`/agent list` marks the present agent.",
+        tests=(
+            f"{COMMANDS}::test_the_agent_of_a_chat_is_shown_without_asking_the_agent",
+            f"{COMMANDS}::test_an_agent_is_chosen_by_its_name_for_this_chat_alone",
+        ),
+    ),
+    "MF3": Case(
+        behaviour="`/agent switch` takes a name in any case and stores one binding, without the default account.",
+        tests=(f"{COMMANDS}::test_an_agent_is_chosen_by_its_name_for_this_chat_alone",),
+        changed="the route always names its account, so that it means one chat whatever the default is",
+    ),
+    "MF5": Case(
+        behaviour="An unknown agent changes nothing.",
+        tests=(f"{COMMANDS}::test_an_unknown_agent_changes_nothing",),
+    ),
+    "MF6": Case(
+        behaviour="Agents are switched in chats of channels; the page has a list.",
+        tests=(f"{COMMANDS}::test_agents_and_sessions_are_not_switched_on_the_page",),
+    ),
+    "MF7": Case(
+        behaviour="Another form of `/agent` is told the forms that there are.",
+        tests=(
+            f"{COMMANDS}::test_an_unknown_agent_changes_nothing",
+            f"{PARSED}::test_a_command_in_another_form_is_told_its_forms_and_never_reaches_the_agent",
+        ),
+    ),
+    "MF9": Case(
+        behaviour="`/session` shows Main and its key.",
+        tests=(f"{COMMANDS}::test_new_sessions_are_numbered_and_take_the_next_message",),
+    ),
+    "MF10": Case(
+        behaviour="`/session new` numbers its sessions, and the newest one is active.",
+        tests=(f"{COMMANDS}::test_new_sessions_are_numbered_and_take_the_next_message",),
+    ),
+    "MF11": Case(
+        behaviour="A label stays as it was typed; its slug has other characters as one dash.",
+        tests=(f"{COMMANDS}::test_a_name_stays_as_it_was_typed_and_the_key_gets_a_short_form_of_it",),
+    ),
+    "MF13": Case(
+        behaviour="A slug has at most 48 characters.",
+        tests=(f"{COMMANDS}::test_a_name_stays_as_it_was_typed_and_the_key_gets_a_short_form_of_it",),
+    ),
+    "MF14": Case(
+        behaviour="A new session copies chat type, origin and place, so that replies still reach the chat.",
+        tests=(f"{COMMANDS}::test_a_new_session_has_the_place_and_the_origin_of_the_one_before",),
+    ),
+    "MF15": Case(
+        behaviour="`/session switch` finds a label in any case.",
+        tests=(f"{COMMANDS}::test_a_session_is_switched_to_by_its_name_in_any_case",),
+    ),
+    "MF17": Case(
+        behaviour="An unknown session changes nothing.",
+        tests=(f"{COMMANDS}::test_a_session_is_switched_to_by_its_name_in_any_case",),
+    ),
+    "MF18": Case(
+        behaviour="`/session list` shows Main, the 20 newest and how many more there are; one line is active.",
+        tests=(f"{COMMANDS}::test_the_newest_sessions_are_listed_with_the_active_one",),
+        changed="an active session that is older takes the last of the 20 places",
+    ),
+    "MF19": Case(
+        behaviour="`/session idle` sets when a bound thread is let go, by who bound it.",
+        open=NO_BINDINGS,
+    ),
+    "MF21": Case(
+        behaviour="A rule that denies a channel is overridden by `/send on` of the session.",
+        tests=(
+            f"{COMMANDS}::test_send_on_goes_before_the_rules_and_inherit_follows_them",
+            f"{SEND_POLICY}::test_a_deny_goes_before_an_allow_and_both_before_the_default",
+        ),
     ),
 }

@@ -43,14 +43,13 @@ REQUIREMENTS = {
     ),
     "keys:5": Requirement(
         "`session.dmScope` decides who shares a direct session; links fold one person's peers.",
-        remaining="folding by person comes with people; its use comes with channels",
     ),
     "keys:6": Requirement(
         "A key is an address with one current incarnation; seq counts over resets and deletion.",
     ),
     "keys:7": Requirement(
         "Session ids are `<namespace>:<rest>`; opening by id makes the key; a reset keeps the namespace.",
-        remaining="platform ids in the metadata come with channels; confined tokens with people and tokens",
+        remaining="confined tokens come with people and tokens",
     ),
     # 2. Sessions
     "sessions:1": Requirement(
@@ -179,16 +178,11 @@ REQUIREMENTS = {
     ),
     # 7. Send policy
     "send_policy:1": Requirement("Override, denies, allows and default decide, in this order."),
-    "send_policy:2": Requirement(
-        "Only the owner and patches set the override.",
-        remaining="`/send` comes with chat commands",
-    ),
+    "send_policy:2": Requirement("Only the owner's `/send` and patches set the override."),
     "send_policy:3": Requirement("It is enforced in chats, deliveries and announces, and again at claiming."),
     # 8. Groups
-    "groups:1": Requirement(
-        "Owners and mentions trigger a run in groups that are allowed; the rest is stored.", CHANNELS
-    ),
-    "groups:2": Requirement("The model sees names, and which owner messages are not for it.", CHANNELS),
+    "groups:1": Requirement("Owners and mentions trigger a run in groups that are allowed; the rest is stored."),
+    "groups:2": Requirement("The model sees names, and which owner messages are not for it."),
     "groups:3": Requirement(
         "Silence markers are stripped from replies, never from the log.",
         remaining="holding back a tail that could begin a marker while a reply streams to a channel",
@@ -225,7 +219,6 @@ REQUIREMENTS = {
     ),
     "access:3": Requirement(
         "People are matched by platform ids, paired by code and linked by code.",
-        remaining="pairing and linking by codes come with channels",
     ),
     "access:4": Requirement(
         "A role says what a person, and every run that the person's words began, may do.",
@@ -285,9 +278,12 @@ REQUIREMENTS = {
         "Adapters take inbound at most once and send outbound at least once.",
         remaining="channels other than `webhook`, with threads and edits",
     ),
-    "channels:2": Requirement("A routes table maps places to agents and sessions.", CHANNELS),
-    "channels:3": Requirement("Chats have the listed commands.", CHANNELS),
-    "channels:4": Requirement("Commands are standalone and of authorised senders; batches are all or none.", CHANNELS),
+    "channels:2": Requirement("A routes table maps places to agents and sessions."),
+    "channels:3": Requirement("Chats have the listed commands.", remaining="`/task` comes with schedules"),
+    "channels:4": Requirement(
+        "Commands are standalone and of authorised senders; batches are all or none.",
+        remaining="batches come with `/task`",
+    ),
     # 15. Tasks
     "tasks:1": Requirement("A task fires at most once a slot and delivers once.", SCHEDULES),
     "tasks:2": Requirement("Errors back off; tasks are shown and changed only where they belong.", SCHEDULES),

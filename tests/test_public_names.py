@@ -48,6 +48,7 @@ METHODS: Mapping[str, Callable[..., Any]] = {
 CREDENTIALS = "a program that can open the home needs no credential"
 PROCESS = "the program is the process"
 PEOPLE = "a program acts as the owner alone"
+CHATS = "a program that manages chats does so over HTTP"
 COMPARTMENTS = "a program that names compartments does so over HTTP"
 APPROVALS = "a program that decides requests does so over HTTP"
 MISSING = {
@@ -58,6 +59,11 @@ MISSING = {
     },
     **{f"approvals.{verb}": APPROVALS for verb in ("list", "get", "wait", "resolve")},
     **{f"standing-approvals.{verb}": APPROVALS for verb in ("list", "revoke")},
+    **{f"pairings.{verb}": CHATS for verb in ("list", "approve", "refuse")},
+    **{f"groups.{verb}": CHATS for verb in ("list", "allow", "refuse")},
+    **{f"routes.{verb}": CHATS for verb in ("list", "set", "clear")},
+    "commands.run": "commands are for people who type; a program calls what they do",
+    "link-codes.create": CREDENTIALS,
     **{f"compartments.{verb}": COMPARTMENTS for verb in ("list", "create")},
     "tokens.create": CREDENTIALS,
     "tokens.list": CREDENTIALS,
@@ -69,6 +75,7 @@ MISSING = {
     "browsers.sign-out": CREDENTIALS,
     "gateways.prove": CREDENTIALS,
     "webhooks.receive": "platforms reach a program by HTTP",
+    "telegram.receive": "Telegram reaches a program by HTTP",
     "health.get": PROCESS,
     "health.ready": PROCESS,
 }

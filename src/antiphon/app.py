@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -30,6 +30,7 @@ from antiphon.backends import (
     open_sqlite,
 )
 from antiphon.channels.channel import Channel
+from antiphon.channels.telegram.settings import BotLook, TelegramSettings
 from antiphon.channels.webhook import WebhookChannel
 from antiphon.channels.webhook_inbox import WebhookInbox
 from antiphon.channels.webhook_settings import WebhookSettings
@@ -58,6 +59,14 @@ from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.approvals.standing import StandingApprovals
+from antiphon.engine.chats.accounts import Accounts
+from antiphon.engine.chats.commands import ChatCommands
+from antiphon.engine.chats.groups import Groups
+from antiphon.engine.chats.linking import Links
+from antiphon.engine.chats.pairing import Pairings
+from antiphon.engine.chats.peer_chats import PeerChats
+from antiphon.engine.chats.reception import Reception
+from antiphon.engine.chats.routing import Routes
 from antiphon.engine.children.due import Timers
 from antiphon.engine.children.govern import Subagents
 from antiphon.engine.children.spawn import Spawns
@@ -122,6 +131,11 @@ from antiphon.tools.sessions_yield import sessions_yield
 from antiphon.tools.subagents import subagents
 from antiphon.version import VERSION
 
+if TYPE_CHECKING:
+    from antiphon.channels.telegram.bot import TelegramBot
+    from antiphon.channels.telegram.loop import TelegramLoop
+    from antiphon.channels.telegram.webhook import TelegramWebhook
+
 logger = logging.getLogger(__name__)
 
 BELIEVED_FILES = ("gateway.json", "owner.*")
@@ -155,6 +169,14 @@ class App:
     deliverer: Deliverer
     """Runs if the process runs agents."""
     webhook_inbox: WebhookInbox
+    accounts: Accounts
+    reception: Reception
+    telegram: "TelegramBot | None"
+    """None if no bot is configured."""
+    telegram_loop: "TelegramLoop | None"
+    """Runs if the process runs agents."""
+    telegram_webhook: "TelegramWebhook | None"
+    """None unless Telegram posts updates to the gateway."""
     timers: Timers
     """Runs if the process runs agents."""
     drain: Drain
@@ -197,6 +219,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         models=open_models(home, config),
         tools=[*installed_tools(), *map(_function_tool, parts.tools)],
         webhooks=config.webhooks(),
+        telegram=config.telegram(),
     )
     await to_thread.run_sync(_check_models, base.rules, base.models)
     for problem in config.ineffective():
@@ -205,14 +228,14 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
     refused: Invalid | None = None
-    async with _open_backend(base, process, workers) as backend, _open_channels(base) as channels:
+    async with _open_backend(base, process, workers) as backend, _open_channels(base) as adapters:
         try:
             base = await _with_compartments(base, backend.database)
         except Invalid as error:
             refused = error
         else:
             home_key = await find_home_key(backend.database, base.ids)
-            app, worker = _build(base, backend, process=process, channels=channels, home_key=home_key)
+            app, worker = _build(base, backend, process=process, adapters=adapters, home_key=home_key)
             async with anyio.create_task_group() as tasks:
                 for task in backend.tasks:
                     tasks.start_soon(task)
@@ -235,10 +258,14 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                     tasks.start_soon(backend.dispatch.run, worker)
                     tasks.start_soon(app.deliverer.run)
                     tasks.start_soon(app.live.run)
+                    if app.telegram_loop is not None:
+                        tasks.start_soon(app.telegram_loop.run)
                 try:
                     yield app
                 finally:
                     with anyio.CancelScope(shield=True):
+                        if app.telegram_loop is not None:
+                            app.telegram_loop.stop()
                         await app.drain.run()
                         await app.approved_calls.drain(config.gateway.drain_seconds)
                         await app.models.aclose()
@@ -272,6 +299,7 @@ class _Base:
     tools: Sequence[Tool]
     """The tools of installed packages and embedding programs."""
     webhooks: Sequence[WebhookSettings]
+    telegram: TelegramSettings | None = None
     compartments: Compartments | None = None
     """Those of the home, once the database was asked for them; None if no setting names any."""
 
@@ -319,15 +347,24 @@ def _describe(base: _Base, process: ProcessId) -> Process:
     return describe_process(process, role.value, version=VERSION, fingerprint=base.config.fingerprint(), agents=agents)
 
 
+@dataclass(frozen=True, slots=True)
+class _Adapters:
+    """What connects this process with platforms."""
+
+    channels: Mapping[ChannelAccount, Channel]
+    telegram: "TelegramBot | None"
+
+
 @asynccontextmanager
-async def _open_channels(base: _Base) -> AsyncGenerator[dict[ChannelAccount, Channel]]:
-    """The adapters, by account."""
-    found = [WebhookChannel(webhook, base.clock) for webhook in base.webhooks if webhook.url is not None]
-    channels: dict[ChannelAccount, Channel] = {
-        ChannelAccount(channel.name, channel.account): channel for channel in (*found, *base.parts.channels)
-    }
+async def _open_channels(base: _Base) -> AsyncGenerator[_Adapters]:
+    """The adapters."""
+    found: list[Channel] = [WebhookChannel(webhook, base.clock) for webhook in base.webhooks if webhook.url is not None]
+    telegram = None if base.telegram is None else open_telegram(base.telegram)
+    if telegram is not None:
+        found.append(telegram.channel)
+    channels = {ChannelAccount(channel.name, channel.account): channel for channel in (*found, *base.parts.channels)}
     try:
-        yield channels
+        yield _Adapters(channels, telegram)
     finally:
         with anyio.CancelScope(shield=True):
             for channel in channels.values():
@@ -339,11 +376,12 @@ def _build(
     backend: Backend,
     *,
     process: ProcessId,
-    channels: Mapping[ChannelAccount, Channel],
+    adapters: _Adapters,
     home_key: HomeKey,
 ) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules
+    channels, telegram = adapters.channels, adapters.telegram
     waits = Waits(database, notifier)
     names = PersonNames(database, notifier)
     history = History(database, rules, names)
@@ -409,6 +447,12 @@ def _build(
         sessions=sessions,
         inbox=inbox,
         senders=Senders(database, rules, clock),
+        commands=ChatCommands(database, rules, clock=clock, ids=ids),
+        peer_chats=PeerChats(database, rules),
+        pairings=Pairings(database, rules, clock=clock, ids=ids),
+        groups=Groups(database, rules, clock),
+        routes=Routes(database, rules, clock),
+        links=Links(database, rules, clock=clock, ids=ids),
         runs=Runs(database, rules, clock),
         approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
         standing_approvals=StandingApprovals(database),
@@ -446,6 +490,8 @@ def _build(
         process=process,
         on_sent=live.sent,
     )
+    accounts = Accounts(database, process, clock)
+    reception = Reception(database, rules, workspaces, clock=clock, ids=ids)
     app = App(
         home=base.home,
         config=config,
@@ -467,6 +513,11 @@ def _build(
             Replies(database, rules),
             is_global=config.session.scope is SessionScope.GLOBAL,
         ),
+        accounts=accounts,
+        reception=reception,
+        telegram=telegram,
+        telegram_loop=None if telegram is None else telegram.loop(reception, accounts, clock, home_key),
+        telegram_webhook=None if telegram is None else telegram.webhook(reception, home_key),
         drain=Drain(
             services.health,
             backend.dispatch,
@@ -588,6 +639,30 @@ def _function_tool(function: ToolFunction) -> FunctionTool:
     return FunctionTool(function if isinstance(function, DeclaredFunction) else tool(function))
 
 
+def open_telegram(settings: TelegramSettings) -> "TelegramBot":
+    """The bot, connected to nothing yet. Raises `Invalid` if the client library is not installed."""
+    try:
+        from antiphon.channels.telegram.bot import TelegramBot
+    except ModuleNotFoundError as error:
+        raise Invalid(
+            f"Telegram needs a package that is not installed ({error.name}). Install antiphon[telegram].",
+            code="package_missing",
+        ) from error
+    return TelegramBot(settings)
+
+
+async def look_at_bot(settings: TelegramSettings, *, may_poll: bool) -> BotLook:
+    """What Telegram says about the bot; nothing is changed or confirmed. Raises `Invalid` like `open_telegram`.
+
+    Polling shows whether another program polls, and would disturb a gateway that does.
+    """
+    bot = open_telegram(settings)
+    try:
+        return await bot.look(may_poll=may_poll)
+    finally:
+        await bot.channel.aclose()
+
+
 def open_models(home: Path, config: Config) -> Models:
     """The models that the configuration allows, by name; none is loaded yet."""
     beside = () if config.directory is None else (config.directory,)
@@ -682,6 +757,7 @@ def _gateway_of(app: App) -> Gateway:
         tool_calls=app.tool_calls,
         check_model=check_model,
         webhooks=app.webhook_inbox,
+        telegram=app.telegram_webhook,
         public_url=app.config.gateway.public_url,
         rotate_owner_token=rotate,
     )

@@ -38,7 +38,7 @@ def headers_read(package: Path) -> set[str]:
     """The headers of requests that the package's own code reads, in lower case, by its source."""
     return {
         name
-        for pattern in ("gateway/**/*.py", "mcp/endpoint.py", "channels/signature.py")
+        for pattern in ("gateway/**/*.py", "mcp/endpoint.py", "channels/signature.py", "channels/telegram/webhook.py")
         for path in package.glob(pattern)
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         for name in _header_in(node)
@@ -139,12 +139,12 @@ _TOOLS: dict[Kind, str] = {
     ),
 }
 _OPERATIONS: dict[Kind, str] = {
-    Kind.CONFIGURED_AGENT: "people.invite agents | sessions.create agentId | sessions.list agentId",
+    Kind.CONFIGURED_AGENT: "people.invite agents | routes.set agentId | sessions.create agentId | sessions.list agentId",
     Kind.OWNERS_MODEL: "sessions.patch model",
     Kind.CREDENTIAL: "gateways.prove nonce",
     Kind.TOOL: "tools.invoke arguments | tools.invoke name",
     Kind.PERSONS_SESSION: (
-        "approvals.list session | pages.between session | pages.follow session | pages.header session | "
+        "approvals.list session | commands.run key | routes.set sessionKey | pages.between session | pages.follow session | pages.header session | "
         "pages.older session | "
         "pages.sessions search | search.find q | "
         "pages.sessions session | pages.show session | runs.list session | sessions.append key | sessions.cancel "
@@ -158,15 +158,22 @@ _OPERATIONS: dict[Kind, str] = {
         "standing-approvals.list before | standing-approvals.revoke standingId | "
         "browsers.sign-in code | deliveries.get deliveryId | deliveries.list before | deliveries.retry deliveryId "
         "| pages.sessions opened | runs.cancel runId | runs.get runId | runs.list before | runs.wait runId | "
-        "sessions.append sender.id | sessions.post sender.id | "
+        "sessions.append sender.id | sessions.post sender.id | commands.run sender.id | "
+        "pairings.approve pairing | pairings.approve into | pairings.refuse pairing | "
+        "groups.allow groupId | groups.allow channel | groups.allow account | "
+        "groups.refuse groupId | groups.refuse channel | groups.refuse account | "
         "tokens.create personId | tokens.revoke tokenId | tokens.rotate tokenId | "
         "people.get personId | people.link personId | people.list after | people.merge into | people.merge personId | "
         "people.patch personId | people.remove personId | people.resume personId | people.role personId | "
         "people.suspend personId"
     ),
-    Kind.WEBHOOK: "webhooks.receive name",
+    Kind.WEBHOOK: "webhooks.receive name | telegram.receive account",
+    Kind.CHAT: (
+        "routes.set channel | routes.set account | routes.set peer | routes.set thread | "
+        "routes.clear channel | routes.clear account | routes.clear peer | routes.clear thread"
+    ),
     Kind.STORED: (
-        "approvals.resolve note | "
+        "approvals.resolve note | commands.run text | commands.run sender | commands.run sender.name | "
         "sessions.append content.data | sessions.append content.mimeType | sessions.append content.text | "
         "sessions.append sender.name | sessions.post sender.name | "
         "sessions.append messageId | sessions.append sender | sessions.append text | sessions.create label | "
@@ -184,7 +191,7 @@ _OPERATIONS: dict[Kind, str] = {
         "pages.between until | pages.show at | search.find cursor | search.find limit | sessions.history upTo | "
         "pages.follow after | "
         "pages.older before | pages.sessions shown | runs.list kept | runs.list limit | runs.list status | "
-        "runs.wait wait | sessions.append content | sessions.append content.type | sessions.append mentioned | "
+        "routes.set version | routes.clear version | runs.wait wait | sessions.append content | sessions.append content.type | sessions.append mentioned | "
         "sessions.append occurredAt | sessions.append queueMode | sessions.append role | sessions.create "
         "clearance | sessions.create clearance.level | sessions.create source | sessions.create "
         "source.interactive | sessions.create source.type | sessions.create taint | sessions.create taint.level | "
@@ -213,7 +220,7 @@ _HEADERS: dict[Kind, str] = {
     Kind.PERSONS_SESSION: "antiphon-session",
     Kind.ORIGIN: "host | origin | sec-fetch-site",
     Kind.CREDENTIAL: "authorization | cookie | antiphon-page",
-    Kind.WEBHOOK: "antiphon-signature | antiphon-timestamp",
+    Kind.WEBHOOK: "antiphon-signature | antiphon-timestamp | x-telegram-bot-api-secret-token",
     Kind.STORED: "user-agent | idempotency-key",
     Kind.CHOICE: "accept | content-length | content-type | expect | last-event-id | transfer-encoding",
 }

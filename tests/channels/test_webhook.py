@@ -25,12 +25,12 @@ from antiphon.domain.person import Identity, person_principal
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
-from antiphon.gateway.guard import Receive, Scope, Send
-from antiphon.gateway.server import bind, serving
+from antiphon.gateway.server import bind
+from tests.channels.receiver import Receiver
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import START, ManualClock, config, facts, find_session, read_log
-from tests.gateway.served import Json, Served, new_client, serve
+from tests.gateway.served import Served, new_client, serve
 from tests.story import Story
 from tests.waiting import SECONDS
 
@@ -39,39 +39,6 @@ pytestmark = pytest.mark.anyio
 SECRET = "s3cret-of-the-door-bell"
 DOOR = "agent:main:webhook:door:direct:anna"
 PATH = "/channels/webhook/door"
-
-
-class Receiver:
-    """A program that takes what the webhook posts, and answers as it is told to."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[dict[str, str], bytes]] = []
-        self.answers: list[tuple[int, dict[str, str], bytes]] = []
-        self.url = ""
-
-    @property
-    def bodies(self) -> list[Json]:
-        return [json.loads(body) for _, body in self.requests]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body, is_open = b"", True
-        while is_open:
-            part = await receive()
-            body, is_open = body + part.get("body", b""), part.get("more_body", False)
-        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        self.requests.append(({**headers, ":path": scope["path"]}, body))
-        status, more, answer = self.answers.pop(0) if self.answers else (204, {}, b"")
-        shown = [(name.encode(), value.encode()) for name, value in more.items()]
-        await send({"type": "http.response.start", "status": status, "headers": shown})
-        await send({"type": "http.response.body", "body": answer})
-
-
-@pytest.fixture
-async def receiver() -> AsyncGenerator[Receiver]:
-    receiver = Receiver()
-    async with serving(receiver, bind("127.0.0.1", 0), on_stop=lambda: None) as url:
-        receiver.url = f"{url}/bell?of=door"
-        yield receiver
 
 
 @pytest.fixture

@@ -31,7 +31,6 @@ from antiphon.domain.keys import (
 from tests.claims import requirement
 
 MAIN = AgentId("main")
-LINKS = {"alice": ["telegram:123", "discord:9", "@alice:example.org"], "bob": ["77"]}
 
 agent_ids = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,63}", fullmatch=True).map(AgentId)
 channels = st.sampled_from(["telegram", "discord", "matrix", "webhook"])
@@ -301,8 +300,8 @@ def test_different_platform_ids_never_give_one_key(a: str, b: str, c: str, d: st
             for chat_type in types
             for place in places
         ]
-        scopes = [DmScope.PER_PEER, DmScope.PER_CHANNEL_PEER]
-        return [*groups, *(direct_key(MAIN, channel="x", peer=first, scope=scope) for scope in scopes)]
+        linked = direct_key(MAIN, channel="x", peer="0", scope=DmScope.PER_PEER, person=first)
+        return [*groups, linked, direct_key(MAIN, channel="x", peer=first, scope=DmScope.PER_CHANNEL_PEER)]
 
     assert len(set(made(a, b))) == 8
     if a != c:
@@ -376,8 +375,8 @@ def test_a_path_is_decoded_exactly_once() -> None:
     ("scope", "shares_main", "text"),
     [
         (DmScope.MAIN, True, "agent:main:main"),
-        (DmScope.MAIN, False, "agent:main:direct:55"),
-        (DmScope.PER_PEER, True, "agent:main:direct:55"),
+        (DmScope.MAIN, False, "agent:main:telegram:direct:55"),
+        (DmScope.PER_PEER, True, "agent:main:telegram:direct:55"),
         (DmScope.PER_CHANNEL_PEER, False, "agent:main:telegram:direct:55"),
         (DmScope.PER_ACCOUNT_CHANNEL_PEER, False, "agent:main:telegram:Bot1:direct:55"),
     ],
@@ -389,32 +388,37 @@ def test_the_scope_decides_which_direct_chats_share_a_session(scope: DmScope, sh
 
 @requirement("keys:5")
 @pytest.mark.parametrize(
-    ("channel", "peer", "text"),
+    ("channel", "peer", "person", "text"),
     [
-        ("telegram", "123", "agent:main:direct:alice"),
-        ("discord", "9", "agent:main:direct:alice"),
-        ("slack", "123", "agent:main:direct:123"),
-        ("signal", "77", "agent:main:direct:bob"),
-        ("matrix", "@alice:example.org", "agent:main:direct:alice"),
-        ("webhook", "telegram:123", "agent:main:direct:telegram%3A123"),
+        ("telegram", "123", "alice", "agent:main:direct:alice"),
+        ("discord", "9", "alice", "agent:main:direct:alice"),
+        ("slack", "123", None, "agent:main:slack:direct:123"),
+        ("matrix", "@alice:example.org", "alice", "agent:main:direct:alice"),
     ],
 )
-def test_identity_links_fold_a_persons_peers_into_one(channel: str, peer: str, text: str) -> None:
-    key = direct_key(MAIN, channel=channel, peer=peer, scope=DmScope.PER_PEER, identity_links=LINKS)
+def test_identity_links_fold_a_persons_peers_into_one(channel: str, peer: str, person: str | None, text: str) -> None:
+    key = direct_key(MAIN, channel=channel, peer=peer, scope=DmScope.PER_PEER, person=person)
     assert str(key) == text
 
 
 @requirement("keys:5")
+@given(platform_ids)
+def test_equal_ids_of_two_platforms_are_never_one_peer(peer: str) -> None:
+    for scope in DmScope:
+        first, second = (direct_key(MAIN, channel=channel, peer=peer, scope=scope) for channel in ("slack", "signal"))
+        assert first != second
+
+
+@requirement("keys:5")
 def test_links_change_nothing_for_the_owners_shared_session() -> None:
-    key = direct_key(MAIN, channel="telegram", peer="123", shares_main=True, identity_links=LINKS)
+    key = direct_key(MAIN, channel="telegram", peer="123", shares_main=True, person="owner")
     assert key == main_key(MAIN)
 
 
 @requirement("keys:5")
 def test_a_stranger_whose_id_is_a_linked_name_does_not_get_that_persons_session() -> None:
-    with pytest.raises(Invalid) as raised:
-        direct_key(MAIN, channel="webhook", peer="alice", identity_links=LINKS)
-    assert raised.value.code == "identity_link_clash"
+    linked = direct_key(MAIN, channel="telegram", peer="123", scope=DmScope.PER_PEER, person="alice")
+    assert direct_key(MAIN, channel="webhook", peer="alice", scope=DmScope.PER_PEER) != linked
 
 
 @requirement("keys:1")

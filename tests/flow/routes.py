@@ -408,6 +408,13 @@ ROUTES = (
         check="policy/sinks.py::of_provider",
         tests=("agents/test_scripts.py",),
     ),
+    Route(
+        name="commands of chats, whose answers hold only what anybody may read",
+        doors=("http commands.run",),
+        sink="public: the place of the chat, whoever is there",
+        check="policy/reach.py::as_public",
+        tests=("channels/test_chat_commands.py", "gateway/test_command_flow.py"),
+    ),
     # Out of the system.
     Route(
         name="webhook in, its session, and the answer that waits",
@@ -415,6 +422,13 @@ ROUTES = (
         sink="the clearance of the webhook, met with its peer's",
         check="engine/deliveries/replies.py::outward",
         tests=(WORLDS, "channels/test_webhook.py"),
+    ),
+    Route(
+        name="Telegram in: updates that are posted or fetched, and the sessions of its chats",
+        doors=("http telegram.receive",),
+        sink="the clearance of the bot, met with its recipient's",
+        check="engine/deliveries/deliveries.py::claim_delivery",
+        tests=("channels/telegram/test_chats.py::test_what_is_classified_is_not_said_in_a_chat",),
     ),
     Route(
         name="webhook out, and texts that wait while a taint, a member or a policy changes",
@@ -480,6 +494,18 @@ ROUTES = (
         sink="whoever reads the log: ids and codes, never words of messages",
         check="engine/work/health.py::check",
         tests=("flow/test_routes.py::test_log_lines_hold_constant_text",),
+    ),
+    Route(
+        name="people who wait to be admitted, with the beginning of their first message; groups, routes and link codes",
+        doors=(
+            *(f"http pairings.{verb}" for verb in ("list", "approve", "refuse")),
+            *(f"http groups.{verb}" for verb in ("list", "allow", "refuse")),
+            *(f"http routes.{verb}" for verb in ("list", "set", "clear")),
+            *("http link-codes.create", "page pages.admitting"),
+        ),
+        sink="owners alone; a link code is the caller's own",
+        check="policy/rights.py::decide_act",
+        tests=("gateway/test_matrix.py::test_every_operation_answers_every_caller_as_the_table_says",),
     ),
     Route(
         name="people, tokens and sign-in",

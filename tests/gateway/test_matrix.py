@@ -53,6 +53,7 @@ LEAST: Mapping[str, str] = {
     "sessions.fork": USERS,  # with an agent that is open to them
     "sessions.post": EVERYONE,
     "sessions.append": EVERYONE,
+    "commands.run": EVERYONE,  # each command has rights of its own besides
     "sessions.history": EVERYONE,
     "sessions.events": EVERYONE,
     "sessions.transcript": EVERYONE,
@@ -85,6 +86,16 @@ LEAST: Mapping[str, str] = {
     "people.resume": OWNERS,
     "people.merge": OWNERS,
     "people.remove": OWNERS,
+    "pairings.list": OWNERS,
+    "pairings.approve": OWNERS,
+    "pairings.refuse": OWNERS,
+    "link-codes.create": EVERYONE,  # for an account of their own
+    "groups.list": OWNERS,
+    "groups.allow": OWNERS,
+    "groups.refuse": OWNERS,
+    "routes.list": OWNERS,
+    "routes.set": OWNERS,
+    "routes.clear": OWNERS,
     "compartments.list": OWNERS,
     "compartments.create": OWNERS,
     "tokens.list": OWNERS,
@@ -97,6 +108,7 @@ LEAST: Mapping[str, str] = {
     "browsers.sign-out": NOBODY,  # no browser asks here
     "gateways.prove": OPEN,
     "webhooks.receive": OPEN,
+    "telegram.receive": OPEN,
     "health.get": OPEN,
     "health.ready": OPEN,
 }
@@ -105,11 +117,14 @@ OF_CHANNELS = frozenset(
     {
         *(f"sessions.{verb}" for verb in ("list", "get", "patch", "cancel", "post", "append", "history", "events")),
         *("sessions.transcript", "sessions.tree", "search.find", "trees.list", "runs.list", "runs.get", "runs.wait"),
-        "runs.cancel",
+        *("runs.cancel", "commands.run"),
     }
 )
 """What the token of a channel may do in its namespace; it opens sessions only by ids and keys of that."""
-BEYOND_CHANNELS = ("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke")
+BEYOND_CHANNELS = (
+    *("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke"),
+    *("pairings.", "link-codes.", "groups.", "routes."),
+)
 """How the names of operations begin whose scopes such a token never has."""
 HIDES_ITSELF = {"deliveries.get", "deliveries.retry"}
 """Operations of owners alone that answer others as if there were nothing."""
@@ -199,7 +214,18 @@ def outcome(answer: httpx.Response, text: str) -> str:
             return "allowed"
 
 
-NAMED = ("key", "sessionKey", "runId", "deliveryId", "approvalId", "standingId", "tokenId", "personId")
+NAMED = (
+    "key",
+    "sessionKey",
+    "runId",
+    "deliveryId",
+    "approvalId",
+    "standingId",
+    "tokenId",
+    "personId",
+    "groupId",
+    "pairing",
+)
 """The parameters that name a target."""
 
 
@@ -233,7 +259,7 @@ class World:
             del given["personId"]
         client = self.clients[cell.who]
         said = filled(operation, **given) | EXTRA.get(operation.name, {})
-        if cell.who == "channel" and operation.name in ("sessions.post", "sessions.append"):
+        if cell.who == "channel" and operation.name in ("sessions.post", "sessions.append", "commands.run"):
             said["sender"] = {"id": "4711"}
         return request_of(client, operation, said)
 
@@ -251,6 +277,7 @@ class World:
 EXTRA: Mapping[str, Json] = {
     "sessions.create": {"agentId": "main"},
     "sessions.patch": {"description": "x"},
+    "commands.run": {"text": "/help"},
     "tools.invoke": {"name": "session_status"},
     "people.role": {"role": "user"},
     "people.patch": {"clearance": {"level": "INTERNAL"}},
@@ -307,13 +334,20 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
         yield world
 
 
+ALWAYS_MISSING = (
+    *(TargetKind.DELIVERY, TargetKind.APPROVAL, TargetKind.STANDING_APPROVAL),
+    *(TargetKind.PAIRING, TargetKind.GROUP),
+)
+"""Of these there are none here."""
+
+
 def cells_of(operation: AnyOperation) -> list[Cell]:
     """Every cell of an operation's line."""
     ways = {TargetKind.SESSION: WAYS, TargetKind.NONE: ("key",), TargetKind.RUN: ("key", "missing")}
     found: list[Cell] = []
     for who in ("none", "suspended", "bound", "channel", "guest", "user", "owner"):
         for where in ("shared", "hidden"):
-            if operation.target in (TargetKind.DELIVERY, TargetKind.APPROVAL, TargetKind.STANDING_APPROVAL):
+            if operation.target in ALWAYS_MISSING:
                 names: tuple[str, ...] = ("missing",)
             else:
                 names = ways.get(operation.target, ("missing", "key"))

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.anyio
 
 CHAT, OTHER, NONE = "agent:main:api:chat", "agent:main:api:other", "agent:main:api:none"
 SECRET = "s3cret-of-the-door-bell"
-OPEN = {"webhooks.receive", "browsers.sign-in", "gateways.prove", "health.get", "health.ready"}
+OPEN = {"webhooks.receive", "telegram.receive", "browsers.sign-in", "gateways.prove", "health.get", "health.ready"}
 UNTYPED = {"tools.invoke": dict[str, Any]}
 """A tool's object is answered as it is."""
 NAMES = {

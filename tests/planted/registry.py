@@ -1,5 +1,15 @@
 """All planted bugs, by the package that they stand in."""
 
-from tests.planted import agents, ceilings, domain, edges, engine, feed, policy, store
+from tests.planted import agents, ceilings, commands, domain, edges, engine, feed, policy, store
 
-BUGS = (*domain.BUGS, *policy.BUGS, *store.BUGS, *feed.BUGS, *engine.BUGS, *agents.BUGS, *edges.BUGS, *ceilings.BUGS)
+BUGS = (
+    *domain.BUGS,
+    *policy.BUGS,
+    *store.BUGS,
+    *feed.BUGS,
+    *engine.BUGS,
+    *agents.BUGS,
+    *edges.BUGS,
+    *ceilings.BUGS,
+    *commands.BUGS,
+)

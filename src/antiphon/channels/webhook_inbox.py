@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as replace_settings
 from datetime import timedelta
 from typing import Annotated
 
@@ -12,17 +13,20 @@ from msgspec.structs import replace
 from antiphon.channels.signature import check_form, verify
 from antiphon.channels.webhook_settings import NAME, WebhookSettings
 from antiphon.domain.actor import Principal
+from antiphon.domain.commands import ChatCommand, parse
+from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import DmScope, SessionKey, direct_key, main_key, thread_key
 from antiphon.domain.message import text_content
 from antiphon.domain.person import Identity, person_principal
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import NOWHERE, DeliveryContext, Source
-from antiphon.domain.targets import NamedTarget
 from antiphon.domain.text import bracketed_name
+from antiphon.engine.chats.chat import ChatAddress
+from antiphon.engine.chats.peer_chats import PeerChat
 from antiphon.engine.deliveries.replies import ChannelReply, Replies
 from antiphon.engine.services import Services
 from antiphon.engine.sessions.inbox import Envelope
-from antiphon.engine.sessions.sessions import Newcomer, SessionAttributes
+from antiphon.engine.sessions.sessions import Newcomer
 from antiphon.incoming import decode
 from antiphon.wire.runs import PostedShape
 from antiphon.wire.runs import posted as shown_posted
@@ -93,16 +97,14 @@ class WebhookInbox:
         message = decode(body, _MESSAGE)
         principal = principal_of(webhook, message.peer)
         services.buckets.take(principal, is_favoured=webhook.principal is not None)
-        place = place_of(webhook, message.peer, message.thread_id)
-        target = NamedTarget(self._key_of(webhook, message), None)
-        await services.sessions.open(
-            principal,
-            target,
-            agent_id=webhook.agent_id,
-            source=Source(kind="channel", platform=NAME),
-            attributes=SessionAttributes(taint=webhook.classification),
-            place=place,
-            newcomer=_newcomer(webhook, message),
+        chat = self._chat_of(webhook, message, principal)
+        if (command := parse(message.text)) is not None:
+            return await self._carry_out(chat, message, command)
+        principal, target = await services.peer_chats.enter(
+            chat,
+            message.message_id,
+            new_session_id=services.sessions.new_session_id(Source(kind="channel", platform=NAME)),
+            at_ms=services.clock.now_ms(),
         )
         posted = await services.inbox.post(
             principal,
@@ -111,7 +113,7 @@ class WebhookInbox:
             message_id=self._message_id(webhook, message),
             envelope=Envelope(
                 sender=message.sender,
-                place=place,
+                place=chat.place,
                 queue_mode=webhook.queue_mode,
                 classification=webhook.classification,
             ),
@@ -124,11 +126,45 @@ class WebhookInbox:
             return replace(answer, status=RunStatus.TIMEOUT)
         return _with_end(answer, run, await self._replies.outward(run, _chat(webhook, message)), webhook)
 
-    def _key_of(self, webhook: WebhookSettings, message: WebhookMessage) -> SessionKey:
-        """The session of the chat, or the session that all chats share. Contract: keys 3, 5."""
-        if self._is_global:
-            return main_key(webhook.agent_id)
-        return key_of(webhook, message.peer, message.thread_id)
+    async def _carry_out(self, chat: PeerChat, message: WebhookMessage, command: ChatCommand) -> PostedShape:
+        """The answer to a command, which is no message of the session. Who waits gets it at once."""
+        done = await self._services.peer_chats.carry_out(
+            chat, message.message_id, command, self._services.commands.occasion()
+        )
+        return PostedShape(
+            session_key=str(done.session_key),
+            message_id=message.message_id,
+            seq=done.last_seq,
+            triggered=False,
+            command=True,
+            status=None if message.wait is None else RunStatus.OK,
+            reply=None if message.wait is None else done.answer,
+        )
+
+    def _chat_of(self, webhook: WebhookSettings, message: WebhookMessage, principal: Principal) -> PeerChat:
+        def key_with(agent_id: AgentId) -> SessionKey:
+            """The session of the chat, or the session that all chats share. Contract: keys 3, 5."""
+            if self._is_global:
+                return main_key(agent_id)
+            return key_of(replace_settings(webhook, agent_id=agent_id), message.peer, message.thread_id)
+
+        return PeerChat(
+            principal=principal,
+            identity=identity_of(webhook, message.peer),
+            name=bracketed_name(message.sender or message.peer),
+            newcomer=_newcomer(webhook, message),
+            place=place_of(webhook, message.peer, message.thread_id),
+            address=ChatAddress(
+                channel=NAME,
+                account=webhook.name,
+                peer=f"direct:{message.peer}",
+                thread=message.thread_id or "",
+            ),
+            agent_id=webhook.agent_id,
+            key_with=key_with,
+            is_fixed=self._is_global,
+            classification=webhook.classification,
+        )
 
     def _message_id(self, webhook: WebhookSettings, message: WebhookMessage) -> str:
         """The id in the log. It contains the chat, because ids are the chat's own even if chats share a session."""

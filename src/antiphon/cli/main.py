@@ -15,7 +15,10 @@ from antiphon.cli.commands import (
     config,
     deliveries,
     doctor,
+    groups,
+    pair,
     people,
+    routes,
     runs,
     sessions,
     tokens,
@@ -49,6 +52,9 @@ app.command()(who)
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(people.app, name="people")
+app.add_typer(pair.app, name="pair")
+app.add_typer(groups.app, name="groups")
+app.add_typer(routes.app, name="routes")
 app.add_typer(compartments.app, name="compartments")
 app.add_typer(tokens.app, name="tokens")
 app.command()(mcp)

@@ -1,7 +1,8 @@
 """The whole configuration, frozen, and what the rest of the program is given of it. Contract: config 1."""
 
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr
 
+from antiphon.channels.telegram.settings import ACCOUNT as TELEGRAM_ACCOUNT
+from antiphon.channels.telegram.settings import NAME as TELEGRAM
+from antiphon.channels.telegram.settings import TelegramMode, TelegramSettings
 from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.config.origins import Origins
@@ -36,9 +40,13 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
 from antiphon.engine.rules import ResetRules, Rules
+from antiphon.policy.chats import ChannelRules, GroupRules
 from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.sinks import Sinks
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
+
+_TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{8,100}")
+"""The form of bots' tokens."""
 
 
 class Config(Section):
@@ -82,7 +90,12 @@ class Config(Section):
         """Equal for processes that treat sessions and runs alike."""
         text = self.model_dump_json(
             include={"agents", "limits", "messages", "groups", "session", "tools", "access", "channels", "compat"},
-            exclude={"channels": {"webhook": {"__all__": {"secret", "secret_env"}}}},
+            exclude={
+                "channels": {
+                    "webhook": {"__all__": {"secret", "secret_env"}},
+                    "telegram": {"token": True, "token_env": True},
+                }
+            },
         )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -102,6 +115,7 @@ class Config(Section):
     @property
     def names_compartments(self) -> bool:
         """Whether a setting names a compartment, so that the names must be looked up."""
+        telegram = self.channels.telegram
         return any(
             section is not None and section.compartments
             for section in (
@@ -114,6 +128,7 @@ class Config(Section):
                     for webhook in self.channels.webhook.values()
                     for each in (webhook.classification, webhook.clearance)
                 ),
+                *(() if telegram is None else (telegram.classification, telegram.clearance)),
                 *(
                     each
                     for servers in (self.agents.defaults, *self.agents.list)
@@ -142,13 +157,16 @@ class Config(Section):
     def _sinks(self, compartments: Compartments | None) -> Sinks:
         return Sinks(
             channels={
-                f"{WEBHOOK}:{name}": clearance
-                for name, section in self.channels.webhook.items()
-                if (
-                    clearance := self._clearance(
-                        section.clearance, compartments, "channels", WEBHOOK, name, "clearance"
+                **self._clearance_of_telegram(compartments),
+                **{
+                    f"{WEBHOOK}:{name}": clearance
+                    for name, section in self.channels.webhook.items()
+                    if (
+                        clearance := self._clearance(
+                            section.clearance, compartments, "channels", WEBHOOK, name, "clearance"
+                        )
                     )
-                )
+                },
             },
             owners=frozenset(
                 f"{WEBHOOK}:{name}" for name, section in self.channels.webhook.items() if section.principal == "owner"
@@ -162,6 +180,12 @@ class Config(Section):
                 self.tools.run_command.clearance, compartments, "tools", "run_command", "clearance"
             ),
         )
+
+    def _clearance_of_telegram(self, compartments: Compartments | None) -> dict[str, Classification]:
+        section = self.channels.telegram
+        place = ("channels", TELEGRAM, "clearance")
+        clearance = self._clearance(section.clearance, compartments, *place) if section is not None else None
+        return {} if clearance is None else {f"{TELEGRAM}:{TELEGRAM_ACCOUNT}": clearance}
 
     def _classification(
         self, section: ClassificationSection | None, compartments: Compartments | None, *place: str
@@ -241,12 +265,7 @@ class Config(Section):
                 code="invalid_config",
             )
         for name, webhook in self.channels.webhook.items():
-            if webhook.agent is not None and webhook.agent not in agents:
-                raise Invalid(
-                    f"{self._at('channels', 'webhook', name, 'agent')} names no listed agent: {webhook.agent!r}. "
-                    f"Listed: {', '.join(agents)}.",
-                    code="invalid_config",
-                )
+            self._known_agent(webhook.agent, agents, "channels", "webhook", name, "agent")
         days, kept_days = self.session.stale_after_days, self.session.retention_days
         return Rules(
             agents=agents,
@@ -269,10 +288,12 @@ class Config(Section):
             person_caps=self.limits.person_caps(),
             subagent_tools=frozenset(self.tools.subagents.tools),
             role_tools=self.access.roles.tools(),
+            role_commands=self.access.roles.role_commands(),
             user_agents=frozenset(map(AgentId, self.access.roles.user.agents)),
             user_approves=frozenset(map(AgentId, self.access.roles.user.approve)),
             approval=self.tools.approval.rules(),
             sinks=self._sinks(compartments),
+            chats=replace(self.session.chat_rules(), channels=self._channel_rules(agents, default, compartments)),
             names_provider=self.compat == "s0",
         )
 
@@ -357,6 +378,67 @@ class Config(Section):
                 )
             )
         return found
+
+    def telegram(self) -> TelegramSettings | None:
+        """The bot with its token; None if none is configured. Raises `Invalid` without a usable token or address."""
+        section = self.channels.telegram
+        if section is None:
+            return None
+        token = section.key() or ""
+        if not _TOKEN.fullmatch(token):
+            place = f"variable {section.token_env}" if section.token_env and section.token is None else "token"
+            what = "is not a bot's token" if token else "has none"
+            raise Invalid(
+                f"Telegram has no usable token: channels.telegram {what} ({place}). Get one from @BotFather on Telegram, "
+                "and set the variable ANTIPHON_TELEGRAM_TOKEN.",
+                code="invalid_config",
+            )
+        if section.mode is TelegramMode.WEBHOOK and not (self.gateway.public_url or "").startswith("https://"):
+            raise Invalid(
+                f"{self._at('channels', 'telegram', 'mode')}: 'webhook' needs an address that Telegram can reach. "
+                "Set gateway.public_url to one that begins with https://, or the mode to 'poll'.",
+                code="invalid_config",
+            )
+        return TelegramSettings(
+            token=token,
+            mode=section.mode,
+            public_url=self.gateway.public_url,
+            api_base=None if section.api_base is None else section.api_base.rstrip("/"),
+            stream_interval=timedelta(milliseconds=section.stream_interval_ms),
+        )
+
+    def _channel_rules(
+        self, agents: Collection[AgentId], default: AgentId, compartments: Compartments | None
+    ) -> dict[tuple[str, str], ChannelRules]:
+        """By channel and account. Raises `Invalid` for an unknown agent."""
+        section = self.channels.telegram
+        if section is None:
+            return {}
+        place = ("channels", TELEGRAM)
+        return {
+            (TELEGRAM, TELEGRAM_ACCOUNT): ChannelRules(
+                agent_id=self._known_agent(section.agent, agents, *place, "agent") or default,
+                access=section.access,
+                queue_mode=section.queue_mode,
+                classification=self._classification(section.classification, compartments, *place, "classification"),
+                groups={
+                    name: GroupRules(
+                        agent_id=self._known_agent(group.agent, agents, *place, "groups", name, "agent"),
+                        owner_trigger=group.owner_trigger,
+                        is_silent=group.silent,
+                    )
+                    for name, group in section.groups.items()
+                },
+            )
+        }
+
+    def _known_agent(self, name: str | None, agents: Collection[AgentId], *place: str) -> AgentId | None:
+        if name is not None and name not in agents:
+            raise Invalid(
+                f"{self._at(*place)} names no listed agent: {name!r}. Listed: {', '.join(agents)}.",
+                code="invalid_config",
+            )
+        return None if name is None else AgentId(name)
 
     def daily_total(self) -> DailyLimits:
         daily, total = self.limits.daily, self.limits.daily_total

@@ -27,6 +27,7 @@ _SHORT_VARIABLES = {
     "MODEL": ("agents", "defaults", "model"),
     "DATABASE": ("database", "url"),
     "ROLE": ("gateway", "role"),
+    "TELEGRAM_TOKEN": ("channels", "telegram", "token"),
 }
 
 

@@ -106,6 +106,11 @@ def folded_name(name: str) -> str:
     return normalize("NFC", normalize("NFD", name).upper().casefold())
 
 
+def is_safe_name(name: str) -> bool:
+    """Whether a file may have this name, on any system."""
+    return _problem_of(name) is None
+
+
 def _check_name(name: str) -> None:
     problem = _problem_of(name)
     if problem is not None:

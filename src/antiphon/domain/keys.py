@@ -11,7 +11,6 @@ everything else is lower case.
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -117,29 +116,21 @@ def direct_key(
     account: str = "default",
     scope: DmScope = DmScope.MAIN,
     shares_main: bool = False,
-    identity_links: Mapping[str, Sequence[str]] | None = None,
+    person: str | None = None,
 ) -> SessionKey:
     """The session of a direct chat. Contract: keys 5.
 
-    `peer` is the platform's id. `identity_links` maps a person's name to ids, `<channel>:<id>` or, for
-    every channel, `<id>`; the name replaces the id. Raises `Invalid` for a stranger whose id equals such a name,
-    since that would let them into the person's session.
+    `peer` is the platform's id, and `person` the id of the person whose chats are linked; None if only this one is.
+    Equal ids of two platforms are never one peer.
     """
     _check_name("Channel", channel)
     if scope is DmScope.MAIN and shares_main:
         return main_key(agent_id)
-    links = identity_links or {}
-    person = _linked_person(links, channel, peer)
-    if person is None and peer in links:
-        raise Invalid(
-            f"Peer has the id that session.identityLinks uses as a name: {peer!r}. Rename the link.",
-            code="identity_link_clash",
-        )
-    peer_id = quote_platform_id(peer if person is None else person)
+    if scope is DmScope.PER_PEER and person is not None:
+        return parse_key(f"agent:{agent_id}:direct:{quote_platform_id(person)}")
+    peer_id = quote_platform_id(peer)
     match scope:
-        case DmScope.MAIN | DmScope.PER_PEER:
-            return parse_key(f"agent:{agent_id}:direct:{peer_id}")
-        case DmScope.PER_CHANNEL_PEER:
+        case DmScope.MAIN | DmScope.PER_PEER | DmScope.PER_CHANNEL_PEER:
             return parse_key(f"agent:{agent_id}:{channel}:direct:{peer_id}")
         case DmScope.PER_ACCOUNT_CHANNEL_PEER:
             _check_not_marker("Account", account)
@@ -356,18 +347,6 @@ def _check_name(noun: str, name: str) -> None:
 def _check_not_marker(noun: str, name: str) -> None:
     if name in _MARKERS or _is_node(name):
         raise Invalid(f"{noun} has a name that is reserved in keys: {name!r}. Rename it.", code="invalid_key")
-
-
-def _linked_person(links: Mapping[str, Sequence[str]], channel: str, peer: str) -> str | None:
-    for person, entries in links.items():
-        for entry in entries:
-            scope, colon, rest = entry.partition(":")
-            if colon and _NAME.fullmatch(scope):  # otherwise an id that itself contains a colon, as in Matrix
-                if (scope, rest) == (channel, peer):
-                    return person
-            elif entry == peer:
-                return person
-    return None
 
 
 def _is_node(segment: str) -> bool:

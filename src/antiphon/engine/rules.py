@@ -14,6 +14,7 @@ from antiphon.domain.session import Session
 from antiphon.policy.approvals import ApprovalRules
 from antiphon.policy.caps import PersonCaps
 from antiphon.policy.chats import ChatRules
+from antiphon.policy.commands import RoleCommands
 from antiphon.policy.rights import RoleTools
 from antiphon.policy.send import SendPolicy
 from antiphon.policy.shares import Shares
@@ -106,6 +107,7 @@ class Rules:
     user_approves: frozenset[AgentId] = frozenset()
     """Agents whose calls users may approve."""
     role_tools: RoleTools = field(default_factory=RoleTools)
+    role_commands: RoleCommands = field(default_factory=RoleCommands)
     approval: ApprovalRules = field(default_factory=ApprovalRules)
     sinks: Sinks = field(default_factory=Sinks)
     chats: ChatRules = field(default_factory=ChatRules)

@@ -15,6 +15,12 @@ from antiphon.engine.access.people import People
 from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.standing import StandingApprovals
+from antiphon.engine.chats.commands import ChatCommands
+from antiphon.engine.chats.groups import Groups
+from antiphon.engine.chats.linking import Links
+from antiphon.engine.chats.pairing import Pairings
+from antiphon.engine.chats.peer_chats import PeerChats
+from antiphon.engine.chats.routing import Routes
 from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
@@ -45,6 +51,12 @@ class Services:
     sessions: Sessions
     inbox: Inbox
     senders: Senders
+    commands: ChatCommands
+    peer_chats: PeerChats
+    pairings: Pairings
+    groups: Groups
+    routes: Routes
+    links: Links
     runs: Runs
     approvals: Approvals
     standing_approvals: StandingApprovals

@@ -23,6 +23,18 @@ class InboundWebhooks(Protocol):
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> PostedShape: ...
 
 
+class InboundUpdates(Protocol):
+    """Accepts updates that a platform posts; the headers prove the platform.
+
+    - `headers` have lower-case names.
+    - `receive` returns once the update is stored. Raises `Invalid`, and `Unavailable`: it must be sent again.
+    """
+
+    def is_proved(self, account: str, headers: Mapping[str, str]) -> bool: ...
+
+    async def receive(self, body: bytes) -> None: ...
+
+
 RotateOwnerToken = Callable[[Principal], Awaitable[str]]
 """Replaces the owner's token and ends what it admitted; returns the path of the file with the new one."""
 
@@ -35,6 +47,8 @@ class Gateway:
     """Raises `Invalid` for a model name that cannot be used."""
     webhooks: InboundWebhooks
     rotate_owner_token: RotateOwnerToken
+    telegram: InboundUpdates | None = None
+    """None unless Telegram posts updates here."""
     public_url: str | None = None
     """The address under which people reach the gateway, if that is configured."""
 

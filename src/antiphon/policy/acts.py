@@ -43,3 +43,5 @@ class Act(StrEnum):
     """Create sign-in links."""
     PEOPLE = "people"
     """See and manage persons."""
+    CHATS = "chats"
+    """Admit people and groups of channels, and change routes."""

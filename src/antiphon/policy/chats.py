@@ -48,6 +48,14 @@ class ChatRules:
     """How chats of channels become sessions."""
 
     dm_scope: DmScope = DmScope.MAIN
+    is_global: bool = False
+    """Whether all chats share their agent's main session."""
     identity_links: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Accounts of persons as `<channel>:<platform id>`, by the person's id. They count as linked by an owner."""
     channels: Mapping[tuple[str, str], ChannelRules] = field(default_factory=dict[tuple[str, str], ChannelRules])
     """By channel and account."""
+
+    def person_of(self, channel: str, platform_id: str) -> str | None:
+        """The person to whom the settings link the account."""
+        named = f"{channel}:{platform_id}"
+        return next((person for person, accounts in self.identity_links.items() if named in accounts), None)

@@ -9,8 +9,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from antiphon.domain.classification import EVERYTHING, Classification
+from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.session import Session, SessionSummary
 from antiphon.domain.session_ids import namespace_of
@@ -138,6 +139,11 @@ def decide(
             return grant
         case _:
             return Deny(f"visibility.{viewer.visibility.value}", "The session is not visible to this session.")
+
+
+def as_public(reach: Reach) -> Reach:
+    """The same sessions, with only what anybody may read of them."""
+    return replace(reach, cleared=PUBLIC)
 
 
 def is_as_far(one: Reach, other: Reach) -> bool:

@@ -56,6 +56,7 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.APPROVE_ALWAYS: (PersonRole.OWNER, "Only owners may allow calls always, and see and revoke what is allowed"),
     Act.LINK: (PersonRole.OWNER, "Only the owner may create sign-in links"),
     Act.PEOPLE: (PersonRole.OWNER, "Only owners may see and manage people"),
+    Act.CHATS: (PersonRole.OWNER, "Only owners may admit people and groups, and see and change routes"),
     Act.SET_MODEL: (PersonRole.OWNER, "Only the owner may set the model"),
     Act.SET_SEND_POLICY: (PersonRole.OWNER, "Only the owner may set the send policy"),
     Act.SET_CLASSIFICATION: (PersonRole.OWNER, "Only owners may set taint and clearance, and manage compartments"),

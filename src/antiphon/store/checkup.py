@@ -5,6 +5,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from antiphon.domain.chat_state import NO_CHATS, ChatState
+from antiphon.store.chat_state import CHATS_SCHEMA, COUNT_ALLOWED, COUNT_ASKED, COUNT_OWNERS, LIST_TROUBLES
 from antiphon.store.database import Transaction
 from antiphon.store.migrations import PROBE, StoreUnusable, newest_schema
 from antiphon.store.search import LAG, SCHEMA
@@ -30,6 +32,7 @@ class DatabaseState:
     """Results of sub-agents without a recipient."""
     unindexed: int
     """Messages that cannot be searched yet."""
+    chats: ChatState = NO_CHATS
 
 
 async def probe(tx: Transaction) -> None:
@@ -51,6 +54,7 @@ def check_database(path: Path) -> DatabaseState:
             has_reports = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'reports'").fetchone()
             kept = connection.execute(COUNT_KEPT).fetchone()[0] if has_reports else 0
             unindexed = connection.execute(LAG).fetchone()[0] if found == ["ok"] and (schema or 0) >= SCHEMA else 0
+            chats = _chats_in(connection) if found == ["ok"] and (schema or 0) >= CHATS_SCHEMA else NO_CHATS
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"Database cannot be read: {str(path)!r} ({error})", code="store_corrupt") from error
     return DatabaseState(
@@ -60,4 +64,14 @@ def check_database(path: Path) -> DatabaseState:
         outbox=outbox,
         kept=kept,
         unindexed=unindexed,
+        chats=chats,
+    )
+
+
+def _chats_in(connection: sqlite3.Connection) -> ChatState:
+    return ChatState(
+        troubles=dict[str, str](connection.execute(LIST_TROUBLES).fetchall()),
+        owners=dict[str, int](connection.execute(COUNT_OWNERS).fetchall()),
+        asked=dict[str, int](connection.execute(COUNT_ASKED).fetchall()),
+        allowed=dict[str, int](connection.execute(COUNT_ALLOWED).fetchall()),
     )

@@ -355,7 +355,14 @@ async def delete(tx: Transaction, id: PersonId) -> None:
     Persons of a channel may come back by their accounts, and get the same id.
     """
     principal = str(person_principal(id))
-    returning = [identity.person_id for identity in (await find_identities(tx, [id]))[id]]
+    accounts = (await find_identities(tx, [id]))[id]
+    for account in accounts:
+        await tx.execute(
+            "DELETE FROM pairings WHERE channel = ? AND account = ? AND platform_id = ?",
+            (account.channel, account.account, account.platform_id),
+        )
+    returning = [account.person_id for account in accounts]
+    await tx.execute("DELETE FROM link_codes WHERE person = ?", (id,))
     await tx.execute("DELETE FROM identities WHERE person = ?", (id,))
     await tx.execute("DELETE FROM tokens WHERE principal = ?", (principal,))
     await tx.execute("DELETE FROM participants WHERE principal = ?", (principal,))

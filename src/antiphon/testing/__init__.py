@@ -11,33 +11,26 @@
 
 import json
 import logging
-import socket
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import zip_longest
-from threading import Condition
 from typing import Final, TypeAlias, cast
 
 import anyio
 import anyio.lowlevel
-import uvicorn
-from anyio import to_thread
-from anyio.from_thread import start_blocking_portal
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from antiphon.domain.message import JsonObject, JsonValue
+from antiphon.testing.serving import FakeServer, run_fake, serve_fake
 
 logger = logging.getLogger(__name__)
 
 DRIP_SECONDS: Final = 0.02
-WAIT_SECONDS: Final = 60.0
-"""Long enough for a busy machine; only a failing test waits this long."""
 
 
 class Ending(StrEnum):
@@ -138,50 +131,28 @@ Script: TypeAlias = Sequence[Answering] | Callable[[FakeRequest], Answering]
 """The answers to requests that pass the checks: a sequence in order, or a function that runs in a thread."""
 
 
-class FakeProvider:
+class FakeProvider(FakeServer):
     """A running fake, made by `fake_provider` and `run_fake_provider`."""
 
     def __init__(self, script: Script, *, api_key: str | None, models: Sequence[str]) -> None:
+        super().__init__()
         self._script = script
         self._api_key = api_key
         self._models = models
         self._played = 0
-        self._changed = Condition()
-        self._stopped = anyio.Event()
-        self._socket = socket.create_server(("127.0.0.1", 0))
         self.requests: list[FakeRequest] = []
         """Every request to `/v1/chat/completions`, including refused ones, in order of arrival."""
-
-    @property
-    def port(self) -> int:
-        return cast("tuple[str, int]", self._socket.getsockname())[1]
 
     @property
     def base_url(self) -> str:
         """The `base_url` for an OpenAI client."""
         return f"http://127.0.0.1:{self.port}/v1"
 
-    def wait_for(self, condition: Callable[[], bool], *, timeout_seconds: float = WAIT_SECONDS) -> None:
-        """Returns once the condition on `requests` holds; raises `TimeoutError` if that takes too long."""
-        with self._changed:
-            if not self._changed.wait_for(condition, timeout_seconds):
-                raise TimeoutError("The fake provider was not asked for what the test waits for")
-
-    async def until(self, condition: Callable[[], bool], *, timeout_seconds: float = WAIT_SECONDS) -> None:
-        """`wait_for` for async tests."""
-        await to_thread.run_sync(lambda: self.wait_for(condition, timeout_seconds=timeout_seconds))
-
-    async def serve(self) -> None:
-        routes = [
+    def routes(self) -> Sequence[Route]:
+        return [
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
             Route("/v1/models", self._list_models, methods=["GET"]),
         ]
-        application = Starlette(routes=routes)
-        config = uvicorn.Config(application, log_config=None, log_level="critical", lifespan="off", ws="none")
-        await _ThreadServer(config, self._stopped).serve([self._socket])
-
-    def stop(self) -> None:
-        self._stopped.set()
 
     async def _list_models(self, request: Request) -> Response:
         models: list[JsonValue] = [_model(name) for name in self._models]
@@ -194,12 +165,12 @@ class FakeProvider:
             body = None
         if not isinstance(body, dict):
             return _failure(Failure(status=400, message="We could not parse the JSON body of your request."))
-        with self._changed:
+        with self.changed:
             received = FakeRequest(
                 index=len(self.requests), path=request.url.path, headers=dict(request.headers), body=body
             )
             self.requests.append(received)
-            self._changed.notify_all()
+            self.changed.notify_all()
         if self._api_key is not None and received.headers.get("authorization") != f"Bearer {self._api_key}":
             return _failure(UNAUTHORIZED)
         if complaint := _complaint(body):
@@ -207,7 +178,7 @@ class FakeProvider:
         answering = self._answer(received)
         if isinstance(answering, Failure):
             return _failure(answering)
-        return _StreamedAnswer(self, received, answering, self._stopped)
+        return _StreamedAnswer(self, received, answering, self.stopped)
 
     def _answer(self, request: FakeRequest) -> Answering:
         self._played += 1
@@ -222,9 +193,9 @@ class FakeProvider:
             return Failure(status=400, message=f"The script of the fake provider failed: {error!r}")
 
     def note_client_left(self, request: FakeRequest) -> None:
-        with self._changed:
+        with self.changed:
             request.left = True
-            self._changed.notify_all()
+            self.changed.notify_all()
 
 
 @contextmanager
@@ -236,14 +207,8 @@ def run_fake_provider(
     With an `api_key`, requests with another key get 401. Requests are checked as the real API does: every call of an
     assistant message must be answered by the tool messages after it, else the answer is 400.
     """
-    with start_blocking_portal() as portal:
-        fake = FakeProvider(script, api_key=api_key, models=models)
-        serving = portal.start_task_soon(fake.serve)
-        try:
-            yield fake
-        finally:
-            portal.call(fake.stop)
-            serving.result()
+    with run_fake(FakeProvider(script, api_key=api_key, models=models)) as fake:
+        yield fake
 
 
 @asynccontextmanager
@@ -251,22 +216,8 @@ async def fake_provider(
     script: Script, *, api_key: str | None = None, models: Sequence[str] = ("fake-model",)
 ) -> AsyncGenerator[FakeProvider]:
     """`run_fake_provider` for async tests."""
-    running = run_fake_provider(script, api_key=api_key, models=models)
-    fake = await to_thread.run_sync(running.__enter__)
-    try:
+    async with serve_fake(FakeProvider(script, api_key=api_key, models=models)) as fake:
         yield fake
-    finally:
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(running.__exit__, None, None, None)
-
-
-class _ThreadServer(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, stopped: anyio.Event) -> None:
-        super().__init__(config)
-        self._stopped = stopped
-
-    async def main_loop(self) -> None:
-        await self._stopped.wait()
 
 
 class _StreamedAnswer(Response):

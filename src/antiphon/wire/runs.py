@@ -85,6 +85,8 @@ class PostedShape(Shape, frozen=True, kw_only=True):
     """Whether reply and error are above your clearance."""
     suppressed: str | None = None
     """Why the reply to a webhook's message is held back."""
+    command: bool | None = None
+    """Whether a webhook's message was a command, which is not stored as a message; `seq` is then the log's newest."""
 
 
 def delay_shape(delay: Delay) -> DelayShape:

@@ -15,8 +15,7 @@ SHOWN_BY_HISTORY = 20
 HELP = {
     "/help": "this list",
     "/history [n]": f"the newest n messages ({SHOWN_BY_HISTORY}), tools too",
-    "/status": "the session's state",
-    "/new": "start again; the old conversation can still be read by its id",
+    "/details": "the session's fields",
     "/cancel": "cancel the running turn, even if it began elsewhere",
     "/quit": "leave; the session stays (also Ctrl-D, or Ctrl-C twice)",
     "Ctrl-C": "cancel the turn you wait for",
@@ -64,7 +63,7 @@ class TerminalPrompt:
         if text.startswith("//"):
             self._say(text[1:])
         elif text.startswith("/"):
-            return self._command(*text[1:].split())
+            return self._command(text, *text[1:].split())
         elif text.strip():
             self._say(text)
         return True
@@ -73,27 +72,35 @@ class TerminalPrompt:
         self._conversation.say(text, f"cli-{secrets.token_hex(8)}")
         self._screen.line()
 
-    def _command(self, name: str = "help", *arguments: str) -> bool:
+    def _command(self, text: str, name: str = "help", *arguments: str) -> bool:
         path = session_path(self._conversation.key)
         match name:
             case "help":
                 show_fields(HELP)
+                self._run("/help")
             case "history" if not arguments or arguments[0].isdigit():
                 limit = int(arguments[0]) if arguments else SHOWN_BY_HISTORY
                 page = self._client.get(f"{path}/history", limit=limit, includeTools=True)
                 for message in messages_of(page):
                     show_message(message)
-            case "status":
+            case "details":
                 show_fields(session_fields(self._client.get(path)))
-            case "new" | "reset":
-                self._client.post(f"{path}/reset")
-            case "cancel" | "stop":
+            case "cancel":
                 self._conversation.cancel()
             case "quit" | "exit" | "q":
                 return False
-            case _:
+            case _ if not self._run(text):
                 self._screen.line(f"Command is unknown: '/{name}'. /help lists all commands.", "red")
+            case _:
+                pass
         return True
+
+    def _run(self, text: str) -> bool:
+        """Lets the gateway carry out a command of the chat; False if it is none."""
+        answer = self._client.post(session_path(self._conversation.key, "/command"), {"text": text})
+        if said := answer.get("answer"):
+            self._screen.line(str(said))
+        return bool(answer.get("isCommand"))
 
 
 def converse(client: Client, row: JsonObject) -> None:

@@ -6,8 +6,7 @@ import platform
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,11 +19,14 @@ from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, in
 from antiphon.cli.connection.connect import client_of
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.connection.home import config_of, home_of
+from antiphon.cli.homes.check_result import CheckResult, Grade
 from antiphon.cli.homes.keys import has_key, key_problem, offline_remedy
 from antiphon.cli.homes.settings import listening_error, needs_restart, restart_reason
+from antiphon.cli.homes.telegram_checks import check_telegram
 from antiphon.config.config import Config
 from antiphon.config.file import TOML_NAME
 from antiphon.config.sources import find_config_file
+from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject
@@ -41,20 +43,6 @@ if TYPE_CHECKING:
 LOW_DISK_BYTES = 500 * 1024 * 1024
 FULL_DISK_BYTES = 20 * 1024 * 1024
 MEBIBYTE = 1024 * 1024
-
-
-class Grade(StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    BROKEN = "broken"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    name: str
-    grade: Grade
-    detail: str
-    remedy: str = ""
 
 
 def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bool = False) -> list[CheckResult]:
@@ -95,6 +83,7 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
         findings += _restart(config, running)
         findings += _models(home, file or home / TOML_NAME, config)
         findings += _webhooks(config)
+        findings += check_telegram(config, _chats_of(home, config), is_running=running is not None)
         findings += _mcp_servers(home, config)
         findings += _sandbox(config)
     findings.append(_tools())
@@ -186,6 +175,16 @@ def _kept(count: int) -> Iterator[CheckResult]:
     if count:
         remedy = "`antiphon runs list --kept` shows them, `antiphon runs show` each in full."
         yield CheckResult("results of sub-agents", Grade.WARNING, f"{count} kept: their requesters are gone", remedy)
+
+
+def _chats_of(home: Path, config: Config) -> ChatState:
+    """What the database says about channels; nothing if it cannot be read, which another check tells."""
+    url = config.database.url
+    try:
+        state = check_home(home) if url is None else anyio.run(look_at_server, url.get_secret_value())
+    except AntiphonError:
+        return NO_CHATS
+    return NO_CHATS if state is None else state.chats
 
 
 def _webhooks(config: Config) -> Iterator[CheckResult]:

@@ -17,6 +17,8 @@ import anyio
 from antiphon import __version__
 from antiphon.app import App, open_app, prepare_home, probe_app
 from antiphon.backends import describe_database
+from antiphon.channels.telegram.settings import ACCOUNT as TELEGRAM_ACCOUNT
+from antiphon.channels.telegram.settings import NAME as TELEGRAM
 from antiphon.cli.connection.gateway_file import NAME, find_gateway
 from antiphon.cli.connection.home import config_of, home_of
 from antiphon.cli.connection.local_gateway import LocalGateway, home_in_use, run_gateway
@@ -162,6 +164,7 @@ async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: 
         return
     console().print(styled(f"Antiphon {__version__} listens on ", "bold"), styled(gateway.url, "bold green"), sep="")
     await _show_way_in(gateway)
+    await _show_telegram(gateway)
     show_fields(
         {
             "Chat": command_line("chat", app.home),
@@ -185,6 +188,26 @@ async def _show_way_in(gateway: LocalGateway) -> None:
     code = await gateway.app.services.sign_in.new_link_code(OWNER)
     show(f"Sign in (good once, for 10 minutes; `{another}` prints another):")
     show(f"{gateway.url}/#code={code}", "bold green")  # on a line of its own, a narrow terminal does not break it
+
+
+async def _show_telegram(gateway: LocalGateway) -> None:
+    """The bot, and until an owner's account is known there, a link that makes it known: on a terminal alone."""
+    app = gateway.app
+    if app.telegram is None:
+        return
+    name = await app.telegram.find_name()
+    if name is None:
+        show(with_path("Telegram does not answer for the bot yet; `antiphon doctor` says why."), "yellow")
+        return
+    if await app.services.links.has_owner(TELEGRAM, TELEGRAM_ACCOUNT):
+        show(f"Telegram: https://t.me/{name}")
+    elif not sys.stdout.isatty():
+        another = command_line("pair link", app.home)
+        show(f"Telegram: no owner yet. `{another}` prints a code; send `/link CODE` to https://t.me/{name}.")
+    else:
+        code = await app.services.links.make_code(OWNER)
+        show("Telegram (good once, for an hour): open this link on your phone, and the account there is yours:")
+        show(f"https://t.me/{name}?start={code.code}", "bold green")
 
 
 def _greet_of_worker(worker: LocalWorker, *, as_json: bool) -> None:

@@ -6,15 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, SecretStr
 
+from antiphon.channels.telegram.settings import TelegramMode
 from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.config.sections.addresses import WebAddress
 from antiphon.config.sections.agents import DEFAULT_AGENT, AgentName
 from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
 from antiphon.config.sections.section import Section
+from antiphon.domain.commands import CommandName
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
 from antiphon.domain.queue_mode import QueueMode
+from antiphon.policy.chats import ChannelAccess
+from antiphon.policy.commands import GRANTABLE, RoleCommands
 from antiphon.policy.rights import RoleTools
+from antiphon.policy.trigger import OwnerTrigger
 
 
 def _webhook_names(sections: "dict[str, WebhookSection]") -> "dict[str, WebhookSection]":
@@ -63,6 +68,47 @@ class WebhookSection(Section):
         return os.environ.get(self.secret_env) if self.secret_env else None
 
 
+class TelegramGroupSection(Section):
+    agent: AgentName | None = None
+    """The agent of the group; that of the bot unless set."""
+    owner_trigger: OwnerTrigger | None = None
+    """Which of the owner's messages the agent answers there; `groups.owner_trigger` unless set."""
+    silent: bool = False
+    """Whether messages are only stored, and nothing is answered."""
+
+
+class TelegramSection(Section):
+    token: SecretStr | None = None
+    """The bot's token from @BotFather. Prefer `token_env`, or the variable `ANTIPHON_TELEGRAM_TOKEN`."""
+    token_env: str | None = None
+    """The environment variable that holds the token."""
+    access: ChannelAccess = ChannelAccess.PAIRING
+    """Who may write to the bot: people whom an owner has admitted, anybody as a guest, or only linked people."""
+    agent: AgentName | None = None
+    """The agent of its chats; `agents.default` unless set."""
+    mode: TelegramMode = TelegramMode.POLL
+    """How messages come in: one process asks Telegram for them, or Telegram posts them to `gateway.public_url`."""
+    groups: dict[str, TelegramGroupSection] = Field(default_factory=dict[str, TelegramGroupSection])
+    """Groups that the bot may answer in, by the id that Telegram gives them, such as `-1001234567890`."""
+    queue_mode: QueueMode = QueueMode.COLLECT
+    """How messages are handled if their session is busy, unless the session has a mode of its own."""
+    stream_interval_ms: Annotated[int, Field(ge=500, le=60_000)] = 1_500
+    """The least time between two changes of a reply that is shown while it is written."""
+    classification: ClassificationSection | None = None
+    """The classification of its messages, and the least classification of its new sessions; public unless set. Guests'
+    messages are untrusted in any case."""
+    clearance: ClearanceSection | None = None
+    """What may be sent to it, as far as the person there may read it too; public data unless set."""
+    api_base: WebAddress | None = None
+    """The address of another server of the Bot API, such as one of your own; Telegram's unless set."""
+
+    def key(self) -> str | None:
+        """The token set here or named by `token_env`."""
+        if self.token is not None:
+            return self.token.get_secret_value().strip()
+        return os.environ.get(self.token_env, "").strip() if self.token_env else None
+
+
 class DiscordSection(Section):
     thread_bindings: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     """Overrides `session.thread_bindings` in Discord; read, and without effect until there are threads."""
@@ -71,6 +117,8 @@ class DiscordSection(Section):
 class ChannelsSection(Section):
     discord: DiscordSection = DiscordSection()
     """Discord, for settings that are read already; there is no such channel yet."""
+    telegram: TelegramSection | None = None
+    """A bot of Telegram, through which people talk to agents; none unless set."""
     webhook: Annotated[dict[str, WebhookSection], AfterValidator(_webhook_names)] = Field(
         default_factory=dict[str, WebhookSection]
     )
@@ -88,16 +136,28 @@ def _without(name: str, advice: str) -> Callable[[JsonValue], JsonValue]:
     return check
 
 
-_NO_COMMANDS = BeforeValidator(_without("commands", "no chat has commands yet. Name tools in 'tools'"))
 _NO_OWNER = BeforeValidator(
     _without("owner", "owners may do everything. Make the person a user with `antiphon people role`")
 )
+
+
+def _granted(name: str) -> str:
+    """The command's name without its slash; raises `ValueError` unless people below owner may have it."""
+    name = name.removeprefix("/")
+    if name not in GRANTABLE:
+        raise ValueError(f"{name!r} is no command of theirs; use some of {', '.join(sorted(GRANTABLE))}")
+    return name
+
+
+GrantedCommand = Annotated[str, AfterValidator(_granted)]
 
 
 class GuestSection(Section):
     tools: tuple[str, ...] = ()
     """Further tools for runs that guests cause: Python functions, `<server>__<tool>` of MCP servers, `run_command`,
     `sessions_spawn`. Their session tools reach only the session that the guest writes in."""
+    commands: tuple[GrantedCommand, ...] = ("help", "status", "stop", "new", "link")
+    """The commands that guests may type in their chats; others of theirs are ignored."""
 
 
 class UserSection(Section):
@@ -109,17 +169,27 @@ class UserSection(Section):
     approve: tuple[AgentName, ...] = ()
     """Agents whose calls users may approve and deny, once each, but never their own. They see the calls, also of
     sessions that they do not see."""
+    commands: tuple[GrantedCommand, ...] = (
+        *("help", "status", "stop", "new", "reset", "session", "agent", "who", "approve", "deny", "link"),
+    )
+    """The commands that users may type in their chats; others of theirs are ignored. Only owners switch agents, change
+    the conversation of a group, and use `/send`."""
 
 
 class RolesSection(Section):
-    user: Annotated[UserSection, _NO_COMMANDS] = UserSection()
+    user: UserSection = UserSection()
     """People who were invited."""
-    guest: Annotated[GuestSection, _NO_COMMANDS] = GuestSection()
+    guest: GuestSection = GuestSection()
     """Anyone else who writes, such as the peers of a webhook."""
 
     def tools(self) -> RoleTools:
         named = self.user.tools
         return RoleTools(guest=frozenset(self.guest.tools), user=None if named is None else frozenset(named))
+
+    def role_commands(self) -> RoleCommands:
+        return RoleCommands(
+            guest=frozenset(map(CommandName, self.guest.commands)), user=frozenset(map(CommandName, self.user.commands))
+        )
 
 
 class AccessSection(Section):

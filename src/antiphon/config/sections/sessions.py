@@ -1,5 +1,6 @@
 """Settings of sessions: queues, groups, resets, send policy, exchanges."""
 
+import re
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -8,8 +9,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, AliasChoices, Field, JsonValue
 
 from antiphon.config.sections.section import MOST_DAYS, MOST_MINUTES, Section
+from antiphon.domain.keys import DmScope
+from antiphon.domain.person import MAX_ID
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule
+from antiphon.policy.chats import ChatRules
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.trigger import OwnerTrigger
 
@@ -115,10 +119,37 @@ class SessionScope(StrEnum):
     GLOBAL = "global"
 
 
+_ACCOUNT = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}:.+", re.DOTALL)
+_PERSON = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+def _identity_links(links: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The links, if each account names its channel, and belongs to one person."""
+    linked: dict[str, str] = {}
+    for person, accounts in links.items():
+        if not _PERSON.fullmatch(person) or len(person) > MAX_ID:
+            raise ValueError(f"{person!r} cannot be a person's id; `antiphon people list` shows the ids")
+        for account in accounts:
+            if not _ACCOUNT.fullmatch(account):
+                raise ValueError(f"{account!r} names no account; write '<channel>:<id>', such as 'telegram:123456'")
+            if linked.setdefault(account, person) != person:
+                raise ValueError(f"{account!r} is linked to two persons, {linked[account]!r} and {person!r}")
+    return links
+
+
 class SessionSection(Section):
     scope: SessionScope = SessionScope.PER_SENDER
     """Whether each chat of a channel has its own session, or all share their agent's main session (`global`). With
     `global`, everyone writes into the same conversation."""
+    dm_scope: DmScope = DmScope.MAIN
+    """Which direct chats of channels share a session. `main`: the owner's chats share the main session, and everybody
+    else has one for each chat. `per-peer`: the chats of one person share one, on all channels. `per-channel-peer`: one
+    for each chat. `per-account-channel-peer`: also for each account of Antiphon's on the channel."""
+    identity_links: Annotated[dict[str, tuple[str, ...]], AfterValidator(_identity_links)] = Field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
+    """Accounts that belong to a person, as `<channel>:<platform id>`, by the person's id (`owner` is the first owner).
+    They count as linked by an owner. Links that were made stay when they are removed here."""
     send_policy: SendPolicySection = SendPolicySection()
     """Whether replies and messages may be sent in a session, by its channel and kind of chat."""
     agent_to_agent: ExchangeSection = ExchangeSection()
@@ -135,3 +166,11 @@ class SessionSection(Section):
     """Sessions without an interaction for this many days are hidden from normal lists."""
     retention_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
     """Events older than this many days are deleted; unless set, they are kept for ever."""
+
+    def chat_rules(self) -> ChatRules:
+        """How direct chats become sessions, without the settings of channels."""
+        return ChatRules(
+            dm_scope=self.dm_scope,
+            is_global=self.scope is SessionScope.GLOBAL,
+            identity_links=self.identity_links,
+        )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from anyio import to_thread
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal, channel_of
@@ -22,7 +22,7 @@ from antiphon.domain.new_keys import check_new_key
 from antiphon.domain.person import Identity, Person, PersonRole
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
-from antiphon.domain.session_ids import is_key_of_channel, key_from_session_id, parse_session_id
+from antiphon.domain.session_ids import has_namespace, is_key_of_channel, key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access.allowances import refuse_session
 from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
@@ -182,7 +182,7 @@ class Sessions:
             attributes=attributes,
             place=place,
             newcomer=newcomer,
-            new_session_id=self.new_session_id(source),
+            new_session_id=self.new_session_id(_source_of_id(target, source)),
             at_ms=self._clock.now_ms(),
         )
         return accepted(await self._database.run(open_session, command, self._rules, sessions=(target,)))
@@ -240,6 +240,14 @@ class Sessions:
 
     def _rights(self, principal: Principal) -> Rights:
         return Rights(principal, self._rules)
+
+
+def _source_of_id(target: NamedTarget, source: Source) -> Source:
+    """The source whose namespace the id gets: a channel's key has its channel's, whoever opens it. Contract: keys 7."""
+    channel = None if target.key is None else target.key.channel
+    if channel is None or not has_namespace(f"{channel}:id"):
+        return source
+    return structs.replace(source, kind="channel", platform=channel)
 
 
 async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> Opened | Refusal:
@@ -422,7 +430,7 @@ async def _free_session_id(tx: Transaction, key: SessionKey, named: SessionId | 
     candidate = named
     if candidate is None and key.agent_id is not None and key.kind is SessionKind.OTHER and key.chat_type is None:
         _, _, rest = key.value.split(":", 2)
-        candidate = SessionId(rest) if ":" in rest else None
+        candidate = SessionId(rest) if ":" in rest and not rest.startswith("main:") else None
     if candidate is None or await rows.find_incarnation(tx, candidate) is not None:
         return None
     return candidate

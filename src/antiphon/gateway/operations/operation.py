@@ -40,6 +40,8 @@ class TargetKind(StrEnum):
     STANDING_APPROVAL = "standing_approval"
     TOKEN = "token"
     PERSON = "person"
+    PAIRING = "pairing"
+    GROUP = "group"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,10 @@ async def receive_message(ask: Ask, params: ReceiveMessage) -> PostedShape:
     webhooks = ask.gateway.webhooks
     headers = {key.lower(): value for key, value in ask.request.headers.items()}
     webhooks.check_form(headers)
-    return await webhooks.receive(params.name, headers, await _read_body(ask))
+    return await webhooks.receive(params.name, headers, await read_body(ask))
 
 
-async def _read_body(ask: Ask) -> bytes:
+async def read_body(ask: Ask) -> bytes:
     """The body as it was sent. It must be small, because the sender is not proved yet."""
     body = bytearray()
     async for part in ask.request.stream():

@@ -169,6 +169,15 @@ async def show_approvals(ask: Ask, params: NoParams) -> Response:
     return _html("approvals.html", {"requests": requests, "has_more": has_more, "may_all": may_all})
 
 
+@operation("pages.admitting", NoParams, Response, _at("/page/admitting"), scope=TokenScope.ADMIN)
+async def show_admitting(ask: Ask, params: NoParams) -> Response:
+    """The people who wait to be admitted, and the groups that ask for the bot, each with its buttons."""
+    people = await ask.services.pairings.list(ask.principal)
+    groups = await ask.services.groups.list(ask.principal)
+    asking = [group for group in groups if group.is_asking]
+    return _html("admitting.html", {"people": people, "groups": asking})
+
+
 @operation("pages.icon", NoParams, Response, _at("/favicon.ico"), scope=None)
 async def show_icon(ask: Ask, params: NoParams) -> Response:
     return FileResponse(DIRECTORY / "favicon.svg", media_type="image/svg+xml", headers=HEADERS)
@@ -233,6 +242,7 @@ ROUTES = (
     show_browsers,
     show_standing,
     show_approvals,
+    show_admitting,
     show_icon,
     show_sessions,
     show_header,
@@ -331,6 +341,7 @@ async def _listed(
         "more": min(shown + LISTED, MOST_LISTED) if has_more and shown < MOST_LISTED else None,
         "current": current,
         "to_approve": await gateway.services.approvals.count_open(principal),
+        "to_admit": await gateway.services.pairings.count_waiting(principal),
         "titles": titles_of(gateway),
     }
 

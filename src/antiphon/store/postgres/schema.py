@@ -13,8 +13,10 @@ from procrastinate.schema import SchemaManager
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
+from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.errors import Invalid
 from antiphon.store import migrations as files
+from antiphon.store.chat_state import CHATS_SCHEMA, COUNT_ALLOWED, COUNT_ASKED, COUNT_OWNERS, LIST_TROUBLES
 from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT
 from antiphon.store.migrate import STEPS
 from antiphon.store.migrations import EXCLUSIVE, Migration, StoreUnusable, statements
@@ -83,6 +85,7 @@ class ServerState:
     """Results of sub-agents without a recipient."""
     unindexed: int
     """Messages that cannot be searched yet."""
+    chats: ChatState = NO_CHATS
 
 
 async def prepare(
@@ -161,6 +164,7 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
             outbox=await _count_deliveries(connection),
             kept=await _count_kept(connection),
             unindexed=await _count_unindexed(connection) if max(applied, default=0) >= SCHEMA else 0,
+            chats=await _find_chats(connection) if max(applied, default=0) >= CHATS_SCHEMA else NO_CHATS,
         )
     except psycopg.errors.InsufficientPrivilege as error:
         raise _denied(url, error) from error
@@ -181,6 +185,15 @@ async def _count_deliveries(connection: AsyncConnection[Any]) -> dict[str, int]:
     if not await _exists(connection, "deliveries"):
         return {}
     return dict(await (await connection.execute(COUNT_DELIVERIES)).fetchall())
+
+
+async def _find_chats(connection: AsyncConnection[Any]) -> ChatState:
+    return ChatState(
+        troubles=dict(await (await connection.execute(LIST_TROUBLES)).fetchall()),
+        owners=dict(await (await connection.execute(COUNT_OWNERS)).fetchall()),
+        asked=dict(await (await connection.execute(COUNT_ASKED)).fetchall()),
+        allowed=dict(await (await connection.execute(COUNT_ALLOWED)).fetchall()),
+    )
 
 
 async def _count_unindexed(connection: AsyncConnection[Any]) -> int:

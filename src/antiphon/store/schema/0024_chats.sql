@@ -49,7 +49,7 @@ CREATE TABLE pairings (
   decided_by TEXT,
   decided_at BIGINT
 ) $without_rowid;
-CREATE INDEX pairings_open ON pairings (channel, account, platform_id) WHERE state = 'open';
+CREATE INDEX pairings_by_sender ON pairings (channel, account, platform_id, created_at);
 CREATE INDEX pairings_by_state ON pairings (state, id);
 -- Codes by which an account is linked to a person: of `/link`, and of the first start.
 CREATE TABLE link_codes (

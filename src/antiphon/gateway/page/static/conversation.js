@@ -374,7 +374,21 @@ class Conversation {
     this.fit();
     this.showProblem('');
     this.isAtEnd = true;
-    outbox.post(this.key, id, text, Boolean(find('#deliver', this.element)?.checked));
+    find('#command-answer', this.element).hidden = true;
+    const post = () => outbox.post(this.key, id, text, Boolean(find('#deliver', this.element)?.checked));
+    if (COMMAND_LIKE.test(text)) this.tryCommand({ id, text }, post);
+    else post();
+  }
+
+  // A command that was not carried out goes back into the text box.
+  async tryCommand(message, post) {
+    try {
+      if (!(await runCommand(this, message.text))) post();
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      this.takeBack(message);
+      this.showProblem(problem.message);
+    }
   }
 
   onSent(message, posted) {

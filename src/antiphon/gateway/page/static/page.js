@@ -1,5 +1,6 @@
 // Brings the page to life. The server renders; htmx fetches the list and earlier messages; `conversation.js` follows
-// the session that is shown, `outbox.js` sends, `approvals.js` decides.
+// the session that is shown, `outbox.js` sends, `approvals.js` decides,
+// `commands.js` carries out commands, `admitting.js` lets people in.
 'use strict';
 
 const LIST_EVERY_MS = 4000;
@@ -297,6 +298,12 @@ const actions = {
     dialog.onclose = () => find('#approvals-list').replaceChildren();
     dialog.showModal();
   },
+  async 'to-admit'() {
+    find('#admitting-problem').hidden = true;
+    await showWaitingPeople();
+    find('#admitting').showModal();
+  },
+  admit: (button) => admit(button),
   'to-end': () => conversation.toEnd(),
   suggest(button) {
     conversation.input.value = button.dataset.text;

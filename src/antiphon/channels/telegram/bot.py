@@ -1,0 +1,84 @@
+"""Everything of one bot. Importing this module imports the client library: only programs with a bot do it."""
+
+from dataclasses import replace
+
+import anyio
+from telegram.error import TelegramError
+
+from antiphon.channels.telegram.channel import TelegramChannel
+from antiphon.channels.telegram.client import TelegramClient
+from antiphon.channels.telegram.loop import WEBHOOK_IS_SET, TelegramLoop, trouble_of
+from antiphon.channels.telegram.settings import WEBHOOK_PATH, BotLook, TelegramMode, TelegramSettings
+from antiphon.channels.telegram.webhook import TelegramWebhook
+from antiphon.clock import Clock
+from antiphon.domain.commands import LANGUAGES, commands_for
+from antiphon.domain.home_key import HomeKey
+from antiphon.engine.chats.accounts import Accounts
+from antiphon.engine.chats.reception import Reception
+
+_NAME_SECONDS = 5.0
+LOOK_SECONDS = 4
+"""Long enough for another program that polls to ask again, which ends the look."""
+
+
+class TelegramBot:
+    """A bot with its connections, which `channel.aclose` closes."""
+
+    def __init__(self, settings: TelegramSettings) -> None:
+        self._settings = settings
+        self._client = TelegramClient(settings)
+        self.channel = TelegramChannel(self._client, settings.stream_interval)
+
+    def loop(self, reception: Reception, accounts: Accounts, clock: Clock, home_key: HomeKey) -> TelegramLoop:
+        return TelegramLoop(
+            self._settings,
+            self._client,
+            reception,
+            accounts,
+            clock=clock,
+            secret=_secret_of(home_key),
+            commands=commands_for,
+            languages=LANGUAGES,
+        )
+
+    def webhook(self, reception: Reception, home_key: HomeKey) -> TelegramWebhook | None:
+        """Takes in what Telegram posts; None if the bot is polled."""
+        if self._settings.mode is not TelegramMode.WEBHOOK:
+            return None
+        return TelegramWebhook(self._client, reception, _secret_of(home_key))
+
+    async def find_name(self) -> str | None:
+        """The bot's name on Telegram; None if Telegram does not give it soon."""
+        try:
+            with anyio.move_on_after(_NAME_SECONDS):
+                return (await self._client.bot.get_me()).username
+        except TelegramError:
+            return None
+        return None
+
+    async def look(self, *, may_poll: bool) -> BotLook:
+        """What Telegram says about the bot; nothing is changed or confirmed."""
+        bot, settings = self._client.bot, self._settings
+        try:
+            me, hook = await bot.get_me(), await bot.get_webhook_info()
+            is_own = hook.url.endswith(WEBHOOK_PATH)
+            look = BotLook(
+                name=me.username or "",
+                reads_groups=bool(me.can_read_all_group_messages),
+                other_webhook=hook.url if hook.url and not is_own else None,
+            )
+            if settings.mode is TelegramMode.WEBHOOK:
+                said = hook.last_error_message
+                return replace(look, trouble=f"Telegram could not post updates: {said[:200]}") if said else look
+            if look.other_webhook is not None:
+                return replace(look, trouble=WEBHOOK_IS_SET)
+            if may_poll:
+                await self._client.fetch_updates(None, wait_seconds=LOOK_SECONDS)
+        except TelegramError as error:
+            return BotLook(trouble=trouble_of(error))
+        return look
+
+
+def _secret_of(home_key: HomeKey) -> str:
+    """The same in every process of the home, so that any of them may set and check it."""
+    return home_key.subkey("telegram-webhook").hex()

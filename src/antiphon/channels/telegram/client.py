@@ -1,0 +1,125 @@
+"""The client library, set up for Antiphon. Importing this module imports the library: only configured bots do it."""
+
+import json
+import logging
+from datetime import timedelta
+from typing import Any, Final
+
+from telegram import Bot
+from telegram.error import (
+    BadRequest,
+    ChatMigrated,
+    Conflict,
+    Forbidden,
+    InvalidToken,
+    NetworkError,
+    RetryAfter,
+    TelegramError,
+    TimedOut,
+)
+from telegram.request import HTTPXRequest
+
+from antiphon.channels.telegram.settings import WANTED, TelegramSettings
+from antiphon.domain.delivery import GONE, DeliveryFailed
+
+REQUEST_SECONDS: Final = 20.0
+"""How long a request may take that does not wait for anything."""
+POLL_SECONDS: Final = 25
+"""How long Telegram waits for an update before it answers that there is none."""
+MAX_CONNECTIONS: Final = 16
+
+
+class _Request(HTTPXRequest):
+    """Requests whose answers are not logged: they are what people write."""
+
+    @staticmethod
+    def parse_json_payload(payload: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(payload.decode("utf-8", "replace"))
+        except ValueError as error:
+            raise TelegramError("Answer is not JSON") from error
+        if not isinstance(found, dict) or not found.keys() & {"result", "description"}:  # pyright: ignore[reportUnknownMemberType]
+            raise TelegramError("Answer is not of the Bot API")
+        return found  # pyright: ignore[reportUnknownVariableType]
+
+
+class _WithoutToken(logging.Filter):
+    """Drops lines of the HTTP client with the token, which is part of every address."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return self._token not in record.getMessage()
+
+
+class _Bot(Bot):
+    async def ask(self, method: str, asked: dict[str, object], read_seconds: float) -> object:
+        """The answer as it came: the library refuses a whole list of updates if it cannot read one of them."""
+        return await self._post(method, asked, read_timeout=read_seconds)
+
+
+class TelegramClient:
+    """Connections to the Bot API for one bot; opened by `open`, closed by `aclose`."""
+
+    def __init__(self, settings: TelegramSettings) -> None:
+        base = settings.api_base
+        # The proxies of the environment are meant for Telegram, not for a server that the settings name.
+        options: dict[str, Any] = {"httpx_kwargs": {"trust_env": base is None}}
+        waits = {"read_timeout": REQUEST_SECONDS, "write_timeout": REQUEST_SECONDS, "pool_timeout": REQUEST_SECONDS}
+        self._polling = _Request(connection_pool_size=1, **waits, **options)
+        request = _Request(connection_pool_size=MAX_CONNECTIONS, **waits, **options)
+        places = {} if base is None else {"base_url": f"{base}/bot", "base_file_url": f"{base}/file/bot"}
+        self.bot = _Bot(settings.token, request=request, get_updates_request=self._polling, **places)
+        for name in ("httpx", "httpcore"):
+            logging.getLogger(name).addFilter(_WithoutToken(settings.token))
+
+    async def open(self) -> None:
+        await self._polling.initialize()
+        await self.bot.request.initialize()
+
+    async def aclose(self) -> None:
+        await self._polling.shutdown()
+        await self.bot.request.shutdown()
+
+    async def fetch_updates(self, offset: int | None, *, wait_seconds: int = POLL_SECONDS) -> list[object]:
+        """The updates from the offset on, as they came; waits for the first one. Raises `TelegramError`."""
+        asked: dict[str, object] = {"timeout": wait_seconds, "allowed_updates": list(WANTED)}
+        if offset is not None:
+            asked["offset"] = offset
+        found = await self.bot.ask("getUpdates", asked, wait_seconds + REQUEST_SECONDS)
+        if not isinstance(found, list):
+            raise TelegramError("Answer is not a list of updates")
+        return found  # pyright: ignore[reportUnknownVariableType]
+
+
+def failure_of(error: TelegramError) -> DeliveryFailed:
+    """What the error means for a text that was to be sent. The message holds no token and no text of anybody."""
+    match error:
+        case RetryAfter():
+            wish = error.retry_after
+            pause = wish if isinstance(wish, timedelta) else timedelta(seconds=wish)
+            return DeliveryFailed("Telegram asks to wait.", code="channel_busy", retry_after=pause)
+        case Forbidden():
+            return DeliveryFailed(
+                "Telegram refuses: the bot was blocked there, or is no member of the group.",
+                code=GONE,
+                is_permanent=True,
+            )
+        case InvalidToken():
+            return DeliveryFailed("Telegram does not accept the bot's token.", code="channel_failed")
+        case TimedOut():
+            return DeliveryFailed(
+                "Telegram did not answer in time; it may have received the text.", code="channel_timeout"
+            )
+        case BadRequest():
+            said = error.message[:200]
+            code = GONE if "chat not found" in said.lower() else "channel_refused"
+            return DeliveryFailed(f"Telegram refuses the message: {said}.", code=code, is_permanent=True)
+        case Conflict() | ChatMigrated():
+            return DeliveryFailed("Telegram could not take the message now.", code="channel_failed")
+        case NetworkError():
+            return DeliveryFailed("Telegram cannot be reached.", code="channel_unreachable")
+        case _:
+            return DeliveryFailed("Telegram's answer could not be read.", code="channel_failed")

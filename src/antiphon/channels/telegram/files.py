@@ -1,0 +1,57 @@
+"""Fetches the files of messages: photos become image parts, all others files of the workspace."""
+
+import base64
+from datetime import timedelta
+
+import anyio
+from msgspec.structs import replace
+from telegram import Bot
+from telegram.error import BadRequest, Forbidden, TelegramError
+
+from antiphon.channels.telegram.settings import LARGEST_FILE, LARGEST_IMAGE
+from antiphon.channels.telegram.updates import Attachment
+from antiphon.domain.inbound import Inbound, InboundFile
+from antiphon.domain.message import ImagePart
+from antiphon.domain.text import bracketed_name
+
+PATIENCE = timedelta(seconds=60)
+"""How long the files of one message may take; messages behind it wait as long."""
+_PAUSE_SECONDS = 1.0
+_IMAGES = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png"))
+
+
+async def with_files(bot: Bot, inbound: Inbound, attachments: tuple[Attachment, ...]) -> Inbound:
+    """The message with its files; with a sentence for the sender for each that could not be fetched."""
+    images, files, refused = list(inbound.images), list(inbound.files), list(inbound.refused)
+    for attachment in attachments:
+        data = await _fetch(bot, attachment.file_id)
+        name = bracketed_name(attachment.name)
+        if data is None:
+            refused.append(f"The file {name!r} could not be fetched from Telegram. Send it again.")
+        elif attachment.kind != "photo":
+            files.append(InboundFile(name=attachment.name, data=data, kind=attachment.kind))
+        elif (mime_type := _kind_of(data)) is None or len(data) > LARGEST_IMAGE:
+            refused.append("The photo cannot be read and was not taken in.")
+        else:
+            images.append(ImagePart(mime_type=mime_type, data=base64.b64encode(data).decode()))
+    return replace(inbound, images=tuple(images), files=tuple(files), refused=tuple(refused))
+
+
+async def _fetch(bot: Bot, file_id: str) -> bytes | None:
+    """The file; None if Telegram does not give it, or not in time."""
+    with anyio.move_on_after(PATIENCE.total_seconds()):
+        while True:
+            try:
+                file = await bot.get_file(file_id)
+                data = bytes(await file.download_as_bytearray())
+                return data if len(data) <= LARGEST_FILE else None
+            except (BadRequest, Forbidden):
+                return None
+            except TelegramError:
+                await anyio.sleep(_PAUSE_SECONDS)
+    return None
+
+
+def _kind_of(data: bytes) -> str | None:
+    """The type of a picture by its first bytes, whatever its name says."""
+    return next((mime_type for head, mime_type in _IMAGES if data.startswith(head)), None)

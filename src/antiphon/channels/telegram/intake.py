@@ -1,0 +1,93 @@
+"""Takes updates in, one after the other. Contract: channels 1."""
+
+import logging
+
+import anyio
+from msgspec import ValidationError
+from telegram.error import TelegramError
+
+from antiphon.channels.telegram.client import TelegramClient
+from antiphon.channels.telegram.files import with_files
+from antiphon.channels.telegram.updates import PRESS, Me, Read, position_of, read_update
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.inbound import ButtonPress, ChatChange, FromChannel, Inbound
+from antiphon.engine.chats.accounts import Lease, LeaseLost
+from antiphon.engine.chats.reception import Reception
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS = 3
+"""For an update that fails by a bug; then the ones behind it get their turn."""
+PAUSE_SECONDS = 0.5
+LONGEST_TOAST = 200
+
+
+class Intake:
+    """Hands updates to the reception, with their files."""
+
+    def __init__(self, client: TelegramClient, reception: Reception) -> None:
+        self._bot = client.bot
+        self._reception = reception
+
+    async def take(self, update: object, me: Me, lease: Lease | None) -> None:
+        """Returns once the update is stored, or needs no storing; then it may be confirmed.
+
+        Raises `LeaseLost`, and without a lease `Unavailable`.
+        """
+        read = self._read(update, me)
+        if read is None:
+            return
+        content = read.content
+        if isinstance(content, Inbound) and read.attachments:
+            content = await with_files(self._bot, content, read.attachments)
+        failures = 0
+        while True:
+            try:
+                await self._receive(content, lease)
+                return
+            except LeaseLost:
+                raise
+            except Unavailable:
+                if lease is None:
+                    raise
+                await anyio.sleep(PAUSE_SECONDS)
+            except Exception:  # a bug of ours must not stop the chats behind it
+                failures += 1
+                is_over = failures == ATTEMPTS or lease is None
+                logger.exception(
+                    "Update failed",
+                    extra={"action": "update_failed", "update_id": position_of(update), "is_skipped": is_over},
+                )
+                if is_over:
+                    return
+                await anyio.sleep(PAUSE_SECONDS)
+
+    def _read(self, update: object, me: Me) -> Read | None:
+        try:
+            return read_update(update, me)
+        except ValidationError as error:
+            # The message of the error names fields and types, never what was written.
+            logger.warning(
+                "Update cannot be read",
+                extra={"action": "update_unread", "update_id": position_of(update), "error": str(error)},
+            )
+            return None
+
+    async def _receive(self, content: FromChannel, lease: Lease | None) -> None:
+        match content:
+            case Inbound():
+                await self._reception.receive(content, lease)
+            case ChatChange():
+                await self._reception.change(content, lease)
+            case ButtonPress():
+                received = await self._reception.press(content, lease)
+                await self._answer(content, received.toast)
+
+    async def _answer(self, press: ButtonPress, toast: str | None) -> None:
+        """Tells the person who pressed; after some minutes Telegram shows no answer any more."""
+        try:
+            await self._bot.answer_callback_query(
+                press.platform_id.removeprefix(PRESS), text=toast and toast[:LONGEST_TOAST]
+            )
+        except TelegramError as error:
+            logger.debug("Press was not answered", extra={"action": "press_unanswered", "error": type(error).__name__})

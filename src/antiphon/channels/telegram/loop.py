@@ -1,0 +1,217 @@
+"""Serves the bot: takes its updates in while this process holds the lease of the account. Contract: channels 1."""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import anyio
+import msgspec
+from telegram import BotCommand
+from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
+
+from antiphon.channels.telegram.client import TelegramClient
+from antiphon.channels.telegram.intake import Intake
+from antiphon.channels.telegram.settings import ACCOUNT, NAME, WANTED, WEBHOOK_PATH, TelegramMode, TelegramSettings
+from antiphon.channels.telegram.updates import Me, position_of
+from antiphon.clock import Clock
+from antiphon.domain.errors import Unavailable
+from antiphon.engine.chats.accounts import RENEWAL, Accounts, Lease, LeaseLost
+from antiphon.engine.chats.reception import Reception
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE = timedelta(milliseconds=500)
+LONGEST_PAUSE = timedelta(seconds=30)
+QUIET = timedelta(days=5)
+"""After a week without updates Telegram numbers them anew, perhaps lower; then it is asked for all that wait."""
+FORGETTING = timedelta(hours=1)
+RELEASE_SECONDS = 5.0
+WRONG_TOKEN = "The bot's token is wrong or was revoked. Get one from @BotFather and set it."
+OTHER_POLLS = "Another program polls with this bot's token. Stop it, or give Antiphon a bot of its own."
+WEBHOOK_IS_SET = "A webhook is set for this bot, so it cannot be polled. Delete it, or set channels.telegram.mode."
+UNREACHABLE = "Telegram cannot be reached."
+CommandTexts = Callable[[str | None], Sequence[tuple[str, str]]]
+"""Names and descriptions of the commands in a language; None for all other languages."""
+
+
+class TelegramLoop:
+    """Runs in each process that may serve the bot; one of them does."""
+
+    def __init__(
+        self,
+        settings: TelegramSettings,
+        client: TelegramClient,
+        reception: Reception,
+        accounts: Accounts,
+        *,
+        clock: Clock,
+        secret: str,
+        commands: CommandTexts | None = None,
+        languages: Sequence[str] = (),
+        first_pause: timedelta = FIRST_PAUSE,
+        longest_pause: timedelta = LONGEST_PAUSE,
+    ) -> None:
+        """`secret` is what Telegram sends with each update that it posts."""
+        self._settings = settings
+        self._client = client
+        self._intake = Intake(client, reception)
+        self._accounts = accounts
+        self._clock = clock
+        self._secret = secret
+        self._commands = commands
+        self._languages = languages
+        self._trouble: str | None = None
+        self._first_pause = self._pause = first_pause
+        self._longest_pause = longest_pause
+        self._scope = anyio.CancelScope()
+
+    def stop(self) -> None:
+        """Takes nothing more in and lets other processes serve the bot. May be called twice, and before `run`."""
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        """Serves until stopped, whenever no other process does."""
+        with self._scope:
+            await self._run()
+
+    async def _run(self) -> None:
+        await self._client.open()
+        while True:
+            try:
+                lease = await self._accounts.take_lease(NAME, ACCOUNT)
+            except Unavailable:
+                lease = None
+            if lease is None:
+                await anyio.sleep(RENEWAL.total_seconds())
+                continue
+            try:
+                await self._hold(lease)
+            finally:
+                with anyio.move_on_after(RELEASE_SECONDS, shield=True):
+                    await self._release(lease)
+
+    async def _hold(self, lease: Lease) -> None:
+        """Serves until the lease is lost."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._renew, lease, tasks.cancel_scope)
+            try:
+                await self._serve(lease)
+            except LeaseLost:
+                logger.info("Bot is served elsewhere", extra={"action": "lease_lost", "channel": NAME})
+            tasks.cancel_scope.cancel()
+
+    async def _renew(self, lease: Lease, scope: anyio.CancelScope) -> None:
+        forgotten: float | None = None
+        while True:
+            now = self._clock.monotonic()
+            try:
+                if forgotten is None or now - forgotten > FORGETTING.total_seconds():
+                    await self._accounts.forget_old_arrivals()
+                    forgotten = now
+                await anyio.sleep(RENEWAL.total_seconds())
+                if not await self._accounts.renew(lease):
+                    scope.cancel()
+                    return
+            except Unavailable:  # the fence keeps this process from storing anything if another one took over
+                await anyio.sleep(RENEWAL.total_seconds())
+
+    async def _release(self, lease: Lease) -> None:
+        try:
+            await self._accounts.release(lease)
+        except Unavailable:
+            logger.debug("Lease was not released", extra={"action": "lease_kept", "channel": NAME})
+
+    async def _serve(self, lease: Lease) -> None:
+        while True:
+            try:
+                me = await self._begin(lease)
+                break
+            except TelegramError as error:
+                await self._wait_after(error)
+        await self._works()
+        if self._settings.mode is TelegramMode.WEBHOOK:
+            await anyio.sleep_forever()
+        await self._poll(lease, me)
+
+    async def _begin(self, lease: Lease) -> Me:
+        """Learns who the bot is, registers its commands, and sets or deletes its webhook."""
+        bot = self._client.bot
+        me = msgspec.convert((await bot.get_me()).to_dict(), Me)
+        await self._store(lease, me)
+        url = self._settings.webhook_url
+        if self._settings.mode is TelegramMode.WEBHOOK:
+            assert url is not None
+            await bot.set_webhook(url, secret_token=self._secret, allowed_updates=list(WANTED))
+        elif (await bot.get_webhook_info()).url.endswith(WEBHOOK_PATH):
+            await bot.delete_webhook()  # it is Antiphon's own, of an earlier setting
+        if self._commands is not None:
+            for language in (None, *self._languages):
+                texts = [BotCommand(name, text) for name, text in self._commands(language)]
+                await bot.set_my_commands(texts, language_code=language)
+        return me
+
+    async def _store(self, lease: Lease, me: Me) -> None:
+        while True:
+            try:
+                await self._accounts.note_name(lease, platform_id=str(me.id), name=me.username)
+                return
+            except Unavailable:
+                await anyio.sleep(RENEWAL.total_seconds())
+
+    async def _poll(self, lease: Lease, me: Me) -> None:
+        """The first question has no offset: what was stored and not confirmed comes again, and is recognised."""
+        offset: int | None = None
+        asked = self._clock.monotonic()
+        while True:
+            if self._clock.monotonic() - asked > QUIET.total_seconds():
+                offset = None
+            try:
+                updates = await self._client.fetch_updates(offset)
+            except TelegramError as error:
+                await self._wait_after(error)
+                continue
+            await self._works()
+            for update in updates:
+                asked = self._clock.monotonic()
+                await self._intake.take(update, me, lease)
+                position = position_of(update)
+                if position is not None:
+                    offset = position + 1
+
+    async def _wait_after(self, error: TelegramError) -> None:
+        """Notes what is wrong and waits: longer each time, or as long as Telegram says."""
+        await self._note(trouble_of(error))
+        pause = self._pause
+        if isinstance(error, RetryAfter):
+            wish = error.retry_after
+            pause = wish if isinstance(wish, timedelta) else timedelta(seconds=wish)
+        self._pause = min(2 * self._pause, self._longest_pause)
+        await anyio.sleep(pause.total_seconds())
+
+    async def _works(self) -> None:
+        self._pause = self._first_pause
+        await self._note(None)
+
+    async def _note(self, trouble: str | None) -> None:
+        """Logs and stores a trouble once when it begins, and once when it is over."""
+        if trouble == self._trouble:
+            return
+        if trouble is None:
+            logger.warning("Telegram works again", extra={"action": "telegram_works"})
+        else:
+            logger.warning("Telegram does not work", extra={"action": "telegram_trouble", "trouble": trouble})
+        try:
+            await self._accounts.note_trouble(NAME, ACCOUNT, trouble)
+        except Unavailable:
+            return  # the next failure, or the next success, tries again
+        self._trouble = trouble
+
+
+def trouble_of(error: TelegramError) -> str:
+    match error:
+        case InvalidToken():
+            return WRONG_TOKEN
+        case Conflict():
+            return WEBHOOK_IS_SET if "webhook" in error.message.lower() else OTHER_POLLS
+        case _:
+            return UNREACHABLE

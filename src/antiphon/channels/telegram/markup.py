@@ -1,0 +1,98 @@
+"""The Markdown of models as text with marked spans, as Telegram shows it. Pure.
+
+Spans need no escaping, and whatever is not understood stays as it was written.
+"""
+
+import re
+from dataclasses import dataclass
+
+_FENCE = re.compile(r"^```([^\n`]*)\n(.*?)\n?^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#{1,6} +(\S[^\n]*)$", re.MULTILINE)
+_INLINE = re.compile(
+    r"`(?P<code>[^`\n]+)`"
+    r"|\[(?P<label>[^\[\]\n]+)\]\((?P<url>https?://[^\s()]+)\)"
+    r"|\*\*(?=\S)(?P<bold>[^\n]+?)(?<=\S)\*\*"
+    r"|~~(?=\S)(?P<strikethrough>[^~\n]+)(?<=\S)~~"
+    r"|(?<![\w*])\*(?=[^\s*])(?P<italic>[^*\n]+)(?<=\S)\*(?![\w*])"
+    r"|(?<!\w)_(?=[^\s_])(?P<italic_>[^_\n]+)(?<=\S)_(?!\w)"
+)
+_DEEPEST = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A part of the text that is shown in another way."""
+
+    kind: str
+    """`pre | code | bold | italic | strikethrough | text_link`."""
+    offset: int
+    """In units of UTF-16, like `length`."""
+    length: int
+    language: str | None = None
+    url: str | None = None
+
+
+def render(markdown: str) -> tuple[str, list[Span]]:
+    """The text without its marks, and the spans that they marked. The text is never longer than it was."""
+    drawn = _Drawn()
+    end = 0
+    for fence in _FENCE.finditer(markdown):
+        _draw_lines(drawn, markdown[end : fence.start()])
+        language = fence[1].strip()
+        drawn.mark("pre", fence[2], language=language if re.fullmatch(r"[\w+#.-]{1,30}", language) else None)
+        end = fence.end()
+    _draw_lines(drawn, markdown[end:])
+    text = "".join(drawn.pieces)
+    return (text, drawn.spans) if text.strip() else (markdown, [])
+
+
+class _Drawn:
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.spans: list[Span] = []
+        self.units = 0
+
+    def add(self, text: str) -> None:
+        self.pieces.append(text)
+        self.units += _units(text)
+
+    def mark(self, kind: str, text: str, *, language: str | None = None, url: str | None = None) -> None:
+        """Adds text that is one span, unless it is empty."""
+        if text:
+            self.spans.append(Span(kind=kind, offset=self.units, length=_units(text), language=language, url=url))
+            self.add(text)
+
+
+def _draw_lines(drawn: _Drawn, text: str) -> None:
+    end = 0
+    for heading in _HEADING.finditer(text):
+        _draw_inline(drawn, text[end : heading.start()], 0)
+        _draw_marked(drawn, "bold", heading[1], 0)
+        end = heading.end()
+    _draw_inline(drawn, text[end:], 0)
+
+
+def _draw_inline(drawn: _Drawn, text: str, depth: int) -> None:
+    end = 0
+    for found in _INLINE.finditer(text) if depth < _DEEPEST else ():
+        drawn.add(text[end : found.start()])
+        kind = (found.lastgroup or "").rstrip("_")
+        if kind == "code":
+            drawn.mark("code", found["code"])
+        elif kind == "url":
+            drawn.mark("text_link", found["label"], url=found["url"])
+        else:
+            _draw_marked(drawn, kind, found[found.lastgroup or 0], depth)
+        end = found.end()
+    drawn.add(text[end:])
+
+
+def _draw_marked(drawn: _Drawn, kind: str, text: str, depth: int) -> None:
+    """Adds text that is one span and may have others within."""
+    index, begin = len(drawn.spans), drawn.units
+    _draw_inline(drawn, text, depth + 1)
+    drawn.spans.insert(index, Span(kind=kind, offset=begin, length=drawn.units - begin))
+
+
+def _units(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,0 +1,342 @@
+"""Telegram's updates in Antiphon's words. Pure; unknown kinds and fields are passed over. Contract: channels 1.
+
+The client library refuses a whole list of updates if one of them lacks a field, so updates are read here as they came.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct, field
+
+from antiphon.channels.telegram.settings import ACCOUNT, LARGEST_FILE, LARGEST_IMAGE, NAME
+from antiphon.domain.inbound import ButtonPress, ChangeKind, ChatChange, Inbound, Sender
+from antiphon.domain.keys import ChatType
+from antiphon.domain.session import DeliveryContext
+from antiphon.domain.text import bracketed_name
+
+PRESS = "press:"
+"""Before the id of a press, so that it is not the id of a message."""
+LONGEST_DATA = 64
+"""Bytes of a button's data."""
+_LONGEST_FILE_NAME = 200
+
+
+class Me(Struct, frozen=True, kw_only=True):
+    """The bot itself."""
+
+    id: int
+    username: str = ""
+    can_read_all_group_messages: bool = False
+    """False in privacy mode: then a group's messages arrive only if they are meant for the bot."""
+
+
+class Attachment(Struct, frozen=True, kw_only=True):
+    """A file of a message, to be fetched."""
+
+    file_id: str
+    kind: str
+    """`photo | document | voice | audio | video`."""
+    name: str
+
+
+class Read(Struct, frozen=True, kw_only=True):
+    """A message, and the files that it has besides."""
+
+    content: Inbound | ButtonPress | ChatChange
+    attachments: tuple[Attachment, ...] = ()
+
+
+class _User(Struct, frozen=True, kw_only=True):
+    id: int
+    is_bot: bool = False
+    first_name: str = ""
+    last_name: str | None = None
+    language_code: str | None = None
+
+
+class _Chat(Struct, frozen=True, kw_only=True):
+    id: int
+    type: str
+    title: str | None = None
+
+
+class _Entity(Struct, frozen=True, kw_only=True):
+    type: str
+    offset: int
+    length: int
+    user: _User | None = None
+
+
+class _File(Struct, frozen=True, kw_only=True):
+    file_id: str
+    file_size: int | None = None
+    file_name: str | None = None
+
+
+class _Origin(Struct, frozen=True, kw_only=True):
+    """A message that another one answers."""
+
+    sender: _User | None = field(default=None, name="from")
+    forum_topic_created: object = None
+    """Set in the message that opens a topic, which every message of the topic answers."""
+
+
+class _Message(Struct, frozen=True, kw_only=True):
+    message_id: int
+    chat: _Chat
+    date: int = 0
+    sender: _User | None = field(default=None, name="from")
+    sender_chat: object = None
+    """Set if a channel or a whole group writes: anonymous admins, linked channels."""
+    text: str | None = None
+    caption: str | None = None
+    entities: tuple[_Entity, ...] = ()
+    caption_entities: tuple[_Entity, ...] = ()
+    message_thread_id: int | None = None
+    is_topic_message: bool = False
+    reply_to_message: _Origin | None = None
+    migrate_to_chat_id: int | None = None
+    migrate_from_chat_id: int | None = None
+    photo: tuple[_File, ...] = ()
+    document: _File | None = None
+    voice: _File | None = None
+    audio: _File | None = None
+    video: _File | None = None
+    video_note: _File | None = None
+    sticker: object = None
+    location: object = None
+    contact: object = None
+    poll: object = None
+    story: object = None
+    paid_media: object = None
+
+
+class _Shown(Struct, frozen=True, kw_only=True):
+    """The message under which a button was pressed."""
+
+    chat: _Chat
+    sender: _User | None = field(default=None, name="from")
+    message_thread_id: int | None = None
+    is_topic_message: bool = False
+
+
+class _Press(Struct, frozen=True, kw_only=True):
+    id: str
+    sender: _User = field(name="from")
+    message: _Shown | None = None
+    data: str | None = None
+
+
+class _Member(Struct, frozen=True, kw_only=True):
+    status: str
+    is_member: bool = True
+
+
+class _Membership(Struct, frozen=True, kw_only=True):
+    chat: _Chat
+    sender: _User = field(name="from")
+    old_chat_member: _Member
+    new_chat_member: _Member
+
+
+class _Update(Struct, frozen=True, kw_only=True):
+    update_id: int
+    message: _Message | None = None
+    callback_query: _Press | None = None
+    my_chat_member: _Membership | None = None
+
+
+_REFUSED = ("sticker", "location", "contact", "poll", "story", "paid_media")
+"""Kinds of content that are not taken in; messages without text that have none of them are the platform's own."""
+_IN_GROUP = ("group", "supergroup")
+
+
+def position_of(update: object) -> int | None:
+    """The id of the update; None if it has none, so that nothing can be known about it."""
+    found = update.get("update_id") if isinstance(update, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return found if isinstance(found, int) else None  # pyright: ignore[reportUnknownVariableType]
+
+
+def read_update(update: object, me: Me) -> Read | None:
+    """What the update brings; None if it is nothing for Antiphon. Raises `msgspec.ValidationError` for a broken one."""
+    found = msgspec.convert(update, _Update)
+    position = found.update_id
+    if found.message is not None:
+        return _read_message(found.message, me, position)
+    if found.callback_query is not None:
+        press = _read_press(found.callback_query, me, position)
+        return None if press is None else Read(content=press)
+    if found.my_chat_member is not None:
+        change = _read_membership(found.my_chat_member, position)
+        return None if change is None else Read(content=change)
+    return None
+
+
+def _read_message(message: _Message, me: Me, position: int) -> Read | None:
+    if message.migrate_to_chat_id is not None:
+        return Read(content=_moved(message.chat.id, message.migrate_to_chat_id, position))
+    if message.migrate_from_chat_id is not None:
+        return Read(content=_moved(message.migrate_from_chat_id, message.chat.id, position))
+    sender, is_direct = message.sender, message.chat.type == "private"
+    if sender is None or sender.is_bot or message.sender_chat is not None:
+        return None
+    if not is_direct and message.chat.type not in _IN_GROUP:
+        return None
+    attachments, refused = _files_of(message)
+    text = message.text if message.text is not None else message.caption
+    if text is None and not attachments and not refused:
+        return None
+    is_meant = is_direct or _is_meant(message, me)
+    return Read(
+        content=Inbound(
+            platform_id=f"{me.id}:{message.chat.id}:{message.message_id}",
+            position=position,
+            place=_place(message.chat, message.message_thread_id if message.is_topic_message else None),
+            chat_type=ChatType.DIRECT if is_direct else ChatType.GROUP,
+            title=None if is_direct else bracketed_name(message.chat.title or ""),
+            sender=_sender(sender),
+            text=whole_characters(text or ""),
+            is_meant=is_meant,
+            refused=refused if is_meant else (),
+            sent_at=_moment(message.date),
+        ),
+        attachments=attachments,
+    )
+
+
+def _files_of(message: _Message) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
+    """The files to fetch, and a sentence for each thing that cannot be taken in."""
+    attachments: list[Attachment] = []
+    refused: list[str] = []
+    sizes = [size for size in message.photo if (size.file_size or 0) <= LARGEST_IMAGE]
+    if sizes:
+        attachments.append(Attachment(file_id=sizes[-1].file_id, kind="photo", name="photo.jpg"))
+    elif message.photo:
+        refused.append("The photo is larger than 5 MiB and was not taken in. Send it as a file.")
+    named = (
+        ("document", message.document, "file"),
+        ("voice", message.voice, "voice.ogg"),
+        ("audio", message.audio, "audio.mp3"),
+        ("video", message.video, "video.mp4"),
+        ("video", message.video_note, "video.mp4"),
+    )
+    for kind, file, usual in named:
+        if file is None:
+            continue
+        name = whole_characters(file.file_name or "")[:_LONGEST_FILE_NAME] or usual
+        if (file.file_size or 0) > LARGEST_FILE:
+            refused.append(f"The file {bracketed_name(name)!r} is larger than 20 MiB and was not taken in.")
+        else:
+            attachments.append(Attachment(file_id=file.file_id, kind=kind, name=name))
+    refused += [
+        f"A {kind.replace('_', ' ')} cannot be taken in. Send text, a photo, a file or a voice message."
+        for kind in _REFUSED
+        if getattr(message, kind) is not None
+    ]
+    return tuple(attachments), tuple(refused)
+
+
+def _is_meant(message: _Message, me: Me) -> bool:
+    """Whether the bot is mentioned, answered, or commanded by name."""
+    origin = message.reply_to_message
+    if (
+        origin is not None
+        and origin.forum_topic_created is None
+        and origin.sender is not None
+        and origin.sender.id == me.id
+    ):
+        return True
+    if message.text is not None:
+        return _names(message.text, message.entities, me)
+    return _names(message.caption or "", message.caption_entities, me)
+
+
+def _names(text: str, entities: Sequence[_Entity], me: Me) -> bool:
+    units, name = text.encode("utf-16-le", "surrogatepass"), f"@{me.username}".lower()
+    for entity in entities:
+        span = units[max(entity.offset, 0) * 2 : max(entity.offset + entity.length, 0) * 2]
+        said = span.decode("utf-16-le", "replace").lower()
+        match entity.type:
+            case "mention" if said == name:
+                return True
+            case "bot_command" if said.endswith(name):
+                return True
+            case "text_mention" if entity.user is not None and entity.user.id == me.id:
+                return True
+            case _:
+                pass
+    return False
+
+
+def _read_press(press: _Press, me: Me, position: int) -> ButtonPress | None:
+    """None for buttons of other bots' messages and for data that Antiphon did not make."""
+    shown = press.message
+    if shown is None or shown.sender is None or shown.sender.id != me.id or press.sender.is_bot or not press.data:
+        return None
+    if not press.data.isascii() or not press.data.isprintable() or len(press.data) > LONGEST_DATA:
+        return None
+    return ButtonPress(
+        platform_id=f"{PRESS}{press.id}",
+        position=position,
+        place=_place(shown.chat, shown.message_thread_id if shown.is_topic_message else None),
+        sender=_sender(press.sender),
+        data=press.data,
+    )
+
+
+def _read_membership(change: _Membership, position: int) -> ChatChange | None:
+    kind = _change_of(change)
+    if kind is None:
+        return None
+    is_group = change.chat.type in _IN_GROUP
+    return ChatChange(
+        kind=kind,
+        position=position,
+        place=_place(change.chat, None),
+        title=bracketed_name(change.chat.title or "") if is_group else None,
+        sender=_sender(change.sender),
+    )
+
+
+def _change_of(change: _Membership) -> ChangeKind | None:
+    was, is_in = _is_in(change.old_chat_member), _is_in(change.new_chat_member)
+    if change.chat.type == "private":
+        return ChangeKind.BLOCKED if was and not is_in else None
+    if change.chat.type not in _IN_GROUP or was == is_in:
+        return None
+    return ChangeKind.ADDED if is_in else ChangeKind.LEFT
+
+
+def _is_in(member: _Member) -> bool:
+    return member.status not in ("left", "kicked") and (member.status != "restricted" or member.is_member)
+
+
+def _moved(old: int, new: int, position: int) -> ChatChange:
+    place = DeliveryContext(channel=NAME, to=str(old), account_id=ACCOUNT)
+    return ChatChange(kind=ChangeKind.MOVED, position=position, place=place, moved_to=str(new))
+
+
+def _place(chat: _Chat, thread: int | None) -> DeliveryContext:
+    return DeliveryContext(
+        channel=NAME, to=str(chat.id), account_id=ACCOUNT, thread_id=None if thread is None else str(thread)
+    )
+
+
+def _sender(user: _User) -> Sender:
+    name = f"{user.first_name} {user.last_name or ''}"
+    return Sender(id=str(user.id), name=bracketed_name(whole_characters(name)), language=user.language_code)
+
+
+def _moment(seconds: int) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if seconds > 0 else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def whole_characters(text: str) -> str:
+    """The text with pairs of surrogates joined, and halves of pairs replaced."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

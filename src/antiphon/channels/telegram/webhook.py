@@ -1,0 +1,50 @@
+"""Updates that Telegram posts to the gateway. Contract: channels 1."""
+
+import hmac
+import json
+from collections.abc import Mapping
+
+import msgspec
+from anyio import Lock
+from telegram.error import TelegramError
+
+from antiphon.channels.telegram.client import TelegramClient
+from antiphon.channels.telegram.intake import Intake
+from antiphon.channels.telegram.settings import ACCOUNT
+from antiphon.channels.telegram.updates import Me
+from antiphon.domain.errors import Invalid, Unavailable
+from antiphon.engine.chats.reception import Reception
+
+SECRET_HEADER = "x-telegram-bot-api-secret-token"
+
+
+class TelegramWebhook:
+    """Implements `InboundUpdates`: the secret that Telegram was given proves an update."""
+
+    def __init__(self, client: TelegramClient, reception: Reception, secret: str) -> None:
+        self._client = client
+        self._intake = Intake(client, reception)
+        self._secret = secret
+        self._me: Me | None = None
+        self._lock = Lock()
+
+    def is_proved(self, account: str, headers: Mapping[str, str]) -> bool:
+        given = headers.get(SECRET_HEADER, "")
+        return hmac.compare_digest(given.encode(), self._secret.encode()) and account == ACCOUNT
+
+    async def receive(self, body: bytes) -> None:
+        try:
+            update: object = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise Invalid("Body is not JSON. Send the update as Telegram does.", code="not_json") from error
+        me = await self._find_me()
+        async with self._lock:  # one after the other, as they came
+            await self._intake.take(update, me, None)
+
+    async def _find_me(self) -> Me:
+        if self._me is None:
+            try:
+                self._me = msgspec.convert((await self._client.bot.get_me()).to_dict(), Me)
+            except TelegramError as error:
+                raise Unavailable("Telegram cannot be reached. Send it again.", code="channel_unreachable") from error
+        return self._me

@@ -1,0 +1,80 @@
+"""The checks of `antiphon doctor` for a bot of Telegram: the seven usual mistakes, each with its remedy."""
+
+import os
+from collections.abc import Iterator
+from functools import partial
+
+import anyio
+
+from antiphon.app import look_at_bot
+from antiphon.channels.telegram.settings import NAME, BotLook, TelegramMode, TelegramSettings
+from antiphon.cli.homes.check_result import CheckResult, Grade
+from antiphon.config.config import Config
+from antiphon.domain.chat_state import ChatState
+from antiphon.domain.errors import Invalid
+
+TITLE = "telegram"
+VARIABLE = "ANTIPHON_TELEGRAM_TOKEN"
+_SIMILAR = ("TELEGRAM_TOKEN", "TELEGRAM_BOT_TOKEN", "ANTIPHON_TELEGRAM_BOT_TOKEN")
+"""Variables of other programs, which people set by mistake."""
+
+
+def check_telegram(config: Config, chats: ChatState, *, is_running: bool) -> Iterator[CheckResult]:
+    """Asks Telegram about the bot. A running gateway is not disturbed: what it found is in `chats`."""
+    try:
+        settings = config.telegram()
+    except Invalid as error:
+        yield CheckResult(
+            TITLE, Grade.BROKEN, error.message, "Until this is fixed, nothing starts. docs/TELEGRAM.md shows how."
+        )
+        return
+    if settings is None:
+        if similar := [name for name in _SIMILAR if os.environ.get(name)]:
+            yield CheckResult(
+                TITLE, Grade.WARNING, f"no token: {similar[0]} is set, which Antiphon does not read", f"Set {VARIABLE}."
+            )
+        return
+    try:
+        look = anyio.run(partial(look_at_bot, settings, may_poll=not is_running))
+    except Invalid as error:
+        yield CheckResult(TITLE, Grade.BROKEN, error.message, "Install it, then start again.")
+        return
+    trouble = look.trouble or (chats.troubles.get(NAME) if is_running else None)
+    if trouble is not None:
+        yield CheckResult(TITLE, Grade.BROKEN, trouble, _remedy_of(look, settings))
+        return
+    yield CheckResult(TITLE, Grade.OK, f"@{look.name}, {settings.mode.value}")
+    yield from _of_people(config, chats, look)
+
+
+def _remedy_of(look: BotLook, settings: TelegramSettings) -> str:
+    if look.other_webhook is not None and settings.mode is TelegramMode.POLL:
+        return "`antiphon doctor` never changes it: call deleteWebhook of the Bot API, or set channels.telegram.mode."
+    return "docs/TELEGRAM.md says what to do."
+
+
+def _of_people(config: Config, chats: ChatState, look: BotLook) -> Iterator[CheckResult]:
+    section = config.channels.telegram
+    assert section is not None
+    if not chats.owners.get(NAME):
+        yield CheckResult(
+            "telegram owner",
+            Grade.WARNING,
+            "no account on Telegram is an owner's yet, so nobody can be admitted from there",
+            "Start `antiphon serve` in a terminal and open the link that it prints, on your phone.",
+        )
+    if waiting := chats.asked.get(NAME):
+        yield CheckResult(
+            "telegram groups",
+            Grade.WARNING,
+            f"{waiting} group(s) not allowed yet, in which the bot answers nobody",
+            "`antiphon groups` lists them, and allows or refuses them.",
+        )
+    has_groups = bool(section.groups) or bool(chats.allowed.get(NAME))
+    if has_groups and not look.reads_groups:
+        yield CheckResult(
+            "telegram privacy",
+            Grade.WARNING,
+            "privacy mode is on: in groups the bot sees only commands, mentions and answers to it",
+            "Tell @BotFather /setprivacy, Disable; then remove the bot from the group and add it again.",
+        )

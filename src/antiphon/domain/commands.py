@@ -1,0 +1,215 @@
+"""Commands that people type to steer a chat: their names, their forms and their texts. Contract: channels 3, 4.
+
+A command is a whole message. `/name@bot` is a command only for the bot of that name. A message that begins with
+another word after the slash is ordinary text for the agent.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class CommandName(StrEnum):
+    """In the order in which they are listed to people."""
+
+    HELP = "help"
+    STATUS = "status"
+    STOP = "stop"
+    NEW = "new"
+    RESET = "reset"
+    SESSION = "session"
+    AGENT = "agent"
+    WHO = "who"
+    SEND = "send"
+    APPROVE = "approve"
+    DENY = "deny"
+    LINK = "link"
+    START = "start"
+    """How platforms begin a chat with a bot, with the code of a deep link."""
+
+
+class Subcommand(StrEnum):
+    """The second word of a command; the first of these if it has none."""
+
+    CURRENT = "current"
+    LIST = "list"
+    SWITCH = "switch"
+    NEW = "new"
+    MAIN = "main"
+    ON = "on"
+    OFF = "off"
+    INHERIT = "inherit"
+    ONCE = "once"
+    ALWAYS = "always"
+
+
+class ChatCommand(Struct, frozen=True, kw_only=True):
+    """What somebody typed, if it has a command's form, or its name and another form."""
+
+    name: CommandName
+    sub: Subcommand = Subcommand.CURRENT
+    argument: str | None = None
+    """The agent, session, code or request that it names."""
+    note: str | None = None
+    """Words for the agent, with a decision."""
+    usage: str | None = None
+    """The forms of the command, if what was typed has none of them."""
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it changes nothing, so that it may be carried out twice."""
+        if self.usage is not None or self.name in _READING:
+            return True
+        return self.name in (CommandName.AGENT, CommandName.SESSION) and self.sub in (
+            Subcommand.CURRENT,
+            Subcommand.LIST,
+        )
+
+
+_READING = frozenset({CommandName.HELP, CommandName.STATUS, CommandName.WHO})
+USAGE: Mapping[CommandName, str] = {
+    CommandName.HELP: "/help",
+    CommandName.STATUS: "/status",
+    CommandName.STOP: "/stop",
+    CommandName.NEW: "/new",
+    CommandName.RESET: "/reset",
+    CommandName.SESSION: "/session [current] | list | new [name] | switch <name|key|main> | main",
+    CommandName.AGENT: "/agent [current] | list | switch <agent>",
+    CommandName.WHO: "/who",
+    CommandName.SEND: "/send on | off | inherit",
+    CommandName.APPROVE: "/approve <id> [once|always] [note]",
+    CommandName.DENY: "/deny <id> [note]",
+    CommandName.LINK: "/link [code]",
+    CommandName.START: "/start [code]",
+}
+_COMMAND = re.compile(r"/([A-Za-z]{1,20})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+(.*))?", re.DOTALL)
+
+
+def parse(text: str, bot_name: str | None = None) -> ChatCommand | None:
+    """The command that the whole message is; None for ordinary text and for commands to another bot.
+
+    `bot_name` is the name by which people call this bot, if the channel has such names.
+    """
+    match = _COMMAND.fullmatch(text.strip())
+    if match is None:
+        return None
+    word, bot, rest = match.groups()
+    if bot is not None and (bot_name is None or bot.lower() != bot_name.lower()):
+        return None
+    try:
+        name = CommandName(word.lower())
+    except ValueError:
+        return None
+    return _read(name, (rest or "").strip()) or ChatCommand(name=name, usage=f"Usage: {USAGE[name]}")
+
+
+def _read(name: CommandName, rest: str) -> ChatCommand | None:
+    """The command; None if the rest has none of its forms."""
+    first, argument = _split(rest)
+    match name:
+        case CommandName.SESSION:
+            return _read_session(first.lower(), argument)
+        case CommandName.AGENT:
+            return _read_agent(first.lower(), argument)
+        case CommandName.SEND if not argument and first.lower() in _SENDS:
+            return ChatCommand(name=name, sub=Subcommand(first.lower()))
+        case CommandName.APPROVE if first:
+            verdict, note = _split(argument)
+            if verdict.lower() not in _VERDICTS:
+                verdict, note = Subcommand.ONCE.value, argument
+            return ChatCommand(name=name, sub=Subcommand(verdict.lower()), argument=first, note=note or None)
+        case CommandName.DENY if first:
+            return ChatCommand(name=name, argument=first, note=argument or None)
+        case CommandName.LINK | CommandName.START if not argument:
+            return ChatCommand(name=name, argument=first or None)
+        case _ if not rest and name not in _NEEDING:
+            return ChatCommand(name=name)
+        case _:
+            return None
+
+
+def _read_session(sub: str, argument: str) -> ChatCommand | None:
+    match sub:
+        case "" | Subcommand.CURRENT | Subcommand.LIST | Subcommand.MAIN if not argument:
+            return ChatCommand(name=CommandName.SESSION, sub=Subcommand(sub or Subcommand.CURRENT))
+        case Subcommand.NEW:
+            return ChatCommand(name=CommandName.SESSION, sub=Subcommand.NEW, argument=argument or None)
+        case Subcommand.SWITCH if argument.lower() == Subcommand.MAIN:
+            return ChatCommand(name=CommandName.SESSION, sub=Subcommand.MAIN)
+        case Subcommand.SWITCH if argument:
+            return ChatCommand(name=CommandName.SESSION, sub=Subcommand.SWITCH, argument=argument)
+        case _:
+            return None
+
+
+def _read_agent(sub: str, argument: str) -> ChatCommand | None:
+    match sub:
+        case "" | Subcommand.CURRENT | Subcommand.LIST if not argument:
+            return ChatCommand(name=CommandName.AGENT, sub=Subcommand(sub or Subcommand.CURRENT))
+        case Subcommand.SWITCH if argument:
+            return ChatCommand(name=CommandName.AGENT, sub=Subcommand.SWITCH, argument=argument)
+        case _:
+            return None
+
+
+_SENDS = frozenset({Subcommand.ON.value, Subcommand.OFF.value, Subcommand.INHERIT.value})
+_VERDICTS = frozenset({Subcommand.ONCE.value, Subcommand.ALWAYS.value})
+_NEEDING = frozenset({CommandName.SEND, CommandName.APPROVE, CommandName.DENY})
+"""Commands that say nothing without a second word."""
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The first word, and what follows it."""
+    first, *rest = text.split(None, 1) or [""]
+    return first, rest[0] if rest else ""
+
+
+DEFAULT_LANGUAGE = "en"
+_DESCRIPTIONS: Mapping[str, Mapping[CommandName, str]] = {
+    "en": {
+        CommandName.HELP: "List the commands",
+        CommandName.STATUS: "Show what this chat is doing",
+        CommandName.STOP: "Stop the answer that is being written",
+        CommandName.NEW: "Begin a new conversation",
+        CommandName.RESET: "Begin a new conversation",
+        CommandName.SESSION: "Show, list, begin and switch conversations",
+        CommandName.AGENT: "Show, list and switch agents",
+        CommandName.WHO: "Show who takes part in this chat",
+        CommandName.SEND: "Allow or stop sending to this chat",
+        CommandName.APPROVE: "Approve a request",
+        CommandName.DENY: "Deny a request",
+        CommandName.LINK: "Link your chats on other channels",
+    },
+    "de": {
+        CommandName.HELP: "Befehle auflisten",
+        CommandName.STATUS: "Zeigen, was dieser Chat gerade tut",
+        CommandName.STOP: "Die laufende Antwort abbrechen",
+        CommandName.NEW: "Ein neues Gespräch beginnen",
+        CommandName.RESET: "Ein neues Gespräch beginnen",
+        CommandName.SESSION: "Gespräche zeigen, auflisten, beginnen und wechseln",
+        CommandName.AGENT: "Agenten zeigen, auflisten und wechseln",
+        CommandName.WHO: "Zeigen, wer an diesem Chat teilnimmt",
+        CommandName.SEND: "Senden in diesen Chat erlauben oder abschalten",
+        CommandName.APPROVE: "Eine Anfrage genehmigen",
+        CommandName.DENY: "Eine Anfrage ablehnen",
+        CommandName.LINK: "Eigene Chats auf anderen Kanälen verbinden",
+    },
+}
+LANGUAGES = tuple(_DESCRIPTIONS)
+"""The languages in which commands are described."""
+
+
+def commands_for(language: str | None) -> list[tuple[str, str]]:
+    """Names and descriptions to register with a platform, in English if there are none in the language."""
+    wanted = (language or DEFAULT_LANGUAGE).partition("-")[0].lower()
+    described = _DESCRIPTIONS.get(wanted, _DESCRIPTIONS[DEFAULT_LANGUAGE])
+    return [(name.value, text) for name, text in described.items()]
+
+
+def help_text(names: Collection[CommandName]) -> str:
+    """The forms of these commands, with what each does."""
+    described = _DESCRIPTIONS[DEFAULT_LANGUAGE]
+    lines = [f"{USAGE[name]}\n    {text}" for name, text in described.items() if name in names]
+    return "\n".join(["Commands", *lines, "Other text goes to the agent."])

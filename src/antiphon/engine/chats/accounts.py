@@ -1,0 +1,93 @@
+"""The accounts that this process serves: one process polls an account at a time. Contract: channels 1.
+
+A lease has a fence, a number that grows with each takeover. Each unit that takes a message in checks it, so that a
+process that was given up stores nothing, whatever its clock says.
+"""
+
+from datetime import timedelta
+
+from msgspec import Struct
+
+from antiphon.clock import Clock
+from antiphon.domain.ids import ProcessId
+from antiphon.store import arrivals
+from antiphon.store import channel_accounts as rows
+from antiphon.store.database import Database
+
+LEASE = timedelta(seconds=8)
+"""How long a process serves an account after its last sign of life. Another one asks for it each two seconds."""
+RENEWAL = timedelta(seconds=2)
+"""How often the lease is renewed, and how often other processes ask for it."""
+ARRIVALS_LIFE = timedelta(days=7)
+"""How long arrivals are remembered. Platforms repeat what was not confirmed for a day."""
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """The right of this process to serve an account."""
+
+    channel: str
+    account: str
+    process: ProcessId
+    fence: int
+    position: int | None
+    """The next position to ask the platform for; None before the first message."""
+
+    @property
+    def name(self) -> rows.AccountName:
+        return rows.AccountName(self.channel, self.account)
+
+
+class LeaseLost(Exception):
+    """Another process serves the account now. Nothing of the unit was stored."""
+
+
+class Accounts:
+    """Leases of accounts, and what is known about them."""
+
+    def __init__(self, database: Database, process: ProcessId, clock: Clock) -> None:
+        self._database = database
+        self._process = process
+        self._clock = clock
+
+    async def take_lease(self, channel: str, account: str) -> Lease | None:
+        """The lease, if no other process serves the account; ask again after `RENEWAL`. Raises `Unavailable`."""
+        request = rows.LeaseRequest(
+            rows.AccountName(channel, account), self._process, self._clock.now_ms(), self._served_until()
+        )
+        taken = await self._database.run(rows.take, request)
+        if taken is None:
+            return None
+        fence, position = taken
+        return Lease(channel=channel, account=account, process=self._process, fence=fence, position=position)
+
+    async def renew(self, lease: Lease) -> bool:
+        """Extends the lease; False if another process has taken the account over. Raises `Unavailable`."""
+        return await self._database.run(rows.extend, lease.name, lease.fence, self._served_until())
+
+    async def release(self, lease: Lease) -> None:
+        """Lets another process serve the account at once. May be called twice."""
+        await self._database.run(rows.release, lease.name, lease.fence)
+
+    async def note_name(self, lease: Lease, *, platform_id: str, name: str) -> None:
+        """Stores what the account is on its platform, such as the id and the name of a bot."""
+        await self._database.run(rows.set_name, lease.name, platform_id, name)
+
+    async def note_trouble(self, channel: str, account: str, trouble: str | None) -> None:
+        """Stores why the account is not served, for `doctor` and the page; None if it is served."""
+        await self._database.run(rows.set_trouble, rows.AccountName(channel, account), trouble)
+
+    async def list(self) -> list[rows.AccountRow]:
+        """All accounts that were ever served, with their troubles."""
+        return await self._database.read(rows.list_all)
+
+    async def forget_old_arrivals(self) -> None:
+        """Deletes what came in long ago; call it about once an hour."""
+        before_ms = self._clock.now_ms() - milliseconds_of(ARRIVALS_LIFE)
+        await self._database.run(arrivals.delete_before, before_ms)
+
+    def _served_until(self) -> int:
+        return self._clock.now_ms() + milliseconds_of(LEASE)
+
+
+def milliseconds_of(length: timedelta) -> int:
+    return length // timedelta(milliseconds=1)

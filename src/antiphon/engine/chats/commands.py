@@ -1,0 +1,248 @@
+"""Carries out the commands of chats, each in the unit of its arrival. Contract: channels 3, 4, send_policy 2, access 4.
+
+Commands act at once, whatever the session is doing. Their answers are Antiphon's own words: they hold names, keys and
+counts that anybody in the chat may read, and nothing of what the session was made of.
+"""
+
+import logging
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
+from antiphon.domain.classification import PUBLIC
+from antiphon.domain.commands import ChatCommand, CommandName, Subcommand, help_text, parse
+from antiphon.domain.errors import Denied
+from antiphon.domain.ids import Ids
+from antiphon.domain.keys import ChatType
+from antiphon.domain.person import PersonId, person_of
+from antiphon.domain.session import HERE, SendOverride, Session, SessionStatus, SessionType
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.reach import Rights, find_session
+from antiphon.engine.chats.agent_commands import perform_agent
+from antiphon.engine.chats.chat import DEFAULT_ACCOUNT, Chat, ChatAddress, Route
+from antiphon.engine.chats.decision_commands import decide
+from antiphon.engine.chats.link_commands import link
+from antiphon.engine.chats.occasion import NO_SESSION, Occasion
+from antiphon.engine.chats.session_commands import base_of_chats, perform_session, shown_label
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.engine.runs.cancel import cancel_session
+from antiphon.engine.sessions.resets import BeginAnew, reset_session
+from antiphon.engine.sessions.sessions import SessionPatch, patch_session
+from antiphon.policy.acts import Act
+from antiphon.policy.commands import may_command
+from antiphon.policy.rights import is_guest
+from antiphon.policy.shown import shown_session
+from antiphon.store import runs as ledger
+from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.people import find_names, find_standing
+
+logger = logging.getLogger(__name__)
+
+MOST_NAMED = 20
+"""How many people `/who` names."""
+_OVERRIDES = {
+    Subcommand.ON: (SendOverride.ALLOW, "Sending is on in this chat."),
+    Subcommand.OFF: (SendOverride.DENY, "Sending is off in this chat. `/send on` switches it on again."),
+    Subcommand.INHERIT: (None, "Sending follows the settings in this chat."),
+}
+_STATES = {
+    SessionStatus.IDLE: "idle",
+    SessionStatus.INACTIVE: "idle",
+    SessionStatus.RUNNING: "working",
+    SessionStatus.AWAITING_APPROVAL: "waiting for an approval",
+}
+
+
+async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str | None:
+    """Carries the command out as the sender; the answer for the chat, or None if they may not use it.
+
+    Then nothing is said to them, and a line of the log tells. Contract: channels 4.
+    """
+    rules, is_group = occasion.rules, chat.chat_type is not ChatType.DIRECT
+    if not may_command(chat.standing, command, rules.role_commands, is_group=is_group):
+        logger.info(
+            "Command was ignored",
+            extra={
+                "action": "command_ignored",
+                "command": command.name.value,
+                "principal": str(chat.standing.principal),
+                "session_key": str(chat.route.session_key),
+            },
+        )
+        return None
+    if command.usage is not None:
+        return command.usage
+    match command.name:
+        case CommandName.HELP:
+            return _help(chat, rules, is_group=is_group)
+        case CommandName.START if command.argument is None:
+            return _help(chat, rules, is_group=is_group)
+        case CommandName.LINK | CommandName.START:
+            return await link(tx, chat, command, occasion)
+        case CommandName.STATUS:
+            return await _status(tx, chat, rules)
+        case CommandName.WHO:
+            return await _who(tx, chat, rules)
+        case CommandName.STOP:
+            return await _stop(tx, chat, occasion)
+        case CommandName.NEW | CommandName.RESET:
+            return await _reset(tx, chat, occasion)
+        case CommandName.SEND:
+            return await _set_sending(tx, chat, command.sub, occasion)
+        case CommandName.SESSION:
+            return await perform_session(tx, chat, command, occasion)
+        case CommandName.AGENT:
+            return await perform_agent(tx, chat, command, occasion)
+        case CommandName.APPROVE | CommandName.DENY:
+            return await decide(tx, chat, command, occasion)
+
+
+def _help(chat: Chat, rules: Rules, *, is_group: bool) -> str:
+    """The commands that the sender may use here, in some form."""
+    names = [
+        name
+        for name in rules.role_commands.of(chat.standing)
+        if may_command(chat.standing, ChatCommand(name=name), rules.role_commands, is_group=is_group)
+    ]
+    return help_text(names)
+
+
+async def _status(query: Query, chat: Chat, rules: Rules) -> str:
+    session, agent = chat.session, rules.agents.get(chat.route.agent_id)
+    name = chat.route.agent_id if agent is None else agent.name
+    lines = [f"Agent: {name}"]
+    if session is None:
+        return "\n".join([*lines, NO_SESSION])
+    waiting = len(await ledger.find_queued(query, session.row))
+    lines.append(f"State: {_STATES[session.status]}" + (f", {waiting} waiting" if waiting else ""))
+    if is_guest(chat.standing):
+        return "\n".join(lines)
+    shown = shown_session(session, PUBLIC)
+    if agent is not None:
+        lines.append(f"Model: {shown.model or agent.model}")
+    lines.append(f"Session: {shown_label(chat.route, session)} ({session.key})")
+    if shown.usage.total_tokens:
+        lines.append(f"Tokens: {shown.usage.total_tokens:,}")
+    if session.queue_mode is not None:
+        lines.append(f"Queue mode: {session.queue_mode.value}")
+    if session.send_policy is not None:
+        lines.append(f"Sending: {'on' if session.send_policy is SendOverride.ALLOW else 'off'}")
+    return "\n".join(lines)
+
+
+async def _who(query: Query, chat: Chat, rules: Rules) -> str:
+    """The sender as Antiphon knows them, the agent, and who else takes part in the session."""
+    own = person_of(chat.standing.principal)
+    taking_part = () if chat.session is None else chat.session.participants
+    others = sorted({text.removeprefix("person:") for text in taking_part if text.startswith("person:")} - {own})
+    ids = [PersonId(id) for id in others[:MOST_NAMED]]
+    names = await find_names(query, [*ids, *(() if own is None else (own,))])
+    known = None if own is None else names.get(own)
+    role = "guest" if is_guest(chat.standing) else str(chat.standing.role)
+    agent = rules.agents.get(chat.route.agent_id)
+    shown = chat.sender_name if known is None else known.shown
+    lines = [
+        f"You: {shown or own}" + ("" if f"({role})" in shown else f" ({role})"),
+        f"Agent: {chat.route.agent_id if agent is None else agent.name}",
+    ]
+    if ids:
+        named = ", ".join(names[id].shown if id in names else id for id in ids)
+        more = f" and {len(others) - len(ids)} more" if len(others) > len(ids) else ""
+        lines.append(f"Also here: {named}{more}")
+    return "\n".join(lines)
+
+
+async def _stop(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
+    if chat.session is None:
+        return NO_SESSION
+    cancelled = await cancel_session(tx, occasion.rights(chat), occasion.target(chat), occasion.at_ms)
+    if isinstance(cancelled, Refusal):
+        return cancelled.error.message
+    if cancelled.run_id is None and not cancelled.below:
+        return "Nothing is running."
+    below = "" if not cancelled.below else f" So is the work of {cancelled.below} below it."
+    return f"The answer is being stopped.{below}"
+
+
+async def _reset(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
+    if chat.session is None:
+        return NO_SESSION
+    command = BeginAnew(
+        rights=occasion.rights(chat),
+        target=occasion.target(chat),
+        drawn=occasion.drawn[:12],
+        now=occasion.now,
+        at_ms=occasion.at_ms,
+    )
+    renewed = await reset_session(tx, command)
+    return renewed.error.message if isinstance(renewed, Refusal) else "A new conversation begins."
+
+
+async def _set_sending(tx: Transaction, chat: Chat, sub: Subcommand, occasion: Occasion) -> str:
+    if chat.session is None:
+        return NO_SESSION
+    override, said = _OVERRIDES[sub]
+    patch = SessionPatch(changes={"send_policy": None if override is None else override.value}, at_ms=occasion.at_ms)
+    changed = await patch_session(tx, occasion.rights(chat), occasion.target(chat), patch)
+    return changed.error.message if isinstance(changed, Refusal) else said
+
+
+class ChatCommands:
+    """Commands outside channels: on the page and in the terminal, where a session is the chat."""
+
+    def __init__(self, database: Database, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._rules = rules
+        self._clock = clock
+        self._ids = ids
+
+    async def run(self, principal: Principal, target: NamedTarget, text: str) -> str | None:
+        """Carries out the command that the text is, and returns its answer; None for ordinary text.
+
+        Raises `NotFound` for a session that the principal may not see, `Denied` for a command that they may not use.
+        """
+        command = parse(text)
+        if command is None:
+            accepted(await self._database.read(find_session, Rights(principal, self._rules), Act.READ, target))
+            return None
+        occasion = self.occasion()
+        answer = accepted(
+            await self._database.run(_run_in_session, principal, target, command, occasion, sessions=(target,))
+        )
+        if answer is None:
+            raise Denied(f"Command is not open to you: '/{command.name}'. /help lists those that are.")
+        return answer
+
+    def occasion(self) -> Occasion:
+        return Occasion(
+            rules=self._rules,
+            now=self._clock.now(),
+            at_ms=self._clock.now_ms(),
+            drawn=self._ids.random_hex(64),
+        )
+
+
+async def _run_in_session(
+    tx: Transaction, principal: Principal, target: NamedTarget, command: ChatCommand, occasion: Occasion
+) -> str | None | Refusal:
+    found = await find_session(tx, Rights(principal, occasion.rules), Act.READ, target)
+    if isinstance(found, Refusal):
+        return found
+    return await perform(tx, await _chat_here(tx, principal, found.session), command, occasion)
+
+
+async def _chat_here(query: Query, principal: Principal, session: Session) -> Chat:
+    """The session as the chat of somebody who reads its log."""
+    is_group = session.source.type is SessionType.GROUP
+    return Chat(
+        place=HERE,
+        chat_type=session.key.chat_type or (ChatType.GROUP if is_group else ChatType.DIRECT),
+        standing=await find_standing(query, principal),
+        route=Route(
+            address=ChatAddress(channel="webchat", account=DEFAULT_ACCOUNT, peer=""),
+            agent_id=session.agent_id,
+            base_key=base_of_chats(session.key),
+            session_key=session.key,
+        ),
+        session=session,
+    )

@@ -1,0 +1,193 @@
+"""Posts a message of a channel into its chat's session, which it opens if need be. Contract: sessions 3, 4."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from msgspec import Struct
+
+from antiphon.domain.ids import MessageId, RunId, SessionId
+from antiphon.domain.inbound import Inbound
+from antiphon.domain.keys import ChatType, SessionKey, SessionKind
+from antiphon.domain.message import JsonObject, Part, TextPart, UserMessage
+from antiphon.domain.session import Session, SessionType, Source
+from antiphon.domain.session_ids import parse_session_id
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.chats.chat import Chat, ChatAddress, account_of
+from antiphon.engine.chats.groups import find_group
+from antiphon.engine.chats.routing import find_route, own_key, rules_of, settings_agent
+from antiphon.engine.chats.who import Who
+from antiphon.engine.refusal import Refusal
+from antiphon.engine.rules import Rules
+from antiphon.engine.sessions.inbox import Posted, PostMessage, post_message
+from antiphon.engine.sessions.sessions import Newcomer, Opened, OpenSession, SessionAttributes, open_session
+from antiphon.policy.chats import GroupRules
+from antiphon.policy.trigger import OwnerTrigger
+from antiphon.store import sessions as rows
+from antiphon.store.database import Query, Transaction
+
+CHAT_IDS = {
+    "telegram": "telegram_chat_id",
+    "discord": "discord_channel_id",
+    "slack": "slack_channel_id",
+}
+"""The names of the platforms' chat ids in the metadata of sessions. Contract: keys 7."""
+
+
+class SessionMoved(Exception):
+    """The chat uses another session than was foreseen; the unit is undone, and runs again for that one."""
+
+    def __init__(self, key: SessionKey) -> None:
+        super().__init__(str(key))
+        self.key = key
+
+
+class Uploaded(Struct, frozen=True, kw_only=True):
+    """The files of a message, in the workspace of an incarnation."""
+
+    session_id: SessionId
+    lines: tuple[str, ...]
+    """A line for each, which tells the agent where it is."""
+
+
+class Drawn(Struct, frozen=True, kw_only=True):
+    """What a unit that posts needs from outside."""
+
+    random: str
+    """12 hexadecimal digits, for the id of a session that is new."""
+    run_id: RunId
+    now: datetime
+    at_ms: int
+
+    def session_id(self, channel: str) -> SessionId:
+        """An id of the channel. Contract: keys 7."""
+        return parse_session_id(f"{channel}:{self.now:%Y%m%d}-{self.random}")
+
+
+async def address_of(query: Query, inbound: Inbound) -> ChatAddress:
+    """The chat's name in tables and keys; a group that has moved keeps its first id."""
+    place = inbound.place
+    assert place.channel is not None and place.to is not None
+    group = None if inbound.chat_type is ChatType.DIRECT else await find_group(query, place)
+    kind = ChatType.DIRECT if inbound.chat_type is ChatType.DIRECT else ChatType.GROUP
+    id = place.to if group is None else group.group_id
+    return ChatAddress(
+        channel=place.channel, account=account_of(place), peer=f"{kind}:{id}", thread=place.thread_id or ""
+    )
+
+
+async def find_chat(query: Query, rules: Rules, inbound: Inbound, who: Who) -> Chat:
+    """The chat in which the message was written, with its route and its session. Raises `Invalid` for absurd ids."""
+    address = await address_of(query, inbound)
+    channel_rules = rules_of(rules, address.channel, address.account)
+    route = await find_route(
+        query,
+        rules,
+        address,
+        settings_agent(rules, channel_rules, address),
+        key_with=lambda agent: own_key(rules, address, agent, who),
+    )
+    return Chat(
+        place=inbound.place,
+        chat_type=inbound.chat_type,
+        title=inbound.title,
+        standing=who.standing,
+        identity=who.identity,
+        sender_name=inbound.sender.name,
+        rules=channel_rules,
+        route=route,
+        session=await rows.find_by_key(query, route.session_key),
+    )
+
+
+def group_rules(chat: Chat) -> GroupRules:
+    """The settings of the chat's group; the defaults in direct chats."""
+    kind, _, id = chat.route.address.peer.partition(":")
+    if kind != ChatType.GROUP or chat.rules is None:
+        return GroupRules()
+    groups = chat.rules.groups
+    return groups.get(id) or groups.get(chat.place.to or "") or GroupRules()
+
+
+async def open_chat(tx: Transaction, rules: Rules, chat: Chat, who: Who, *, drawn: Drawn) -> Session | Refusal:
+    """The chat's session; created if it does not exist, and told where its answers go now."""
+    assert chat.rules is not None
+    command = OpenSession(
+        principal=who.standing.principal,
+        target=target_of(chat.route.session_key),
+        agent_id=chat.route.agent_id,
+        base=rules.agents[chat.route.agent_id].classification,
+        source=Source(
+            kind="channel",
+            platform=chat.place.channel,
+            type=SessionType.GROUP if chat.route.session_key.kind is SessionKind.GROUP else SessionType.DIRECT,
+        ),
+        attributes=SessionAttributes(taint=chat.rules.classification, metadata=_metadata(chat)),
+        place=chat.place,
+        newcomer=None if who.is_linked else Newcomer(who.identity, who.name),
+        new_session_id=drawn.session_id(chat.route.address.channel),
+        at_ms=drawn.at_ms,
+    )
+    opened = await open_session(tx, command, rules)
+    return opened.session if isinstance(opened, Opened) else opened
+
+
+def _metadata(chat: Chat) -> JsonObject:
+    place, metadata = chat.place, JsonObject()
+    if (name := CHAT_IDS.get(place.channel or "")) is not None:
+        metadata[name] = place.to
+    if place.channel == "slack" and place.thread_id is not None:
+        metadata["slack_thread_ts"] = place.thread_id
+    return metadata
+
+
+async def post_in_chat(
+    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, content: tuple[Part, ...], inbound: Inbound, drawn: Drawn
+) -> Posted | Refusal:
+    """Stores the message and queues its run, as the sender, in the unit of its arrival."""
+    session = await open_chat(tx, rules, chat, who, drawn=drawn)
+    if isinstance(session, Refusal):
+        return session
+    assert chat.rules is not None
+    group = group_rules(chat)
+    if group.is_silent:
+        rules = replace(rules, owner_trigger=OwnerTrigger.MENTION)
+    elif group.owner_trigger is not None:
+        rules = replace(rules, owner_trigger=group.owner_trigger)
+    command = PostMessage(
+        principal=who.standing.principal,
+        target=target_of(chat.route.session_key),
+        message=UserMessage(
+            message_id=message_id_of(inbound),
+            content=content,
+            sender=None if inbound.chat_type is ChatType.DIRECT else inbound.sender.name or inbound.sender.id,
+            mentioned=inbound.is_meant and not group.is_silent,
+        ),
+        may_repeat=True,
+        mode=chat.rules.queue_mode,
+        is_mode_chosen=False,
+        run_id=drawn.run_id,
+        new_session_id=drawn.session_id(chat.route.address.channel),
+        rules=rules,
+        place=chat.place,
+        route=chat.rules.classification,
+        is_delivered=False,
+        now=drawn.now,
+        at_ms=drawn.at_ms,
+    )
+    return await post_message(tx, command)
+
+
+def content_of(inbound: Inbound, uploaded: Uploaded | None = None) -> tuple[Part, ...]:
+    """The message as it is stored: its text with a line for each file, and its images."""
+    lines = () if uploaded is None else uploaded.lines
+    text = "\n".join(part for part in (inbound.text, *lines) if part)
+    return (*((TextPart(text=text),) if text else ()), *inbound.images)
+
+
+def message_id_of(inbound: Inbound) -> MessageId:
+    """The id in the log; unique, because the platform's id is unique in the account."""
+    return MessageId(f"{inbound.place.channel}:{account_of(inbound.place)}:{inbound.platform_id}")
+
+
+def target_of(key: SessionKey) -> NamedTarget:
+    return NamedTarget(key, None)

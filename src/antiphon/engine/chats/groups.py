@@ -1,0 +1,190 @@
+"""Groups: the bot answers in one only after an owner has allowed it. Contract: groups 1."""
+
+from msgspec import Struct
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import NotFound
+from antiphon.domain.session import DeliveryContext
+from antiphon.domain.text import bracketed_name
+from antiphon.engine.access.reach import Rights, find_reach
+from antiphon.engine.chats.chat import account_of
+from antiphon.engine.chats.linking import find_owners_chats
+from antiphon.engine.chats.routing import rules_of
+from antiphon.engine.deliveries.outbox import enqueue_notice
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.policy.acts import Act
+from antiphon.policy.reception import GroupStanding
+from antiphon.store import channel_groups as rows
+from antiphon.store.channel_groups import ChannelGroup, GroupState
+from antiphon.store.codec import moment
+from antiphon.store.database import Database, Query, Transaction
+
+MOST_ASKED = 10
+"""Groups of an account about which owners are asked at once; what happens in further ones is not even noted."""
+
+
+class DecideGroup(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    channel: str
+    account: str
+    named: str
+    state: GroupState
+    at_ms: int
+
+
+class Groups:
+    """Use cases of groups. All raise `Denied` for anyone but owners."""
+
+    def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
+        self._database = database
+        self._rules = rules
+        self._clock = clock
+
+    async def list(self, principal: Principal) -> list[ChannelGroup]:
+        """The groups that the bots of this home are or were in, by channel and account, the oldest first."""
+        return accepted(await self._database.read(_list, Rights(principal, self._rules)))
+
+    async def allow(self, principal: Principal, channel: str, account: str, group: str) -> ChannelGroup:
+        """Lets the bot answer in the group from the next message on. `group` is its id. Raises `NotFound`."""
+        return await self._decide(principal, GroupState.ALLOWED, channel=channel, account=account, group=group)
+
+    async def refuse(self, principal: Principal, channel: str, account: str, group: str) -> ChannelGroup:
+        """Keeps the bot silent in the group, and stores nothing of it. Raises `NotFound`."""
+        return await self._decide(principal, GroupState.REFUSED, channel=channel, account=account, group=group)
+
+    async def _decide(
+        self, principal: Principal, state: GroupState, *, channel: str, account: str, group: str
+    ) -> ChannelGroup:
+        command = DecideGroup(
+            rights=Rights(principal, self._rules),
+            channel=channel,
+            account=account,
+            named=group,
+            state=state,
+            at_ms=self._clock.now_ms(),
+        )
+        return accepted(await self._database.run(decide_group, command))
+
+
+async def _list(query: Query, rights: Rights) -> list[ChannelGroup] | Refusal:
+    reach = await find_reach(query, rights, Act.CHATS)
+    return reach if isinstance(reach, Refusal) else await rows.list_all(query)
+
+
+async def decide_group(tx: Transaction, command: DecideGroup) -> ChannelGroup | Refusal:
+    reach = await find_reach(tx, command.rights, Act.CHATS)
+    if isinstance(reach, Refusal):
+        return reach
+    found = await rows.find(tx, command.channel, command.account, command.named) or await rows.find_by_address(
+        tx, command.channel, command.account, command.named
+    )
+    if found is None:
+        return Refusal(NotFound(f"Group not found: {command.named[:80]!r}. `antiphon groups` lists them."))
+    await rows.set_state(tx, found, command.state, by=str(command.rights.principal), at_ms=command.at_ms)
+    decided = await rows.find(tx, found.channel, found.account, found.group_id)
+    assert decided is not None
+    return decided
+
+
+async def find_group(query: Query, place: DeliveryContext) -> ChannelGroup | None:
+    """The group whose present id the place names."""
+    assert place.channel is not None and place.to is not None
+    return await rows.find_by_address(query, place.channel, account_of(place), place.to)
+
+
+def standing_of(rules: Rules, place: DeliveryContext, group: ChannelGroup | None) -> GroupStanding:
+    """Whether the bot may answer there. A group that the settings name is allowed."""
+    assert place.channel is not None and place.to is not None
+    named = rules_of(rules, place.channel, account_of(place)).groups
+    if place.to in named or (group is not None and group.group_id in named):
+        return GroupStanding.ALLOWED
+    match group:
+        case None:
+            return GroupStanding.UNKNOWN
+        case ChannelGroup(state=GroupState.ALLOWED):
+            return GroupStanding.ALLOWED
+        case ChannelGroup(state=GroupState.LEFT):
+            return GroupStanding.UNKNOWN
+        case _:
+            return GroupStanding.CLOSED
+
+
+async def ask_owners(
+    tx: Transaction,
+    place: DeliveryContext,
+    group: ChannelGroup | None,
+    *,
+    title: str | None,
+    by: str | None,
+    at_ms: int,
+) -> None:
+    """Notes the group, and asks the owners in their private chats with the bot whether it may answer there."""
+    assert place.channel is not None and place.to is not None
+    account = account_of(place)
+    if await rows.count_asked(tx, place.channel, account) >= MOST_ASKED:
+        return
+    shown = bracketed_name(title or place.to)
+    if group is None:
+        group = ChannelGroup(
+            channel=place.channel,
+            account=account,
+            group_id=place.to,
+            address=place.to,
+            title=shown,
+            state=GroupState.ASKED,
+            added_by=by,
+            created_at=moment(at_ms),
+        )
+        await rows.insert(tx, group)
+    else:
+        await rows.set_state(tx, group, GroupState.ASKED)
+    text = (
+        f"This bot is now in the group \N{LEFT DOUBLE QUOTATION MARK}{shown}\N{RIGHT DOUBLE QUOTATION MARK} "
+        f"({place.to}). It stays silent there until an owner allows it: antiphon groups allow {group.group_id}"
+    )
+    await tell_owners(tx, place.channel, account, text, name=f"group {group.group_id} {at_ms}", at_ms=at_ms)
+
+
+async def note_allowed(tx: Transaction, place: DeliveryContext, *, title: str | None, at_ms: int) -> None:
+    """Stores a group that the settings allow, so that it keeps its session if it moves; keeps its present title."""
+    assert place.channel is not None and place.to is not None
+    group, shown = await find_group(tx, place), bracketed_name(title or place.to)
+    if group is not None:
+        if title is not None and shown != group.title:
+            await rows.set_title(tx, group, shown)
+        return
+    allowed = ChannelGroup(
+        channel=place.channel,
+        account=account_of(place),
+        group_id=place.to,
+        address=place.to,
+        title=shown,
+        state=GroupState.ALLOWED,
+        created_at=moment(at_ms),
+    )
+    await rows.insert(tx, allowed)
+
+
+async def tell_owners(tx: Transaction, channel: str, account: str, text: str, *, name: str, at_ms: int) -> None:
+    """Queues the words for each owner's private chat with this account."""
+    for identity in await find_owners_chats(tx, channel, account):
+        place = DeliveryContext(channel=channel, to=identity.platform_id, account_id=account)
+        await enqueue_notice(tx, place, text, name=f"{name} {identity.platform_id}", at_ms=at_ms)
+
+
+async def move_group(tx: Transaction, place: DeliveryContext, moved_to: str) -> None:
+    """Gives a group its new id; its session, its routes and what an owner decided stay. May be called twice."""
+    group = await find_group(tx, place)
+    assert place.channel is not None and place.to is not None
+    if group is not None:
+        await rows.move(tx, group, moved_to)
+        await rows.move_answers(tx, group, moved_to)
+
+
+async def leave_group(tx: Transaction, place: DeliveryContext) -> None:
+    """Notes that the bot is not in the group any more; owners are asked again if it comes back."""
+    group = await find_group(tx, place)
+    if group is not None and group.state is not GroupState.REFUSED:
+        await rows.set_state(tx, group, GroupState.LEFT)

@@ -1,0 +1,30 @@
+"""`/link` and `/start`: one person's chats on several channels. Contract: access 3, channels 3."""
+
+from antiphon.domain.codes import code_from_hex
+from antiphon.domain.commands import ChatCommand
+from antiphon.domain.keys import ChatType
+from antiphon.engine.chats.chat import Chat
+from antiphon.engine.chats.linking import make_link_code, redeem
+from antiphon.engine.chats.occasion import Occasion
+from antiphon.engine.refusal import Refusal
+from antiphon.store.database import Transaction
+
+IN_PRIVATE = "Send /link in a private chat: whoever reads a code can use it."
+ELSEWHERE = "Codes of /link are redeemed in chats of channels, by the account that is to be linked."
+
+
+async def link(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
+    """Makes a code for the sender, or redeems one that they were given in another chat of theirs."""
+    if chat.chat_type is not ChatType.DIRECT:
+        return IN_PRIVATE
+    if command.argument is None:
+        made = await make_link_code(tx, chat.standing.principal, code_from_hex(occasion.drawn), occasion.at_ms)
+        if isinstance(made, Refusal):
+            return made.error.message
+        return f"Your code is {made.code}. Send /link {made.code} in your other chat within an hour. It works once."
+    if chat.identity is None:
+        return ELSEWHERE
+    account = chat.identity
+    stored = await find_standing_of_account(tx, account.channel, account.account, account.platform_id)
+    who = Who(identity=account, name=chat.sender_name, standing=chat.standing, stored=stored)
+    return LINK_ANSWERS[await redeem(tx, who, command.argument, occasion.at_ms)]

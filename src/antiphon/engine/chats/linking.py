@@ -1,0 +1,142 @@
+"""Links accounts of channels to persons, by codes that are typed on the other channel. Contract: access 3."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
+from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex, parse_code
+from antiphon.domain.errors import Denied
+from antiphon.domain.ids import Ids
+from antiphon.domain.person import Identity, PersonId, person_of, person_principal
+from antiphon.engine.access.secrets import hash_of
+from antiphon.engine.chats.who import Who, introduce
+from antiphon.engine.ledger.run_log import day_of
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.policy.reception import MOST_WRONG_CODES
+from antiphon.policy.rights import is_guest
+from antiphon.store import link_codes, people
+from antiphon.store.codec import moment
+from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.people import find_standing
+from antiphon.store.usage import move_spent
+
+CODE_LIFE = timedelta(hours=1)
+WRONG_CODES_LIFE_MS = 3_600_000
+"""How long wrong codes count."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCode:
+    """A code that links one account to the person who made it; shown only once."""
+
+    code: str
+    expires_at: datetime
+
+
+class Linked(StrEnum):
+    """What a code has done."""
+
+    LINKED = "linked"
+    ALREADY = "already"
+    """The account was this person's before."""
+    WRONG = "wrong"
+    """The code is unknown, used or too old."""
+    LOCKED = "locked"
+    """The sender has tried too many wrong codes."""
+    TAKEN = "taken"
+    """The account belongs to somebody who is more than a guest; only an owner can merge them."""
+
+
+LINK_ANSWERS = {
+    Linked.LINKED: "This chat is linked: you are the same person here and where you made the code.",
+    Linked.ALREADY: "This chat is linked to you already.",
+    Linked.WRONG: "Code is not valid. It may have been used, or be older than an hour. Make another one with /link.",
+    Linked.LOCKED: "Too many wrong codes. Try again in an hour.",
+    Linked.TAKEN: "This account belongs to another person already. An owner can merge the two.",
+}
+"""What the sender is told."""
+
+
+class Links:
+    """Codes for accounts, made by persons for themselves."""
+
+    def __init__(self, database: Database, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._rules = rules
+        self._clock = clock
+        self._ids = ids
+
+    async def make_code(self, principal: Principal) -> LinkCode:
+        """A code that links the account that sends it to the person who asks, once, within an hour.
+
+        Its sender writes `/link <code>`, or opens the chat with it (`/start <code>`). Raises `Denied` for a principal
+        that is no person, or is suspended.
+        """
+        code = code_from_hex(self._ids.random_hex(RANDOM_DIGITS))
+        return accepted(await self._database.run(make_link_code, principal, code, self._clock.now_ms()))
+
+    async def has_owner(self, channel: str, account: str) -> bool:
+        """Whether an account on the channel's account is an owner's, so that owners can be asked there."""
+        return bool(await self._database.read(find_owners_chats, channel, account))
+
+
+async def make_link_code(tx: Transaction, principal: Principal, code: str, at_ms: int) -> LinkCode | Refusal:
+    """Stores the code for the person; `code` was drawn before the unit."""
+    standing = await find_standing(tx, principal)
+    person = person_of(standing.principal)
+    if person is None or standing.is_suspended:
+        return Refusal(Denied("Only persons who are not suspended can link accounts", code="forbidden"))
+    return await store_code(tx, person, code, at_ms=at_ms)
+
+
+async def store_code(tx: Transaction, person: PersonId, code: str, *, at_ms: int) -> LinkCode:
+    """Stores a code that was drawn for the person, whose right to it the caller has checked."""
+    expires_at_ms = at_ms + CODE_LIFE // timedelta(milliseconds=1)
+    await link_codes.insert(tx, hash_of(code), person, at_ms=at_ms, expires_at_ms=expires_at_ms)
+    return LinkCode(code, moment(expires_at_ms))
+
+
+async def redeem(tx: Transaction, who: Who, text: str, at_ms: int) -> Linked:
+    """Links the sender's account to the person who made the code; a guest who wrote from it becomes that person.
+
+    A wrong code is counted. The sender must not be suspended.
+    """
+    sender, since_ms = who.identity, at_ms - WRONG_CODES_LIFE_MS
+    if await link_codes.count_wrong(tx, sender, since_ms) >= MOST_WRONG_CODES:
+        return Linked.LOCKED
+    code = parse_code(text)
+    made_by = None if code is None else await link_codes.use_up(tx, hash_of(code), at_ms)
+    standing = None if made_by is None else await find_standing(tx, person_principal(made_by))
+    person = None if standing is None or standing.is_suspended else person_of(standing.principal)
+    if person is None:
+        await link_codes.note_wrong(tx, sender, at_ms=at_ms, since_ms=since_ms)
+        return Linked.WRONG
+    return await link(tx, who, person, at_ms)
+
+
+async def link(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> Linked:
+    """Makes the account the person's; merges the guest whose account it was into them."""
+    await people.hold_owners(tx)
+    before = None if who.stored is None else person_of(who.stored.principal)
+    if before == person:
+        return Linked.ALREADY
+    if who.stored is None or before is None:
+        await introduce(tx, who, person, at_ms)
+        return Linked.LINKED
+    if not is_guest(who.stored) or who.stored.is_suspended:
+        return Linked.TAKEN
+    target = await people.find(tx, person)
+    if target is None:
+        await introduce(tx, who, person, at_ms)  # a person whom only the settings name
+    await people.merge(tx, before, person)
+    await move_spent(tx, day_of(at_ms), str(person_principal(before)), str(person_principal(person)))
+    return Linked.LINKED
+
+
+async def find_owners_chats(query: Query, channel: str, account: str) -> list[Identity]:
+    """The accounts of owners there, the oldest link first."""
+    found = await people.list_owners_accounts(query)
+    return [each.identity for each in found if (each.identity.channel, each.identity.account) == (channel, account)]

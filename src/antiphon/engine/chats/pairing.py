@@ -1,0 +1,321 @@
+"""Admitting strangers: each gets a code, tells it to an owner, and is admitted or refused. Contract: access 3.
+
+The first message waits, and is posted in the unit that admits its sender.
+"""
+
+import hmac
+from collections.abc import Sequence
+from datetime import timedelta
+
+from msgspec import Struct
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
+from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex, parse_code
+from antiphon.domain.errors import Invalid, NotFound, Unavailable
+from antiphon.domain.ids import Ids, RunId
+from antiphon.domain.inbound import Inbound, Sender
+from antiphon.domain.keys import ChatType, SessionKey
+from antiphon.domain.person import PersonId
+from antiphon.domain.session import DeliveryContext
+from antiphon.domain.text import PREVIEW_LENGTH, one_line, plain
+from antiphon.engine.access.reach import Rights, find_reach
+from antiphon.engine.access.secrets import hash_of
+from antiphon.engine.chats.accounts import milliseconds_of
+from antiphon.engine.chats.chat import account_of
+from antiphon.engine.chats.entry import Drawn, SessionMoved, content_of, find_chat, post_in_chat, target_of
+from antiphon.engine.chats.groups import tell_owners
+from antiphon.engine.chats.linking import Linked, link
+from antiphon.engine.chats.who import Who, find_who, introduce
+from antiphon.engine.deliveries.outbox import enqueue_notice
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.engine.sessions.inbox import Posted
+from antiphon.policy.acts import Act
+from antiphon.store import arrivals, people, sessions
+from antiphon.store import pairings as rows
+from antiphon.store.arrivals import ArrivalRow, Outcome, PostedRow
+from antiphon.store.codec import json_object, json_text, milliseconds, moment, stored_key
+from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.pairings import Pairing, PairingState
+
+CODE_LIFE = timedelta(hours=1)
+ANSWER_PAUSE = timedelta(hours=1)
+"""A sender gets at most one answer in this time."""
+REFUSAL_LIFE = timedelta(hours=24)
+"""How long a refused sender gets no other code."""
+KEPT = timedelta(days=1)
+"""How long unanswered requests are kept after their end."""
+MAX_WAITING_BYTES = 16 * 1024
+MOST_TRIES = 5
+
+
+class NewCode(Struct, frozen=True, kw_only=True):
+    """What a new request needs from outside its unit."""
+
+    id: str
+    code: str
+
+
+def draw_code(ids: Ids) -> NewCode:
+    return NewCode(id=ids.new("pair"), code=code_from_hex(ids.random_hex(RANDOM_DIGITS)))
+
+
+class WaitingSender(Struct, frozen=True, kw_only=True):
+    """A sender who waits to be admitted, as owners see them."""
+
+    id: str
+    channel: str
+    account: str
+    platform_id: str
+    name: str
+    """Chosen by the sender."""
+    preview: str | None
+    """The beginning of the first message."""
+    created_at_ms: int
+    expires_at_ms: int
+
+
+class Admitted(Struct, frozen=True, kw_only=True):
+    """A sender who was admitted, and the message that had waited."""
+
+    person: PersonId
+    sender: WaitingSender
+    posted: Posted | None
+
+
+class DecidePairing(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    named: str
+    """The request's id, or the code that its sender was given."""
+    into: PersonId | None
+    """The person whose account it is; None for a guest of its own."""
+    drawn: Drawn
+
+
+class Pairings:
+    """Use cases of requests to be admitted. All raise `Denied` for anyone but owners."""
+
+    def __init__(self, database: Database, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._rules = rules
+        self._clock = clock
+        self._ids = ids
+
+    async def list(self, principal: Principal) -> Sequence[WaitingSender]:
+        """The senders who wait, the oldest request first."""
+        return accepted(await self._database.read(_list, self._rights(principal), self._clock.now_ms()))
+
+    async def count_waiting(self, principal: Principal) -> int | None:
+        """How many people and groups wait for an owner; None for anybody else."""
+        return await self._database.read(_count_waiting, self._rights(principal), self._clock.now_ms())
+
+    async def approve(self, principal: Principal, named: str, *, into: str | None = None) -> Admitted:
+        """Admits the sender, and posts the message that waits. `named` is the request's id or its code.
+
+        The sender is a guest, or with `into` that person. Raises `NotFound` for a code that is wrong, answered or too
+        old, and for an unknown person.
+        """
+        command = self._command(principal, named, None if into is None else PersonId(into))
+        key: SessionKey | None = None
+        for _ in range(MOST_TRIES):
+            locked = () if key is None else (target_of(key),)
+            try:
+                return accepted(await self._database.run(_approve, command, key, sessions=locked))
+            except SessionMoved as moved:
+                key = moved.key
+        raise Unavailable("Chat is routed elsewhere again and again. Try once more.", code="store_busy")
+
+    async def refuse(self, principal: Principal, named: str) -> WaitingSender:
+        """Refuses the sender, who is not told, and gets no other code for a day. Raises `NotFound`."""
+        return accepted(await self._database.run(_refuse, self._command(principal, named, None)))
+
+    def _command(self, principal: Principal, named: str, into: PersonId | None) -> DecidePairing:
+        drawn = Drawn(
+            random=self._ids.random_hex(12),
+            run_id=RunId(self._ids.new("run")),
+            now=self._clock.now(),
+            at_ms=self._clock.now_ms(),
+        )
+        return DecidePairing(rights=self._rights(principal), named=named, into=into, drawn=drawn)
+
+    def _rights(self, principal: Principal) -> Rights:
+        return Rights(principal, self._rules)
+
+
+async def open_pairing(
+    tx: Transaction, who: Who, inbound: Inbound, *, message: Inbound | None, drawn: NewCode, at_ms: int
+) -> None:
+    """Gives the sender a code, keeps their first message, and tells the owners who wants to write."""
+    identity, at = who.identity, moment(at_ms)
+    await rows.expire(tx, at_ms, milliseconds_of(KEPT))
+    place = DeliveryContext(
+        channel=identity.channel, to=inbound.place.to, account_id=identity.account, thread_id=inbound.place.thread_id
+    )
+    pairing = Pairing(
+        id=drawn.id,
+        platform_id=identity.platform_id,
+        name=who.name,
+        code_hash=hash_of(drawn.code),
+        place=place,
+        message=None if message is None else _stored(message),
+        state=PairingState.OPEN,
+        told_at=at,
+        created_at=at,
+        expires_at=at + CODE_LIFE,
+    )
+    await rows.insert(tx, pairing)
+    text = (
+        f"You are not known here yet. Your code is {drawn.code}. Tell it to the owner of this bot within an hour: they "
+        "admit you with it, and your message is answered then."
+    )
+    await enqueue_notice(tx, inbound.place, text, name=f"code {drawn.id}", at_ms=at_ms)
+    asked = (
+        f"\N{LEFT DOUBLE QUOTATION MARK}{who.name}\N{RIGHT DOUBLE QUOTATION MARK} ({identity.channel} "
+        f"{identity.platform_id}) wants to write to your agents. If you know them, ask them for their code and run: "
+        "antiphon pair <code>"
+    )
+    await tell_owners(tx, identity.channel, identity.account, asked, name=f"pairing {drawn.id}", at_ms=at_ms)
+
+
+async def keep_first(tx: Transaction, who: Who, inbound: Inbound) -> bool:
+    """Keeps the message if the sender's request has none yet, because it began with a command; says whether it did."""
+    identity = who.identity
+    newest = await rows.find_newest(tx, identity.channel, identity.account, identity.platform_id)
+    if newest is None or newest.state is not PairingState.OPEN or newest.message is not None:
+        return False
+    await rows.keep_message(tx, newest.id, _stored(inbound))
+    return True
+
+
+def is_over(pairing: Pairing, at_ms: int) -> bool:
+    return milliseconds(pairing.expires_at) <= at_ms
+
+
+def was_told(pairing: Pairing, at_ms: int) -> bool:
+    """Whether it is too early to give the sender another code."""
+    pause = REFUSAL_LIFE if pairing.state is PairingState.REFUSED else ANSWER_PAUSE
+    return milliseconds(pairing.told_at) + milliseconds_of(pause) > at_ms
+
+
+def _stored(inbound: Inbound) -> str:
+    text = inbound.text.encode("utf-8", "replace")[:MAX_WAITING_BYTES].decode("utf-8", "ignore")
+    return json_text({"platformId": inbound.platform_id, "text": text, "name": inbound.sender.name})
+
+
+def _waiting_message(pairing: Pairing) -> Inbound | None:
+    if pairing.message is None:
+        return None
+    stored = json_object(pairing.message)
+    return Inbound(
+        platform_id=str(stored["platformId"]),
+        place=pairing.place,
+        chat_type=ChatType.DIRECT,
+        sender=Sender(id=pairing.platform_id, name=str(stored["name"])),
+        text=str(stored["text"]),
+    )
+
+
+async def _list(query: Query, rights: Rights, now_ms: int) -> list[WaitingSender] | Refusal:
+    reach = await find_reach(query, rights, Act.CHATS)
+    if isinstance(reach, Refusal):
+        return reach
+    return [_shown(pairing) for pairing in await rows.list_open(query, now_ms)]
+
+
+async def _count_waiting(query: Query, rights: Rights, now_ms: int) -> int | None:
+    reach = await find_reach(query, rights, Act.CHATS)
+    return None if isinstance(reach, Refusal) else await rows.count_waiting(query, now_ms)
+
+
+def _shown(pairing: Pairing) -> WaitingSender:
+    message, place = _waiting_message(pairing), pairing.place
+    assert place.channel is not None
+    return WaitingSender(
+        id=pairing.id,
+        channel=place.channel,
+        account=account_of(place),
+        platform_id=pairing.platform_id,
+        name=pairing.name,
+        preview=None if message is None else one_line(plain(message.text), PREVIEW_LENGTH),
+        created_at_ms=milliseconds(pairing.created_at),
+        expires_at_ms=milliseconds(pairing.expires_at),
+    )
+
+
+async def _find(query: Query, command: DecidePairing) -> Pairing | Refusal:
+    """The open request of that id or code."""
+    reach = await find_reach(query, command.rights, Act.CHATS)
+    if isinstance(reach, Refusal):
+        return reach
+    code, found = parse_code(command.named), None
+    for pairing in await rows.list_open(query, command.drawn.at_ms):
+        is_code = code is not None and hmac.compare_digest(pairing.code_hash, hash_of(code))
+        if is_code or pairing.id == command.named:
+            found = pairing
+    return found or Refusal(
+        NotFound(
+            f"Nobody waits with this code or id: {command.named[:80]!r}. It is wrong, answered already, or older than "
+            "an hour; `antiphon pair list` shows who waits."
+        )
+    )
+
+
+async def _approve(tx: Transaction, command: DecidePairing, foreseen: SessionKey | None) -> Admitted | Refusal:
+    pairing = await _find(tx, command)
+    if isinstance(pairing, Refusal):
+        return pairing
+    drawn, rules = command.drawn, command.rights.rules
+    sender = Sender(id=pairing.platform_id, name=pairing.name)
+    who = await find_who(tx, rules, pairing.place, sender)
+    if command.into is not None and await people.find(tx, command.into) is None:
+        return Refusal(NotFound(f"Person not found: {command.into[:80]!r}. `antiphon people list` shows them."))
+    if command.into is not None and await link(tx, who, command.into, drawn.at_ms) is Linked.TAKEN:
+        return Refusal(Invalid("Account belongs to another person already. Merge the two.", code="invalid_request"))
+    by, at_ms = str(command.rights.principal), drawn.at_ms
+    if not await rows.decide(tx, pairing.id, PairingState.APPROVED, by=by, at_ms=at_ms):
+        return Refusal(NotFound(f"Nobody waits with this code or id: {command.named[:80]!r}."))
+    if command.into is None and not who.is_linked:
+        await introduce(tx, who, who.identity.person_id, drawn.at_ms)
+    who = await find_who(tx, rules, pairing.place, sender)
+    posted = await _post_waiting(tx, command, pairing, who, foreseen=foreseen)
+    if posted is None:
+        await enqueue_notice(
+            tx,
+            pairing.place,
+            "You are admitted. Write a message to begin.",
+            name=f"admitted {pairing.id}",
+            at_ms=drawn.at_ms,
+        )
+    return Admitted(person=PersonId(who.standing.principal.name), sender=_shown(pairing), posted=posted)
+
+
+async def _post_waiting(
+    tx: Transaction, command: DecidePairing, pairing: Pairing, who: Who, *, foreseen: SessionKey | None
+) -> Posted | None:
+    """Posts the message that waited, if there is one and it can be stored."""
+    inbound, rules, drawn = _waiting_message(pairing), command.rights.rules, command.drawn
+    if inbound is None or not (content := content_of(inbound)):
+        return None
+    chat = await find_chat(tx, rules, inbound, who)
+    if chat.route.session_key != foreseen:
+        raise SessionMoved(chat.route.session_key)
+    posted = await post_in_chat(tx, rules, chat, who, content=content, inbound=inbound, drawn=drawn)
+    if isinstance(posted, Refusal):
+        return None
+    head = await sessions.find_head_by_key(tx, stored_key(posted.session_key))
+    assert head is not None and pairing.place.channel is not None
+    place = arrivals.Place(pairing.place.channel, account_of(pairing.place), inbound.platform_id)
+    row = PostedRow(head.row, posted.session_key, posted.message_id, posted.seq, posted.run_id)
+    await arrivals.store(tx, place, ArrivalRow(Outcome.POSTED, row), drawn.at_ms)
+    return posted
+
+
+async def _refuse(tx: Transaction, command: DecidePairing) -> WaitingSender | Refusal:
+    pairing = await _find(tx, command)
+    if isinstance(pairing, Refusal):
+        return pairing
+    by, at_ms = str(command.rights.principal), command.drawn.at_ms
+    if not await rows.decide(tx, pairing.id, PairingState.REFUSED, by=by, at_ms=at_ms):
+        return Refusal(NotFound(f"Nobody waits with this code or id: {command.named[:80]!r}."))
+    return _shown(pairing)

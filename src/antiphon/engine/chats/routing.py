@@ -1,0 +1,251 @@
+"""Which agent and session a chat uses: the settings', unless somebody chose others. Contract: keys 5, channels 2."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Conflict, Invalid
+from antiphon.domain.ids import AgentId
+from antiphon.domain.keys import ChatType, SessionKey, direct_key, group_key, main_key, parse_key, thread_key
+from antiphon.engine.access.reach import Rights, find_reach
+from antiphon.engine.chats.chat import Chat, ChatAddress, Route
+from antiphon.engine.chats.who import Who
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.policy.acts import Act
+from antiphon.policy.chats import ChannelRules
+from antiphon.policy.rights import reaches_all
+from antiphon.store import routes
+from antiphon.store.codec import moment
+from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.routes import RouteName, StoredRoute
+
+TELEGRAM = "telegram"
+"""The channel whose threads are topics, and so named in keys."""
+
+
+def rules_of(rules: Rules, channel: str, account: str) -> ChannelRules:
+    """The settings of the account; those of an account that nobody has configured are the defaults."""
+    return rules.chats.channels.get((channel, account)) or ChannelRules(agent_id=rules.default_agent)
+
+
+def settings_agent(rules: Rules, channel_rules: ChannelRules, address: ChatAddress) -> AgentId:
+    """The agent that the settings name for the chat."""
+    kind, _, id = address.peer.partition(":")
+    group = channel_rules.groups.get(id) if kind == ChatType.GROUP else None
+    named = channel_rules.agent_id if group is None or group.agent_id is None else group.agent_id
+    return named if named in rules.agents else rules.default_agent
+
+
+def own_key(rules: Rules, address: ChatAddress, agent_id: AgentId, who: Who) -> SessionKey:
+    """The session that the chat has by itself with this agent. Raises `Invalid` if its ids are too long for a key."""
+    chats, (kind, _, id) = rules.chats, address.peer.partition(":")
+    if chats.is_global:
+        return main_key(agent_id)
+    if kind == ChatType.GROUP:
+        thread = address.thread or None
+        named = {"topic": thread} if address.channel == TELEGRAM else {"thread": thread}
+        return group_key(agent_id, channel=address.channel, chat_type=ChatType.GROUP, platform_id=id, **named)
+    key = direct_key(
+        agent_id,
+        channel=address.channel,
+        peer=id,
+        account=address.account,
+        scope=chats.dm_scope,
+        shares_main=reaches_all(who.standing),
+        person=who.folded,
+    )
+    return thread_key(key, address.thread) if address.thread else key
+
+
+async def find_route(
+    query: Query, rules: Rules, address: ChatAddress, agent_id: AgentId, *, key_with: Callable[[AgentId], SessionKey]
+) -> Route:
+    """The chat's route; a thread follows its chat's agent, unless it has a route of its own.
+
+    `agent_id` is the agent that the settings name, and `key_with` gives the chat's own session with an agent.
+    """
+    stored = await routes.find(query, _name_of(address))
+    own = next((route for route in stored if route.thread == address.thread), None)
+    chosen = next((route.agent_id for route in stored if route.agent_id is not None), None)
+    is_fallback = chosen is not None and chosen not in rules.agents
+    agent = agent_id if chosen is None or is_fallback else chosen
+    base = key = key_with(agent)
+    if own is not None and own.session_key is not None and not is_fallback:
+        named = _read_key(own.session_key)
+        is_fallback = named is None or (named.agent_id is not None and named.agent_id not in rules.agents)
+        if named is not None and not is_fallback:
+            key, agent = named, named.agent_id or agent
+    return Route(
+        address=address,
+        agent_id=agent,
+        base_key=base,
+        session_key=key,
+        version=0 if own is None else own.version,
+        is_stored=bool(stored),
+        is_fallback=is_fallback,
+    )
+
+
+def _name_of(address: ChatAddress) -> RouteName:
+    return RouteName(address.channel, address.account, address.peer, address.thread)
+
+
+def _read_key(text: str) -> SessionKey | None:
+    try:
+        return parse_key(text)
+    except Invalid:
+        return None
+
+
+async def change_route(
+    tx: Transaction,
+    address: ChatAddress,
+    *,
+    agent_id: AgentId | None,
+    session_key: SessionKey | None,
+    by: Principal,
+    at_ms: int,
+    expected: int | None = None,
+) -> StoredRoute | Refusal:
+    """Stores which agent and session the chat uses from its next message on; None for the settings'.
+
+    `expected` is the version that was shown to somebody who edits it; refused (`route_changed`) if it is another now.
+    """
+    own = await _find_own(tx, address)
+    before = 0 if own is None else own.version
+    changed = StoredRoute(
+        channel=address.channel,
+        account=address.account,
+        peer=address.peer,
+        thread=address.thread,
+        agent_id=agent_id,
+        session_key=None if session_key is None else str(session_key),
+        version=before + 1,
+        changed_by=str(by),
+        changed_at=moment(at_ms),
+    )
+    if expected not in (None, before) or not await routes.put(tx, changed, before=before):
+        return Refusal(
+            Conflict(
+                f"Route was changed meanwhile: {address.peer!r} has version {before}. Read it again, then change it.",
+                code="route_changed",
+            )
+        )
+    return changed
+
+
+async def choose_agent(tx: Transaction, chat: Chat, agent_id: AgentId, *, at_ms: int) -> None:
+    """Makes the agent answer in the chat from the next message on, in the chat's own session with it."""
+    await _choose(tx, chat, agent_id, None, at_ms=at_ms)
+
+
+async def choose_session(tx: Transaction, chat: Chat, key: SessionKey | None, *, at_ms: int) -> None:
+    """Makes the chat use that session from the next message on; None for the chat's own."""
+    stored = await _find_own(tx, chat.route.address)
+    await _choose(tx, chat, None if stored is None else stored.agent_id, key, at_ms=at_ms)
+
+
+async def _choose(tx: Transaction, chat: Chat, agent_id: AgentId | None, key: SessionKey | None, *, at_ms: int) -> None:
+    by = chat.standing.principal
+    await change_route(tx, chat.route.address, agent_id=agent_id, session_key=key, by=by, at_ms=at_ms)
+
+
+async def _find_own(query: Query, address: ChatAddress) -> StoredRoute | None:
+    stored = await routes.find(query, _name_of(address))
+    return next((route for route in stored if route.thread == address.thread), None)
+
+
+class ShownRoute(Struct, frozen=True, kw_only=True):
+    """A stored route, and what it comes to now."""
+
+    stored: StoredRoute
+    agent_id: AgentId
+    """The agent that answers."""
+    is_fallback: bool
+    """Whether the stored agent is not configured any more, so that the settings decide."""
+
+
+class ChangeRoute(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    address: ChatAddress
+    agent_id: AgentId | None
+    session_key: SessionKey | None
+    expected: int | None
+    at_ms: int
+
+
+class Routes:
+    """Use cases of routes. All raise `Denied` for anyone but owners."""
+
+    def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
+        self._database = database
+        self._rules = rules
+        self._clock = clock
+
+    async def list(self, principal: Principal) -> list[ShownRoute]:
+        """The chats whose agent or session somebody chose, by channel, account and chat."""
+        return accepted(await self._database.read(_list, Rights(principal, self._rules)))
+
+    async def set(
+        self,
+        principal: Principal,
+        address: ChatAddress,
+        *,
+        agent_id: AgentId | None = None,
+        session_key: SessionKey | None = None,
+        version: int | None = None,
+    ) -> ShownRoute:
+        """Chooses agent and session of the chat's next message; both None to follow the settings again.
+
+        Raises `Invalid` for an agent that is not configured, and `Conflict` (`route_changed`) unless the stored
+        version is `version`, where 0 means that nothing is stored; None changes any.
+        """
+        for agent in (agent_id, None if session_key is None else session_key.agent_id):
+            if agent is not None:
+                self._rules.agent(agent)
+        command = ChangeRoute(
+            rights=Rights(principal, self._rules),
+            address=address,
+            agent_id=agent_id,
+            session_key=session_key,
+            expected=version,
+            at_ms=self._clock.now_ms(),
+        )
+        return accepted(await self._database.run(_set, command))
+
+
+async def _list(query: Query, rights: Rights) -> list[ShownRoute] | Refusal:
+    reach = await find_reach(query, rights, Act.CHATS)
+    if isinstance(reach, Refusal):
+        return reach
+    return [_shown(rights.rules, stored) for stored in await routes.list_all(query)]
+
+
+async def _set(tx: Transaction, command: ChangeRoute) -> ShownRoute | Refusal:
+    reach = await find_reach(tx, command.rights, Act.CHATS)
+    if isinstance(reach, Refusal):
+        return reach
+    stored = await change_route(
+        tx,
+        command.address,
+        agent_id=command.agent_id,
+        session_key=command.session_key,
+        by=command.rights.principal,
+        at_ms=command.at_ms,
+        expected=command.expected,
+    )
+    return stored if isinstance(stored, Refusal) else _shown(command.rights.rules, stored)
+
+
+def _shown(rules: Rules, stored: StoredRoute) -> ShownRoute:
+    address = ChatAddress(channel=stored.channel, account=stored.account, peer=stored.peer, thread=stored.thread)
+    named = None if stored.session_key is None else _read_key(stored.session_key)
+    wanted = stored.agent_id if named is None else named.agent_id or stored.agent_id
+    is_fallback = wanted is not None and wanted not in rules.agents
+    settings = settings_agent(rules, rules_of(rules, stored.channel, stored.account), address)
+    return ShownRoute(
+        stored=stored, agent_id=settings if wanted is None or is_fallback else wanted, is_fallback=is_fallback
+    )

@@ -1,0 +1,192 @@
+"""`/session`: the conversations of a chat. Each has a session below the chat's own. Contract: channels 3, keys 1.
+
+The chat's own session is called Main. `/session new` leaves the session before behind: lists hide it until somebody
+writes there again, or opens it.
+"""
+
+from antiphon.domain.commands import ChatCommand, Subcommand
+from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import AgentId
+from antiphon.domain.keys import MAX_SLUG_LENGTH, ChatType, SessionKey, chat_key, parse_key, slug_from_name
+from antiphon.domain.label import MAX_LABEL_LENGTH, parse_label
+from antiphon.domain.session import SessionStatus, SessionSummary, SessionType, Source
+from antiphon.domain.session_ids import parse_session_id
+from antiphon.domain.targets import NamedTarget
+from antiphon.domain.words import folded
+from antiphon.engine.access.reach import reach_of
+from antiphon.engine.chats.chat import Chat, Route
+from antiphon.engine.chats.occasion import Occasion
+from antiphon.engine.chats.routing import change_route
+from antiphon.engine.refusal import Refusal
+from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, open_session
+from antiphon.policy.acts import Act
+from antiphon.policy.reach import as_public
+from antiphon.store import sessions as rows
+from antiphon.store.database import Query, Transaction
+from antiphon.store.sessions import SessionFilter
+
+MAIN = "Main"
+_CHAT = ":chat:"
+LISTED = 20
+MOST = 1_000
+"""How many conversations of a chat are looked at."""
+FIXED = (
+    "Sessions and agents are switched in chats of channels. Here, choose another session from the list, "
+    "or name one when you start the terminal's chat."
+)
+UNKNOWN = "Unknown session {!r}. Run /session list."
+
+
+def base_of_chats(key: SessionKey) -> SessionKey:
+    """The session below which the conversations of its chat are."""
+    head, marker, slug = key.value.rpartition(_CHAT)
+    return parse_key(head) if marker and ":" not in slug else key
+
+
+async def perform_session(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
+    route = chat.route
+    match command.sub:
+        case Subcommand.LIST:
+            return await _list(tx, chat)
+        case Subcommand.NEW | Subcommand.SWITCH | Subcommand.MAIN if not can_switch(chat):
+            return FIXED
+        case Subcommand.NEW:
+            return await _begin(tx, chat, command.argument, occasion)
+        case Subcommand.MAIN:
+            return await _choose(tx, chat, None, occasion, said=f"Switched to session {MAIN}.")
+        case Subcommand.SWITCH:
+            return await _switch(tx, chat, command.argument or "", occasion)
+        case _:
+            label = MAIN if chat.session is None else shown_label(route, chat.session)
+            return f"Session: {label}\n{route.session_key}"
+
+
+def can_switch(chat: Chat) -> bool:
+    """Whether the chat has a route of its own, which commands can change."""
+    return chat.identity is not None
+
+
+def shown_label(route: Route, session: SessionSummary) -> str:
+    """What people call the session: its label if anybody may read it, else the end of its key."""
+    if session.key == route.base_key:
+        return MAIN
+    return f'"{session.label or session.key.last_segment}"'
+
+
+async def _chats(query: Query, chat: Chat) -> list[SessionSummary]:
+    """The conversations that were begun in the chat, newest first, with labels that anybody may read."""
+    reach = reach_of(chat.standing, Act.READ)
+    if isinstance(reach, Refusal):
+        return []
+    where = SessionFilter(below=f"{chat.route.base_key}{_CHAT}", include_inactive=True)
+    found = await rows.list_page(query, as_public(reach), where, limit=MOST, after=None)
+    return sorted(found, key=lambda session: (session.created_at, session.row), reverse=True)
+
+
+async def _list(query: Query, chat: Chat) -> str:
+    found, route = await _chats(query, chat), chat.route
+    shown = found[:LISTED]
+    active = next((session for session in found[LISTED:] if session.key == route.session_key), None)
+    if active is not None:
+        shown[-1] = active
+    lines = [MAIN, *(shown_label(route, session).strip('"') for session in shown)]
+    keys = [route.base_key, *(session.key for session in shown)]
+    marked = [
+        f"- {line}" + (" active" if key == route.session_key else "") for line, key in zip(lines, keys, strict=True)
+    ]
+    more = [f"... {len(found) - len(shown)} more"] if len(found) > len(shown) else []
+    return "\n".join(["Sessions", *marked, *more])
+
+
+async def _begin(tx: Transaction, chat: Chat, name: str | None, occasion: Occasion) -> str:
+    taken = await _chats(tx, chat)
+    try:
+        label = parse_label(name or _next_name(taken))
+        if len(label) > MAX_LABEL_LENGTH:
+            return f"Name is longer than {MAX_LABEL_LENGTH} characters."
+        key = _free_key(chat.route.base_key, label, {session.key.value for session in taken})
+    except ValueError as error:
+        return f"Name {error}."
+    except Invalid as error:
+        return error.message
+    opened = await open_session(tx, _opening(chat, key, label, occasion), occasion.rules)
+    if isinstance(opened, Refusal):
+        return opened.error.message
+    left = chat.session
+    if left is not None and left.status is SessionStatus.IDLE:
+        await rows.update(tx, left.row, {"status": SessionStatus.INACTIVE.value})
+    said = f'Created session "{label}". New messages in this chat will use it.'
+    return await _choose(tx, chat, opened.session.key, occasion, said=said)
+
+
+async def _choose(tx: Transaction, chat: Chat, key: SessionKey | None, occasion: Occasion, *, said: str) -> str:
+    """Lets the chat use that session from its next message on, or its own; the agent stays."""
+    route = chat.route
+    changed = await change_route(
+        tx,
+        route.address,
+        agent_id=route.agent_id if route.is_stored else None,
+        session_key=key,
+        by=chat.standing.principal,
+        at_ms=occasion.at_ms,
+    )
+    return changed.error.message if isinstance(changed, Refusal) else said
+
+
+def _next_name(taken: list[SessionSummary]) -> str:
+    """`Chat 1`, and so on."""
+    slugs = {session.key.last_segment for session in taken}
+    number = len(taken) + 1
+    while f"chat-{number}" in slugs:
+        number += 1
+    return f"Chat {number}"
+
+
+def _free_key(base: SessionKey, label: str, taken: set[str]) -> SessionKey:
+    """The key with the label's slug, or with a number after it if that is taken."""
+    slug, number = slug_from_name(label), 1
+    key = chat_key(base, slug)
+    while key.value in taken:
+        number += 1
+        end = f"-{number}"
+        key = chat_key(base, f"{slug[: MAX_SLUG_LENGTH - len(end)]}{end}")
+    return key
+
+
+def _opening(chat: Chat, key: SessionKey, label: str, occasion: Occasion) -> OpenSession:
+    """A session with the place and the origin of the one before, so that replies still reach the chat."""
+    before, agent = chat.session, occasion.rules.agent(AgentId(chat.route.agent_id))
+    platform = chat.place.channel or chat.route.address.channel
+    is_group = chat.chat_type is not ChatType.DIRECT
+    source = Source(kind="channel", platform=platform, type=SessionType.GROUP if is_group else SessionType.DIRECT)
+    taint = None if chat.rules is None else chat.rules.classification
+    return OpenSession(
+        principal=chat.standing.principal,
+        target=NamedTarget(key, None),
+        agent_id=agent.id,
+        base=agent.classification if before is None else agent.classification.join(before.base),
+        source=source if before is None else before.source,
+        attributes=SessionAttributes(label=label, metadata={} if before is None else before.metadata, taint=taint),
+        place=chat.place,
+        new_session_id=parse_session_id(f"{platform}:{occasion.now:%Y%m%d}-{occasion.drawn[:12]}"),
+        at_ms=occasion.at_ms,
+    )
+
+
+async def _switch(tx: Transaction, chat: Chat, name: str, occasion: Occasion) -> str:
+    if name == str(chat.route.base_key):
+        return await _choose(tx, chat, None, occasion, said=f"Switched to session {MAIN}.")
+    found = _named(await _chats(tx, chat), name)
+    if found is None:
+        return UNKNOWN.format(name[:MAX_LABEL_LENGTH])
+    said = f"Switched to session {shown_label(chat.route, found)}."
+    return await _choose(tx, chat, found.key, occasion, said=said)
+
+
+def _named(chats: list[SessionSummary], name: str) -> SessionSummary | None:
+    """The newest of that key, else of that label, else of that end of the key; case does not matter for names."""
+    wanted = folded(name.strip('"'))
+    by_key = (session for session in chats if session.key.value == name)
+    by_label = (session for session in chats if session.label is not None and folded(session.label) == wanted)
+    by_slug = (session for session in chats if session.key.last_segment == wanted)
+    return next(by_key, None) or next(by_label, None) or next(by_slug, None)

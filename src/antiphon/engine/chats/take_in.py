@@ -1,0 +1,286 @@
+"""The unit that takes a message of a channel in: admitted or not, posted or carried out, once. Contract: channels 1.
+
+The unit's session is foreseen by a read, because the database locks sessions before a unit begins. If it turns out to
+be another one, because the chat was routed elsewhere in between, the unit is undone and runs again.
+"""
+
+from dataclasses import replace
+
+from msgspec import Struct
+
+from antiphon.domain.commands import ChatCommand, CommandName, parse
+from antiphon.domain.errors import AntiphonError, Invalid, Limited
+from antiphon.domain.inbound import Inbound
+from antiphon.domain.keys import ChatType, SessionKey
+from antiphon.domain.message import check_content
+from antiphon.domain.session import DeliveryContext
+from antiphon.engine.chats import linking, pairing
+from antiphon.engine.chats.accounts import Lease
+from antiphon.engine.chats.chat import account_of
+from antiphon.engine.chats.commands import perform
+from antiphon.engine.chats.entry import Drawn, SessionMoved, Uploaded, content_of, find_chat, post_in_chat
+from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, standing_of
+from antiphon.engine.chats.linking import LINK_ANSWERS, Linked
+from antiphon.engine.chats.occasion import Occasion
+from antiphon.engine.chats.routing import rules_of
+from antiphon.engine.chats.who import Who, find_who, introduce, is_admitted
+from antiphon.engine.deliveries.outbox import enqueue_notice
+from antiphon.engine.refusal import Refusal
+from antiphon.engine.rules import Rules
+from antiphon.engine.sessions.inbox import Posted
+from antiphon.policy.chats import ChannelAccess
+from antiphon.policy.reception import Admission, Knock, decide_admission, decide_after_wrong_code
+from antiphon.policy.rights import reaches_all
+from antiphon.store import arrivals, channel_accounts, link_codes, pairings
+from antiphon.store import sessions as rows
+from antiphon.store.arrivals import ArrivalRow, Outcome, PostedRow
+from antiphon.store.codec import stored_key
+from antiphon.store.database import Query, Transaction
+from antiphon.store.pairings import PairingState
+
+TOO_MANY = "Too many messages within a minute. The last ones were not taken in; write again a little later."
+
+
+class Received(Struct, frozen=True, kw_only=True):
+    """What became of something that a channel brought."""
+
+    outcome: Outcome
+    posted: Posted | None = None
+    """The message, if it was stored."""
+    is_repeated: bool = False
+    """Whether it had come before; this is its first answer."""
+    toast: str | None = None
+    """What the person who pressed a button sees at once."""
+    refused: AntiphonError | None = None
+    """Why the message of an admitted sender was not stored."""
+
+
+class Stale(Struct, frozen=True):
+    """The lease is another process's; nothing was stored."""
+
+
+class TakeIn(Struct, frozen=True, kw_only=True):
+    inbound: Inbound
+    lease: Lease | None
+    rules: Rules
+    drawn: Drawn
+    occasion: Occasion
+    pairing: pairing.NewCode
+    is_limit_told: bool = False
+    """Whether the sender was told lately that they write too often."""
+    uploaded: Uploaded | None = None
+    """Where its files lie by now."""
+
+
+class Foreseen(Struct, frozen=True, kw_only=True):
+    """What a read says about a message before its unit runs."""
+
+    key: SessionKey | None
+    """The session that the unit will write to; None if it writes to none."""
+    is_entering: bool = False
+    """Whether the message will be posted."""
+
+
+def arrival_of(place: DeliveryContext, platform_id: str) -> arrivals.Place:
+    assert place.channel is not None
+    return arrivals.Place(place.channel, account_of(place), platform_id)
+
+
+async def hold(tx: Transaction, lease: Lease | None, place: DeliveryContext, position: int | None) -> bool:
+    """Whether this process may take something in; then no other does so for this account until the unit commits.
+
+    The account was read up to the position after this one.
+    """
+    following = None if position is None else position + 1
+    if lease is not None:
+        return await channel_accounts.advance(tx, lease.name, lease.fence, following)
+    assert place.channel is not None
+    name = channel_accounts.AccountName(place.channel, account_of(place))
+    await channel_accounts.advance_unserved(tx, name, following)
+    return True
+
+
+async def foresee(query: Query, rules: Rules, inbound: Inbound, at_ms: int) -> Foreseen:
+    if await arrivals.find(query, arrival_of(inbound.place, inbound.platform_id)) is not None:
+        return Foreseen(key=None)
+    who = await find_who(query, rules, inbound.place, inbound.sender)
+    knock = await _knock(query, rules, inbound, who, at_ms=at_ms)
+    if decide_admission(knock) is not Admission.ENTER:
+        return Foreseen(key=None)
+    try:
+        chat = await find_chat(query, rules, inbound, who)
+    except Invalid:
+        return Foreseen(key=None)
+    return Foreseen(key=chat.route.session_key, is_entering=_command_in(inbound, None) is None)
+
+
+async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None) -> Received | Stale:
+    inbound, rules, at_ms = command.inbound, command.rules, command.drawn.at_ms
+    if not await hold(tx, command.lease, inbound.place, inbound.position):
+        return Stale()
+    arrival = arrival_of(inbound.place, inbound.platform_id)
+    if (first := await arrivals.find(tx, arrival)) is not None:
+        return Received(outcome=first.outcome, posted=shown(first.posted), is_repeated=True)
+    who = await find_who(tx, rules, inbound.place, inbound.sender)
+    knock = await _knock(tx, rules, inbound, who, at_ms=at_ms)
+    admission = decide_admission(knock)
+    received: Received | None = None
+    if admission is Admission.REDEEM:
+        received, admission = await _redeem(tx, command, who, knock)
+    match admission:
+        case _ if received is not None:
+            pass
+        case Admission.ENTER:
+            received = await _enter(tx, command, who, foreseen)
+        case Admission.PAIR:
+            message = None if _is_command(inbound) else inbound
+            await pairing.open_pairing(tx, who, inbound, message=message, drawn=command.pairing, at_ms=at_ms)
+            received = Received(outcome=Outcome.IGNORED if message is None else Outcome.WAITING)
+        case Admission.WAIT:
+            is_kept = not _is_command(inbound) and await pairing.keep_first(tx, who, inbound)
+            received = Received(outcome=Outcome.WAITING if is_kept else Outcome.IGNORED)
+        case Admission.ASK_OWNERS:
+            group = await find_group(tx, inbound.place)
+            await ask_owners(tx, inbound.place, group, title=inbound.title, by=None, at_ms=at_ms)
+            received = Received(outcome=Outcome.IGNORED)
+        case _:
+            received = Received(outcome=Outcome.IGNORED)
+    await arrivals.store(tx, arrival, ArrivalRow(received.outcome, await _row(tx, received.posted)), at_ms)
+    return received
+
+
+async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who, *, at_ms: int) -> Knock:
+    """What is known about the message, as far as the decision can depend on it."""
+    place, identity = inbound.place, who.identity
+    access = rules_of(rules, identity.channel, identity.account).access
+    if inbound.chat_type is not ChatType.DIRECT:
+        group = standing_of(rules, place, await find_group(query, place))
+        return Knock(access=access, group=group, is_admitted=False, is_suspended=who.standing.is_suspended)
+    admitted = await is_admitted(query, who)
+    knock = Knock(access=access, is_admitted=admitted, is_suspended=who.standing.is_suspended)
+    if _code_in(inbound) is not None:
+        since_ms = at_ms - linking.WRONG_CODES_LIFE_MS
+        wrong = await link_codes.count_wrong(query, identity, since_ms)
+        knock = replace(knock, brings_code=True, wrong_codes=wrong)
+    if admitted or access is not ChannelAccess.PAIRING:
+        return knock
+    newest = await pairings.find_newest(query, identity.channel, identity.account, identity.platform_id)
+    open_pairings = await pairings.count_open(query, identity.channel, identity.account, at_ms)
+    if newest is None:
+        return replace(knock, open_pairings=open_pairings)
+    return replace(
+        knock,
+        open_pairings=open_pairings,
+        is_waiting=newest.state is PairingState.OPEN and not pairing.is_over(newest, at_ms),
+        was_told=pairing.was_told(newest, at_ms),
+    )
+
+
+async def _redeem(tx: Transaction, command: TakeIn, who: Who, knock: Knock) -> tuple[Received | None, Admission]:
+    """Links the account, and tells the sender; after a stranger's wrong code, what is done with their message."""
+    code = _code_in(command.inbound)
+    assert code is not None
+    linked = await linking.redeem(tx, who, code, command.drawn.at_ms)
+    following = decide_after_wrong_code(knock)
+    if linked in (Linked.WRONG, Linked.LOCKED) and following is not Admission.ENTER:
+        return None, following
+    await _say(tx, command, LINK_ANSWERS[linked])
+    return Received(outcome=Outcome.COMMAND), following
+
+
+async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKey | None) -> Received:
+    """Posts the message or carries the command out, in the chat's session."""
+    inbound, rules = command.inbound, command.rules
+    try:
+        chat = await find_chat(tx, rules, inbound, who)
+    except Invalid as error:  # an id of the platform that fits into no key
+        return Received(outcome=Outcome.IGNORED, refused=error)
+    if chat.route.session_key != foreseen:
+        raise SessionMoved(chat.route.session_key)
+    if who.linked_by_settings is not None:
+        await linking.link(tx, who, who.linked_by_settings, command.drawn.at_ms)
+        who = await find_who(tx, rules, inbound.place, inbound.sender)
+    if inbound.chat_type is not ChatType.DIRECT:
+        await note_allowed(tx, inbound.place, title=inbound.title, at_ms=command.drawn.at_ms)
+    name = await channel_accounts.find_name(
+        tx, channel_accounts.AccountName(who.identity.channel, who.identity.account)
+    )
+    typed = _command_in(inbound, name)
+    if typed is not None:
+        if not who.is_linked:  # a command may name them, as `/link` does
+            await introduce(tx, who, who.identity.person_id, command.drawn.at_ms)
+        answer = await perform(tx, chat, typed, command.occasion)
+        if answer is not None:
+            await _say(tx, command, answer)
+        return Received(outcome=Outcome.COMMAND if answer is not None else Outcome.IGNORED)
+    if inbound.refused:
+        await _say(tx, command, "\n".join(inbound.refused), about="refused")
+    content = content_of(inbound, command.uploaded)
+    if not content:
+        return Received(outcome=Outcome.IGNORED)
+    try:
+        check_content(content)
+    except AntiphonError as error:
+        await _say(tx, command, error.message, about="refusal")
+        return Received(outcome=Outcome.IGNORED, refused=error)
+    uploaded = command.uploaded
+    if uploaded is not None and (chat.session is None or chat.session.id != uploaded.session_id):
+        raise SessionMoved(chat.route.session_key)
+    posted = await post_in_chat(tx, rules, chat, who, content=content, inbound=inbound, drawn=command.drawn)
+    if not isinstance(posted, Refusal):
+        return Received(outcome=Outcome.POSTED, posted=posted)
+    is_limit = isinstance(posted.error, Limited)
+    if not (is_limit and command.is_limit_told):
+        await _say(tx, command, _explained(posted.error, who), about="refusal")
+    return Received(outcome=Outcome.IGNORED, refused=posted.error)
+
+
+def _explained(error: AntiphonError, who: Who) -> str:
+    """Why a message was not taken in. Only owners are told names of sessions and settings."""
+    if reaches_all(who.standing):
+        return f"Message was not taken in. {error.message}"
+    return TOO_MANY if isinstance(error, Limited) else "Message was not taken in. An owner can find out why."
+
+
+async def _say(tx: Transaction, command: TakeIn, text: str, *, about: str = "answer") -> None:
+    """Queues Antiphon's own words for the chat, in the same unit."""
+    inbound = command.inbound
+    name = f"{about} {inbound.place.channel} {account_of(inbound.place)} {inbound.platform_id}"
+    await enqueue_notice(tx, inbound.place, text, name=name, at_ms=command.drawn.at_ms)
+
+
+def _command_in(inbound: Inbound, bot_name: str | None) -> ChatCommand | None:
+    """The command that the message is; one with files is a message."""
+    return None if inbound.images or inbound.files else parse(inbound.text, bot_name)
+
+
+def _is_command(inbound: Inbound) -> bool:
+    return inbound.text.lstrip().startswith("/")
+
+
+def _code_in(inbound: Inbound) -> str | None:
+    """The code that the message brings: `/start <code>` or `/link <code>`."""
+    command = _command_in(inbound, None)
+    if command is None or command.name not in (CommandName.LINK, CommandName.START):
+        return None
+    return command.argument
+
+
+def shown(posted: PostedRow | None) -> Posted | None:
+    if posted is None:
+        return None
+    return Posted(
+        session_key=posted.session_key,
+        message_id=posted.message_id,
+        seq=posted.seq,
+        run_id=posted.run_id,
+        triggered=posted.run_id is not None,
+    )
+
+
+async def _row(query: Query, posted: Posted | None) -> PostedRow | None:
+    if posted is None:
+        return None
+    head = await rows.find_head_by_key(query, stored_key(posted.session_key))
+    assert head is not None
+    return PostedRow(head.row, posted.session_key, posted.message_id, posted.seq, posted.run_id)

@@ -1,0 +1,72 @@
+"""Operations on routes, for owners. Contract: channels 2."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from antiphon.domain.ids import AgentId
+from antiphon.domain.keys import SessionKey
+from antiphon.domain.tokens import TokenScope
+from antiphon.engine.chats.chat import DEFAULT_ACCOUNT, ChatAddress
+from antiphon.gateway.operations.operation import Ask, Http, NoParams, Params, operation
+from antiphon.wire import routes as wire
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Version = Annotated[int, Meta(ge=0, lt=10**15)]
+
+
+class NamedRoute(Params, frozen=True, kw_only=True):
+    channel: Name
+    account: Name = DEFAULT_ACCOUNT
+    peer: Annotated[str, Meta(pattern=r"^(direct|group):.{1,190}$(?!\n)", max_length=200)]
+    """`direct:<platform id>` or `group:<group id>`."""
+    thread: Annotated[str, Meta(max_length=200)] = ""
+    """A thread or topic of the chat; empty for the chat itself."""
+    version: Version | None = None
+    """The version that was read: the route is changed only if it is still that one. 0 if there was none."""
+
+    @property
+    def address(self) -> ChatAddress:
+        return ChatAddress(channel=self.channel, account=self.account, peer=self.peer, thread=self.thread)
+
+
+class SetRoute(NamedRoute, frozen=True, kw_only=True):
+    agent_id: str | None = None
+    """The agent of the settings unless set."""
+    session_key: str | None = None
+    """The chat's own session unless set."""
+
+
+@operation("routes.list", NoParams, wire.RouteList, Http(method="GET", path="/routes"), scope=TokenScope.ADMIN)
+async def list_routes(ask: Ask, params: NoParams) -> wire.RouteList:
+    """Lists the chats for which somebody chose an agent or a session."""
+    found = await ask.services.routes.list(ask.principal)
+    return wire.RouteList(count=len(found), routes=[wire.route(each) for each in found])
+
+
+@operation("routes.set", SetRoute, wire.RouteShape, Http(method="POST", path="/routes"), scope=TokenScope.ADMIN)
+async def set_route(ask: Ask, params: SetRoute) -> wire.RouteShape:
+    """Chooses the agent and the session of a chat's next message."""
+    agent = None if params.agent_id is None else AgentId(params.agent_id)
+    key = await _key_of(ask, params.session_key)
+    return wire.route(
+        await ask.services.routes.set(
+            ask.principal, params.address, agent_id=agent, session_key=key, version=params.version
+        )
+    )
+
+
+@operation("routes.clear", NamedRoute, wire.RouteShape, Http(method="DELETE", path="/routes"), scope=TokenScope.ADMIN)
+async def clear_route(ask: Ask, params: NamedRoute) -> wire.RouteShape:
+    """Lets a chat follow the settings again."""
+    return wire.route(await ask.services.routes.set(ask.principal, params.address, version=params.version))
+
+
+async def _key_of(ask: Ask, name: str | None) -> SessionKey | None:
+    """The key of an existing session, by key or id. Raises `NotFound`, `Invalid`."""
+    if name is None:
+        return None
+    return (await ask.services.sessions.get(ask.principal, ask.target(name))).session.key
+
+
+OPERATIONS = (list_routes, set_route, clear_route)

@@ -1,0 +1,25 @@
+// People who wait to be admitted to a channel, and groups that ask for the bot: owners decide.
+'use strict';
+
+async function showWaitingPeople() {
+  const { text } = await call('GET', '/page/admitting');
+  find('#admitting-list').innerHTML = text;
+  showTimes(find('#admitting-list'));
+}
+
+// `address` is the operation that decides. Who was decided meanwhile is not in the list any more.
+async function admit(button) {
+  const { address, body } = button.dataset;
+  const problem = find('#admitting-problem');
+  problem.hidden = true;
+  button.disabled = true;
+  try {
+    await call('POST', address, body ? JSON.parse(body) : {});
+  } catch (refused) {
+    if (!(refused instanceof Problem)) throw refused;
+    problem.textContent = refused.message;
+    problem.hidden = false;
+  }
+  await showWaitingPeople();
+  refreshList();
+}

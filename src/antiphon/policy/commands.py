@@ -1,0 +1,68 @@
+"""Decides who may use which command in a chat. Contract: access 4, channels 4, send_policy 2."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from antiphon.domain.commands import ChatCommand, CommandName, Subcommand
+from antiphon.policy.acts import Act
+from antiphon.policy.decision import Deny
+from antiphon.policy.rights import decide_act, is_guest, reaches_all
+from antiphon.policy.standing import Standing
+
+GRANTABLE = frozenset(CommandName) - {CommandName.SEND, CommandName.START}
+"""The commands that a setting may give to people below owner."""
+GUEST_COMMANDS = frozenset({CommandName.HELP, CommandName.STATUS, CommandName.STOP, CommandName.NEW, CommandName.LINK})
+USER_COMMANDS = GUEST_COMMANDS | {
+    CommandName.RESET,
+    CommandName.SESSION,
+    CommandName.AGENT,
+    CommandName.WHO,
+    CommandName.APPROVE,
+    CommandName.DENY,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleCommands:
+    """The commands of roles: their setting `commands`. Owners have all."""
+
+    guest: frozenset[CommandName] = GUEST_COMMANDS
+    user: frozenset[CommandName] = USER_COMMANDS
+
+    def of(self, standing: Standing) -> Collection[CommandName]:
+        """The commands that the principal may use, in some form."""
+        if standing.is_suspended:
+            return frozenset()
+        if reaches_all(standing):
+            return frozenset(CommandName)
+        named = self.guest if is_guest(standing) else self.user
+        return frozenset({CommandName.START, *(name for name in named if _is_open(standing, name))})
+
+
+def may_command(standing: Standing, command: ChatCommand, commands: RoleCommands, *, is_group: bool) -> bool:
+    """Whether the principal may use the command in the chat.
+
+    What a chat of several people uses, its conversation and its agent, only owners change.
+    """
+    if command.name not in commands.of(standing):
+        return False
+    return reaches_all(standing) or not _is_owners(command, is_group=is_group)
+
+
+def _is_open(standing: Standing, name: CommandName) -> bool:
+    """Whether the command is of use to the principal, whatever the setting names."""
+    if name in (CommandName.APPROVE, CommandName.DENY):
+        return not isinstance(decide_act(standing, Act.APPROVE), Deny)
+    return name in GRANTABLE
+
+
+def _is_owners(command: ChatCommand, *, is_group: bool) -> bool:
+    match command.name:
+        case CommandName.AGENT:
+            return command.sub is Subcommand.SWITCH
+        case CommandName.NEW | CommandName.RESET:
+            return is_group
+        case CommandName.SESSION:
+            return is_group and command.sub not in (Subcommand.CURRENT, Subcommand.LIST)
+        case _:
+            return False

@@ -1,0 +1,94 @@
+"""What becomes of a message that somebody wrote on a channel. Contract: access 3, groups 1."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from antiphon.policy.chats import ChannelAccess
+
+MOST_PAIRINGS = 3
+"""Requests of strangers that are open at once, of one account."""
+MOST_WRONG_CODES = 5
+"""After so many wrong codes a sender waits for an hour."""
+
+
+class Admission(StrEnum):
+    """What is done with a message before anything is stored in a session."""
+
+    ENTER = "enter"
+    """It is posted, or carried out if it is a command."""
+    REDEEM = "redeem"
+    """It brings a code that links the sender's account to a person."""
+    PAIR = "pair"
+    """The sender gets a code, and the message waits until an owner admits them."""
+    WAIT = "wait"
+    """The sender has a code already; the message waits if none does."""
+    ASK_OWNERS = "ask_owners"
+    """Owners are asked whether the bot may answer in the group."""
+    IGNORE = "ignore"
+
+
+class GroupStanding(StrEnum):
+    """What is known about the group in which a message was written."""
+
+    ALLOWED = "allowed"
+    UNKNOWN = "unknown"
+    CLOSED = "closed"
+    """Owners were asked and have not allowed it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knock:
+    """A message at the door, with what is known about its sender and its chat."""
+
+    access: ChannelAccess
+    group: GroupStanding | None = None
+    """None in direct chats."""
+    is_admitted: bool
+    """Whether the sender's account is linked to a person, or an owner has admitted it."""
+    is_suspended: bool = False
+    brings_code: bool = False
+    wrong_codes: int = 0
+    """Those that the sender has tried within an hour."""
+    is_waiting: bool = False
+    """Whether the sender's request is open."""
+    was_told: bool = False
+    """Whether the sender got a code within an hour."""
+    open_pairings: int = 0
+    """Open requests of the account."""
+
+
+def decide_admission(knock: Knock) -> Admission:
+    """Groups are open to all their members once an owner has allowed them; direct chats only to admitted senders."""
+    if knock.is_suspended:
+        return Admission.IGNORE
+    match knock.group:
+        case GroupStanding.ALLOWED:
+            return Admission.ENTER
+        case GroupStanding.UNKNOWN:
+            return Admission.ASK_OWNERS
+        case GroupStanding.CLOSED:
+            return Admission.IGNORE
+        case None:
+            pass
+    if knock.brings_code and knock.wrong_codes < MOST_WRONG_CODES:
+        return Admission.REDEEM
+    if knock.is_admitted or knock.access is ChannelAccess.PUBLIC:
+        return Admission.ENTER
+    return _decide_pairing(knock)
+
+
+def decide_after_wrong_code(knock: Knock) -> Admission:
+    """The same for a message whose code was wrong: a stranger's is like any other of theirs."""
+    if knock.is_admitted or knock.access is ChannelAccess.PUBLIC:
+        return Admission.ENTER
+    return _decide_pairing(knock)
+
+
+def _decide_pairing(knock: Knock) -> Admission:
+    if knock.access is ChannelAccess.PRIVATE:
+        return Admission.IGNORE
+    if knock.is_waiting:
+        return Admission.WAIT
+    if knock.was_told or knock.open_pairings >= MOST_PAIRINGS:
+        return Admission.IGNORE
+    return Admission.PAIR

@@ -1,0 +1,85 @@
+"""What came in on accounts of channels, once each, with its first answer. Contract: channels 1."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from antiphon.domain.ids import MessageId, RunId, SessionRow
+from antiphon.store import codec
+from antiphon.store.database import Query, Transaction
+
+
+class Outcome(StrEnum):
+    """What became of something that came in."""
+
+    POSTED = "posted"
+    COMMAND = "command"
+    WAITING = "waiting"
+    """Its sender waits until an owner admits them."""
+    IGNORED = "ignored"
+    PRESSED = "pressed"
+    """A button was pressed."""
+
+
+class Place(NamedTuple):
+    """What identifies something that came in."""
+
+    channel: str
+    account: str
+    platform_id: str
+
+
+class PostedRow(NamedTuple):
+    """The message as which it was stored."""
+
+    session: SessionRow
+    session_key: str
+    message_id: MessageId
+    seq: int
+    run_id: RunId | None
+
+
+class ArrivalRow(NamedTuple):
+    outcome: Outcome
+    posted: PostedRow | None
+
+
+_outcome = codec.member_of(Outcome)
+
+
+async def find(query: Query, place: Place) -> ArrivalRow | None:
+    """The first answer to it; without its message if the session was deleted."""
+    row = await query.fetch_one(
+        "SELECT a.outcome, a.session, s.key, a.message_id, a.seq, a.run_id FROM arrivals a "
+        "LEFT JOIN sessions s ON s.id = a.session WHERE a.channel = ? AND a.account = ? AND a.platform_id = ?",
+        place,
+    )
+    if row is None:
+        return None
+    outcome, session, key, message_id, seq, run_id = row
+    if key is None:
+        return ArrivalRow(_outcome(outcome), None)
+    return ArrivalRow(_outcome(outcome), PostedRow(session, key, message_id, seq, run_id))
+
+
+async def store(tx: Transaction, place: Place, arrival: ArrivalRow, at_ms: int) -> None:
+    """Stores the answer; one that waited gets its message when its sender is admitted."""
+    posted = arrival.posted
+    await tx.execute(
+        "INSERT INTO arrivals (channel, account, platform_id, outcome, session, message_id, seq, run_id, arrived_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (channel, account, platform_id) DO UPDATE SET "
+        "outcome = excluded.outcome, session = excluded.session, message_id = excluded.message_id, "
+        "seq = excluded.seq, run_id = excluded.run_id",
+        (
+            *place,
+            arrival.outcome.value,
+            None if posted is None else posted.session,
+            None if posted is None else posted.message_id,
+            None if posted is None else posted.seq,
+            None if posted is None else posted.run_id,
+            at_ms,
+        ),
+    )
+
+
+async def delete_before(tx: Transaction, before_ms: int) -> None:
+    await tx.execute("DELETE FROM arrivals WHERE arrived_at < ?", (before_ms,))

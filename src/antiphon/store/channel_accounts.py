@@ -1,0 +1,121 @@
+"""Accounts of channels: which process serves each, and how far it was read."""
+
+from typing import NamedTuple
+
+from antiphon.domain.ids import ProcessId
+from antiphon.store.database import Query, Transaction
+
+_NAMED = "channel = ? AND account = ?"
+
+
+class AccountName(NamedTuple):
+    channel: str
+    account: str
+
+
+class LeaseRequest(NamedTuple):
+    """A process asks to serve an account."""
+
+    name: AccountName
+    process: ProcessId
+    now_ms: int
+    served_until_ms: int
+
+
+class AccountRow(NamedTuple):
+    channel: str
+    account: str
+    platform_id: str | None
+    name: str | None
+    position: int | None
+    process: str | None
+    served_until_ms: int
+    trouble: str | None
+
+
+async def take(tx: Transaction, request: LeaseRequest) -> tuple[int, int | None] | None:
+    """The new fence and the position, if the account is free; None if another process serves it.
+
+    It is free when its time is over, when its process is gone or is this one, and also when its time ends later than
+    any process would set it now: then a clock was set back.
+    """
+    name, process, now_ms, served_until_ms = request
+    await tx.execute("INSERT INTO channel_accounts (channel, account) VALUES (?, ?) ON CONFLICT DO NOTHING", name)
+    is_taken = await tx.change(
+        f"UPDATE channel_accounts SET process = ?, served_until = ?, fence = fence + 1 WHERE {_NAMED} AND "
+        "(process IS NULL OR process = ? OR served_until <= ? OR served_until > ? "
+        "OR NOT EXISTS (SELECT 1 FROM processes p WHERE p.id = channel_accounts.process))",
+        (process, served_until_ms, *name, process, now_ms, served_until_ms),
+    )
+    if is_taken == 0:
+        return None
+    row = await tx.fetch_one(f"SELECT fence, position FROM channel_accounts WHERE {_NAMED}", name)
+    assert row is not None
+    return row[0], row[1]
+
+
+async def extend(tx: Transaction, name: AccountName, fence: int, served_until_ms: int) -> bool:
+    """Whether the fence is still the newest; then the account is served until that time."""
+    changed = await tx.change(
+        f"UPDATE channel_accounts SET served_until = ? WHERE {_NAMED} AND fence = ? AND process IS NOT NULL",
+        (served_until_ms, *name, fence),
+    )
+    return changed == 1
+
+
+async def release(tx: Transaction, name: AccountName, fence: int) -> None:
+    """Frees the account, unless another process has taken it."""
+    await tx.execute(
+        f"UPDATE channel_accounts SET process = NULL, served_until = 0 WHERE {_NAMED} AND fence = ?",
+        (*name, fence),
+    )
+
+
+async def advance(tx: Transaction, name: AccountName, fence: int, position: int | None) -> bool:
+    """Whether the fence is still the newest; then the account was read up to that position, never back."""
+    changed = await tx.change(
+        "UPDATE channel_accounts SET position = CASE WHEN position >= CAST(? AS BIGINT) THEN position "
+        f"ELSE COALESCE(CAST(? AS BIGINT), position) END WHERE {_NAMED} AND fence = ? AND process IS NOT NULL",
+        (position, position, *name, fence),
+    )
+    return changed == 1
+
+
+async def find_name(query: Query, name: AccountName) -> str | None:
+    """The name of the account on its platform, as far as it is known."""
+    row = await query.fetch_one(f"SELECT name FROM channel_accounts WHERE {_NAMED}", name)
+    return None if row is None else row[0]
+
+
+async def set_name(tx: Transaction, named: AccountName, platform_id: str, name: str) -> None:
+    await tx.execute(
+        f"UPDATE channel_accounts SET platform_id = ?, name = ? WHERE {_NAMED}", (platform_id, name, *named)
+    )
+
+
+async def set_trouble(tx: Transaction, name: AccountName, trouble: str | None) -> None:
+    await tx.execute(
+        "INSERT INTO channel_accounts (channel, account, trouble) VALUES (?, ?, ?) "
+        "ON CONFLICT (channel, account) DO UPDATE SET trouble = excluded.trouble",
+        (*name, trouble),
+    )
+
+
+async def list_all(query: Query) -> list[AccountRow]:
+    """All accounts, by channel and name."""
+    found = await query.fetch_all(
+        "SELECT channel, account, platform_id, name, position, process, served_until, trouble "
+        "FROM channel_accounts ORDER BY channel, account"
+    )
+    return [AccountRow(*row) for row in found]
+
+
+async def advance_unserved(tx: Transaction, name: AccountName, position: int | None) -> None:
+    """Like `advance`, for an account that no process has to serve: its platform posts to the gateway."""
+    await tx.execute(
+        "INSERT INTO channel_accounts (channel, account, position) VALUES (?, ?, ?) "
+        "ON CONFLICT (channel, account) DO UPDATE SET position = CASE "
+        "WHEN channel_accounts.position >= excluded.position THEN channel_accounts.position "
+        "ELSE COALESCE(excluded.position, channel_accounts.position) END",
+        (*name, position),
+    )

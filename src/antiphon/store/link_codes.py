@@ -1,0 +1,58 @@
+"""Codes by which an account is linked to a person, and the wrong ones that were tried. Contract: access 3."""
+
+import hmac
+
+from antiphon.domain.person import Identity, PersonId
+from antiphon.store.database import Query, Transaction
+
+MOST_OPEN = 3
+"""Of one person; a new code replaces the oldest one."""
+_SENDER = "channel = ? AND account = ? AND platform_id = ?"
+
+
+async def insert(tx: Transaction, code_hash: str, person: PersonId, *, at_ms: int, expires_at_ms: int) -> None:
+    await tx.execute("DELETE FROM link_codes WHERE expires_at <= ?", (at_ms,))
+    await tx.execute(
+        "DELETE FROM link_codes WHERE person = ? AND code_hash NOT IN (SELECT c.code_hash FROM link_codes c "
+        "WHERE c.person = ? ORDER BY c.created_at DESC, c.code_hash LIMIT ?)",
+        (person, person, MOST_OPEN - 1),
+    )
+    await tx.execute(
+        "INSERT INTO link_codes (code_hash, person, created_at, expires_at) VALUES (?, ?, ?, ?)",
+        (code_hash, person, at_ms, expires_at_ms),
+    )
+
+
+async def use_up(tx: Transaction, code_hash: str, now_ms: int) -> PersonId | None:
+    """The person whose code it is; it is deleted. None for an unknown, used or expired one."""
+    row = await tx.fetch_one(
+        "SELECT code_hash, person FROM link_codes WHERE code_hash = ? AND expires_at > ?", (code_hash, now_ms)
+    )
+    if row is None or not hmac.compare_digest(code_hash, row[0]):
+        return None
+    if await tx.change("DELETE FROM link_codes WHERE code_hash = ?", (code_hash,)) != 1:
+        return None
+    return PersonId(row[1])
+
+
+async def count_wrong(query: Query, sender: Identity, since_ms: int) -> int:
+    """How many wrong codes the sender has tried since that time."""
+    row = await query.fetch_one(
+        f"SELECT count FROM wrong_codes WHERE {_SENDER} AND since > ?", (*_values(sender), since_ms)
+    )
+    return 0 if row is None else int(row[0])
+
+
+async def note_wrong(tx: Transaction, sender: Identity, *, at_ms: int, since_ms: int) -> None:
+    """Counts a wrong code; counting begins anew after `since_ms`."""
+    await tx.execute("DELETE FROM wrong_codes WHERE since <= ?", (since_ms,))
+    await tx.execute(
+        "INSERT INTO wrong_codes (channel, account, platform_id, count, since) VALUES (?, ?, ?, 1, ?) "
+        "ON CONFLICT (channel, account, platform_id) DO UPDATE SET count = wrong_codes.count + 1, "
+        "since = excluded.since",
+        (*_values(sender), at_ms),
+    )
+
+
+def _values(sender: Identity) -> tuple[str, str, str]:
+    return sender.channel, sender.account, sender.platform_id

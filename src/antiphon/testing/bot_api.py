@@ -1,0 +1,187 @@
+"""The methods of Telegram's Bot API that bots of text messages use, over HTTP."""
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from antiphon.testing.faults import Fault, Refused, error_response, faulty_response, read_parameters
+from antiphon.testing.serving import FakeServer
+
+Json = dict[str, Any]
+LONGEST_TEXT = 4096
+LARGEST_FILE = 20 * 1024 * 1024
+
+
+class BotApi(FakeServer):
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self.token = token
+        """Another one revokes it."""
+        self.me: Json = {
+            "id": int(token.partition(":")[0]),
+            "is_bot": True,
+            "first_name": "Bot",
+            "username": "test_bot",
+        }
+        self.requests: list[tuple[str, Json]] = []
+        """Those with the right token, in order of arrival."""
+        self.chats: dict[int, Json] = {}
+        self.seen: defaultdict[int, dict[int, Json]] = defaultdict(dict)
+        """The bot's messages, by chat and id."""
+        self.drafts: dict[tuple[int, int], str] = {}
+        """The newest text of each draft, by chat and draft."""
+        self.commands: dict[str, list[Json]] = {}
+        """By language; `` for all others."""
+        self.blocked: set[int] = set()
+        """Chats that the bot may not write to."""
+        self.retry_after = 1
+        """In seconds, said with `Fault.BUSY`."""
+        self.webhook: Json = {"url": "", "has_custom_certificate": False, "pending_update_count": 0}
+        self.updates: list[Json] = []
+        """Those that the bot has not confirmed."""
+        self.files: dict[str, bytes] = {}
+        self.base_url = f"http://127.0.0.1:{self.port}/bot"
+        self.base_file_url = f"http://127.0.0.1:{self.port}/file/bot"
+        self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
+        self._count = self._polls = 1000
+
+    def will(self, method: str, *faults: Fault) -> None:
+        """The next requests for the method fail like this, one after the other."""
+        self._faults[method].extend(faults)
+
+    def next_id(self) -> int:
+        self._count += 1
+        return self._count
+
+    def routes(self) -> Sequence[Route]:
+        file = Route("/file/bot{token}/{file}", self._download)
+        return [file, Route("/bot{token}/{method}", self._answer, methods=["GET", "POST"])]
+
+    async def _download(self, request: Request) -> Response:
+        return Response(self.files[request.path_params["file"]])
+
+    async def _answer(self, request: Request) -> Response:
+        method, sent = request.path_params["method"], await read_parameters(request)
+        if request.path_params["token"] != self.token:
+            return error_response("401 Unauthorized", 0)
+        fault = self._faults[method].popleft() if self._faults[method] else None
+        with self.changed:
+            self.requests.append((method, sent))
+            self.changed.notify_all()
+        if fault is not None and not fault.acts:
+            return await faulty_response(fault, self.stopped, self.retry_after)
+        act: Callable[[Json], object] | None = getattr(self, _name_of(method), None)
+        if act is None:
+            return error_response("404 Not Found", 0)
+        try:
+            done = await to_thread.run_sync(act, sent)
+        except Refused as refused:
+            return error_response(str(refused), 0)
+        if fault is not None:
+            return await faulty_response(fault, self.stopped, self.retry_after)
+        return JSONResponse({"ok": True, "result": done})
+
+    def _get_me(self, sent: Json) -> Json:
+        return self.me
+
+    def _get_updates(self, sent: Json) -> list[Json]:
+        with self.changed:
+            if self.webhook["url"]:
+                raise Refused("409 Conflict: can't use getUpdates method while webhook is active")
+            self._polls = turn = self._polls + 1
+            self.updates = [each for each in self.updates if each["update_id"] >= int(sent.get("offset", 0))]
+            self.changed.notify_all()
+            self.changed.wait_for(
+                lambda: self.updates or self._polls != turn or self.stopped.is_set(), float(sent.get("timeout", 0))
+            )
+            if self._polls != turn:
+                raise Refused(Fault.CONFLICT)
+            return self.updates[: int(sent.get("limit", 100))]
+
+    def _send_message(self, sent: Json) -> Json:
+        return self._show(self.next_id(), sent)
+
+    def _edit_message_text(self, sent: Json) -> Json:
+        old = self.seen[int(sent["chat_id"])].get(int(sent["message_id"]))
+        if old is None:
+            raise Refused("400 Bad Request: message to edit not found")
+        if (old["text"], old.get("reply_markup")) == (sent["text"], sent.get("reply_markup")):
+            raise Refused("400 Bad Request: message is not modified")
+        thread = {"message_thread_id": old["message_thread_id"]} if "message_thread_id" in old else {}
+        return self._show(old["message_id"], {**sent, **thread})
+
+    def _show(self, id: int, sent: Json) -> Json:
+        chat, text = self._chat(sent), sent.get("text", "")
+        if not text.strip():
+            raise Refused("400 Bad Request: message text is empty")
+        if units(text) > LONGEST_TEXT:
+            raise Refused("400 Bad Request: message is too long")
+        shown: Json = {"message_id": id, "date": 1_700_000_000, "chat": chat, "from": self.me, "text": text}
+        shown |= {name: sent[name] for name in ("entities", "reply_markup") if name in sent}
+        if "message_thread_id" in sent:
+            shown["message_thread_id"] = int(sent["message_thread_id"])
+        with self.changed:
+            self.seen[chat["id"]][id] = shown
+            self.changed.notify_all()
+        return shown
+
+    def _chat(self, sent: Json) -> Json:
+        chat = self.chats.get(int(sent["chat_id"]))
+        if chat is None:
+            raise Refused("400 Bad Request: chat not found")
+        if chat["id"] in self.blocked:
+            raise Refused("403 Forbidden: bot was blocked by the user")
+        return chat
+
+    def _send_message_draft(self, sent: Json) -> bool:
+        with self.changed:
+            self.drafts[self._chat(sent)["id"], int(sent["draft_id"])] = sent.get("text", "")
+            self.changed.notify_all()
+        return True
+
+    def _delete_message(self, sent: Json) -> bool:
+        if self.seen[self._chat(sent)["id"]].pop(int(sent["message_id"]), None) is None:
+            raise Refused("400 Bad Request: message to delete not found")
+        return True
+
+    def _send_chat_action(self, sent: Json) -> bool:
+        return bool(self._chat(sent))
+
+    def _answer_callback_query(self, sent: Json) -> bool:
+        return True
+
+    def _set_my_commands(self, sent: Json) -> bool:
+        self.commands[sent.get("language_code", "")] = sent["commands"]
+        return True
+
+    def _set_webhook(self, sent: Json) -> bool:
+        self.webhook = {**self.webhook, **sent}
+        return True
+
+    def _delete_webhook(self, sent: Json) -> bool:
+        return self._set_webhook({"url": ""})
+
+    def _get_webhook_info(self, sent: Json) -> Json:
+        return {name: value for name, value in self.webhook.items() if name != "secret_token"}
+
+    def _get_file(self, sent: Json) -> Json:
+        data = self.files[sent["file_id"]]
+        if len(data) > LARGEST_FILE:
+            raise Refused("400 Bad Request: file is too big")
+        return {"file_id": sent["file_id"], "file_unique_id": "1", "file_path": sent["file_id"], "file_size": len(data)}
+
+
+def units(text: str) -> int:
+    """The length in units of UTF-16, in which Telegram counts."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _name_of(method: str) -> str:
+    """`_send_message` of `sendMessage`."""
+    return "_" + re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", method)

@@ -1,0 +1,90 @@
+"""How requests to a fake fail, and how their parameters are read however a client sends them."""
+
+import json
+from email import message_from_bytes
+from enum import StrEnum
+from typing import Any, cast
+from urllib.parse import parse_qsl
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+
+class Fault(StrEnum):
+    """How a request fails."""
+
+    DROP = "drop"
+    """Nothing is done; the connection breaks."""
+    HANG = "hang"
+    """Nothing is done; no answer comes."""
+    ACT_AND_DROP = "act_and_drop"
+    ACT_AND_HANG = "act_and_hang"
+    WRONG_JSON = "wrong_json"
+    """It is done; the answer is cut."""
+    BUSY = "429 Too Many Requests: retry later"
+    CONFLICT = "409 Conflict: terminated by other getUpdates request"
+    BAD_GATEWAY = "502 Bad Gateway"
+    UNPARSED = "400 Bad Request: can't parse entities"
+
+    @property
+    def acts(self) -> bool:
+        """Whether the request is carried out all the same."""
+        return self in (Fault.ACT_AND_DROP, Fault.ACT_AND_HANG, Fault.WRONG_JSON)
+
+
+class Refused(Exception):
+    """The answer to a request that cannot be carried out: a status and a text."""
+
+
+def error_response(text: str, retry_after: int) -> Response:
+    """An error in the Bot API's form; `text` begins with the status."""
+    status = int(text[:3])
+    shown: dict[str, object] = {"ok": False, "error_code": status, "description": text[4:]}
+    if status == 429:
+        shown["parameters"] = {"retry_after": retry_after}
+    return JSONResponse(shown, status)
+
+
+async def faulty_response(fault: Fault, stopped: anyio.Event, retry_after: int) -> Response:
+    match fault:
+        case Fault.HANG | Fault.ACT_AND_HANG:
+            await stopped.wait()
+            return _Broken()
+        case Fault.DROP | Fault.ACT_AND_DROP:
+            return _Broken()
+        case Fault.WRONG_JSON:
+            return Response('{"ok": true, "resu', media_type="application/json")
+        case Fault.BUSY | Fault.CONFLICT | Fault.BAD_GATEWAY | Fault.UNPARSED:
+            return error_response(fault, retry_after)
+
+
+class _Broken(Response):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # If the application returns in the middle of its body, the server closes the socket.
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
+
+
+async def read_parameters(request: Request) -> dict[str, Any]:
+    """The parameters, sent as a form, as JSON, in several parts, or in the address."""
+    body, kind = await request.body(), request.headers.get("content-type", "")
+    if kind.startswith("application/json"):
+        return cast("dict[str, Any]", json.loads(body or b"{}"))
+    if kind.startswith("multipart/"):
+        parts = message_from_bytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + body).walk()
+        named = ((part.get_param("name", header="content-disposition"), part) for part in parts)
+        sent = [(str(name), cast(bytes, part.get_payload(decode=True)).decode()) for name, part in named if name]
+    else:
+        sent = parse_qsl(body.decode(), keep_blank_values=True)
+    return {name: _value(text) for name, text in (*request.query_params.items(), *sent)}
+
+
+def _value(text: str) -> object:
+    """Lists and objects are sent as JSON; everything else stays text."""
+    if text[:1] not in ("[", "{"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

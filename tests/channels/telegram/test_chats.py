@@ -1,0 +1,126 @@
+"""Chats with a bot: what people write, and what they see."""
+
+import pytest
+
+from antiphon.domain.actor import OWNER
+from antiphon.domain.message import ImagePart
+from antiphon.testing.faults import Fault
+from antiphon.testing.telegram import FakeTelegram
+from tests.channels.telegram.bots import ANN, BEN, CODE, FAMILY, OLGA, open_bot
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.stage import find_session, read_log
+
+pytestmark = pytest.mark.anyio
+
+PICTURE = b"\xff\xd8\xff\xe0" + b"jpeg" * 4
+
+
+@requirement("channels:1", "access:3")
+async def test_the_owner_opens_one_link_and_talks_to_the_agent(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with open_bot(open_home, fake) as bot:
+        await bot.link_owner()
+        await bot.says("hello")
+        await bot.settles()
+        assert fake.texts(1)[-1] == "echo: hello" and len(fake.texts(1)) == 2
+        assert "status" in {each["command"] for each in fake.commands[""]} and "de" in fake.commands
+        session = await find_session(bot.app, "agent:main:main")
+        assert session is not None
+
+
+@requirement("access:3")
+async def test_a_stranger_gets_a_code_and_the_first_message_waits_for_it(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    async with open_bot(open_home, fake) as bot:
+        fake.write("may I come in", sender=ANN)
+        await fake.until(lambda: fake.texts(7))
+        found = CODE.search(fake.texts(7)[0])
+        assert found is not None
+        fake.write("hello?", sender=ANN)
+        await bot.settles()
+        assert len(fake.texts(7)) == 1, "one answer an hour"
+        await bot.app.services.pairings.approve(OWNER, found.group())
+        await fake.until(lambda: any("may I come in" in text for text in fake.texts(7)))
+
+
+@requirement("groups:1", "keys:1")
+async def test_each_topic_of_an_allowed_group_is_a_session_of_its_own(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with open_bot(open_home, fake, groups={"-100": {}}) as bot:
+        topic = {"message_thread_id": 9, "is_topic_message": True}
+        fake.write("I only talk to Ben", sender=ANN, chat=FAMILY, **topic)
+        fake.write("@test_bot hello", sender=ANN, chat=FAMILY, **topic)
+        await fake.until(lambda: fake.texts(-100, 9))
+        await bot.settles()
+        (reply,) = fake.texts(-100, 9)
+        assert "@test_bot hello" in reply and fake.texts(-100) == []
+        session = await find_session(bot.app, "agent:main:telegram:group:-100:topic:9")
+        assert session is not None and session.metadata["telegram_chat_id"] == "-100"
+
+
+@requirement("groups:1")
+async def test_a_group_that_no_owner_allowed_is_not_answered(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with open_bot(open_home, fake) as bot:
+        fake.write("@test_bot hello", sender=ANN, chat=FAMILY)
+        await fake.until(lambda: not fake.updates)
+        await bot.settles()
+        assert fake.texts(-100) == []
+
+
+async def test_photos_reach_the_model_and_files_the_workspace(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with open_bot(open_home, fake) as bot:
+        await bot.link_owner()
+        fake.write(None, sender=OLGA, caption="look at this", photo=[fake.add_file(PICTURE, width=1, height=1)])
+        await fake.until(lambda: any("look at this" in text for text in fake.texts(1)))
+        fake.write(None, sender=OLGA, caption="read that", document=fake.add_file(b"12345", file_name="notes.txt"))
+        await fake.until(lambda: any("read that" in text for text in fake.texts(1)))
+        await bot.settles()
+        messages = [event.message for event in await read_log(bot.app, "agent:main:main") if event.message is not None]
+        parts = [part for message in messages for part in message.content]
+        assert [part.mime_type for part in parts if isinstance(part, ImagePart)] == ["image/jpeg"]
+        assert any("notes.txt" in str(part) for part in parts)
+        files = [path for path in (bot.app.home / "workspaces").rglob("*notes.txt*") if path.is_file()]
+        assert [path.read_bytes() for path in files] == [b"12345"]
+
+
+async def test_a_file_that_telegram_does_not_give_is_told(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with open_bot(open_home, fake) as bot:
+        await bot.link_owner()
+        fake.will("getFile", Fault.UNPARSED)
+        fake.write(None, sender=OLGA, caption="read", document=fake.add_file(b"1", file_name="lost.txt"))
+        await fake.until(lambda: any("lost.txt" in text for text in fake.texts(1)))
+
+
+async def test_updates_that_mean_nothing_hold_up_nothing(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with open_bot(open_home, fake, access="public") as bot:
+        fake.add_update("edited_message", {"message_id": 1, "chat": ANN, "text": "x"})
+        fake.add_update("a_new_kind", {"x": [1]})
+        fake.add_update("message", {"message_id": "?", "chat": {"id": 3, "type": []}})
+        fake.write("from a bot", sender={**BEN, "is_bot": True})
+        await bot.says("hello", sender=ANN)
+        await bot.settles()
+        assert fake.texts(8) == [] and fake.updates == []
+
+
+async def test_what_comes_again_after_a_restart_is_recognised(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with open_bot(open_home, fake, access="public") as bot:
+        await bot.says("hello", sender=ANN)
+        await bot.settles()
+        given = {"message_id": 5_000, "date": 1, "chat": {"id": 7, "type": "private"}, "from": ANN, "text": "again"}
+        for _ in range(2):
+            fake.add_update("message", given)
+        await bot.settles()
+    async with open_bot(open_home, fake, access="public") as bot:
+        fake.add_update("message", given)
+        await bot.settles()
+        assert [text for text in fake.texts(7) if "again" in text] == ["echo: again"]
+
+
+@requirement("flow:7")
+async def test_what_is_classified_is_not_said_in_a_chat(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with open_bot(open_home, fake, classification={"level": "CONFIDENTIAL"}) as bot:
+        await bot.link_owner()
+        fake.write("the secret is 42", sender=OLGA)
+        await fake.until(lambda: len(fake.texts(1)) == 2)
+        await bot.settles()
+        assert "classified above the clearance" in fake.texts(1)[1] and "42" not in fake.texts(1)[1]

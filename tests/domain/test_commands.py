@@ -1,0 +1,123 @@
+"""What is a command, what it says, and what people are told about it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.domain.commands import (
+    LANGUAGES,
+    USAGE,
+    ChatCommand,
+    CommandName,
+    Subcommand,
+    commands_for,
+    help_text,
+    parse,
+)
+from tests.claims import requirement
+
+AGENT, SESSION, SEND = CommandName.AGENT, CommandName.SESSION, CommandName.SEND
+APPROVE, DENY = CommandName.APPROVE, CommandName.DENY
+
+
+@requirement("channels:3")
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("/help", ChatCommand(name=CommandName.HELP)),
+        ("  /STATUS \n", ChatCommand(name=CommandName.STATUS)),
+        ("/agent", ChatCommand(name=AGENT)),
+        ("/agent current", ChatCommand(name=AGENT)),
+        ("/agent LIST", ChatCommand(name=AGENT, sub=Subcommand.LIST)),
+        ("/agent switch ops  lead", ChatCommand(name=AGENT, sub=Subcommand.SWITCH, argument="ops  lead")),
+        ("/session", ChatCommand(name=SESSION)),
+        ("/session list", ChatCommand(name=SESSION, sub=Subcommand.LIST)),
+        ("/session new", ChatCommand(name=SESSION, sub=Subcommand.NEW)),
+        ("/session new Café & Plan!!", ChatCommand(name=SESSION, sub=Subcommand.NEW, argument="Café & Plan!!")),
+        ("/session switch chat 1", ChatCommand(name=SESSION, sub=Subcommand.SWITCH, argument="chat 1")),
+        ("/session switch MAIN", ChatCommand(name=SESSION, sub=Subcommand.MAIN)),
+        ("/session main", ChatCommand(name=SESSION, sub=Subcommand.MAIN)),
+        ("/send off", ChatCommand(name=SEND, sub=Subcommand.OFF)),
+        ("/approve apr_1", ChatCommand(name=APPROVE, sub=Subcommand.ONCE, argument="apr_1")),
+        ("/approve apr_1 always", ChatCommand(name=APPROVE, sub=Subcommand.ALWAYS, argument="apr_1")),
+        ("/approve apr_1 be quick", ChatCommand(name=APPROVE, sub=Subcommand.ONCE, argument="apr_1", note="be quick")),
+        ("/deny apr_1 not\nnow", ChatCommand(name=DENY, argument="apr_1", note="not\nnow")),
+        ("/link", ChatCommand(name=CommandName.LINK)),
+        ("/link ABCD2345", ChatCommand(name=CommandName.LINK, argument="ABCD2345")),
+        ("/start code", ChatCommand(name=CommandName.START, argument="code")),
+    ],
+)
+def test_a_command_is_read_with_all_that_it_names(text: str, command: ChatCommand) -> None:
+    assert parse(text) == command
+
+
+@requirement("channels:3")
+@pytest.mark.parametrize(
+    "text",
+    ["hello", "", "/", "//status", "/frob", "/task list", "/statusx", "see /status", "/ status", "/new2", "\\/new"],
+)
+def test_any_other_text_is_a_message_for_the_agent(text: str) -> None:
+    assert parse(text) is None
+
+
+@requirement("channels:3", "channels:4")
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("/agent frob", AGENT),
+        ("/agent switch", AGENT),
+        ("/agent list all", AGENT),
+        ("/session idle 2", SESSION),
+        ("/session switch", SESSION),
+        ("/send", SEND),
+        ("/send maybe", SEND),
+        ("/approve", APPROVE),
+        ("/deny", DENY),
+        ("/new and now do this", CommandName.NEW),
+        ("/stop\nthat", CommandName.STOP),
+        ("/link a b", CommandName.LINK),
+    ],
+)
+def test_a_command_in_another_form_is_told_its_forms_and_never_reaches_the_agent(text: str, name: CommandName) -> None:
+    assert parse(text) == ChatCommand(name=name, usage=f"Usage: {USAGE[name]}")
+
+
+@requirement("channels:3")
+def test_a_command_to_another_bot_is_none_of_ours() -> None:
+    assert parse("/status@OurBot", "ourbot") == ChatCommand(name=CommandName.STATUS)
+    assert parse("/status@OtherBot", "ourbot") is None
+    assert parse("/status@OurBot") is None
+
+
+@given(st.text(max_size=200), st.sampled_from(["", "/", "/agent ", "/session ", "/approve ", "/send@b "]))
+def test_no_text_is_too_strange_to_be_read(text: str, start: str) -> None:
+    command = parse(start + text, "b")
+    assert command is None or command.name in CommandName
+
+
+def test_a_command_that_only_reads_says_so() -> None:
+    reading = ["/help", "/status", "/who", "/agent", "/agent list", "/session", "/session list", "/agent frob"]
+    acting = ["/stop", "/new", "/reset", "/agent switch a", "/session new", "/session main", "/send on", "/link"]
+    assert all(command.is_reading for text in reading if (command := parse(text)))
+    assert not any(command.is_reading for text in acting if (command := parse(text)))
+
+
+@requirement("channels:3")
+def test_commands_are_described_in_the_readers_language_as_platforms_want_it() -> None:
+    for language in LANGUAGES:
+        described = dict(commands_for(language))
+        assert set(described) == set(CommandName) - {CommandName.START}
+        assert all(name.isalpha() and len(name) <= 32 and 1 <= len(text) <= 100 for name, text in described.items())
+    assert commands_for("de-AT") == commands_for("de") != commands_for("en") == commands_for("xx") == commands_for(None)
+
+
+def test_help_lists_the_forms_of_what_may_be_used() -> None:
+    text = help_text({CommandName.STOP, CommandName.HELP, CommandName.START})
+    assert text.splitlines() == [
+        "Commands",
+        "/help",
+        "    List the commands",
+        "/stop",
+        "    Stop the answer that is being written",
+        "Other text goes to the agent.",
+    ]

@@ -1,0 +1,141 @@
+from datetime import timedelta
+
+import pytest
+
+from antiphon.app import Parts
+from antiphon.domain.actor import OWNER
+from antiphon.domain.errors import Denied
+from antiphon.domain.person import PersonRole
+from antiphon.engine.chats.linking import LINK_ANSWERS, Linked
+from antiphon.policy.chats import ChannelAccess
+from antiphon.policy.reception import MOST_WRONG_CODES
+from antiphon.store.arrivals import Outcome
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.chats.lobby import OWNERS_ID, lobby
+from tests.engine.stage import ManualClock
+
+pytestmark = pytest.mark.anyio
+
+PUBLIC = ChannelAccess.PUBLIC
+WRONG = "ABCDEFGH"
+
+
+@requirement("access:3")
+async def test_the_link_of_the_first_start_makes_an_account_the_owners(open_home: OpenHome) -> None:
+    async with lobby(open_home) as scene:
+        assert not await scene.links.has_owner("telegram", "default")
+        await scene.knows_owner()
+        assert await scene.links.has_owner("telegram", "default")
+        assert await scene.person_of(OWNERS_ID) == OWNER.name
+        assert await scene.told(OWNERS_ID) == [LINK_ANSWERS[Linked.LINKED]]
+
+
+@requirement("access:3")
+async def test_a_code_works_once(open_home: OpenHome) -> None:
+    async with lobby(open_home) as scene:
+        made = await scene.links.make_code(OWNER)
+        await scene.hears("1", f"/start {made.code}")
+        await scene.hears("2", f"/start {made.code}")
+        assert await scene.person_of("2") is None
+        assert (await scene.pairings.list(OWNER))[0].platform_id == "2"
+
+
+@requirement("access:3")
+async def test_a_code_is_good_for_an_hour(open_home: OpenHome) -> None:
+    clock = ManualClock()
+    async with lobby(open_home, Parts(clock=clock)) as scene:
+        made = await scene.links.make_code(OWNER)
+        clock.pass_time(timedelta(hours=1))
+        await scene.hears("1", f"/start {made.code}")
+        assert await scene.person_of("1") is None
+
+
+@requirement("access:3")
+async def test_a_message_that_brings_a_code_and_comes_again_is_told_once(open_home: OpenHome) -> None:
+    async with lobby(open_home) as scene:
+        made = await scene.links.make_code(OWNER)
+        first = await scene.hears("1", f"/start {made.code}", id="u1")
+        again = await scene.hears("1", f"/start {made.code}", id="u1")
+        assert first.outcome is again.outcome is Outcome.COMMAND
+        assert len(await scene.told("1")) == 1
+
+
+@requirement("access:3")
+async def test_after_five_wrong_codes_a_sender_waits_for_an_hour(open_home: OpenHome) -> None:
+    clock = ManualClock()
+    async with lobby(open_home, Parts(clock=clock)) as scene:
+        for _ in range(MOST_WRONG_CODES):
+            await scene.hears("42", f"/link {WRONG}")
+        made = await scene.links.make_code(OWNER)
+        await scene.hears("42", f"/link {made.code}")
+        assert await scene.person_of("42") is None
+        await scene.hears("43", f"/link {made.code}")
+        assert await scene.person_of("43") == OWNER.name
+        clock.pass_time(timedelta(hours=1))
+        later = await scene.links.make_code(OWNER)
+        await scene.hears("42", f"/link {later.code}")
+        assert await scene.person_of("42") == OWNER.name
+
+
+@requirement("access:3")
+async def test_a_known_sender_is_told_that_a_code_is_wrong(open_home: OpenHome) -> None:
+    async with lobby(open_home, access=PUBLIC) as scene:
+        await scene.hears("42", "hello")
+        for _ in range(MOST_WRONG_CODES):
+            await scene.hears("42", f"/link {WRONG}")
+        await scene.hears("42", f"/link {WRONG}")
+        told = await scene.told("42")
+        assert told[:-1] == [LINK_ANSWERS[Linked.WRONG]] * MOST_WRONG_CODES
+        assert told[-1] == LINK_ANSWERS[Linked.LOCKED]
+
+
+@requirement("access:3")
+async def test_a_guest_who_links_keeps_their_sessions_as_the_person(open_home: OpenHome) -> None:
+    async with lobby(open_home, access=PUBLIC) as scene:
+        await scene.hears("42", "hello")
+        anna = (await scene.app.services.people.invite(OWNER, "Anna", PersonRole.USER)).person
+        made = await scene.links.make_code(anna.principal)
+        await scene.hears("42", f"/link {made.code}")
+        assert await scene.person_of("42") == anna.id
+        listed = await scene.rows("SELECT principal FROM participants")
+        assert listed == [(str(anna.principal),)]
+
+
+@requirement("access:3")
+async def test_a_code_takes_no_account_from_a_user(open_home: OpenHome) -> None:
+    async with lobby(open_home) as scene:
+        people = scene.app.services.people
+        anna, ben = [(await people.invite(OWNER, name, PersonRole.USER)).person for name in ("Anna", "Ben")]
+        for person in (anna, ben):
+            made = await scene.links.make_code(person.principal)
+            await scene.hears("42", f"/link {made.code}")
+        assert await scene.person_of("42") == anna.id
+        assert (await scene.told("42"))[-1] == LINK_ANSWERS[Linked.TAKEN]
+
+
+@requirement("access:1", "access:3")
+async def test_a_suspended_person_makes_no_codes_and_theirs_link_nobody(open_home: OpenHome) -> None:
+    async with lobby(open_home) as scene:
+        people = scene.app.services.people
+        anna = (await people.invite(OWNER, "Anna", PersonRole.USER)).person
+        made = await scene.links.make_code(anna.principal)
+        await people.suspend(OWNER, anna.id)
+        with pytest.raises(Denied):
+            await scene.links.make_code(anna.principal)
+        await scene.hears("42", f"/link {made.code}")
+        assert await scene.person_of("42") is None
+
+
+@requirement("access:3")
+async def test_a_person_has_at_most_three_open_codes(open_home: OpenHome) -> None:
+    clock = ManualClock()
+    async with lobby(open_home, Parts(clock=clock)) as scene:
+        made: list[str] = []
+        for _ in range(4):
+            made.append((await scene.links.make_code(OWNER)).code)
+            clock.pass_time(timedelta(seconds=1))
+        for number, code in enumerate(made):
+            await scene.hears(str(number), f"/start {code}")
+        owners = [await scene.person_of(str(number)) == OWNER.name for number in range(4)]
+        assert owners == [False, True, True, True]

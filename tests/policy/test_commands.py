@@ -1,0 +1,67 @@
+"""Who may use which command."""
+
+import pytest
+
+from antiphon.domain.commands import ChatCommand, CommandName, Subcommand, parse
+from antiphon.domain.ids import AgentId
+from antiphon.domain.person import PersonId, PersonRole, person_principal
+from antiphon.policy.commands import RoleCommands, may_command
+from antiphon.policy.standing import Standing
+from tests.claims import requirement
+
+EVERY = (
+    *("/help", "/status", "/stop", "/new", "/reset", "/who", "/link", "/start", "/agent", "/agent list"),
+    *("/agent switch a", "/session", "/session list", "/session new", "/session switch a", "/session main"),
+    *("/send on", "/approve a", "/deny a"),
+)
+GUESTS = {"/help", "/status", "/stop", "/new", "/link", "/start"}
+OWNERS = {"/agent switch a", "/send on"}
+OWNERS_IN_GROUPS = OWNERS | {"/new", "/reset", "/session new", "/session switch a", "/session main"}
+
+
+def standing(role: PersonRole, *, is_suspended: bool = False) -> Standing:
+    return Standing(principal=person_principal(PersonId("p")), role=role, is_suspended=is_suspended)
+
+
+def allowed(by: Standing, commands: RoleCommands | None = None, *, is_group: bool = False) -> set[str]:
+    return {text for text in EVERY if may_command(by, read(text), commands or RoleCommands(), is_group=is_group)}
+
+
+def read(text: str) -> ChatCommand:
+    command = parse(text)
+    assert command is not None
+    return command
+
+
+@requirement("access:4", "channels:4", "send_policy:2")
+def test_owners_may_all_users_most_and_guests_what_concerns_their_own_chat() -> None:
+    assert allowed(standing(PersonRole.OWNER)) == set(EVERY)
+    assert allowed(standing(PersonRole.USER)) == set(EVERY) - OWNERS
+    assert allowed(standing(PersonRole.GUEST)) == GUESTS
+    for role in PersonRole:
+        assert allowed(standing(role, is_suspended=True)) == set()
+
+
+@requirement("access:4", "channels:4")
+def test_the_conversation_of_a_group_is_changed_by_owners_alone() -> None:
+    assert allowed(standing(PersonRole.OWNER), is_group=True) == set(EVERY)
+    assert allowed(standing(PersonRole.USER), is_group=True) == set(EVERY) - OWNERS_IN_GROUPS
+    assert allowed(standing(PersonRole.GUEST), is_group=True) == GUESTS - {"/new"}
+
+
+@requirement("access:4")
+def test_settings_take_commands_away_and_give_them_but_never_what_is_an_owners() -> None:
+    commands = RoleCommands(
+        guest=frozenset({CommandName.WHO, CommandName.SEND, CommandName.APPROVE}), user=frozenset({CommandName.AGENT})
+    )
+    assert allowed(standing(PersonRole.GUEST), commands) == {"/who", "/start"}
+    assert allowed(standing(PersonRole.USER), commands) == {"/agent", "/agent list", "/start"}
+
+
+@pytest.mark.parametrize("sub", list(Subcommand))
+def test_no_form_of_send_is_for_anybody_else(sub: Subcommand) -> None:
+    command = ChatCommand(name=CommandName.SEND, sub=sub)
+    user = Standing(
+        principal=person_principal(PersonId("p")), role=PersonRole.USER, agents=frozenset({AgentId("main")})
+    )
+    assert not may_command(user, command, RoleCommands(user=frozenset(CommandName)), is_group=False)
