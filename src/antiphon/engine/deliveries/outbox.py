@@ -179,7 +179,9 @@ async def queue_withdrawal(tx: Transaction, shown: Delivery, at_ms: int) -> None
         await _queue_withdrawal(tx, shown.place, shown.replaces, cause=shown.id, at_ms=at_ms)
 
 
-async def _queue_withdrawal(tx: Transaction, place: DeliveryContext, platform_id: str, cause: str, at_ms: int) -> None:
+async def _queue_withdrawal(
+    tx: Transaction, place: DeliveryContext, platform_id: str, *, cause: str, at_ms: int
+) -> None:
     withdrawal = deliveries.NewDelivery(
         name=name_of(f"withdraw {cause}"),
         session=None,
