@@ -29,7 +29,7 @@ from antiphon.domain.session import DeliveryContext, Session
 from antiphon.domain.silence import spoken_so_far
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import chat_type, may_deliver
-from antiphon.engine.deliveries.deliverer import Sender, Withdrawer
+from antiphon.engine.deliveries.deliverer import PartSender, Withdrawer
 from antiphon.engine.deliveries.outbox import StreamedText, begin_stream, is_external
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Deny
@@ -57,7 +57,7 @@ MOST_PACES = 1_000
 
 
 @runtime_checkable
-class LiveSender(Sender, Withdrawer, Protocol):
+class LiveSender(PartSender, Withdrawer, Protocol):
     """Shows a reply while it is written. Each method raises `DeliveryFailed`; nothing is lost if it does."""
 
     async def draft(self, place: DeliveryContext, draft_id: int, text: str) -> None: ...
@@ -84,7 +84,7 @@ class _Stream:
     """When its first words came."""
     is_changed: bool = False
     """Whether there are words that were not shown."""
-    view: "_View | None" = None
+    view: "_Showing | None" = None
     judged: Classification | None = None
     """What the words were made of when the place was last judged."""
     message: str | None = None
@@ -101,7 +101,7 @@ class _Stream:
     scope: anyio.CancelScope | None = None
 
 
-class _View(NamedTuple):
+class _Showing(NamedTuple):
     """Where a run speaks, and what may be shown there."""
 
     session: Session
@@ -125,7 +125,7 @@ class LiveReplies:
     """Shows replies on the accounts of this process while they are written. `run` must be running in a task."""
 
     def __init__(
-        self, *, database: Database, channels: Mapping[ChannelAccount, Sender], rules: Rules, clock: Clock
+        self, *, database: Database, channels: Mapping[ChannelAccount, PartSender], rules: Rules, clock: Clock
     ) -> None:
         self._database = database
         self._channels = {
@@ -290,7 +290,7 @@ class LiveReplies:
             stream.message = view.message
         stream.view, stream.judged = view, made_of
 
-    async def _change(self, stream: _Stream, view: _View) -> None:
+    async def _change(self, stream: _Stream, view: _Showing) -> None:
         words = self._words(stream, view) if stream.is_changed else stream.shown
         is_new, stream.is_changed = stream.is_changed, False
         now = self._clock.now_ms()
@@ -307,7 +307,7 @@ class LiveReplies:
             await self._write(stream, view, words)
         stream.shown, stream.shown_at_ms = words, now
 
-    async def _write(self, stream: _Stream, view: _View, words: str) -> None:
+    async def _write(self, stream: _Stream, view: _Showing, words: str) -> None:
         """Sends the words as a message, or changes it."""
         delivery = _delivery(stream, view, words, self._clock)
         part = DeliveryPart(index=0, text=words, replaces=stream.message)
@@ -334,7 +334,7 @@ class LiveReplies:
                 self._showing.failed(error)
                 await anyio.sleep(RETRY_SECONDS)
 
-    def _words(self, stream: _Stream, view: _View) -> str:
+    def _words(self, stream: _Stream, view: _Showing) -> str:
         """The words that may be shown so far, as far as one message holds them."""
         words = spoken_so_far("".join(stream.pieces)).strip()
         parts = parts_of(words, view.channel.form)
@@ -363,11 +363,11 @@ class LiveReplies:
         else:
             stream.is_changed = bool(stream.pieces)
 
-    def _is_drafted(self, stream: _Stream, view: _View) -> bool:
+    def _is_drafted(self, stream: _Stream, view: _Showing) -> bool:
         is_drafting = view.channel.form.streaming is Streaming.DRAFT and view.is_direct
         return is_drafting and not stream.drafts_fail and stream.message is None
 
-    def _interval(self, view: _View) -> int:
+    def _interval(self, view: _Showing) -> int:
         form = view.channel.form
         return form.stream_interval_ms if view.is_direct else form.group_interval_ms
 
@@ -380,7 +380,7 @@ class LiveReplies:
 
 async def _look(
     query: Query, question: _Question, rules: Rules, channels: Mapping[ChannelAccount, LiveSender]
-) -> _View | None:
+) -> _Showing | None:
     """Where the run's reply would go; None if it goes to no account that shows it here, or may not go there."""
     run, made_of = question
     session = await rows.find_by_row(query, SessionRow(run.session))
@@ -391,7 +391,7 @@ async def _look(
     if channel is None or not is_external(place) or isinstance(may_deliver(session, place, rules), Deny):
         return None
     may_show = await may_leave(query, made_of, place, rules.sinks)
-    return _View(
+    return _Showing(
         session=session,
         place=place,
         chat=_chat_of(place),
@@ -411,7 +411,7 @@ async def _within(channel: LiveSender, request: Callable[[], Awaitable[R]]) -> R
         raise DeliveryFailed("The platform did not answer in time.", code="channel_timeout") from error
 
 
-def _delivery(stream: _Stream, view: _View, words: str, clock: Clock) -> Delivery:
+def _delivery(stream: _Stream, view: _Showing, words: str, clock: Clock) -> Delivery:
     """The reply so far, in the form that adapters take."""
     now = clock.now()
     return Delivery(
