@@ -129,7 +129,7 @@ async def _look(query: Query, chat: PeerChat, rules: Rules) -> PeerStanding:
         key = chat.key_with(chat.agent_id)
         route = Route(address=chat.address, agent_id=chat.agent_id, base_key=key, session_key=key)
     else:
-        route = await find_route(query, rules, chat.address, chat.agent_id, chat.key_with)
+        route = await find_route(query, rules, chat.address, chat.agent_id, key_with=chat.key_with)
     return PeerStanding(principal, route)
 
 
