@@ -389,7 +389,7 @@ class Config(Section):
             place = f"variable {section.token_env}" if section.token_env and section.token is None else "token"
             what = "is not a bot's token" if token else "has none"
             raise Invalid(
-                f"Telegram has no usable token: channels.telegram {what} ({place}). Get one from @BotFather on Telegram, "
+                f"Telegram has no usable token: channels.telegram {what} ({place}). Get one from @BotFather there, "
                 "and set the variable ANTIPHON_TELEGRAM_TOKEN.",
                 code="invalid_config",
             )

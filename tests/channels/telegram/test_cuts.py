@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.app import Parts
 from antiphon.channels.telegram.client import TelegramClient
-from antiphon.channels.telegram.loop import TelegramLoop
+from antiphon.channels.telegram.loop import Pauses, TelegramLoop
 from antiphon.channels.telegram.settings import TelegramSettings
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.testing.telegram import FakeTelegram, person
@@ -70,8 +70,7 @@ def quick_loop(bot: Bot, proxy: CuttingProxy) -> TelegramLoop:
         bot.app.accounts,
         clock=bot.app.services.clock,
         secret="",
-        first_pause=SOON,
-        longest_pause=SOON,
+        pauses=Pauses(SOON, SOON),
     )
 
 
