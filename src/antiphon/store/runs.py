@@ -122,9 +122,7 @@ class NewRun(Struct, frozen=True, kw_only=True, gc=False):
 async def insert(tx: Transaction, session: SessionRow, run: NewRun, *, is_favoured: bool, seq: int, at_ms: int) -> None:
     """Queues the run after the message of that `seq`."""
     place = None if run.place is None else codec.place_text(run.place)
-    more = (
-        {} if run.purpose is Purpose.MESSAGE else {name: value for name, value in _more_columns(run).items() if value}
-    )
+    more = _more_columns(run) if any(getattr(run, name) for name in _MORE) else {}
     await tx.execute(
         _insert(tuple(more)),
         (
@@ -136,24 +134,22 @@ async def insert(tx: Transaction, session: SessionRow, run: NewRun, *, is_favour
 
 
 def _more_columns(run: NewRun) -> dict[str, SqlValue]:
-    """What runs have that do not answer a person's message."""
-    return {
-        "partner": run.partner,
-        "exchange": run.exchange,
-        "chain": run.chain,
-        "hops": run.hops,
+    values = {
+        **{name: getattr(run, name) for name in _MORE},
         "is_sandboxed": int(run.is_sandboxed),
-        "report": run.report,
-        "announces": run.announces,
-        "continues": run.continues,
         "has_spawned": int(run.has_spawned),
         "has_attachments": int(run.has_attachments),
         "deadline": None if run.deadline is None else codec.milliseconds(run.deadline),
         "time_limit": codec.optional_milliseconds(run.time_limit),
-        "approval": run.approval,
     }
+    return {name: value for name, value in values.items() if value}
 
 
+_MORE = (
+    *("partner", "exchange", "chain", "hops", "is_sandboxed", "report", "announces", "continues", "has_spawned"),
+    *("has_attachments", "deadline", "time_limit", "approval"),
+)
+"""What most runs do not have: they answer a person's message."""
 _COMMON = "id session incarnation agent_id seq newest_seq status mode purpose principal is_favoured created_at place"
 
 

@@ -4,10 +4,12 @@ from antiphon.domain.codes import code_from_hex
 from antiphon.domain.commands import ChatCommand
 from antiphon.domain.keys import ChatType
 from antiphon.engine.chats.chat import Chat
-from antiphon.engine.chats.linking import make_link_code, redeem
+from antiphon.engine.chats.linking import LINK_ANSWERS, make_link_code, redeem
 from antiphon.engine.chats.occasion import Occasion
+from antiphon.engine.chats.who import Who
 from antiphon.engine.refusal import Refusal
 from antiphon.store.database import Transaction
+from antiphon.store.people import find_standing_of_account
 
 IN_PRIVATE = "Send /link in a private chat: whoever reads a code can use it."
 ELSEWHERE = "Codes of /link are redeemed in chats of channels, by the account that is to be linked."
