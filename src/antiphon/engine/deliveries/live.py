@@ -44,7 +44,8 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 FIRST_MS = 300
-"""From the first words to their first showing: a reply that is done by then is sent as a whole."""
+"""From a run's begin to the sign that it writes, and from its first words to their showing: what is done by then costs
+nothing and is sent as a whole."""
 REPEAT_MS = 20_000
 """Between repetitions of an unchanged draft, which vanishes after 30 s."""
 TYPING_MS = 4_000
@@ -77,6 +78,7 @@ class _Stream:
     """The reply of one run, as far as it is written."""
 
     run: Run
+    begun_at_ms: int
     pieces: list[str] = field(default_factory=list[str])
     after: int = -1
     made_of: Classification = PUBLIC
@@ -95,6 +97,8 @@ class _Stream:
     is_mute: bool = False
     """Whether nothing more of it is shown."""
     drafts_fail: bool = False
+    has_turn: bool = False
+    """Whether the chat is kept free for the change that is under way."""
     is_busy: bool = False
     is_left: bool = False
     rested: asyncio.Event = field(default_factory=asyncio.Event)
@@ -164,7 +168,7 @@ class LiveReplies:
             return
         if run.place is not None and _account_of(run.place) not in self._channels:
             return
-        self._streams[run.id] = _Stream(run)
+        self._streams[run.id] = _Stream(run, self._clock.now_ms())
         self.wake()
 
     def publish(self, session: SessionRow, delta: Delta) -> None:
@@ -234,9 +238,10 @@ class LiveReplies:
                 continue
             stream.is_busy = True
             stream.rested.clear()
-            if stream.view is not None:
+            stream.has_turn = stream.view is not None and stream.is_changed
+            if stream.view is not None and stream.has_turn:
                 # Other streams of the chat wait their turn.
-                self._pace(stream.view.chat, self._interval(stream.view) if stream.is_changed else 0)
+                self._pace(stream.view.chat, self._interval(stream.view))
             tasks.start_soon(self._show_next, stream)
         return min(waits, default=None)
 
@@ -245,7 +250,7 @@ class LiveReplies:
         if stream.is_mute:
             return None
         if view is None:
-            return 0
+            return stream.begun_at_ms + FIRST_MS
         if stream.is_changed:
             assert stream.since_ms is not None
             return max(stream.since_ms + FIRST_MS, self._next_at.get(view.chat, 0))
@@ -259,7 +264,9 @@ class LiveReplies:
         try:
             with anyio.CancelScope() as stream.scope:
                 await self._judge(stream)
-                if stream.view is not None and not stream.is_left and not stream.is_mute:
+                if stream.view is None or stream.is_left or stream.is_mute:
+                    return
+                if stream.has_turn or not stream.is_changed or self._is_free(stream.view.chat):
                     await self._change(stream, stream.view)
                     self._showing.worked()
         except DeliveryFailed as failed:
@@ -370,6 +377,9 @@ class LiveReplies:
     def _interval(self, view: _Showing) -> int:
         form = view.channel.form
         return form.stream_interval_ms if view.is_direct else form.group_interval_ms
+
+    def _is_free(self, chat: Chat) -> bool:
+        return self._next_at.get(chat, 0) <= self._clock.now_ms()
 
     def _pace(self, chat: Chat, interval_ms: int) -> None:
         now = self._clock.now_ms()
