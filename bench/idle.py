@@ -48,9 +48,9 @@ async def idle(directory: Path) -> list[Row]:
     ]
 
 
-def start_gateway(home: Path) -> subprocess.Popen[bytes]:
+def start_gateway(home: Path, *more: str) -> subprocess.Popen[bytes]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANTIPHON_")}
-    command = [sys.executable, "-m", "antiphon", "serve", "--home", str(home), "--port", "0"]
+    command = [sys.executable, "-m", "antiphon", "serve", "--home", str(home), "--port", "0", *more]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

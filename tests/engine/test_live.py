@@ -1,6 +1,7 @@
 """Replies shown while they are written: drafts, edits, what is held back, and what remains after a crash."""
 
 from datetime import timedelta
+from typing import Any
 
 import anyio
 import pytest
@@ -275,20 +276,11 @@ async def test_words_that_may_not_go_to_the_place_are_not_shown(open_home: OpenH
 @requirement("send_policy:3")
 async def test_nothing_is_shown_where_the_reply_may_not_be_sent(open_home: OpenHome) -> None:
     clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
-    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+    rules: dict[str, Any] = {"rules": [{"match": {"channel": NAME, "chat_type": "direct"}, "action": "deny"}]}
+    settings = config(session__send_policy=rules)
+    async with open_home(settings, Parts(runner=writer, clock=clock, channels=[channel])) as app:
         scene = Scene(app, clock, writer)
-        session = await open_session(app, "main")
-        await app.services.sessions.patch(
-            OWNER, app.services.sessions.target(str(session.key)), {"send_policy": "deny"}
-        )
-        place = DeliveryContext(channel=NAME, to="room")
-        posted = app.services.inbox.post(
-            OWNER, app.services.sessions.target("main"), text_content("hello"), envelope=Envelope(place=place)
-        )
-        if (await posted).run_id is None:
-            return
-        context = await writer.begins()
-        await scene.settle()
+        context = await scene.asked("main")
         await scene.writes(context, "Once", seconds=10)
         assert (channel.typed, channel.drafts, channel.asked) == (0, [], [])
         await scene.ends(context, "Once")

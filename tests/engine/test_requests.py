@@ -76,9 +76,9 @@ async def deciding(
         yield app
 
 
-async def asked(app: App, channel: LiveFakeChannel, settings: str = DELETE) -> Approval:
+async def asked(app: App, call: str = DELETE) -> Approval:
     await open_session(app, S)
-    _, approval = await request_of(app, settings)
+    _, approval = await request_of(app, call)
     await quiet(app)
     return approval
 
@@ -97,7 +97,7 @@ async def test_an_owner_gets_the_exact_call_with_buttons_and_decides_by_one(open
     disk, channel = Disk(), LiveFakeChannel()
     async with deciding(open_home, channel, disk) as app:
         await link(app, OWNER, "42")
-        approval = await asked(app, channel)
+        approval = await asked(app)
         ((text, labels),) = shown(channel).values()
         assert labels == ["Approve once", "Always", "Deny"]
         assert approval.calls[0].arguments in text and "delete" in text and approval.calls[0].reason in text
@@ -118,7 +118,7 @@ async def test_a_second_press_and_one_by_somebody_else_get_the_right_answer(open
     disk, channel = Disk(), LiveFakeChannel()
     async with deciding(open_home, channel, disk) as app:
         ann = await invite(app)
-        approval = await asked(app, channel)
+        approval = await asked(app)
         once, deny = f"{approval.id}:once", f"{approval.id}:deny"
         assert "may decide" in await pressed(app, ann, once)
         assert disk.calls == []
@@ -134,7 +134,7 @@ async def test_buttons_outlive_a_restart_and_the_request(open_home: OpenHome) ->
     disk, channel, clock = Disk(), LiveFakeChannel(), ManualClock()
     async with deciding(open_home, channel, disk, clock=clock) as app:
         await link(app, OWNER, "42")
-        approval = await asked(app, channel)
+        approval = await asked(app)
     async with deciding(open_home, channel, disk, clock=clock) as app:
         clock.pass_time(timedelta(days=8))
         assert await pressed(app, OWNER, f"{approval.id}:once") == "Too late: the request has expired and was denied."
@@ -150,13 +150,13 @@ async def test_a_decision_on_the_page_and_a_withdrawal_change_the_messages(open_
     disk, channel = Disk(), LiveFakeChannel()
     async with deciding(open_home, channel, disk) as app:
         await link(app, OWNER, "42")
-        approval = await asked(app, channel)
+        approval = await asked(app)
         await decide(app, approval, Verdict.DENY)
         await quiet(app)
         ((text, labels),) = shown(channel).values()
         assert labels == [] and "Denied by " in text
         await wait_end(app, approval.run)
-        approval = await asked(app, channel)
+        approval = await asked(app, to_call("delete", name="more"))
         assert approval.run is not None
         await app.services.runs.cancel(OWNER, approval.run)
         await quiet(app)

@@ -27,10 +27,10 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
 from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart
 from antiphon.domain.delivery import Delivery
-from antiphon.domain.parts import SHORTEST
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ApprovalId, RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_content, text_of
+from antiphon.domain.parts import SHORTEST
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import NOWHERE

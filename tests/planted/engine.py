@@ -34,8 +34,8 @@ BUGS = (
     Bug(
         "each topic of a group has a pace of its own",
         "engine/deliveries/live.py",
-        "    return Chat(_account_of(place), place.to or \"\")\n",
-        "    return Chat(_account_of(place), f\"{place.to} {place.thread_id}\")\n",
+        '    return Chat(_account_of(place), place.to or "")\n',
+        '    return Chat(_account_of(place), f"{place.to} {place.thread_id}")\n',
         "engine/test_live.py::test_all_topics_of_a_group_share_one_pace[sqlite]",
     ),
     Bug(

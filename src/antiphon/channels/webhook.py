@@ -50,7 +50,7 @@ class WebhookChannel:
         return PLAIN_FORM
 
     async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
-        """Posts the text, which is always one part. Uses only the answer's status, and its `id` if the answer is a JSON object with one."""
+        """Posts the text, always in one part. Uses only the answer's status, and its `id` if it is a JSON object."""
         body = compact_json(_shown(delivery, part, self._settings.name))
         timestamp = int(self._clock.now().timestamp())
         headers = {

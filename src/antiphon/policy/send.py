@@ -51,6 +51,11 @@ class SendPolicy:
     rules: tuple[SendRule, ...] = ()
     default: SendAction = SendAction.ALLOW
 
+    @property
+    def is_off(self) -> bool:
+        """Whether it denies nothing, so that only the session's own setting counts."""
+        return not self.rules and self.default is SendAction.ALLOW
+
 
 def decide_send(policy: SendPolicy, facts: SendFacts) -> Decision:
     """The session's own setting first, then any rule that denies, then any that allows, then the default."""

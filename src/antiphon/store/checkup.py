@@ -5,15 +5,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from antiphon.store.chat_state import (
-    CHATS_SCHEMA,
-    COUNT_ALLOWED,
-    COUNT_ASKED,
-    COUNT_OWNERS,
-    LIST_TROUBLES,
-    NO_CHATS,
-    ChatState,
-)
+from antiphon.domain.chat_state import NO_CHATS, ChatState
+from antiphon.store.chat_state import CHATS_SCHEMA, COUNT_ALLOWED, COUNT_ASKED, COUNT_OWNERS, LIST_TROUBLES
 from antiphon.store.database import Transaction
 from antiphon.store.migrations import PROBE, StoreUnusable, newest_schema
 from antiphon.store.search import LAG, SCHEMA

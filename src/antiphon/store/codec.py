@@ -177,10 +177,12 @@ def clearance_columns(value: Classification | None) -> dict[str, SqlValue]:
     }
 
 
+@lru_cache(maxsize=4096)
 def place_text(place: DeliveryContext) -> str:
     return json_text([place.channel, place.to, place.account_id, place.thread_id])
 
 
+@lru_cache(maxsize=4096)
 def place(text: str) -> DeliveryContext:
     """Raises `Unavailable` if the stored text is damaged."""
     parts = json_list(text)

@@ -23,7 +23,7 @@ from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.people import PRESENT
 from antiphon.store.scopes import Condition, flow, when, within
 from antiphon.store.select_list import Combined, SelectList
-from antiphon.store.sessions import LogEnd, delivery_context
+from antiphon.store.sessions import SHOWS_CLASSIFIED, LogEnd, delivery_context
 
 
 def _run_ids(text: str | None) -> tuple[RunId, ...]:
@@ -80,10 +80,10 @@ _SUSPENDED = (
     "AND SUBSTR(r.principal, 1, 7) = 'person:' AND q.is_suspended = 1)"
 )
 _SELECT_WITH_END = (
-    f"SELECT {_RUN.text}, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, "
-    f"s.depth, s.last_seq, s.incarnation, s.pending_approvals, {_SUSPENDED}, "
-    f"{codec.classification_columns('s.base_')}, {codec.classification_columns('i.taint_')}, "
-    f"{codec.classification_columns('i.workspace_')} {_FROM_WITH_END}"
+    "SELECT s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, s.depth, s.last_seq, "
+    f"s.incarnation, {SHOWS_CLASSIFIED}, s.pending_approvals, {_SUSPENDED}, {codec.classification_columns('s.base_')}, "
+    f"{codec.classification_columns('i.taint_')}, {codec.classification_columns('i.workspace_')}, {_RUN.text} "
+    f"{_FROM_WITH_END}"
 )
 
 _ACTIVE = "r.status IN ('running', 'awaiting_approval') AND r.is_parked = 0"
@@ -121,45 +121,41 @@ class NewRun(Struct, frozen=True, kw_only=True, gc=False):
 
 async def insert(tx: Transaction, session: SessionRow, run: NewRun, *, is_favoured: bool, seq: int, at_ms: int) -> None:
     """Queues the run after the message of that `seq`."""
-    columns: dict[str, SqlValue] = {
-        "id": run.id,
-        "session": session,
-        "incarnation": run.incarnation,
-        "agent_id": run.agent_id,
-        "seq": seq,
-        "newest_seq": seq,
-        "status": RunStatus.QUEUED.value,
-        "mode": run.mode.value,
-        "purpose": run.purpose.value,
-        "principal": str(run.principal),
-        "is_favoured": int(is_favoured),
-        "created_at": at_ms,
-    }
-    columns |= {column: value for column, value in _more_columns(run).items() if value}
-    await tx.execute(_insert(tuple(columns)), tuple(columns.values()))
+    place = None if run.place is None else codec.place_text(run.place)
+    more = _more_columns(run) if any(getattr(run, name) for name in _MORE) else {}
+    await tx.execute(
+        _insert(tuple(more)),
+        (
+            *(run.id, session, run.incarnation, run.agent_id, seq, seq, RunStatus.QUEUED.value, run.mode.value),
+            *(run.purpose.value, str(run.principal), int(is_favoured), at_ms, place),
+            *more.values(),
+        ),
+    )
 
 
 def _more_columns(run: NewRun) -> dict[str, SqlValue]:
-    return {
-        "place": None if run.place is None else codec.place_text(run.place),
-        "partner": run.partner,
-        "exchange": run.exchange,
-        "chain": run.chain,
-        "hops": run.hops,
+    values = {
+        **{name: getattr(run, name) for name in _MORE},
         "is_sandboxed": int(run.is_sandboxed),
-        "report": run.report,
-        "announces": run.announces,
-        "continues": run.continues,
         "has_spawned": int(run.has_spawned),
         "has_attachments": int(run.has_attachments),
         "deadline": None if run.deadline is None else codec.milliseconds(run.deadline),
         "time_limit": codec.optional_milliseconds(run.time_limit),
-        "approval": run.approval,
     }
+    return {name: value for name, value in values.items() if value}
+
+
+_MORE = (
+    *("partner", "exchange", "chain", "hops", "is_sandboxed", "report", "announces", "continues", "has_spawned"),
+    *("has_attachments", "deadline", "time_limit", "approval"),
+)
+"""What most runs do not have: they answer a person's message."""
+_COMMON = "id session incarnation agent_id seq newest_seq status mode purpose principal is_favoured created_at place"
 
 
 @cache
-def _insert(columns: tuple[str, ...]) -> str:
+def _insert(more: tuple[str, ...]) -> str:
+    columns = (*_COMMON.split(), *more)
     return f"INSERT INTO runs ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
@@ -590,12 +586,13 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
 def _in_log(row: Row | None) -> InLog | None:
     if row is None:
         return None
-    base = codec.classification(*row[-12:-8])
-    taint, workspace = (None if row[at] is None else codec.classification(*row[at : at + 4 or None]) for at in (-8, -4))
-    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation, pending, is_suspended = row[:-12]
+    channel, to, account_id, thread_id, depth, last_seq, incarnation, shows_classified, pending, is_suspended = row[:10]
+    base = codec.classification(*row[10:14])
+    taint = None if row[14] is None else codec.classification(*row[14:18])
+    workspace = None if row[18] is None else codec.classification(*row[18:22])
     place = delivery_context(channel, to, account_id, thread_id)
-    end = LogEnd(last_seq, incarnation, base, taint, workspace)
-    return InLog(_RUN.read(run), place, depth, end, pending, bool(is_suspended))
+    end = LogEnd(last_seq, incarnation, base, taint, workspace, bool(shows_classified))
+    return InLog(_RUN.read(row[22:]), place, depth, end, pending, bool(is_suspended))
 
 
 def run_ids_text(run_ids: Sequence[RunId]) -> str | None:

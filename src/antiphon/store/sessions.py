@@ -175,6 +175,8 @@ class LogEnd(NamedTuple):
     """The taint of the incarnation of the run with which it was read; None if it was not read with a run."""
     workspace: Classification | None = None
     """What the workspace of that incarnation was made of."""
+    shows_classified: bool = True
+    """Whether the text that lists show may be made of more than the base; False makes public texts cheaper to store."""
 
 
 class Child(NamedTuple):
@@ -203,16 +205,20 @@ class SessionHead(NamedTuple):
     base_compartments: int
     base_integrity: int
     base_person: str | None
+    shows_classified: int
 
     @property
     def end(self) -> LogEnd:
         base = codec.classification(self.base_level, self.base_compartments, self.base_integrity, self.base_person)
-        return LogEnd(self.last_seq, self.id, base)
+        return LogEnd(self.last_seq, self.id, base, None, None, bool(self.shows_classified))
 
 
+SHOWS_CLASSIFIED = (
+    "CASE WHEN s.preview_level > 0 OR s.preview_compartments <> 0 OR s.preview_person IS NOT NULL THEN 1 ELSE 0 END"
+)
 HEAD = f"""s.id, s.key, s.agent_id, s.incarnation, s.status, s.type, s.last_seq, s.first_seq,
 s.description IS NOT NULL, s.send_policy, s.delivery_channel, s.queue_mode,
-{codec.classification_columns("s.base_")}"""
+{codec.classification_columns("s.base_")}, {SHOWS_CLASSIFIED}"""
 _SELECT_HEAD = f"SELECT {HEAD} FROM sessions s"
 
 

@@ -10,7 +10,6 @@ from tests.channels.telegram.bots import ANN, BEN, CODE, FAMILY, OLGA, open_bot
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import find_session, read_log
-from tests.story import Story
 
 pytestmark = pytest.mark.anyio
 
@@ -119,9 +118,9 @@ async def test_what_comes_again_after_a_restart_is_recognised(open_home: OpenHom
 
 @requirement("flow:7")
 async def test_what_is_classified_is_not_said_in_a_chat(open_home: OpenHome, fake: FakeTelegram) -> None:
-    async with open_bot(open_home, fake, access="public", classification={"level": "CONFIDENTIAL"}) as bot:
-        fake.write("the secret is 42", sender=ANN)
-        await fake.until(lambda: not fake.updates)
+    async with open_bot(open_home, fake, classification={"level": "CONFIDENTIAL"}) as bot:
+        await bot.link_owner()
+        fake.write("the secret is 42", sender=OLGA)
+        await fake.until(lambda: len(fake.texts(1)) == 2)
         await bot.settles()
-        assert fake.texts(7) == []
-        assert (await Story(bot.app).deliveries())[0].status == "suppressed"
+        assert "classified above the clearance" in fake.texts(1)[1] and "42" not in fake.texts(1)[1]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from antiphon.app import ChatState
 from antiphon.channels.telegram.loop import OTHER_POLLS
 from antiphon.cli.homes.check_result import CheckResult, Grade
 from antiphon.cli.homes.telegram_checks import check_telegram
 from antiphon.config.sources import load_config
+from antiphon.domain.chat_state import ChatState
 from antiphon.domain.errors import Invalid
 from antiphon.testing.faults import Fault
 from antiphon.testing.serving import run_fake

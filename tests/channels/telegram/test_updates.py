@@ -162,7 +162,7 @@ def test_a_group_that_becomes_a_supergroup_moves(given: Json) -> None:
 def test_names_and_texts_are_cleaned_of_half_characters_and_of_what_steers_the_screen() -> None:
     hostile = {**ANN, "first_name": "\u202eevil\x1b[2J]\ud83d", "last_name": "\u2066\u3164"}
     found = inbound(message(text="a\ud83db \ud83d\ude00", **{"from": hostile}))
-    assert found.sender.name == "evil(2J)" and found.text == "a\ufffdb 😀"
+    assert found.sender.name == "evil(2J)\ufffd" and found.text == "a\ufffdb 😀"
     assert inbound(message(text="x", **{"from": {"id": 7, "first_name": "\u200b"}})).sender.name == "somebody"
 
 

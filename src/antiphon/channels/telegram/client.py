@@ -17,7 +17,7 @@ from telegram.error import (
     TelegramError,
     TimedOut,
 )
-from telegram.request import HTTPXRequest, RequestData, RequestParameter
+from telegram.request import HTTPXRequest
 
 from antiphon.channels.telegram.settings import WANTED, TelegramSettings
 from antiphon.domain.delivery import GONE, DeliveryFailed
@@ -54,6 +54,12 @@ class _WithoutToken(logging.Filter):
         return self._token not in record.getMessage()
 
 
+class _Bot(Bot):
+    async def ask(self, method: str, asked: dict[str, object], read_seconds: float) -> object:
+        """The answer as it came: the library refuses a whole list of updates if it cannot read one of them."""
+        return await self._post(method, asked, read_timeout=read_seconds)
+
+
 class TelegramClient:
     """Connections to the Bot API for one bot; opened by `open`, closed by `aclose`."""
 
@@ -65,7 +71,7 @@ class TelegramClient:
         self._polling = _Request(connection_pool_size=1, **waits, **options)
         request = _Request(connection_pool_size=MAX_CONNECTIONS, **waits, **options)
         places = {} if base is None else {"base_url": f"{base}/bot", "base_file_url": f"{base}/file/bot"}
-        self.bot = Bot(settings.token, request=request, get_updates_request=self._polling, **places)
+        self.bot = _Bot(settings.token, request=request, get_updates_request=self._polling, **places)
         for name in ("httpx", "httpcore"):
             logging.getLogger(name).addFilter(_WithoutToken(settings.token))
 
@@ -82,9 +88,7 @@ class TelegramClient:
         asked: dict[str, object] = {"timeout": wait_seconds, "allowed_updates": list(WANTED)}
         if offset is not None:
             asked["offset"] = offset
-        data = RequestData([RequestParameter.from_input(name, value) for name, value in asked.items()])
-        url = f"{self.bot.base_url}/getUpdates"
-        found: object = await self._polling.post(url, data, read_timeout=wait_seconds + REQUEST_SECONDS)
+        found = await self.bot.ask("getUpdates", asked, wait_seconds + REQUEST_SECONDS)
         if not isinstance(found, list):
             raise TelegramError("Answer is not a list of updates")
         return found  # pyright: ignore[reportUnknownVariableType]

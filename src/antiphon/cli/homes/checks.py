@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from antiphon.agents.toolset import Toolset
-from antiphon.app import NO_CHATS, ChatState, DatabaseState, check_home, installed_tools, mcp_settings, open_models
+from antiphon.app import DatabaseState, check_home, installed_tools, mcp_settings, open_models
 from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, inspect_database, look_at_server
 from antiphon.cli.connection.connect import client_of
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
@@ -26,6 +26,7 @@ from antiphon.cli.homes.telegram_checks import check_telegram
 from antiphon.config.config import Config
 from antiphon.config.file import TOML_NAME
 from antiphon.config.sources import find_config_file
+from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject

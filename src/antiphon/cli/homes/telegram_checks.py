@@ -6,10 +6,11 @@ from functools import partial
 
 import anyio
 
-from antiphon.app import ChatState, look_at_bot
+from antiphon.app import look_at_bot
 from antiphon.channels.telegram.settings import NAME, BotLook, TelegramMode, TelegramSettings
 from antiphon.cli.homes.check_result import CheckResult, Grade
 from antiphon.config.config import Config
+from antiphon.domain.chat_state import ChatState
 from antiphon.domain.errors import Invalid
 
 TITLE = "telegram"

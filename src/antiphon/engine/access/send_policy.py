@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.session import DeliveryContext, SendOverride, SessionSummary
 from antiphon.engine.rules import Rules
-from antiphon.policy.decision import Decision
+from antiphon.policy.decision import ALLOW, Decision
 from antiphon.policy.send import SendFacts, decide_send
 from antiphon.store.codec import stored_key
 from antiphon.store.sessions import SessionHead
@@ -30,6 +30,8 @@ def may_deliver(session: SessionSummary, place: DeliveryContext, rules: Rules) -
 
 def may_post(session: SessionHead, rules: Rules) -> Decision:
     """Like `may_send`, from the head of a session's row, for messages that people and programs post."""
+    if session.send_policy is None and rules.send_policy.is_off:
+        return ALLOW
     key = stored_key(session.key)
     return decide_send(
         rules.send_policy,

@@ -114,6 +114,13 @@ class _View(NamedTuple):
     message: str | None
 
 
+class _Question(NamedTuple):
+    """Whether words of the run that were made of this may be shown."""
+
+    run: Run
+    made_of: Classification
+
+
 class LiveReplies:
     """Shows replies on the accounts of this process while they are written. `run` must be running in a task."""
 
@@ -274,7 +281,7 @@ class LiveReplies:
         if stream.view is not None and stream.judged == stream.made_of:
             return
         made_of = stream.made_of
-        view = await self._database.read(_look, stream.run, made_of, self._rules, self._channels)
+        view = await self._database.read(_look, _Question(stream.run, made_of), self._rules, self._channels)
         if view is None or not view.may_show:
             stream.is_mute = True
         if view is None:
@@ -372,9 +379,10 @@ class LiveReplies:
 
 
 async def _look(
-    query: Query, run: Run, made_of: Classification, rules: Rules, channels: Mapping[ChannelAccount, LiveSender]
+    query: Query, question: _Question, rules: Rules, channels: Mapping[ChannelAccount, LiveSender]
 ) -> _View | None:
     """Where the run's reply would go; None if it goes to no account that shows it here, or may not go there."""
+    run, made_of = question
     session = await rows.find_by_row(query, SessionRow(run.session))
     if session is None:
         return None

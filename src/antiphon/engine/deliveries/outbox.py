@@ -98,7 +98,9 @@ async def begin_stream(tx: Transaction, streamed: StreamedText, at_ms: int) -> b
     run, place = streamed.run, streamed.place
     now = await runs.find(tx, run.id)
     if now is None or now.fence != run.fence or now.status is not RunStatus.RUNNING:
-        await _queue_withdrawal(tx, place, streamed.platform_id, f"stream {run.id} {streamed.platform_id}", at_ms)
+        await _queue_withdrawal(
+            tx, place, streamed.platform_id, cause=f"stream {run.id} {streamed.platform_id}", at_ms=at_ms
+        )
         return False
     delivery = deliveries.NewDelivery(
         name=name_of(run.id),
@@ -119,7 +121,7 @@ async def end_stream(tx: Transaction, run: Run, place: DeliveryContext, at_ms: i
     """Deletes the message that showed the reply of a run that ends without one."""
     if is_external(place) and (shown := await deliveries.find_streaming(tx, run.id)) is not None:
         await deliveries.delete_streaming(tx, run.id)
-        await _queue_withdrawal(tx, place, shown, f"stream {run.id}", at_ms)
+        await _queue_withdrawal(tx, place, shown, cause=f"stream {run.id}", at_ms=at_ms)
 
 
 async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks | None, at_ms: int) -> None:
@@ -128,7 +130,7 @@ async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks
         await deliveries.insert(tx, delivery, at_ms)
         return
     if delivery.replaces is not None:
-        await _queue_withdrawal(tx, place, delivery.replaces, f"stream {delivery.name}", at_ms)
+        await _queue_withdrawal(tx, place, delivery.replaces, cause=f"stream {delivery.name}", at_ms=at_ms)
     id = await deliveries.insert(tx, replace(delivery, is_suppressed=True, replaces=None), at_ms)
     if delivery.session is None or delivery.incarnation is None:
         return
@@ -174,7 +176,7 @@ async def enqueue_message(
 async def queue_withdrawal(tx: Transaction, shown: Delivery, at_ms: int) -> None:
     """Queues that the message is deleted which the text, now withheld, was to replace."""
     if shown.replaces is not None:
-        await _queue_withdrawal(tx, shown.place, shown.replaces, shown.id, at_ms)
+        await _queue_withdrawal(tx, shown.place, shown.replaces, cause=shown.id, at_ms=at_ms)
 
 
 async def _queue_withdrawal(tx: Transaction, place: DeliveryContext, platform_id: str, cause: str, at_ms: int) -> None:

@@ -19,7 +19,7 @@ from antiphon.domain.message import AssistantMessage, ProvenanceKind, UserMessag
 from antiphon.domain.run import Run
 from antiphon.domain.session import DescriptionSource, Session, SessionStatus
 from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
-from antiphon.policy.flow import ceiling, may_enter
+from antiphon.policy.flow import ceiling, is_public, may_enter
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -162,15 +162,19 @@ async def append_steps(
     Contract: flow 2.
     """
     set, add = {**set}, {**add}
+    shown: tuple[str, Classification] | None = None
     for event in events:
         if event.message is None:
             continue
         add["message_count"] = add.get("message_count", 0) + 1
         if isinstance(event.message, AssistantMessage):
             if text := text_of(event.message.content):
-                set |= shown_text("preview", one_line(text, PREVIEW_LENGTH), event.classification)
+                shown = text, event.classification
             if event.message.usage.steps:
                 set["context_tokens"] = event.message.usage.total_tokens
+    if shown is not None:
+        text, made_of = shown
+        set |= _preview(one_line(text, PREVIEW_LENGTH), made_of, end)
     if run.code == "reset":
         set = {column: value for column, value in set.items() if column not in INCARNATION_COLUMNS}
         add = {column: value for column, value in add.items() if column not in INCARNATION_COLUMNS}
@@ -297,12 +301,19 @@ def _changes(session: Recipient, words: Words, at_ms: int, *, is_present: bool) 
     if not is_present or not text:
         return changes
     preview = one_line(text, PREVIEW_LENGTH) if words.preview is None else words.preview
-    changes |= shown_text("preview", preview, words.classification)
+    changes |= _preview(preview, words.classification, words.end)
     describes = words.arrival is not Arrival.RECORDED and isinstance(words.message, UserMessage)
     if describes and not session.has_description:
         changes |= shown_text("description", one_line(text, DESCRIPTION_LENGTH), words.classification)
         changes["description_source"] = DescriptionSource.FALLBACK.value
     return changes
+
+
+def _preview(text: str, made_of: Classification, end: LogEnd | None) -> dict[str, SqlValue]:
+    """The columns of the preview; only the text if it is public, as the one before it was."""
+    if end is not None and not end.shows_classified and is_public(made_of):
+        return {"preview": text}
+    return shown_text("preview", text, made_of)
 
 
 def shown_text(column: str, text: str | None, made_of: Classification) -> dict[str, SqlValue]:

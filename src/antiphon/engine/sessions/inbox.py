@@ -226,9 +226,10 @@ class Inbox:
 
 async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusal:
     standing, found = await _session_for(tx, command)
-    command = replace(command, principal=standing.principal)
     if isinstance(found, Refusal):
         return found
+    if standing.principal is not command.principal:
+        command = replace(command, principal=standing.principal)
     session, named = found.head, MessageId(command.message.message_id)
     if command.may_repeat and (first := await log.find_message(tx, found.grant, named)):
         return _repeated(session, first, command.principal, command.message)

@@ -13,17 +13,10 @@ from procrastinate.schema import SchemaManager
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
+from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.errors import Invalid
 from antiphon.store import migrations as files
-from antiphon.store.chat_state import (
-    CHATS_SCHEMA,
-    COUNT_ALLOWED,
-    COUNT_ASKED,
-    COUNT_OWNERS,
-    LIST_TROUBLES,
-    NO_CHATS,
-    ChatState,
-)
+from antiphon.store.chat_state import CHATS_SCHEMA, COUNT_ALLOWED, COUNT_ASKED, COUNT_OWNERS, LIST_TROUBLES
 from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT
 from antiphon.store.migrate import STEPS
 from antiphon.store.migrations import EXCLUSIVE, Migration, StoreUnusable, statements

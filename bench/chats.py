@@ -1,0 +1,140 @@
+"""B20: people who write to a bot, whose Telegram is a fake in another process; and what an idle bot costs."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psutil
+from anyio import to_thread
+
+from antiphon.app import open_app
+from antiphon.config.config import Config
+from antiphon.testing.serving import run_fake
+from antiphon.testing.telegram import FakeTelegram, Json, person
+from bench.idle import ready_url, start_gateway
+from bench.measure import Row, micros, p50, p99
+from bench.runs import PARTS
+
+CHATS = 50
+A_MINUTE = 20
+SECONDS = 30
+IDLE_SECONDS = 20
+MIB = 1024 * 1024
+
+
+class _Platform(FakeTelegram):
+    """Notes when each chat first shows something new."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: dict[int, float] = {}
+        self.waited: list[float] = []
+
+    def _see(self, chat: int) -> None:
+        if (at := self.written.pop(chat, None)) is not None:
+            self.waited.append(time.perf_counter() - at)
+
+    def _show(self, id: int, sent: Json) -> Json:
+        shown = super()._show(id, sent)
+        self._see(int(sent["chat_id"]))
+        return shown
+
+    def _send_message_draft(self, sent: Json) -> bool:
+        done = super()._send_message_draft(sent)
+        if str(sent.get("text", "")).strip():
+            self._see(int(sent["chat_id"]))
+        return done
+
+
+def serve_platform() -> None:
+    """Serves the fake; begins to write as soon as a line comes in, and prints what people waited for."""
+    with run_fake(_Platform()) as fake:
+        print(json.dumps({"token": fake.token, "port": fake.port}), flush=True)
+        count = int(sys.stdin.readline() or 0)
+        due = time.perf_counter()
+        for number in range(count):
+            time.sleep(max(0.0, due - time.perf_counter()))
+            chat = 100 + number % CHATS
+            fake.written[chat] = time.perf_counter()
+            fake.write("hello", sender=person(chat, f"P{chat}"))
+            due += 60 / (CHATS * A_MINUTE)
+        deadline = time.perf_counter() + 10
+        while fake.written and time.perf_counter() < deadline:
+            time.sleep(0.05)
+        print(json.dumps({"waited": fake.waited, "unanswered": len(fake.written)}), flush=True)
+
+
+@contextmanager
+def _platform() -> Generator[tuple["subprocess.Popen[str]", Json]]:
+    command = [sys.executable, "-c", "from bench.chats import serve_platform; serve_platform()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            found = json.loads(process.stdout.readline())
+            yield process, {"token": found["token"], "api_base": f"http://127.0.0.1:{found['port']}"}
+        finally:
+            process.stdin.close()
+            process.terminate()
+
+
+async def chats(directory: Path) -> list[Row]:
+    with _platform() as (process, section):
+        assert process.stdin is not None and process.stdout is not None
+        settings: dict[str, Any] = {
+            "channels": {"telegram": {**section, "access": "public"}},
+            "access": {"messages_per_minute": 1000},
+        }
+        async with open_app(directory / "home", Config.model_validate(settings), PARTS):
+            process.stdin.write(f"{SECONDS * CHATS * A_MINUTE // 60}\n")
+            process.stdin.flush()
+            measured = json.loads(await to_thread.run_sync(process.stdout.readline))
+    waited, unanswered = measured["waited"], measured["unanswered"]
+    with _platform() as (_, section):
+        with_bot = await _idle(directory / "with", section)
+    without = await _idle(directory / "without", None)
+    more_cpu, more_memory = with_bot[0] - without[0], with_bot[1] - without[1]
+    return [
+        Row(
+            id="B20",
+            what="50 chats of a bot, 20 messages a minute each: from the message to the first visible text",
+            measured=f"p50 {micros(p50(waited))}, p99 {micros(p99(waited))}, {unanswered} unanswered",
+            reference=f"{len(waited)} messages, real client, fake of Telegram in another process",
+            target="p50 ≤ 150 ms, p99 ≤ 1 s",
+            is_met=p50(waited) <= 0.15 and p99(waited) <= 1 and not unanswered,
+            figures={"p50_s": p50(waited), "p99_s": p99(waited)},
+        ),
+        Row(
+            id="B20",
+            what="an idle bot, beside a gateway without one: CPU, memory",
+            measured=f"{more_cpu:.2%}, {more_memory / MIB:.0f} MiB",
+            reference=f"with {with_bot[0]:.2%}, {with_bot[1] / MIB:.0f} MiB; without {without[0]:.2%}",
+            target="≤ 0.3 % of a core, ≤ 32 MiB",
+            is_met=more_cpu <= 0.003 and more_memory <= 32 * MIB,
+            figures={"cpu": more_cpu, "rss": more_memory},
+        ),
+    ]
+
+
+async def _idle(home: Path, section: Json | None) -> tuple[float, int]:
+    """The share of a core and the memory of a gateway that does nothing."""
+    home.mkdir(mode=0o700)
+    config = home / "antiphon.json5"
+    config.write_text(json.dumps({} if section is None else {"channels": {"telegram": section}}))
+    process = start_gateway(home, "--config", str(config))
+    try:
+        await ready_url(home)
+        await anyio.sleep(3)
+        watched = psutil.Process(process.pid)
+        cpu = sum(watched.cpu_times()[:2])
+        await anyio.sleep(IDLE_SECONDS)
+        return (sum(watched.cpu_times()[:2]) - cpu) / IDLE_SECONDS, watched.memory_info().rss
+    finally:
+        process.terminate()
+        await asyncio.to_thread(process.wait)
