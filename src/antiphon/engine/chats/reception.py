@@ -9,7 +9,7 @@ from collections import OrderedDict
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
-from antiphon.domain.errors import Limited, Unavailable
+from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import Ids, RunId
 from antiphon.domain.inbound import ButtonPress, ChatChange, Inbound
 from antiphon.domain.keys import SessionKey
@@ -29,7 +29,7 @@ from antiphon.store.database import Database
 
 MOST_TRIES = 5
 TOLD_MS = 60_000
-"""A sender who writes too often is told so once in this time."""
+"""A sender whose messages are not taken in is told so once in this time."""
 MAX_TOLD = 1_000
 
 
@@ -43,7 +43,7 @@ class Reception:
         self._clock = clock
         self._ids = ids
         self._told: OrderedDict[str, int] = OrderedDict()
-        """When senders were told that they write too often."""
+        """When senders were told that a message was not taken in."""
 
     async def receive(self, inbound: Inbound, lease: AccountLease | None = None) -> Received:
         """Takes a message in. Without a lease, as for a platform that posts to the gateway, any process may.
@@ -59,10 +59,10 @@ class Reception:
             drawn=drawn,
             occasion=self._occasion(drawn),
             pairing=draw_code(self._ids),
-            is_limit_told=drawn.at_ms - self._told.get(sender, -TOLD_MS) < TOLD_MS,
+            was_told=drawn.at_ms - self._told.get(sender, -TOLD_MS) < TOLD_MS,
         )
         received = await self._take_in(command)
-        if isinstance(received.refused, Limited) and not command.is_limit_told:
+        if received.refused is not None and not command.was_told:
             self._told.pop(sender, None)
             self._told[sender] = drawn.at_ms
             while len(self._told) > MAX_TOLD:
