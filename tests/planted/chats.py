@@ -6,6 +6,7 @@ RECEPTION = "engine/chats/test_reception.py::"
 PAIRING = "engine/chats/test_pairing.py::"
 LINKING = "engine/chats/test_linking.py::"
 GROUPS = "engine/chats/test_groups.py::"
+QUESTIONS = "engine/chats/test_questions.py::"
 ROUTES = "engine/chats/test_routes.py::"
 
 BUGS = (
@@ -171,5 +172,19 @@ BUGS = (
         "chosen = next((route.agent_id for route in stored if route.agent_id is not None), None)",
         "chosen = None if own is None else own.agent_id",
         ROUTES + "test_a_thread_follows_its_chats_agent_unless_it_has_a_route[sqlite]",
+    ),
+    Bug(
+        "a question to owners stays open when it is decided",
+        "engine/deliveries/questions.py",
+        "    outcome = await _outcome(tx, subject)\n    if outcome is None:\n",
+        "    outcome = await _outcome(tx, subject)\n    if outcome is not None:\n",
+        QUESTIONS + "test_a_question_shows_the_answer_that_was_given_elsewhere[sqlite]",
+    ),
+    Bug(
+        "owners are not asked with buttons",
+        "engine/deliveries/questions.py",
+        "    if standing is None or isinstance(decide_act(standing, Act.CHATS), Deny):\n        return None\n",
+        "    if standing is None or not isinstance(decide_act(standing, Act.CHATS), Deny):\n        return None\n",
+        QUESTIONS + "test_an_owner_admits_a_stranger_by_a_button[sqlite]",
     ),
 )

@@ -18,14 +18,14 @@ from antiphon.engine.chats.changes import take_change
 from antiphon.engine.chats.entry import DrawnIds, SessionMoved, Uploaded, target_of
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.pairing import draw_code
-from antiphon.engine.chats.presses import find_pressed, take_press
+from antiphon.engine.chats.presses import TakePress, find_pressed, take_press
 from antiphon.engine.chats.take_in import Foreseen, Received, Stale, TakeIn, foresee, take_in
 from antiphon.engine.chats.uploads import prepare, write_files
 from antiphon.engine.chats.who import identity_of
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.store.database import Database
+from antiphon.store.database import Database, Named
 
 MOST_TRIES = 5
 TOLD_MS = 60_000
@@ -72,11 +72,15 @@ class Reception:
     async def press(self, press: ButtonPress, lease: AccountLease | None = None) -> Received:
         """Decides as the person who pressed; the answer's `toast` says what became of it. Raises like `receive`."""
         drawn = self._draw()
+        command = TakePress(press=press, lease=lease, occasion=self._occasion(drawn), drawn=drawn)
         session = await self._database.read(find_pressed, press)
-        locked = () if session is None else (session,)
-        return _current(
-            await self._database.run(take_press, press, lease, self._occasion(drawn), sessions=locked), lease
-        )
+        locked: tuple[Named, ...] = () if session is None else (session,)
+        for _ in range(MOST_TRIES):
+            try:
+                return _current(await self._database.run(take_press, command, sessions=locked), lease)
+            except SessionMoved as moved:
+                command, locked = replace(command, foreseen=moved.key), (target_of(moved.key),)
+        raise _unsettled()
 
     async def change(self, change: ChatChange, lease: AccountLease | None = None) -> Received:
         """Notes what happened to a chat: owners are asked about a new group. Raises like `receive`."""
@@ -94,7 +98,7 @@ class Reception:
                 return _current(await self._database.run(take_in, unit, key, sessions=locked), command.lease)
             except SessionMoved as moved:
                 key = moved.key
-        raise Unavailable("Chat is routed elsewhere again and again. Try once more.", code="store_busy")
+        raise _unsettled()
 
     async def _upload(self, command: TakeIn, foreseen: Foreseen) -> Uploaded | None:
         """Writes the message's files before the message that tells of them; None if there are none."""
@@ -117,6 +121,10 @@ class Reception:
 
     def _occasion(self, drawn: DrawnIds) -> Occasion:
         return Occasion(rules=self._rules, now=drawn.now, at_ms=drawn.at_ms, drawn=self._ids.random_hex(64))
+
+
+def _unsettled() -> Unavailable:
+    return Unavailable("Chat is routed elsewhere again and again. Try once more.", code="store_busy")
 
 
 def _current(received: Received | Stale, lease: AccountLease | None) -> Received:
