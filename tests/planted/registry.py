@@ -1,6 +1,6 @@
 """All planted bugs, by the package that they stand in."""
 
-from tests.planted import agents, ceilings, commands, domain, edges, engine, feed, policy, store
+from tests.planted import agents, ceilings, chats, commands, domain, edges, engine, feed, policy, store
 
 BUGS = (
     *domain.BUGS,
@@ -11,5 +11,6 @@ BUGS = (
     *agents.BUGS,
     *edges.BUGS,
     *ceilings.BUGS,
+    *chats.BUGS,
     *commands.BUGS,
 )
