@@ -13,6 +13,7 @@ import anyio
 
 from antiphon.app import App
 from antiphon.domain.actor import OWNER
+from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart
 from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.ids import RunId, SessionRow
@@ -113,9 +114,10 @@ class RecordingChannel:
     name: str = CHANNEL
     account: str | None = None
     timeout_seconds: float = 30.0
+    form: ChannelForm = PLAIN_FORM
     taken: list[Delivery] = field(default_factory=list[Delivery])
 
-    async def send(self, delivery: Delivery) -> str | None:
+    async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
         self.taken.append(delivery)
         return f"{CHANNEL}-{len(self.taken)}"
 
