@@ -1,7 +1,8 @@
 """Behaviours of related products, restated in our words, and what becomes of each here.
 
-Numbers have gaps. Groups A to K are of sessions and their tools, groups MA to MZ of chats. A case names the tests that show it. `changed` says how the contract departs from the behaviour,
-and then the tests show what is done instead. `open` says why nothing shows it yet.
+Numbers have gaps. Groups A to K are of sessions and their tools, groups MA to MZ of chats. A case names the tests that
+show it. `changed` says how the contract departs from the behaviour, and then the tests show what is done instead.
+`open` says why nothing shows it yet.
 """
 
 from dataclasses import dataclass

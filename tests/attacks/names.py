@@ -139,12 +139,15 @@ _TOOLS: dict[Kind, str] = {
     ),
 }
 _OPERATIONS: dict[Kind, str] = {
-    Kind.CONFIGURED_AGENT: "people.invite agents | routes.set agentId | sessions.create agentId | sessions.list agentId",
+    Kind.CONFIGURED_AGENT: (
+        "people.invite agents | routes.set agentId | sessions.create agentId | sessions.list agentId"
+    ),
     Kind.OWNERS_MODEL: "sessions.patch model",
     Kind.CREDENTIAL: "gateways.prove nonce",
     Kind.TOOL: "tools.invoke arguments | tools.invoke name",
     Kind.PERSONS_SESSION: (
-        "approvals.list session | commands.run key | routes.set sessionKey | pages.between session | pages.follow session | pages.header session | "
+        "approvals.list session | commands.run key | routes.set sessionKey | "
+        "pages.between session | pages.follow session | pages.header session | "
         "pages.older session | "
         "pages.sessions search | search.find q | "
         "pages.sessions session | pages.show session | runs.list session | sessions.append key | sessions.cancel "
@@ -191,7 +194,8 @@ _OPERATIONS: dict[Kind, str] = {
         "pages.between until | pages.show at | search.find cursor | search.find limit | sessions.history upTo | "
         "pages.follow after | "
         "pages.older before | pages.sessions shown | runs.list kept | runs.list limit | runs.list status | "
-        "routes.set version | routes.clear version | runs.wait wait | sessions.append content | sessions.append content.type | sessions.append mentioned | "
+        "routes.set version | routes.clear version | "
+        "runs.wait wait | sessions.append content | sessions.append content.type | sessions.append mentioned | "
         "sessions.append occurredAt | sessions.append queueMode | sessions.append role | sessions.create "
         "clearance | sessions.create clearance.level | sessions.create source | sessions.create "
         "source.interactive | sessions.create source.type | sessions.create taint | sessions.create taint.level | "

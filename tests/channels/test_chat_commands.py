@@ -10,15 +10,18 @@ from typing import Any
 import httpx
 import pytest
 
+from antiphon.agents.toolset import tool
 from antiphon.app import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import ApprovalState
+from antiphon.domain.ids import ApprovalId, RunId
 from antiphon.domain.run import RunStatus
 from antiphon.store.approvals import ApprovalFilter
 from tests.channels.receiver import Receiver
 from tests.channels.test_webhook import SECRET, signed
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.directives import to_call
 from tests.engine.stage import ManualClock, find_session
 from tests.gateway.served import Json, Served, new_client, serve
 from tests.story import Story
@@ -29,8 +32,12 @@ pytestmark = pytest.mark.anyio
 BASE = "agent:main:webhook:door:direct:42"
 SETTINGS: Json = {
     "agents": {"list": [{"id": "main", "name": "Assistant"}, {"id": "ops", "name": "Ops Lead"}]},
-    "tools": {"approval": {"require": ["session_status"]}},
 }
+
+
+def wipe(name: str) -> str:
+    """Deletes."""
+    return f"wiped {name}"
 
 
 @dataclass(slots=True)
@@ -69,9 +76,10 @@ async def chatting(
     open_home: OpenHome, *, principal: str = "owner", url: str | None = None, **more: Any
 ) -> AsyncGenerator[Chatting]:
     clock = ManualClock()
+    parts = Parts(clock=clock, tools=[tool(wipe, effects=["deletes"])])
     door = {"secret": SECRET, "principal": principal, "url": url}
     settings = {**SETTINGS, **more, "channels": {"webhook": {"door": door, "gate": {"secret": SECRET}}}}
-    async with serve(open_home, settings, Parts(clock=clock)) as served, new_client(served.url) as client:
+    async with serve(open_home, settings, parts) as served, new_client(served.url) as client:
         yield Chatting(served, client, clock)
 
 
@@ -302,21 +310,27 @@ async def test_a_message_that_comes_again_finds_its_first_answer_wherever_the_ch
 async def test_a_request_is_decided_by_a_command_and_the_first_decision_stands(open_home: OpenHome) -> None:
     async with chatting(open_home) as chat:
         approvals = chat.served.app.services.approvals
-        asked: list[str] = []
-        for _ in range(2):
-            posted = await chat.send("!call session_status {}\n!say done")
-            story = Story(chat.served.app)
-            await story.sees(lambda: story.run(posted["runId"]), lambda run: run.is_awaiting_approval)
+        story = Story(chat.served.app)
+
+        async def asked(text: str) -> tuple[RunId, str]:
+            run_id = RunId((await chat.send(text))["runId"])
+            await story.sees(lambda: story.run(run_id), lambda run: run.is_awaiting_approval)
             (request,) = await approvals.list(OWNER, ApprovalFilter(state=ApprovalState.PENDING), limit=9)
-            asked.append(request.id)
             assert "waiting for an approval" in str(await chat.says("/status"))
-            if len(asked) == 1:
-                assert await chat.says(f"/approve {request.id} look well") == "Approved. The call runs now."
-                assert (await approvals.get(OWNER, request.id)).note == "look well"
-            else:
-                assert await chat.says(f"/deny {request.id}") == "Denied."
-            assert (await story.end_of(posted["runId"])).status is RunStatus.OK
-        assert "already decided" in str(await chat.says(f"/deny {asked[0]}"))
+            return run_id, request.id
+
+        first, request = await asked(f"{to_call('wipe', name='old')}")
+        assert await chat.says(f"/approve {request} look well") == "Approved. The call runs now."
+        assert (await approvals.get(OWNER, ApprovalId(request))).note == "look well"
+        assert (await story.end_of(first)).reply == "wiped old"
+        assert "already decided" in str(await chat.says(f"/deny {request}"))
+        second, request = await asked(f"{to_call('wipe', name='new')}\n!say kept")
+        assert await chat.says(f"/deny {request}") == "Denied."
+        assert (await story.end_of(second)).reply == "kept"
+        third, request = await asked(to_call("wipe", name="all"))
+        assert await chat.says(f"/approve {request} always") == "Approved, now and always."
+        assert (await story.end_of(third)).reply == "wiped all"
+        assert await chat.says(to_call("wipe", name="all")) == "wiped all"
         assert "not found" in str(await chat.says("/approve apr_nobody"))
 
 

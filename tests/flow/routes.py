@@ -474,7 +474,7 @@ ROUTES = (
                     "open",
                     "options",
                 ),
-                *("people", "runs", "search", "sessions", "tokens", "tool", "who"),
+                *("groups", "pair", "people", "routes", "runs", "search", "sessions", "tokens", "tool", "who"),
             )
         ),
         sink="the owner, or the holder of a token: it asks over HTTP",

@@ -6,6 +6,8 @@ counts that anybody in the chat may read, and nothing of what the session was ma
 
 import logging
 
+from msgspec import Struct
+
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC
@@ -18,7 +20,7 @@ from antiphon.domain.session import HERE, SendOverride, Session, SessionStatus, 
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.chats.agent_commands import perform_agent
-from antiphon.engine.chats.chat import DEFAULT_ACCOUNT, Chat, ChatAddress, Route
+from antiphon.engine.chats.chat import DEFAULT_ACCOUNT, Chat, ChatAddress, ChatRoute
 from antiphon.engine.chats.decision_commands import decide
 from antiphon.engine.chats.link_commands import link
 from antiphon.engine.chats.occasion import NO_SESSION, Occasion
@@ -120,7 +122,7 @@ async def _status(query: Query, chat: Chat, rules: Rules) -> str:
     shown = shown_session(session, PUBLIC)
     if agent is not None:
         lines.append(f"Model: {shown.model or agent.model}")
-    lines.append(f"Session: {shown_label(chat.route, session)} ({session.key})")
+    lines.append(f"Session: {shown_label(chat.route, shown)} ({shown.key})")
     if shown.usage.total_tokens:
         lines.append(f"Tokens: {shown.usage.total_tokens:,}")
     if session.queue_mode is not None:
@@ -187,6 +189,14 @@ async def _set_sending(tx: Transaction, chat: Chat, sub: Subcommand, occasion: O
     return changed.error.message if isinstance(changed, Refusal) else said
 
 
+class TypedCommand(Struct, frozen=True, kw_only=True):
+    principal: Principal
+    target: NamedTarget
+    """The session in which it was typed."""
+    command: ChatCommand
+    occasion: Occasion
+
+
 class ChatCommands:
     """Commands outside channels: on the page and in the terminal, where a session is the chat."""
 
@@ -205,10 +215,8 @@ class ChatCommands:
         if command is None:
             accepted(await self._database.read(find_session, Rights(principal, self._rules), Act.READ, target))
             return None
-        occasion = self.occasion()
-        answer = accepted(
-            await self._database.run(_run_in_session, principal, target, command, occasion, sessions=(target,))
-        )
+        typed = TypedCommand(principal=principal, target=target, command=command, occasion=self.occasion())
+        answer = accepted(await self._database.run(_run_in_session, typed, sessions=(target,)))
         if answer is None:
             raise Denied(f"Command is not open to you: '/{command.name}'. /help lists those that are.")
         return answer
@@ -222,13 +230,12 @@ class ChatCommands:
         )
 
 
-async def _run_in_session(
-    tx: Transaction, principal: Principal, target: NamedTarget, command: ChatCommand, occasion: Occasion
-) -> str | None | Refusal:
-    found = await find_session(tx, Rights(principal, occasion.rules), Act.READ, target)
+async def _run_in_session(tx: Transaction, typed: TypedCommand) -> str | None | Refusal:
+    found = await find_session(tx, Rights(typed.principal, typed.occasion.rules), Act.READ, typed.target)
     if isinstance(found, Refusal):
         return found
-    return await perform(tx, await _chat_here(tx, principal, found.session), command, occasion)
+    chat = await _chat_here(tx, typed.principal, found.session)
+    return await perform(tx, chat, typed.command, typed.occasion)
 
 
 async def _chat_here(query: Query, principal: Principal, session: Session) -> Chat:
@@ -238,7 +245,7 @@ async def _chat_here(query: Query, principal: Principal, session: Session) -> Ch
         place=HERE,
         chat_type=session.key.chat_type or (ChatType.GROUP if is_group else ChatType.DIRECT),
         standing=await find_standing(query, principal),
-        route=Route(
+        route=ChatRoute(
             address=ChatAddress(channel="webchat", account=DEFAULT_ACCOUNT, peer=""),
             agent_id=session.agent_id,
             base_key=base_of_chats(session.key),

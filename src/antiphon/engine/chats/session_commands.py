@@ -4,6 +4,7 @@ The chat's own session is called Main. `/session new` leaves the session before 
 writes there again, or opens it.
 """
 
+from antiphon.domain.classification import PUBLIC
 from antiphon.domain.commands import ChatCommand, Subcommand
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
@@ -14,13 +15,14 @@ from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.words import folded
 from antiphon.engine.access.reach import reach_of
-from antiphon.engine.chats.chat import Chat, Route
+from antiphon.engine.chats.chat import Chat, ChatRoute
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import change_route
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, open_session
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import as_public
+from antiphon.policy.shown import shown_session
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from antiphon.store.sessions import SessionFilter
@@ -34,7 +36,7 @@ FIXED = (
     "Sessions and agents are switched in chats of channels. Here, choose another session from the list, "
     "or name one when you start the terminal's chat."
 )
-UNKNOWN = "Unknown session {!r}. Run /session list."
+UNKNOWN = 'Unknown session "{}". Run /session list.'
 
 
 def base_of_chats(key: SessionKey) -> SessionKey:
@@ -57,7 +59,7 @@ async def perform_session(tx: Transaction, chat: Chat, command: ChatCommand, occ
         case Subcommand.SWITCH:
             return await _switch(tx, chat, command.argument or "", occasion)
         case _:
-            label = MAIN if chat.session is None else shown_label(route, chat.session)
+            label = MAIN if chat.session is None else shown_label(route, shown_session(chat.session, PUBLIC))
             return f"Session: {label}\n{route.session_key}"
 
 
@@ -66,7 +68,7 @@ def can_switch(chat: Chat) -> bool:
     return chat.identity is not None
 
 
-def shown_label(route: Route, session: SessionSummary) -> str:
+def shown_label(route: ChatRoute, session: SessionSummary) -> str:
     """What people call the session: its label if anybody may read it, else the end of its key."""
     if session.key == route.base_key:
         return MAIN
