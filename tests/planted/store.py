@@ -252,7 +252,7 @@ BUGS = (
     Bug(
         "a queued text waits for a look at the outbox",
         "store/deliveries.py",
-        "    if not new.is_suppressed:\n        tx.wake(OUTBOX)\n",
+        "    if status is DeliveryStatus.QUEUED:\n        tx.wake(OUTBOX)\n",
         "",
         "engine/test_deliveries.py::test_a_reply_leaves_by_the_channel_of_its_session_and_the_log_tells[sqlite]",
     ),
