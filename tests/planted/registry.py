@@ -1,6 +1,6 @@
 """All planted bugs, by the package that they stand in."""
 
-from tests.planted import agents, ceilings, commands, domain, edges, engine, feed, policy, store
+from tests.planted import agents, ceilings, commands, domain, edges, engine, feed, policy, store, telegram
 
 BUGS = (
     *domain.BUGS,
@@ -12,4 +12,5 @@ BUGS = (
     *edges.BUGS,
     *ceilings.BUGS,
     *commands.BUGS,
+    *telegram.BUGS,
 )
