@@ -56,7 +56,13 @@ async def set_route(ask: Ask, params: SetRoute) -> wire.RouteShape:
     )
 
 
-@operation("routes.clear", NamedRoute, wire.RouteShape, Http(method="DELETE", path="/routes"), scope=TokenScope.ADMIN)
+@operation(
+    "routes.clear",
+    NamedRoute,
+    wire.RouteShape,
+    Http(method="DELETE", path="/routes", query=("channel", "account", "peer", "thread", "version")),
+    scope=TokenScope.ADMIN,
+)
 async def clear_route(ask: Ask, params: NamedRoute) -> wire.RouteShape:
     """Lets a chat follow the settings again."""
     return wire.route(await ask.services.routes.set(ask.principal, params.address, version=params.version))
