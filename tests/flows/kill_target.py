@@ -22,10 +22,11 @@ import anyio
 import antiphon
 from antiphon import Antiphon, RunHandle, SessionHandle, ToolContext
 from antiphon.app import Parts, ToolFunction
+from antiphon.channels.channel import Channel
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
-from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart
+from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart, Streaming
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ApprovalId, RunId, SessionRow
@@ -33,7 +34,7 @@ from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, Us
 from antiphon.domain.parts import SHORTEST
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import RunStatus
-from antiphon.domain.session import NOWHERE
+from antiphon.domain.session import NOWHERE, DeliveryContext
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.store.database import Query
 from antiphon.store.deliveries import DeliveryFilter
@@ -105,6 +106,37 @@ class Postbox:
         return
 
 
+class Blackboard:
+    """A channel that shows replies while they are written. Its platform notes each change in a file."""
+
+    name = "blackboard"
+    account = None
+    timeout_seconds = 10.0
+    form = ChannelForm(streaming=Streaming.EDIT, stream_interval_ms=50, group_interval_ms=50)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._count = 0
+
+    async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
+        self._count += part.replaces is None
+        id = part.replaces or f"{os.getpid()}-{self._count}"
+        append_line(self._path, json.dumps([id, delivery.id, part.text]))
+        return id
+
+    async def draft(self, place: DeliveryContext, draft_id: int, text: str) -> None:
+        raise AssertionError
+
+    async def typing(self, place: DeliveryContext) -> None:
+        return
+
+    async def withdraw(self, place: DeliveryContext, platform_id: str) -> None:
+        append_line(self._path, json.dumps([platform_id, None, None]))
+
+    async def aclose(self) -> None:
+        return
+
+
 class Holds:
     """Barriers in tools: a call that holds goes on when the program lets it."""
 
@@ -148,7 +180,7 @@ class Program:
         self._app: Antiphon | None = None
 
     async def run(self) -> None:
-        parts = Parts(commit_hook=self._on_commit, tools=self._tools(), channels=[self._postbox()])
+        parts = Parts(commit_hook=self._on_commit, tools=self._tools(), channels=[self._channel()])
         database = {"url": self._request.database, "connections": 6}
         subagents = {"max_spawn_depth": 2, "max_children_per_agent": 1000}
         config = Config.model_validate(
@@ -175,6 +207,8 @@ class Program:
                     await self._example(app)
                 case "outbox":
                     await self._outbox(app)
+                case "streamed":
+                    await self._streamed(app)
                 case "outside":
                     await self._calls_from_outside(app)
                 case "waits":
@@ -191,8 +225,10 @@ class Program:
         if number == self._request.kill_at and moment == self._request.moment:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _postbox(self) -> Postbox:
+    def _channel(self) -> Channel:
         """Each text of the outbox leaves in parts."""
+        if self._request.scenario == "streamed":
+            return Blackboard(self._outside / "shown")
         form = ChannelForm(longest=SHORTEST) if self._request.scenario == "outbox" else PLAIN_FORM
         return Postbox(self._outside / "taken", form)
 
@@ -441,12 +477,12 @@ class Program:
         self._holds.release(label)
         await app.run(await self._run_of_child(app, label)).wait()
 
-    async def _open_with_place(self, app: Antiphon, name: str, to: str) -> SessionHandle:
-        """The session, whose answers leave by the postbox."""
+    async def _open_with_place(self, app: Antiphon, name: str, to: str, channel: str = Postbox.name) -> SessionHandle:
+        """The session, whose answers leave by that channel."""
         session = await app.sessions.open(name)
         if (await session.status()).delivery == NOWHERE:
             sessions = app.app.services.sessions
-            place = {"delivery_channel": Postbox.name, "delivery_to": to}
+            place = {"delivery_channel": channel, "delivery_to": to}
             await sessions.patch(OWNER, sessions.target(session.key), place)
         return session
 
@@ -518,10 +554,21 @@ class Program:
                 await run.wait()
         await app.app.deliverer.wait_idle()
 
+    async def _streamed(self, app: Antiphon) -> None:
+        """A reply that is shown while it is written, with a pause in which the platform gets to show it."""
+        await self._open_with_place(app, ROOMS[0], ROOMS[0], Blackboard.name)
+        session = await app.sessions.open(ROOMS[0])
+        await (await self._post(session, "s-1", "!stream 20\n!sleep 0.5\n!stream 20")).wait()
+        await app.app.deliverer.wait_idle()
+
     async def _example(self, app: Antiphon) -> None:
         session = await app.sessions.open("customer-42")
         run = await self._post(session, "m-1", "Hello")
         await run.wait()
+
+
+STREAMED = " ".join(str(number) for number in [*range(1, 21), *range(1, 21)])
+"""The reply that is shown while it is written."""
 
 
 def parts_said(room: str, number: int) -> list[str]:

@@ -18,7 +18,7 @@ import pytest
 from antiphon.domain.classification import Level
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from tests.claims import requirement
-from tests.flows.kill_target import ROOMS, SCENES, TEXTS, Killer, Request, acknowledgements, parts_said
+from tests.flows.kill_target import ROOMS, SCENES, STREAMED, TEXTS, Killer, Request, acknowledgements, parts_said
 from tests.postgres import fresh_database
 
 TERMINAL = {"ok", "error", "timeout", "cancelled"}
@@ -280,6 +280,45 @@ def test_every_text_leaves_in_order_under_one_id_wherever_the_process_is_killed(
         repeated += check_deliveries(directory, dump)
     assert kills > 0.7 * len(range(1, commits + 1, step))
     assert repeated > 0 or step > 1 or moment == "after"
+
+
+@requirement("channels:1")
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_reply_that_is_shown_while_it_is_written_is_completed_wherever_the_process_is_killed(
+    killer: Killer, places: Places, tmp_path: Path, backend: str, moment: str, *, is_soak: bool
+) -> None:
+    killer.carry_out_to_end(places("streamed", tmp_path / "undisturbed"))
+    commits = read_dump(tmp_path / "undisturbed")["commits"]
+    step = 1 if is_soak or backend == "sqlite" else SPARSE
+    for number in range(1, commits + 1, step):
+        directory = tmp_path / str(number)
+        request = replace(places("streamed", directory), kill_at=number, moment=moment)
+        killer.carry_out(request)
+        bury_the_dead(request)
+        killer.carry_out_to_end(request)
+        check_shown(directory)
+
+
+def check_shown(directory: Path) -> None:
+    """The reply is seen once; twice only as a new message under one delivery. A kill may leave its beginning beside it.
+
+    That is the message which was sent, but not stored.
+    """
+    shown: dict[str, str] = {}
+    completing: list[tuple[str, str]] = []
+    for line in (directory / "shown").read_text("utf-8").splitlines():
+        id, delivery, text = json.loads(line)
+        if text is None:
+            shown.pop(id, None)
+            continue
+        shown[id] = text
+        if not delivery.startswith("live_"):
+            completing.append((id, delivery))
+    complete = [id for id, text in shown.items() if text.strip() == STREAMED]
+    assert complete and set(complete) == {id for id, _ in completing}, shown
+    assert len({delivery for _, delivery in completing}) == 1
+    assert len(complete) <= 2 and len(shown) - len(complete) <= 1, shown
+    assert all(STREAMED.startswith(text.strip()) for text in shown.values())
 
 
 def check_deliveries(directory: Path, dump: Dump) -> int:

@@ -31,7 +31,7 @@ from tests.tools.test_hidden_is_missing import Tap
 
 pytestmark = pytest.mark.anyio
 
-SHARED, HIDDEN = "agent:main:telegram:group:shared", "agent:main:telegram:group:hidden"
+SHARED, HIDDEN = "agent:main:telegram:group:shared", "agent:main:discord:group:hidden"
 MISSING, MAIN = "agent:main:telegram:group:nobody", "agent:main:main"
 OUTSIDERS = ("user", "guest", "channel")
 
@@ -324,7 +324,7 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
         clients = {who: await stack.enter_async_context(new_client(url, secret)) for who, secret in secrets.items()}
         names: dict[tuple[str, str], str] = {}
         for where, key in (("shared", SHARED), ("hidden", HIDDEN)):
-            alias, other_case = key.removeprefix("agent:main:"), key.replace("telegram", "Telegram")
+            alias, other_case = key.removeprefix("agent:main:"), key.replace("group", "Group")
             forms = (key, found[key]["sessionId"], "main", alias, other_case, MISSING)
             names |= {(where, way): form for way, form in zip(WAYS, forms, strict=True)}
         world = World(app=app, tap=tap, clients={**clients, "owner": owner}, names=names)

@@ -26,11 +26,14 @@ from antiphon.gateway.guard import Guard
 from antiphon.gateway.openapi import describe
 from antiphon.gateway.operations.operation import AnyOperation, Ask, Params, TargetKind
 from antiphon.gateway.operations.table import TABLE, table_of
+from antiphon.testing.serving import serve_fake
+from antiphon.testing.telegram import FakeTelegram, person
 from antiphon.wire.encoding import Shape
 from antiphon.wire.search import FoundShape
 from tests.attacks.attempt import Door
 from tests.attacks.test_table import ATTEMPTS
 from tests.channels.fake_channel import NAME, Act, FakeChannel
+from tests.channels.telegram.bots import settings_of
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.gateway.asking import filled, request_of
@@ -169,8 +172,20 @@ async def channel() -> FakeChannel:
 
 
 @pytest.fixture
-async def served(open_home: OpenHome, channel: FakeChannel) -> AsyncGenerator[Served]:
-    settings: Json = {"channels": {"webhook": {"door": {"secret": SECRET}}}}
+async def fake() -> AsyncGenerator[FakeTelegram]:
+    async with serve_fake(FakeTelegram()) as fake:
+        yield fake
+
+
+@pytest.fixture
+async def served(open_home: OpenHome, channel: FakeChannel, fake: FakeTelegram) -> AsyncGenerator[Served]:
+    settings: Json = {
+        "gateway": {"drain_seconds": 0, "public_url": "https://bot.example.org"},
+        "channels": {
+            "webhook": {"door": {"secret": SECRET}},
+            "telegram": settings_of(fake, mode="webhook", access="public"),
+        },
+    }
     parts = Parts(channels=[channel], tools=[tool(wipe, effects=["deletes"])])
     async with serve(open_home, settings, parts) as served:
         yield served
@@ -178,7 +193,7 @@ async def served(open_home: OpenHome, channel: FakeChannel) -> AsyncGenerator[Se
 
 @requirement("access:5", "gateway:4")
 async def test_every_operation_answers_what_its_type_and_its_description_say(
-    served: Served, channel: FakeChannel
+    served: Served, channel: FakeChannel, fake: FakeTelegram
 ) -> None:
     journey = Journey(served, (await served.client.get("/openapi.json")).json())
     await journey.ask("health.get")
@@ -215,6 +230,7 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     await journey.ask("tools.invoke", name="session_status", sessionKey=CHAT, arguments={}, idempotencyKey="once")
     await deliver(journey, channel)
     await ring(journey)
+    await post_update(journey, fake)
     token = await journey.ask("tokens.create", sessionKey=CHAT, name="one", days=1.0)
     await sign_in_and_out(journey)
     await invite_and_remove(journey)
@@ -292,6 +308,16 @@ async def ring(journey: Journey) -> None:
     async with new_client(journey.served.url) as nobody:
         answer = await nobody.post("/channels/webhook/door", content=body, headers=headers)
     assert journey.check(TABLE["webhooks.receive"], answer)["status"] == "ok"
+
+
+async def post_update(journey: Journey, fake: FakeTelegram) -> None:
+    """Telegram posts a message."""
+    await fake.until(lambda: fake.webhook["url"])
+    fake.write("hello", sender=person(7, "Ann"))
+    headers = {"X-Telegram-Bot-Api-Secret-Token": fake.webhook["secret_token"]}
+    async with new_client(journey.served.url) as telegram:
+        answer = await telegram.post("/channels/telegram/default", json=fake.updates[0], headers=headers)
+    assert journey.check(TABLE["telegram.receive"], answer) == {"ok": True}
 
 
 async def sign_in_and_out(journey: Journey) -> None:

@@ -25,7 +25,7 @@ _ZERO_WIDTH_JOINER = "\u200d"
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """Characters of a text that are one part, with the lines that open and close a fence around them."""
 
     start: int
@@ -38,7 +38,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fence:
+class _CodeBlock:
     """A block of code: where its lines begin and end."""
 
     opening_start: int
@@ -60,13 +60,13 @@ def measure(text: str, unit: LengthUnit) -> int:
     return len(text) if unit is LengthUnit.CHARACTERS else len(text) + sum(char > "\uffff" for char in text)
 
 
-def cut(text: str, form: ChannelForm) -> list[Piece]:
+def cut(text: str, form: ChannelForm) -> list[TextPiece]:
     """The pieces: between paragraphs if possible, else between lines, sentences or words, never inside a character.
 
     They hold all of the text except blanks where it is cut.
     """
     if form.longest is None or measure(text, form.unit) <= form.longest:
-        return [Piece(0, len(text))] if text.strip() else []
+        return [TextPiece(0, len(text))] if text.strip() else []
     assert form.longest >= SHORTEST
     return list(_Cutter(text, form.longest, form.unit).pieces())
 
@@ -79,7 +79,7 @@ class _Cutter:
         self._fences = list(_fences(text, longest // _FENCE_SHARE))
         self._starts = [fence.opening_start for fence in self._fences]
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[TextPiece]:
         text, start, fence = self._text, 0, None
         while start < len(text):
             opening = fence.opening if fence else ""
@@ -91,7 +91,7 @@ class _Cutter:
                 end, next_start, inside = self._cut(start, self._reach(start, room - self._longest // _FENCE_SHARE - 1))
             shown_end = start + len(text[start:end].rstrip())
             if shown_end > start:
-                yield Piece(start, shown_end, opening, f"\n{inside.closing}" if inside else "")
+                yield TextPiece(start, shown_end, opening, f"\n{inside.closing}" if inside else "")
             start, fence = next_start, inside
 
     def _reach(self, start: int, room: int) -> int:
@@ -103,7 +103,7 @@ class _Cutter:
                 end -= (over + 1) // 2
         return end
 
-    def _cut(self, start: int, reach: int) -> tuple[int, int, _Fence | None]:
+    def _cut(self, start: int, reach: int) -> tuple[int, int, _CodeBlock | None]:
         """The end of the part that begins at `start`, where the next one begins, and the fence around both."""
         end = self._end(start, reach)
         fence = self._fence_at(end)
@@ -122,7 +122,7 @@ class _Cutter:
             return end, _after_blanks(self._text, fence.closing_end), fence
         return end, next_start, fence
 
-    def _fence_at(self, position: int) -> _Fence | None:
+    def _fence_at(self, position: int) -> _CodeBlock | None:
         """The fence whose lines the position is between, if any."""
         number = bisect_right(self._starts, position - 1) - 1
         if number < 0 or position >= self._fences[number].closing_end:
@@ -177,7 +177,7 @@ def _belongs(before: str, after: str) -> bool:
     )
 
 
-def _fences(text: str, longest_line: int) -> Iterator[_Fence]:
+def _fences(text: str, longest_line: int) -> Iterator[_CodeBlock]:
     """The blocks of code, in order. One that is not closed lasts to the end."""
     opened: tuple[int, int, str, str] | None = None
     for match in _LINE.finditer(text):
@@ -192,8 +192,8 @@ def _fences(text: str, longest_line: int) -> Iterator[_Fence]:
         opening_start, start, opening, marker = opened
         bare = line.strip()
         if len(bare) >= len(marker) and not bare.strip(marker[0]) and len(line) - len(line.lstrip(" ")) <= 3:
-            yield _Fence(opening_start, start, match.start(), match.end(), opening, marker)
+            yield _CodeBlock(opening_start, start, match.start(), match.end(), opening, marker)
             opened = None
     if opened is not None:
         opening_start, start, opening, marker = opened
-        yield _Fence(opening_start, start, len(text), len(text), opening, marker)
+        yield _CodeBlock(opening_start, start, len(text), len(text), opening, marker)

@@ -8,7 +8,7 @@ from antiphon.store import codec
 from antiphon.store.database import Query, Transaction
 
 
-class Outcome(StrEnum):
+class ArrivalOutcome(StrEnum):
     """What became of something that came in."""
 
     POSTED = "posted"
@@ -20,7 +20,7 @@ class Outcome(StrEnum):
     """A button was pressed."""
 
 
-class Place(NamedTuple):
+class ArrivalName(NamedTuple):
     """What identifies something that came in."""
 
     channel: str
@@ -39,14 +39,14 @@ class PostedRow(NamedTuple):
 
 
 class ArrivalRow(NamedTuple):
-    outcome: Outcome
+    outcome: ArrivalOutcome
     posted: PostedRow | None
 
 
-_outcome = codec.member_of(Outcome)
+_outcome = codec.member_of(ArrivalOutcome)
 
 
-async def find(query: Query, place: Place) -> ArrivalRow | None:
+async def find(query: Query, place: ArrivalName) -> ArrivalRow | None:
     """The first answer to it; without its message if the session was deleted."""
     row = await query.fetch_one(
         "SELECT a.outcome, a.session, s.key, a.message_id, a.seq, a.run_id FROM arrivals a "
@@ -61,7 +61,7 @@ async def find(query: Query, place: Place) -> ArrivalRow | None:
     return ArrivalRow(_outcome(outcome), PostedRow(session, key, message_id, seq, run_id))
 
 
-async def store(tx: Transaction, place: Place, arrival: ArrivalRow, at_ms: int) -> None:
+async def store(tx: Transaction, place: ArrivalName, arrival: ArrivalRow, at_ms: int) -> None:
     """Stores the answer; one that waited gets its message when its sender is admitted."""
     posted = arrival.posted
     await tx.execute(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from antiphon.engine.chats.linking import LinkCode
-from antiphon.engine.chats.pairing import Admitted, WaitingSender
+from antiphon.engine.chats.pairing import AdmittedSender, WaitingSender
 from antiphon.wire.encoding import Shape, milliseconds
 
 
@@ -58,7 +58,7 @@ def pairing(sender: WaitingSender) -> PairingShape:
     )
 
 
-def admitted(done: Admitted) -> AdmittedShape:
+def admitted(done: AdmittedSender) -> AdmittedShape:
     posted = done.posted
     return AdmittedShape(
         pairing=pairing(done.sender),

@@ -7,9 +7,12 @@ from random import Random
 import anyio
 from anyio.abc import SocketStream
 
+MEAN_BYTES = 500
+"""That pass in the direction that is cut."""
+
 
 class CuttingProxy:
-    """Cuts about half of the connections, until there were enough cuts."""
+    """Cuts every connection, until there were enough cuts."""
 
     def __init__(self, port: int, random: Random, most_cuts: int) -> None:
         self._port = port
@@ -27,8 +30,8 @@ class CuttingProxy:
 
     async def carry(self, client: SocketStream) -> None:
         limits: list[int | None] = [None, None]
-        if self.cuts < self._most and self._random.random() < 0.5:
-            limits[self._random.randrange(2)] = int(self._random.expovariate(1 / 400))
+        if self.cuts < self._most:
+            limits[self._random.randrange(2)] = int(self._random.expovariate(1 / MEAN_BYTES))
         async with client:
             try:
                 server = await anyio.connect_tcp("127.0.0.1", self._port)

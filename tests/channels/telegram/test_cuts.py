@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.app import Parts
 from antiphon.channels.telegram.client import TelegramClient
-from antiphon.channels.telegram.loop import TelegramLoop
+from antiphon.channels.telegram.loop import Pauses, TelegramLoop
 from antiphon.channels.telegram.settings import TelegramSettings
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.testing.telegram import FakeTelegram, person
@@ -28,7 +28,7 @@ SOON = timedelta(milliseconds=1)
 async def test_each_message_is_stored_once_and_each_reply_seen(
     open_home: OpenHome, fake: FakeTelegram, is_soak: bool
 ) -> None:
-    most = 20_000 if is_soak else 200
+    most = 100_000 if is_soak else 1_000
     clock = ManualClock()
     async with (
         cutting(fake.port, 17, most) as proxy,
@@ -70,8 +70,7 @@ def quick_loop(bot: Bot, proxy: CuttingProxy) -> TelegramLoop:
         bot.app.accounts,
         clock=bot.app.services.clock,
         secret="",
-        first_pause=SOON,
-        longest_pause=SOON,
+        pauses=Pauses(SOON, SOON),
     )
 
 

@@ -1,5 +1,6 @@
 """Telegram's updates in Antiphon's words."""
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -205,8 +206,6 @@ FIELDS = (
 
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values), json_values)
 def test_no_update_brings_anything_down(fields: Json, whole: Any) -> None:
-    for given in (message(**fields), update("callback_query", fields), update("my_chat_member", fields), whole):
-        try:
-            read_update(given, ME)
-        except msgspec.ValidationError:
-            pass
+    for each in (message(**fields), update("callback_query", fields), update("my_chat_member", fields), whole):
+        with suppress(msgspec.ValidationError):
+            read_update(each, ME)

@@ -14,7 +14,7 @@ from antiphon.domain.keys import ChatType
 from antiphon.domain.message import TextPart
 from antiphon.domain.person import Identity
 from antiphon.domain.session import DeliveryContext
-from antiphon.engine.chats.accounts import Lease
+from antiphon.engine.chats.accounts import AccountLease
 from antiphon.engine.chats.linking import Links
 from antiphon.engine.chats.pairing import Pairings
 from antiphon.engine.chats.reception import Reception
@@ -52,7 +52,7 @@ class Lobby:
         is_meant: bool = True,
         id: str | None = None,
         channel: str = CHANNEL,
-        lease: Lease | None = None,
+        lease: AccountLease | None = None,
         position: int | None = None,
         files: tuple[InboundFile, ...] = (),
         name: str | None = None,

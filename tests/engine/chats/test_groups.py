@@ -8,7 +8,7 @@ from antiphon.domain.inbound import ChangeKind
 from antiphon.engine.chats.groups import MOST_ASKED
 from antiphon.policy.chats import ChannelRules, GroupRules
 from antiphon.policy.trigger import OwnerTrigger
-from antiphon.store.arrivals import Outcome
+from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.chats.lobby import ACCOUNT, CHANNEL, OWNERS_ID, Lobby, lobby
@@ -34,7 +34,7 @@ async def test_a_group_is_answered_only_once_an_owner_has_allowed_it(open_home: 
         await scene.sees(ChangeKind.ADDED, GROUP)
         assert f"Group {GROUP}" in (await scene.told(OWNERS_ID))[-1]
         for sender in (OWNERS_ID, "42"):
-            assert (await scene.hears(sender, "hello", group=GROUP)).outcome is Outcome.IGNORED
+            assert (await scene.hears(sender, "hello", group=GROUP)).outcome is ArrivalOutcome.IGNORED
         assert await scene.count("sessions") == 0
         await scene.app.services.groups.allow(OWNER, CHANNEL, ACCOUNT, GROUP)
         received = await scene.hears("42", "hello", group=GROUP)
@@ -70,12 +70,12 @@ async def test_a_refused_group_stays_silent_and_a_left_one_is_asked_about_again(
         await allowed(scene)
         await scene.sees(ChangeKind.LEFT, GROUP)
         await scene.sees(ChangeKind.ADDED, GROUP)
-        assert (await scene.hears("42", "hello", group=GROUP)).outcome is Outcome.IGNORED
+        assert (await scene.hears("42", "hello", group=GROUP)).outcome is ArrivalOutcome.IGNORED
         await scene.app.services.groups.refuse(OWNER, CHANNEL, ACCOUNT, GROUP)
         told = len(await scene.told(OWNERS_ID))
         for kind in (ChangeKind.LEFT, ChangeKind.ADDED):
             await scene.sees(kind, GROUP)
-        assert (await scene.hears("42", "hello", group=GROUP)).outcome is Outcome.IGNORED
+        assert (await scene.hears("42", "hello", group=GROUP)).outcome is ArrivalOutcome.IGNORED
         assert len(await scene.told(OWNERS_ID)) == told
 
 

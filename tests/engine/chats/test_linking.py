@@ -9,7 +9,7 @@ from antiphon.domain.person import PersonRole
 from antiphon.engine.chats.linking import LINK_ANSWERS, Linked
 from antiphon.policy.chats import ChannelAccess
 from antiphon.policy.reception import MOST_WRONG_CODES
-from antiphon.store.arrivals import Outcome
+from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.chats.lobby import OWNERS_ID, lobby
@@ -57,7 +57,7 @@ async def test_a_message_that_brings_a_code_and_comes_again_is_told_once(open_ho
         made = await scene.links.make_code(OWNER)
         first = await scene.hears("1", f"/start {made.code}", id="u1")
         again = await scene.hears("1", f"/start {made.code}", id="u1")
-        assert first.outcome is again.outcome is Outcome.COMMAND
+        assert first.outcome is again.outcome is ArrivalOutcome.COMMAND
         assert len(await scene.told("1")) == 1
 
 

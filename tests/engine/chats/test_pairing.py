@@ -7,7 +7,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.person import PersonRole
 from antiphon.policy.chats import ChannelAccess
-from antiphon.store.arrivals import Outcome
+from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.chats.lobby import OWNERS_ID, lobby
@@ -23,7 +23,7 @@ HOUR = timedelta(hours=1)
 async def test_a_strangers_first_message_waits_and_is_posted_when_an_owner_admits_them(open_home: OpenHome) -> None:
     async with lobby(open_home) as scene:
         waiting = await scene.hears("42", "hello", id="u1", name="Anna")
-        assert waiting.outcome is Outcome.WAITING and waiting.posted is None
+        assert waiting.outcome is ArrivalOutcome.WAITING and waiting.posted is None
         (row,) = await scene.pairings.list(OWNER)
         assert (row.name, row.platform_id, row.preview) == ("Anna", "42", "hello")
         admitted = await scene.pairings.approve(OWNER, await scene.code_of("42"))
@@ -31,7 +31,7 @@ async def test_a_strangers_first_message_waits_and_is_posted_when_an_owner_admit
         assert await scene.messages("agent:main:telegram:direct:42") == ["hello"]
         again = await scene.hears("42", "hello", id="u1")
         assert again.is_repeated and again.posted == admitted.posted
-        assert (await scene.hears("42", "and more")).outcome is Outcome.POSTED
+        assert (await scene.hears("42", "and more")).outcome is ArrivalOutcome.POSTED
         assert await scene.pairings.list(OWNER) == []
 
 
@@ -140,10 +140,10 @@ async def test_a_sender_who_only_began_the_chat_is_told_when_they_are_admitted(o
 async def test_where_access_is_private_a_stranger_gets_no_answer(open_home: OpenHome) -> None:
     async with lobby(open_home, access=ChannelAccess.PRIVATE) as scene:
         for text in ("hello", "/start", "/help", "/link ABCDEFGH"):
-            assert (await scene.hears("42", text)).outcome is Outcome.IGNORED
+            assert (await scene.hears("42", text)).outcome is ArrivalOutcome.IGNORED
         assert await scene.count("deliveries") == await scene.count("pairings") == 0
         await scene.knows_owner()
-        assert (await scene.hears(OWNERS_ID, "hello")).outcome is Outcome.POSTED
+        assert (await scene.hears(OWNERS_ID, "hello")).outcome is ArrivalOutcome.POSTED
 
 
 @requirement("access:3")
@@ -161,8 +161,8 @@ async def test_a_member_of_a_group_still_has_to_be_admitted_to_a_direct_chat(ope
     async with lobby(open_home) as scene:
         await scene.hears("1", "hello all", group="-5")
         await scene.app.services.groups.allow(OWNER, "telegram", "default", "-5")
-        assert (await scene.hears("42", "hi", group="-5")).outcome is Outcome.POSTED
-        assert (await scene.hears("42", "and in private")).outcome is Outcome.WAITING
+        assert (await scene.hears("42", "hi", group="-5")).outcome is ArrivalOutcome.POSTED
+        assert (await scene.hears("42", "and in private")).outcome is ArrivalOutcome.WAITING
 
 
 @requirement("access:3")
@@ -172,7 +172,7 @@ async def test_a_person_who_was_removed_has_to_be_admitted_anew(open_home: OpenH
         await scene.hears("42", "hello")
         admitted = await scene.pairings.approve(OWNER, await scene.code_of("42"))
         await scene.app.services.people.remove(OWNER, admitted.person)
-        assert (await scene.hears("42", "hello")).outcome is Outcome.WAITING
+        assert (await scene.hears("42", "hello")).outcome is ArrivalOutcome.WAITING
 
 
 @requirement("access:3")

@@ -8,7 +8,7 @@ from antiphon.domain.inbound import InboundFile
 from antiphon.domain.keys import DmScope
 from antiphon.engine.chats.accounts import LEASE, Accounts, LeaseLost
 from antiphon.policy.chats import ChannelAccess, ChatRules
-from antiphon.store.arrivals import Outcome
+from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.chats.lobby import ACCOUNT, CHANNEL, OWNERS_ID, lobby
@@ -24,7 +24,7 @@ async def test_a_message_that_comes_again_is_stored_once_and_gets_its_first_answ
     async with lobby(open_home, access=PUBLIC) as scene:
         first = await scene.hears("42", "hello", id="u1")
         again = await scene.hears("42", "hello", id="u1")
-        assert first.outcome is again.outcome is Outcome.POSTED
+        assert first.outcome is again.outcome is ArrivalOutcome.POSTED
         assert again.is_repeated and again.posted == first.posted
         assert await scene.messages("agent:main:telegram:direct:42") == ["hello"]
 
@@ -203,7 +203,7 @@ async def test_a_suspended_sender_is_not_heard(open_home: OpenHome) -> None:
         assert person is not None
         await scene.app.services.people.suspend(OWNER, person)
         for text in ("again", "/help", "/link ABCDEFGH"):
-            assert (await scene.hears("42", text)).outcome is Outcome.IGNORED
+            assert (await scene.hears("42", text)).outcome is ArrivalOutcome.IGNORED
         assert await scene.told("42") == []
 
 
@@ -241,7 +241,7 @@ async def test_a_file_lies_in_the_workspace_before_the_message_tells_of_it(open_
 
 async def test_a_chat_whose_id_fits_into_no_key_is_ignored(open_home: OpenHome) -> None:
     async with lobby(open_home, access=PUBLIC) as scene:
-        assert (await scene.hears("9" * 600, "hello")).outcome is Outcome.IGNORED
+        assert (await scene.hears("9" * 600, "hello")).outcome is ArrivalOutcome.IGNORED
 
 
 @requirement("access:4")
@@ -249,5 +249,5 @@ async def test_a_guest_who_writes_too_often_is_told_once(open_home: OpenHome) ->
     clock = ManualClock()
     async with lobby(open_home, Parts(clock=clock), access=PUBLIC, access__messages_per_minute=2) as scene:
         outcomes = [(await scene.hears("42", f"number {number}")).outcome for number in range(5)]
-        assert outcomes == [Outcome.POSTED] * 2 + [Outcome.IGNORED] * 3
+        assert outcomes == [ArrivalOutcome.POSTED] * 2 + [ArrivalOutcome.IGNORED] * 3
         assert len(await scene.told("42")) == 1

@@ -11,7 +11,6 @@ from antiphon.channels.telegram.loop import WEBHOOK_IS_SET, TelegramLoop, troubl
 from antiphon.channels.telegram.settings import WEBHOOK_PATH, BotLook, TelegramMode, TelegramSettings
 from antiphon.channels.telegram.webhook import TelegramWebhook
 from antiphon.clock import Clock
-from antiphon.domain.commands import LANGUAGES, commands_for
 from antiphon.domain.home_key import HomeKey
 from antiphon.engine.chats.accounts import Accounts
 from antiphon.engine.chats.reception import Reception
@@ -37,8 +36,6 @@ class TelegramBot:
             accounts,
             clock=clock,
             secret=_secret_of(home_key),
-            commands=commands_for,
-            languages=LANGUAGES,
         )
 
     def webhook(self, reception: Reception, home_key: HomeKey) -> TelegramWebhook | None:

@@ -66,9 +66,9 @@ class TelegramChannel:
         """Sends the part, or replaces the message that it names."""
         place = _place_of(delivery.place)
         if part.replaces is not None and part.replaces.isdecimal():
-            replaced = int(part.replaces)
+            message = place[0], int(part.replaces)
             try:
-                await self._show(part.text, lambda text, spans: self._edit(place, replaced, text, spans, part.buttons))
+                await self._show(part.text, lambda text, spans: self._edit(message, text, spans, part.buttons))
                 return part.replaces
             except BadRequest as error:
                 if "not modified" in error.message.lower():
@@ -143,16 +143,12 @@ class TelegramChannel:
             return await self._send((moved.new_chat_id, thread), text, spans, buttons)
 
     async def _edit(
-        self,
-        place: tuple[int, int | None],
-        message_id: int,
-        text: str,
-        spans: Sequence[Span],
-        buttons: Sequence[Button],
+        self, message: tuple[int, int], text: str, spans: Sequence[Span], buttons: Sequence[Button]
     ) -> Message | bool:
+        chat, message_id = message
         return await self._bot.edit_message_text(
             text,
-            place[0],
+            chat,
             message_id,
             entities=_entities(spans),
             reply_markup=_keyboard(buttons),

@@ -27,6 +27,7 @@ REQUEST_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 25
 """How long Telegram waits for an update before it answers that there is none."""
 MAX_CONNECTIONS: Final = 16
+TELEGRAM: Final = "https://api.telegram.org"
 
 
 class _Request(HTTPXRequest):
@@ -38,7 +39,7 @@ class _Request(HTTPXRequest):
             found = json.loads(payload.decode("utf-8", "replace"))
         except ValueError as error:
             raise TelegramError("Answer is not JSON") from error
-        if not isinstance(found, dict) or not found.keys() & {"result", "description"}:  # pyright: ignore[reportUnknownMemberType]
+        if not isinstance(found, dict) or not found.keys() & {"result", "description"}:
             raise TelegramError("Answer is not of the Bot API")
         return found  # pyright: ignore[reportUnknownVariableType]
 
@@ -70,8 +71,14 @@ class TelegramClient:
         waits = {"read_timeout": REQUEST_SECONDS, "write_timeout": REQUEST_SECONDS, "pool_timeout": REQUEST_SECONDS}
         self._polling = _Request(connection_pool_size=1, **waits, **options)
         request = _Request(connection_pool_size=MAX_CONNECTIONS, **waits, **options)
-        places = {} if base is None else {"base_url": f"{base}/bot", "base_file_url": f"{base}/file/bot"}
-        self.bot = _Bot(settings.token, request=request, get_updates_request=self._polling, **places)
+        root = base or TELEGRAM
+        self.bot = _Bot(
+            settings.token,
+            f"{root}/bot",
+            f"{root}/file/bot",
+            request=request,
+            get_updates_request=self._polling,
+        )
         for name in ("httpx", "httpcore"):
             logging.getLogger(name).addFilter(_WithoutToken(settings.token))
 

@@ -11,7 +11,7 @@ from antiphon.channels.telegram.files import with_files
 from antiphon.channels.telegram.updates import PRESS, Me, Read, position_of, read_update
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.inbound import ButtonPress, ChatChange, FromChannel, Inbound
-from antiphon.engine.chats.accounts import Lease, LeaseLost
+from antiphon.engine.chats.accounts import AccountLease, LeaseLost
 from antiphon.engine.chats.reception import Reception
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class Intake:
         self._bot = client.bot
         self._reception = reception
 
-    async def take(self, update: object, me: Me, lease: Lease | None) -> None:
+    async def take(self, update: object, me: Me, lease: AccountLease | None) -> None:
         """Returns once the update is stored, or needs no storing; then it may be confirmed.
 
         Raises `LeaseLost`, and without a lease `Unavailable`.
@@ -73,7 +73,7 @@ class Intake:
             )
             return None
 
-    async def _receive(self, content: FromChannel, lease: Lease | None) -> None:
+    async def _receive(self, content: FromChannel, lease: AccountLease | None) -> None:
         match content:
             case Inbound():
                 await self._reception.receive(content, lease)

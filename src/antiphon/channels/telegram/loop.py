@@ -1,8 +1,8 @@
 """Serves the bot: takes its updates in while this process holds the lease of the account. Contract: channels 1."""
 
 import logging
-from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
 import anyio
 import msgspec
@@ -14,14 +14,13 @@ from antiphon.channels.telegram.intake import Intake
 from antiphon.channels.telegram.settings import ACCOUNT, NAME, WANTED, WEBHOOK_PATH, TelegramMode, TelegramSettings
 from antiphon.channels.telegram.updates import Me, position_of
 from antiphon.clock import Clock
+from antiphon.domain.commands import LANGUAGES, commands_for
 from antiphon.domain.errors import Unavailable
-from antiphon.engine.chats.accounts import RENEWAL, Accounts, Lease, LeaseLost
+from antiphon.engine.chats.accounts import RENEWAL, AccountLease, Accounts, LeaseLost
 from antiphon.engine.chats.reception import Reception
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE = timedelta(milliseconds=500)
-LONGEST_PAUSE = timedelta(seconds=30)
 QUIET = timedelta(days=5)
 """After a week without updates Telegram numbers them anew, perhaps lower; then it is asked for all that wait."""
 FORGETTING = timedelta(hours=1)
@@ -30,8 +29,16 @@ WRONG_TOKEN = "The bot's token is wrong or was revoked. Get one from @BotFather 
 OTHER_POLLS = "Another program polls with this bot's token. Stop it, or give Antiphon a bot of its own."
 WEBHOOK_IS_SET = "A webhook is set for this bot, so it cannot be polled. Delete it, or set channels.telegram.mode."
 UNREACHABLE = "Telegram cannot be reached."
-CommandTexts = Callable[[str | None], Sequence[tuple[str, str]]]
-"""Names and descriptions of the commands in a language; None for all other languages."""
+
+
+class Pauses(NamedTuple):
+    """After failures, each twice as long as the one before."""
+
+    first: timedelta
+    longest: timedelta
+
+
+PAUSES = Pauses(timedelta(milliseconds=500), timedelta(seconds=30))
 
 
 class TelegramLoop:
@@ -46,10 +53,7 @@ class TelegramLoop:
         *,
         clock: Clock,
         secret: str,
-        commands: CommandTexts | None = None,
-        languages: Sequence[str] = (),
-        first_pause: timedelta = FIRST_PAUSE,
-        longest_pause: timedelta = LONGEST_PAUSE,
+        pauses: Pauses = PAUSES,
     ) -> None:
         """`secret` is what Telegram sends with each update that it posts."""
         self._settings = settings
@@ -58,11 +62,9 @@ class TelegramLoop:
         self._accounts = accounts
         self._clock = clock
         self._secret = secret
-        self._commands = commands
-        self._languages = languages
         self._trouble: str | None = None
-        self._first_pause = self._pause = first_pause
-        self._longest_pause = longest_pause
+        self._pauses = pauses
+        self._pause = pauses.first
         self._scope = anyio.CancelScope()
 
     def stop(self) -> None:
@@ -90,7 +92,7 @@ class TelegramLoop:
                 with anyio.move_on_after(RELEASE_SECONDS, shield=True):
                     await self._release(lease)
 
-    async def _hold(self, lease: Lease) -> None:
+    async def _hold(self, lease: AccountLease) -> None:
         """Serves until the lease is lost."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._renew, lease, tasks.cancel_scope)
@@ -100,7 +102,7 @@ class TelegramLoop:
                 logger.info("Bot is served elsewhere", extra={"action": "lease_lost", "channel": NAME})
             tasks.cancel_scope.cancel()
 
-    async def _renew(self, lease: Lease, scope: anyio.CancelScope) -> None:
+    async def _renew(self, lease: AccountLease, scope: anyio.CancelScope) -> None:
         forgotten: float | None = None
         while True:
             now = self._clock.monotonic()
@@ -115,13 +117,13 @@ class TelegramLoop:
             except Unavailable:  # the fence keeps this process from storing anything if another one took over
                 await anyio.sleep(RENEWAL.total_seconds())
 
-    async def _release(self, lease: Lease) -> None:
+    async def _release(self, lease: AccountLease) -> None:
         try:
             await self._accounts.release(lease)
         except Unavailable:
             logger.debug("Lease was not released", extra={"action": "lease_kept", "channel": NAME})
 
-    async def _serve(self, lease: Lease) -> None:
+    async def _serve(self, lease: AccountLease) -> None:
         while True:
             try:
                 me = await self._begin(lease)
@@ -133,7 +135,7 @@ class TelegramLoop:
             await anyio.sleep_forever()
         await self._poll(lease, me)
 
-    async def _begin(self, lease: Lease) -> Me:
+    async def _begin(self, lease: AccountLease) -> Me:
         """Learns who the bot is, registers its commands, and sets or deletes its webhook."""
         bot = self._client.bot
         me = msgspec.convert((await bot.get_me()).to_dict(), Me)
@@ -144,13 +146,12 @@ class TelegramLoop:
             await bot.set_webhook(url, secret_token=self._secret, allowed_updates=list(WANTED))
         elif (await bot.get_webhook_info()).url.endswith(WEBHOOK_PATH):
             await bot.delete_webhook()  # it is Antiphon's own, of an earlier setting
-        if self._commands is not None:
-            for language in (None, *self._languages):
-                texts = [BotCommand(name, text) for name, text in self._commands(language)]
-                await bot.set_my_commands(texts, language_code=language)
+        for language in (None, *LANGUAGES):
+            texts = [BotCommand(name, text) for name, text in commands_for(language)]
+            await bot.set_my_commands(texts, language_code=language)
         return me
 
-    async def _store(self, lease: Lease, me: Me) -> None:
+    async def _store(self, lease: AccountLease, me: Me) -> None:
         while True:
             try:
                 await self._accounts.note_name(lease, platform_id=str(me.id), name=me.username)
@@ -158,7 +159,7 @@ class TelegramLoop:
             except Unavailable:
                 await anyio.sleep(RENEWAL.total_seconds())
 
-    async def _poll(self, lease: Lease, me: Me) -> None:
+    async def _poll(self, lease: AccountLease, me: Me) -> None:
         """The first question has no offset: what was stored and not confirmed comes again, and is recognised."""
         offset: int | None = None
         asked = self._clock.monotonic()
@@ -185,11 +186,11 @@ class TelegramLoop:
         if isinstance(error, RetryAfter):
             wish = error.retry_after
             pause = wish if isinstance(wish, timedelta) else timedelta(seconds=wish)
-        self._pause = min(2 * self._pause, self._longest_pause)
+        self._pause = min(2 * self._pause, self._pauses.longest)
         await anyio.sleep(pause.total_seconds())
 
     async def _works(self) -> None:
-        self._pause = self._first_pause
+        self._pause = self._pauses.first
         await self._note(None)
 
     async def _note(self, trouble: str | None) -> None:

@@ -5,6 +5,7 @@ The client library refuses a whole list of updates if one of them lacks a field,
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import cast
 
 import msgspec
 from msgspec import Struct, field
@@ -87,7 +88,7 @@ class _Message(Struct, frozen=True, kw_only=True):
     chat: _Chat
     date: int = 0
     sender: _User | None = field(default=None, name="from")
-    sender_chat: object = None
+    sender_chat: _Chat | None = None
     """Set if a channel or a whole group writes: anonymous admins, linked channels."""
     text: str | None = None
     caption: str | None = None
@@ -154,8 +155,8 @@ _IN_GROUP = ("group", "supergroup")
 
 def position_of(update: object) -> int | None:
     """The id of the update; None if it has none, so that nothing can be known about it."""
-    found = update.get("update_id") if isinstance(update, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return found if isinstance(found, int) else None  # pyright: ignore[reportUnknownVariableType]
+    found = cast("dict[str, object]", update).get("update_id") if isinstance(update, dict) else None
+    return found if isinstance(found, int) else None
 
 
 def read_update(update: object, me: Me) -> Read | None:

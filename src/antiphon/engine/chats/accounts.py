@@ -22,7 +22,7 @@ ARRIVALS_LIFE = timedelta(days=7)
 """How long arrivals are remembered. Platforms repeat what was not confirmed for a day."""
 
 
-class Lease(Struct, frozen=True, kw_only=True):
+class AccountLease(Struct, frozen=True, kw_only=True):
     """The right of this process to serve an account."""
 
     channel: str
@@ -49,7 +49,7 @@ class Accounts:
         self._process = process
         self._clock = clock
 
-    async def take_lease(self, channel: str, account: str) -> Lease | None:
+    async def take_lease(self, channel: str, account: str) -> AccountLease | None:
         """The lease, if no other process serves the account; ask again after `RENEWAL`. Raises `Unavailable`."""
         request = rows.LeaseRequest(
             rows.AccountName(channel, account), self._process, self._clock.now_ms(), self._served_until()
@@ -58,17 +58,17 @@ class Accounts:
         if taken is None:
             return None
         fence, position = taken
-        return Lease(channel=channel, account=account, process=self._process, fence=fence, position=position)
+        return AccountLease(channel=channel, account=account, process=self._process, fence=fence, position=position)
 
-    async def renew(self, lease: Lease) -> bool:
+    async def renew(self, lease: AccountLease) -> bool:
         """Extends the lease; False if another process has taken the account over. Raises `Unavailable`."""
         return await self._database.run(rows.extend, lease.name, lease.fence, self._served_until())
 
-    async def release(self, lease: Lease) -> None:
+    async def release(self, lease: AccountLease) -> None:
         """Lets another process serve the account at once. May be called twice."""
         await self._database.run(rows.release, lease.name, lease.fence)
 
-    async def note_name(self, lease: Lease, *, platform_id: str, name: str) -> None:
+    async def note_name(self, lease: AccountLease, *, platform_id: str, name: str) -> None:
         """Stores what the account is on its platform, such as the id and the name of a bot."""
         await self._database.run(rows.set_name, lease.name, platform_id, name)
 

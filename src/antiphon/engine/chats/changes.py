@@ -1,16 +1,18 @@
 """The unit that notes what happened to a chat: the bot was added to a group, left it, or the group moved."""
 
 from antiphon.domain.inbound import ChangeKind, ChatChange
-from antiphon.engine.chats.accounts import Lease
+from antiphon.engine.chats.accounts import AccountLease
 from antiphon.engine.chats.groups import ask_owners, find_group, leave_group, move_group, standing_of
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.take_in import Received, Stale, hold
 from antiphon.policy.reception import GroupStanding
-from antiphon.store.arrivals import Outcome
+from antiphon.store.arrivals import ArrivalOutcome
 from antiphon.store.database import Transaction
 
 
-async def take_change(tx: Transaction, change: ChatChange, lease: Lease | None, occasion: Occasion) -> Received | Stale:
+async def take_change(
+    tx: Transaction, change: ChatChange, lease: AccountLease | None, occasion: Occasion
+) -> Received | Stale:
     """May be called again for the same change: each states what is so now."""
     if not await hold(tx, lease, change.place, change.position):
         return Stale()
@@ -27,4 +29,4 @@ async def take_change(tx: Transaction, change: ChatChange, lease: Lease | None, 
             await move_group(tx, change.place, change.moved_to)
         case ChangeKind.BLOCKED:
             pass  # texts for the chat fail for good, and owners are told then
-    return Received(outcome=Outcome.IGNORED)
+    return Received(outcome=ArrivalOutcome.IGNORED)

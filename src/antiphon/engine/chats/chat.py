@@ -24,7 +24,7 @@ class ChatAddress(Struct, frozen=True, kw_only=True):
     """The thread or topic; empty for the chat itself."""
 
 
-class Route(Struct, frozen=True, kw_only=True):
+class ChatRoute(Struct, frozen=True, kw_only=True):
     """Which agent and session a chat uses."""
 
     address: ChatAddress
@@ -56,7 +56,7 @@ class Chat(Struct, frozen=True, kw_only=True):
     sender_name: str = ""
     rules: ChannelRules | None = None
     """The settings of the account; None outside configured accounts."""
-    route: Route
+    route: ChatRoute
     session: Session | None = None
     """The session that the route names, if it exists."""
 

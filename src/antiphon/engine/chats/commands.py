@@ -20,7 +20,7 @@ from antiphon.domain.session import HERE, SendOverride, Session, SessionStatus, 
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.chats.agent_commands import perform_agent
-from antiphon.engine.chats.chat import DEFAULT_ACCOUNT, Chat, ChatAddress, Route
+from antiphon.engine.chats.chat import DEFAULT_ACCOUNT, Chat, ChatAddress, ChatRoute
 from antiphon.engine.chats.decision_commands import decide
 from antiphon.engine.chats.link_commands import link
 from antiphon.engine.chats.occasion import NO_SESSION, Occasion
@@ -245,7 +245,7 @@ async def _chat_here(query: Query, principal: Principal, session: Session) -> Ch
         place=HERE,
         chat_type=session.key.chat_type or (ChatType.GROUP if is_group else ChatType.DIRECT),
         standing=await find_standing(query, principal),
-        route=Route(
+        route=ChatRoute(
             address=ChatAddress(channel="webchat", account=DEFAULT_ACCOUNT, peer=""),
             agent_id=session.agent_id,
             base_key=base_of_chats(session.key),

@@ -49,7 +49,7 @@ class Uploaded(Struct, frozen=True, kw_only=True):
     """A line for each, which tells the agent where it is."""
 
 
-class Drawn(Struct, frozen=True, kw_only=True):
+class DrawnIds(Struct, frozen=True, kw_only=True):
     """What a unit that posts needs from outside."""
 
     random: str
@@ -108,7 +108,7 @@ def group_rules(chat: Chat) -> GroupRules:
     return groups.get(id) or groups.get(chat.place.to or "") or GroupRules()
 
 
-async def open_chat(tx: Transaction, rules: Rules, chat: Chat, who: Who, *, drawn: Drawn) -> Session | Refusal:
+async def open_chat(tx: Transaction, rules: Rules, chat: Chat, who: Who, *, drawn: DrawnIds) -> Session | Refusal:
     """The chat's session; created if it does not exist, and told where its answers go now."""
     assert chat.rules is not None
     command = OpenSession(
@@ -141,7 +141,7 @@ def _metadata(chat: Chat) -> JsonObject:
 
 
 async def post_in_chat(
-    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, content: tuple[Part, ...], inbound: Inbound, drawn: Drawn
+    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, content: tuple[Part, ...], inbound: Inbound, drawn: DrawnIds
 ) -> Posted | Refusal:
     """Stores the message and queues its run, as the sender, in the unit of its arrival."""
     session = await open_chat(tx, rules, chat, who, drawn=drawn)

@@ -23,7 +23,7 @@ from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.chats.accounts import milliseconds_of
 from antiphon.engine.chats.chat import account_of
-from antiphon.engine.chats.entry import Drawn, SessionMoved, content_of, find_chat, post_in_chat, target_of
+from antiphon.engine.chats.entry import DrawnIds, SessionMoved, content_of, find_chat, post_in_chat, target_of
 from antiphon.engine.chats.groups import tell_owners
 from antiphon.engine.chats.linking import Linked, link
 from antiphon.engine.chats.who import Who, find_who, introduce
@@ -34,7 +34,7 @@ from antiphon.engine.sessions.inbox import Posted
 from antiphon.policy.acts import Act
 from antiphon.store import arrivals, people, sessions
 from antiphon.store import pairings as rows
-from antiphon.store.arrivals import ArrivalRow, Outcome, PostedRow
+from antiphon.store.arrivals import ArrivalOutcome, ArrivalRow, PostedRow
 from antiphon.store.codec import json_object, json_text, milliseconds, moment, stored_key
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.pairings import Pairing, PairingState
@@ -76,7 +76,7 @@ class WaitingSender(Struct, frozen=True, kw_only=True):
     expires_at_ms: int
 
 
-class Admitted(Struct, frozen=True, kw_only=True):
+class AdmittedSender(Struct, frozen=True, kw_only=True):
     """A sender who was admitted, and the message that had waited."""
 
     person: PersonId
@@ -90,7 +90,7 @@ class DecidePairing(Struct, frozen=True, kw_only=True):
     """The request's id, or the code that its sender was given."""
     into: PersonId | None
     """The person whose account it is; None for a guest of its own."""
-    drawn: Drawn
+    drawn: DrawnIds
 
 
 class Pairings:
@@ -110,7 +110,7 @@ class Pairings:
         """How many people and groups wait for an owner; None for anybody else."""
         return await self._database.read(_count_waiting, self._rights(principal), self._clock.now_ms())
 
-    async def approve(self, principal: Principal, named: str, *, into: str | None = None) -> Admitted:
+    async def approve(self, principal: Principal, named: str, *, into: str | None = None) -> AdmittedSender:
         """Admits the sender, and posts the message that waits. `named` is the request's id or its code.
 
         The sender is a guest, or with `into` that person. Raises `NotFound` for a code that is wrong, answered or too
@@ -131,7 +131,7 @@ class Pairings:
         return accepted(await self._database.run(_refuse, self._command(principal, named, None)))
 
     def _command(self, principal: Principal, named: str, into: PersonId | None) -> DecidePairing:
-        drawn = Drawn(
+        drawn = DrawnIds(
             random=self._ids.random_hex(12),
             run_id=RunId(self._ids.new("run")),
             now=self._clock.now(),
@@ -261,7 +261,7 @@ async def _find(query: Query, command: DecidePairing) -> Pairing | Refusal:
     )
 
 
-async def _approve(tx: Transaction, command: DecidePairing, foreseen: SessionKey | None) -> Admitted | Refusal:
+async def _approve(tx: Transaction, command: DecidePairing, foreseen: SessionKey | None) -> AdmittedSender | Refusal:
     pairing = await _find(tx, command)
     if isinstance(pairing, Refusal):
         return pairing
@@ -287,7 +287,7 @@ async def _approve(tx: Transaction, command: DecidePairing, foreseen: SessionKey
             name=f"admitted {pairing.id}",
             at_ms=drawn.at_ms,
         )
-    return Admitted(person=PersonId(who.standing.principal.name), sender=_shown(pairing), posted=posted)
+    return AdmittedSender(person=PersonId(who.standing.principal.name), sender=_shown(pairing), posted=posted)
 
 
 async def _post_waiting(
@@ -305,9 +305,9 @@ async def _post_waiting(
         return None
     head = await sessions.find_head_by_key(tx, stored_key(posted.session_key))
     assert head is not None and pairing.place.channel is not None
-    place = arrivals.Place(pairing.place.channel, account_of(pairing.place), inbound.platform_id)
+    place = arrivals.ArrivalName(pairing.place.channel, account_of(pairing.place), inbound.platform_id)
     row = PostedRow(head.row, posted.session_key, posted.message_id, posted.seq, posted.run_id)
-    await arrivals.store(tx, place, ArrivalRow(Outcome.POSTED, row), drawn.at_ms)
+    await arrivals.store(tx, place, ArrivalRow(ArrivalOutcome.POSTED, row), drawn.at_ms)
     return posted
 
 

@@ -19,7 +19,7 @@ from antiphon.domain.keys import ChatType, SessionKey, parse_key
 from antiphon.domain.person import Identity
 from antiphon.domain.session import DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.chats.chat import Chat, ChatAddress, Route
+from antiphon.engine.chats.chat import Chat, ChatAddress, ChatRoute
 from antiphon.engine.chats.commands import perform
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import find_route
@@ -64,7 +64,7 @@ class PeerStanding(NamedTuple):
     """The chat as it stands."""
 
     principal: Principal
-    route: Route
+    route: ChatRoute
 
 
 class CommandDone(Struct, frozen=True, kw_only=True):
@@ -112,11 +112,11 @@ class OpenPeerChat(Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-def _arrival(chat: PeerChat, message_id: str) -> arrivals.Place:
+def _arrival(chat: PeerChat, message_id: str) -> arrivals.ArrivalName:
     """The message among all of its webhook: ids are the chat's own."""
     said = "\0".join((chat.address.peer, chat.address.thread, message_id))
     name = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
-    return arrivals.Place(chat.address.channel, chat.address.account, name)
+    return arrivals.ArrivalName(chat.address.channel, chat.address.account, name)
 
 
 async def _look(query: Query, chat: PeerChat, rules: Rules) -> PeerStanding:
@@ -127,7 +127,7 @@ async def _look(query: Query, chat: PeerChat, rules: Rules) -> PeerStanding:
     principal = chat.principal if linked is None else linked.principal
     if chat.is_fixed:
         key = chat.key_with(chat.agent_id)
-        route = Route(address=chat.address, agent_id=chat.agent_id, base_key=key, session_key=key)
+        route = ChatRoute(address=chat.address, agent_id=chat.agent_id, base_key=key, session_key=key)
     else:
         route = await find_route(query, rules, chat.address, chat.agent_id, key_with=chat.key_with)
     return PeerStanding(principal, route)
@@ -143,7 +143,7 @@ async def _open(tx: Transaction, command: OpenPeerChat, rules: Rules) -> tuple[P
     place = _arrival(chat, command.message_id)
     pinned = await arrivals.find(tx, place)
     key, agent_id = route.session_key, route.agent_id
-    if pinned is not None and pinned.outcome is arrivals.Outcome.COMMAND:
+    if pinned is not None and pinned.outcome is arrivals.ArrivalOutcome.COMMAND:
         return _reused(command.message_id)
     if pinned is not None and pinned.posted is not None:
         key = parse_key(pinned.posted.session_key)
@@ -165,7 +165,7 @@ async def _open(tx: Transaction, command: OpenPeerChat, rules: Rules) -> tuple[P
         return opened
     if pinned is None:
         posted = PostedRow(opened.session.row, str(key), MessageId(command.message_id), opened.session.last_seq, None)
-        await arrivals.store(tx, place, ArrivalRow(arrivals.Outcome.POSTED, posted), command.at_ms)
+        await arrivals.store(tx, place, ArrivalRow(arrivals.ArrivalOutcome.POSTED, posted), command.at_ms)
     return principal, NamedTarget(key, None)
 
 
@@ -174,7 +174,7 @@ async def _carry_out(tx: Transaction, typed: PeerCommand) -> CommandDone | Refus
     principal, route = await _look(tx, peer, occasion.rules)
     session, place = await rows.find_by_key(tx, route.session_key), _arrival(peer, message_id)
     first = await arrivals.find(tx, place)
-    if first is not None and first.outcome is not arrivals.Outcome.COMMAND:
+    if first is not None and first.outcome is not arrivals.ArrivalOutcome.COMMAND:
         return _reused(message_id)
     chat = Chat(
         place=peer.place,
@@ -190,7 +190,7 @@ async def _carry_out(tx: Transaction, typed: PeerCommand) -> CommandDone | Refus
     if first is None or command.is_reading:
         answer = await perform(tx, chat, command, occasion)
     if first is None:
-        await arrivals.store(tx, place, ArrivalRow(arrivals.Outcome.COMMAND, None), occasion.at_ms)
+        await arrivals.store(tx, place, ArrivalRow(arrivals.ArrivalOutcome.COMMAND, None), occasion.at_ms)
         if answer is not None and peer.place.is_outside:
             name = f"{place.channel} {place.account} {place.platform_id}"
             await enqueue_notice(tx, peer.place, answer, name=name, at_ms=occasion.at_ms)

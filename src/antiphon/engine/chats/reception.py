@@ -13,9 +13,9 @@ from antiphon.domain.errors import Limited, Unavailable
 from antiphon.domain.ids import Ids, RunId
 from antiphon.domain.inbound import ButtonPress, ChatChange, Inbound
 from antiphon.domain.keys import SessionKey
-from antiphon.engine.chats.accounts import Lease, LeaseLost
+from antiphon.engine.chats.accounts import AccountLease, LeaseLost
 from antiphon.engine.chats.changes import take_change
-from antiphon.engine.chats.entry import Drawn, SessionMoved, Uploaded, target_of
+from antiphon.engine.chats.entry import DrawnIds, SessionMoved, Uploaded, target_of
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.pairing import draw_code
 from antiphon.engine.chats.presses import find_pressed, take_press
@@ -25,15 +25,12 @@ from antiphon.engine.chats.who import identity_of
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.store.arrivals import Outcome
 from antiphon.store.database import Database
 
 MOST_TRIES = 5
 TOLD_MS = 60_000
 """A sender who writes too often is told so once in this time."""
 MAX_TOLD = 1_000
-
-__all__ = ["Outcome", "Received", "Reception"]
 
 
 class Reception:
@@ -48,7 +45,7 @@ class Reception:
         self._told: OrderedDict[str, int] = OrderedDict()
         """When senders were told that they write too often."""
 
-    async def receive(self, inbound: Inbound, lease: Lease | None = None) -> Received:
+    async def receive(self, inbound: Inbound, lease: AccountLease | None = None) -> Received:
         """Takes a message in. Without a lease, as for a platform that posts to the gateway, any process may.
 
         Raises `LeaseLost`, after which the loop ends, and `Unavailable`, after which it tries again.
@@ -72,7 +69,7 @@ class Reception:
                 self._told.popitem(last=False)
         return received
 
-    async def press(self, press: ButtonPress, lease: Lease | None = None) -> Received:
+    async def press(self, press: ButtonPress, lease: AccountLease | None = None) -> Received:
         """Decides as the person who pressed; the answer's `toast` says what became of it. Raises like `receive`."""
         drawn = self._draw()
         session = await self._database.read(find_pressed, press)
@@ -81,7 +78,7 @@ class Reception:
             await self._database.run(take_press, press, lease, self._occasion(drawn), sessions=locked), lease
         )
 
-    async def change(self, change: ChatChange, lease: Lease | None = None) -> Received:
+    async def change(self, change: ChatChange, lease: AccountLease | None = None) -> Received:
         """Notes what happened to a chat: owners are asked about a new group. Raises like `receive`."""
         return _current(await self._database.run(take_change, change, lease, self._occasion(self._draw())), lease)
 
@@ -110,19 +107,19 @@ class Reception:
             return None  # the message is refused for the same reason
         return await write_files(self._workspaces, session, inbound)
 
-    def _draw(self) -> Drawn:
-        return Drawn(
+    def _draw(self) -> DrawnIds:
+        return DrawnIds(
             random=self._ids.random_hex(12),
             run_id=RunId(self._ids.new("run")),
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
 
-    def _occasion(self, drawn: Drawn) -> Occasion:
+    def _occasion(self, drawn: DrawnIds) -> Occasion:
         return Occasion(rules=self._rules, now=drawn.now, at_ms=drawn.at_ms, drawn=self._ids.random_hex(64))
 
 
-def _current(received: Received | Stale, lease: Lease | None) -> Received:
+def _current(received: Received | Stale, lease: AccountLease | None) -> Received:
     if isinstance(received, Stale):
         raise LeaseLost(f"Another process serves {lease}.")
     return received

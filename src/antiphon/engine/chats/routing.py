@@ -10,7 +10,7 @@ from antiphon.domain.errors import Conflict, Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import ChatType, SessionKey, direct_key, group_key, main_key, parse_key, thread_key
 from antiphon.engine.access.reach import Rights, find_reach
-from antiphon.engine.chats.chat import Chat, ChatAddress, Route
+from antiphon.engine.chats.chat import Chat, ChatAddress, ChatRoute
 from antiphon.engine.chats.who import Who
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -62,7 +62,7 @@ def own_key(rules: Rules, address: ChatAddress, agent_id: AgentId, who: Who) -> 
 
 async def find_route(
     query: Query, rules: Rules, address: ChatAddress, agent_id: AgentId, *, key_with: Callable[[AgentId], SessionKey]
-) -> Route:
+) -> ChatRoute:
     """The chat's route; a thread follows its chat's agent, unless it has a route of its own.
 
     `agent_id` is the agent that the settings name, and `key_with` gives the chat's own session with an agent.
@@ -78,7 +78,7 @@ async def find_route(
         is_fallback = named is None or (named.agent_id is not None and named.agent_id not in rules.agents)
         if named is not None and not is_fallback:
             key, agent = named, named.agent_id or agent
-    return Route(
+    return ChatRoute(
         address=address,
         agent_id=agent,
         base_key=base,

@@ -15,7 +15,7 @@ from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.words import folded
 from antiphon.engine.access.reach import reach_of
-from antiphon.engine.chats.chat import Chat, Route
+from antiphon.engine.chats.chat import Chat, ChatRoute
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import change_route
 from antiphon.engine.refusal import Refusal
@@ -68,7 +68,7 @@ def can_switch(chat: Chat) -> bool:
     return chat.identity is not None
 
 
-def shown_label(route: Route, session: SessionSummary) -> str:
+def shown_label(route: ChatRoute, session: SessionSummary) -> str:
     """What people call the session: its label if anybody may read it, else the end of its key."""
     if session.key == route.base_key:
         return MAIN

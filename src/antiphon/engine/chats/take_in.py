@@ -15,10 +15,10 @@ from antiphon.domain.keys import ChatType, SessionKey
 from antiphon.domain.message import check_content
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.chats import linking, pairing
-from antiphon.engine.chats.accounts import Lease
+from antiphon.engine.chats.accounts import AccountLease
 from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.commands import perform
-from antiphon.engine.chats.entry import Drawn, SessionMoved, Uploaded, content_of, find_chat, post_in_chat
+from antiphon.engine.chats.entry import DrawnIds, SessionMoved, Uploaded, content_of, find_chat, post_in_chat
 from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, standing_of
 from antiphon.engine.chats.linking import LINK_ANSWERS, Linked
 from antiphon.engine.chats.occasion import Occasion
@@ -33,7 +33,7 @@ from antiphon.policy.reception import Admission, Knock, decide_admission, decide
 from antiphon.policy.rights import reaches_all
 from antiphon.store import arrivals, channel_accounts, link_codes, pairings
 from antiphon.store import sessions as rows
-from antiphon.store.arrivals import ArrivalRow, Outcome, PostedRow
+from antiphon.store.arrivals import ArrivalOutcome, ArrivalRow, PostedRow
 from antiphon.store.codec import stored_key
 from antiphon.store.database import Query, Transaction
 from antiphon.store.pairings import PairingState
@@ -44,7 +44,7 @@ TOO_MANY = "Too many messages within a minute. The last ones were not taken in; 
 class Received(Struct, frozen=True, kw_only=True):
     """What became of something that a channel brought."""
 
-    outcome: Outcome
+    outcome: ArrivalOutcome
     posted: Posted | None = None
     """The message, if it was stored."""
     is_repeated: bool = False
@@ -61,9 +61,9 @@ class Stale(Struct, frozen=True):
 
 class TakeIn(Struct, frozen=True, kw_only=True):
     inbound: Inbound
-    lease: Lease | None
+    lease: AccountLease | None
     rules: Rules
-    drawn: Drawn
+    drawn: DrawnIds
     occasion: Occasion
     pairing: pairing.NewCode
     is_limit_told: bool = False
@@ -81,12 +81,12 @@ class Foreseen(Struct, frozen=True, kw_only=True):
     """Whether the message will be posted."""
 
 
-def arrival_of(place: DeliveryContext, platform_id: str) -> arrivals.Place:
+def arrival_of(place: DeliveryContext, platform_id: str) -> arrivals.ArrivalName:
     assert place.channel is not None
-    return arrivals.Place(place.channel, account_of(place), platform_id)
+    return arrivals.ArrivalName(place.channel, account_of(place), platform_id)
 
 
-async def hold(tx: Transaction, lease: Lease | None, place: DeliveryContext, position: int | None) -> bool:
+async def hold(tx: Transaction, lease: AccountLease | None, place: DeliveryContext, position: int | None) -> bool:
     """Whether this process may take something in; then no other does so for this account until the unit commits.
 
     The account was read up to the position after this one.
@@ -135,16 +135,16 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
         case Admission.PAIR:
             message = None if _is_command(inbound) else inbound
             await pairing.open_pairing(tx, who, inbound, message=message, drawn=command.pairing, at_ms=at_ms)
-            received = Received(outcome=Outcome.IGNORED if message is None else Outcome.WAITING)
+            received = Received(outcome=ArrivalOutcome.IGNORED if message is None else ArrivalOutcome.WAITING)
         case Admission.WAIT:
             is_kept = not _is_command(inbound) and await pairing.keep_first(tx, who, inbound)
-            received = Received(outcome=Outcome.WAITING if is_kept else Outcome.IGNORED)
+            received = Received(outcome=ArrivalOutcome.WAITING if is_kept else ArrivalOutcome.IGNORED)
         case Admission.ASK_OWNERS:
             group = await find_group(tx, inbound.place)
             await ask_owners(tx, inbound.place, group, title=inbound.title, by=None, at_ms=at_ms)
-            received = Received(outcome=Outcome.IGNORED)
+            received = Received(outcome=ArrivalOutcome.IGNORED)
         case _:
-            received = Received(outcome=Outcome.IGNORED)
+            received = Received(outcome=ArrivalOutcome.IGNORED)
     await arrivals.store(tx, arrival, ArrivalRow(received.outcome, await _row(tx, received.posted)), at_ms)
     return received
 
@@ -185,7 +185,7 @@ async def _redeem(tx: Transaction, command: TakeIn, who: Who, knock: Knock) -> t
     if linked in (Linked.WRONG, Linked.LOCKED) and following is not Admission.ENTER:
         return None, following
     await _say(tx, command, LINK_ANSWERS[linked])
-    return Received(outcome=Outcome.COMMAND), following
+    return Received(outcome=ArrivalOutcome.COMMAND), following
 
 
 async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKey | None) -> Received:
@@ -194,7 +194,7 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
     try:
         chat = await find_chat(tx, rules, inbound, who)
     except Invalid as error:  # an id of the platform that fits into no key
-        return Received(outcome=Outcome.IGNORED, refused=error)
+        return Received(outcome=ArrivalOutcome.IGNORED, refused=error)
     if chat.route.session_key != foreseen:
         raise SessionMoved(chat.route.session_key)
     if who.linked_by_settings is not None:
@@ -212,27 +212,27 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
         answer = await perform(tx, chat, typed, command.occasion)
         if answer is not None:
             await _say(tx, command, answer)
-        return Received(outcome=Outcome.COMMAND if answer is not None else Outcome.IGNORED)
+        return Received(outcome=ArrivalOutcome.COMMAND if answer is not None else ArrivalOutcome.IGNORED)
     if inbound.refused:
         await _say(tx, command, "\n".join(inbound.refused), about="refused")
     content = content_of(inbound, command.uploaded)
     if not content:
-        return Received(outcome=Outcome.IGNORED)
+        return Received(outcome=ArrivalOutcome.IGNORED)
     try:
         check_content(content)
     except AntiphonError as error:
         await _say(tx, command, error.message, about="refusal")
-        return Received(outcome=Outcome.IGNORED, refused=error)
+        return Received(outcome=ArrivalOutcome.IGNORED, refused=error)
     uploaded = command.uploaded
     if uploaded is not None and (chat.session is None or chat.session.id != uploaded.session_id):
         raise SessionMoved(chat.route.session_key)
     posted = await post_in_chat(tx, rules, chat, who, content=content, inbound=inbound, drawn=command.drawn)
     if not isinstance(posted, Refusal):
-        return Received(outcome=Outcome.POSTED, posted=posted)
+        return Received(outcome=ArrivalOutcome.POSTED, posted=posted)
     is_limit = isinstance(posted.error, Limited)
     if not (is_limit and command.is_limit_told):
         await _say(tx, command, _explained(posted.error, who), about="refusal")
-    return Received(outcome=Outcome.IGNORED, refused=posted.error)
+    return Received(outcome=ArrivalOutcome.IGNORED, refused=posted.error)
 
 
 def _explained(error: AntiphonError, who: Who) -> str:

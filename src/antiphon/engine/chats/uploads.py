@@ -8,7 +8,7 @@ from anyio import to_thread
 from antiphon.domain.attachments import Attachment, folded_name, is_safe_name
 from antiphon.domain.inbound import Inbound
 from antiphon.domain.session import Session
-from antiphon.engine.chats.entry import Drawn, Uploaded, find_chat, open_chat
+from antiphon.engine.chats.entry import DrawnIds, Uploaded, find_chat, open_chat
 from antiphon.engine.chats.who import find_who
 from antiphon.engine.ledger.append import raise_workspace
 from antiphon.engine.refusal import Refusal
@@ -21,7 +21,7 @@ DIRECTORY = "inbox"
 """The directory of a workspace in which files of messages lie, each message's in one of its own."""
 
 
-async def prepare(tx: Transaction, rules: Rules, inbound: Inbound, drawn: Drawn) -> Session | Refusal:
+async def prepare(tx: Transaction, rules: Rules, inbound: Inbound, drawn: DrawnIds) -> Session | Refusal:
     """The chat's session, whose workspace may take the sender's files in. Their message is stored after them."""
     who = await find_who(tx, rules, inbound.place, inbound.sender)
     chat = await find_chat(tx, rules, inbound, who)

@@ -52,7 +52,7 @@ MAX_OF_ACCOUNT = 8
 """Sends at the same time by one account, so that a hanging account leaves room for the others."""
 
 
-class Sender(Protocol):
+class PartSender(Protocol):
     """Sends texts by one account of a channel.
 
     - `send` returns the platform's id of the message, or None, once the platform has taken the part.
@@ -85,7 +85,7 @@ class Deliverer:
         *,
         database: Database,
         notifier: Notifier,
-        senders: Mapping[ChannelAccount, Sender],
+        senders: Mapping[ChannelAccount, PartSender],
         rules: Rules,
         clock: Clock,
         process: ProcessId,
@@ -169,7 +169,7 @@ class Deliverer:
             tasks.start_soon(self._deliver, head, self._senders[head.account])
         return begun > 0
 
-    async def _deliver(self, head: Head, sender: Sender) -> None:
+    async def _deliver(self, head: Head, sender: PartSender) -> None:
         try:
             command = ClaimDelivery(id=head.id, process=self._process, rules=self._rules, at_ms=self._clock.now_ms())
             claimed = await self._database.run(claim_delivery, command, sessions=sessions_of(head.session))
@@ -187,7 +187,7 @@ class Deliverer:
             del self._sending[head.id]
             self.wake()
 
-    async def _send(self, claimed: Delivery, sender: Sender) -> None:
+    async def _send(self, claimed: Delivery, sender: PartSender) -> None:
         try:
             if claimed.is_withdrawal:
                 is_ours = await self._withdraw(claimed, sender)
@@ -199,7 +199,7 @@ class Deliverer:
             if not is_ours:
                 logger.warning("Delivery was taken over", extra={"action": "delivery_fenced", **_facts(claimed)})
 
-    async def _send_parts(self, claimed: Delivery, sender: Sender) -> bool:
+    async def _send_parts(self, claimed: Delivery, sender: PartSender) -> bool:
         """Sends the parts that the platform does not have yet; False if the claim was taken over."""
         texts = parts_of(claimed.text, sender.form) or [claimed.text]
         sent = claimed.parts
@@ -220,7 +220,7 @@ class Deliverer:
             if not await self._settle(settle_part, claimed, sent):
                 return False
 
-    async def _send_part(self, claimed: Delivery, part: DeliveryPart, sender: Sender) -> str | None:
+    async def _send_part(self, claimed: Delivery, part: DeliveryPart, sender: PartSender) -> str | None:
         """Sends the part; as a new message if the one that it replaces cannot be changed any more."""
         try:
             platform_id = await _within_time(claimed, sender, sender.send(claimed, part))
@@ -230,7 +230,7 @@ class Deliverer:
             return await _within_time(claimed, sender, sender.send(claimed, replace(part, replaces=None)))
         return platform_id or part.replaces
 
-    async def _withdraw(self, claimed: Delivery, sender: Sender) -> bool:
+    async def _withdraw(self, claimed: Delivery, sender: PartSender) -> bool:
         if isinstance(sender, Withdrawer) and claimed.replaces is not None:
             await _within_time(claimed, sender, sender.withdraw(claimed.place, claimed.replaces))
         return await self._settle(settle_withdrawn, claimed)
@@ -272,7 +272,7 @@ class Deliverer:
         )
 
 
-async def _within_time(claimed: Delivery, sender: Sender, request: Coroutine[Any, Any, R]) -> R:
+async def _within_time(claimed: Delivery, sender: PartSender, request: Coroutine[Any, Any, R]) -> R:
     """What the request returns. Raises `DeliveryFailed`, whatever it raises."""
     try:
         with anyio.fail_after(sender.timeout_seconds):

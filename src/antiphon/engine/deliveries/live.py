@@ -29,7 +29,7 @@ from antiphon.domain.session import DeliveryContext, Session
 from antiphon.domain.silence import spoken_so_far
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import chat_type, may_deliver
-from antiphon.engine.deliveries.deliverer import Sender, Withdrawer
+from antiphon.engine.deliveries.deliverer import PartSender, Withdrawer
 from antiphon.engine.deliveries.outbox import StreamedText, begin_stream, is_external
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Deny
@@ -44,7 +44,8 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 FIRST_MS = 300
-"""From the first words to their first showing: a reply that is done by then is sent as a whole."""
+"""From a run's begin to the sign that it writes, and from its first words to their showing: what is done by then costs
+nothing and is sent as a whole."""
 REPEAT_MS = 20_000
 """Between repetitions of an unchanged draft, which vanishes after 30 s."""
 TYPING_MS = 4_000
@@ -57,7 +58,7 @@ MOST_PACES = 1_000
 
 
 @runtime_checkable
-class LiveSender(Sender, Withdrawer, Protocol):
+class LiveSender(PartSender, Withdrawer, Protocol):
     """Shows a reply while it is written. Each method raises `DeliveryFailed`; nothing is lost if it does."""
 
     async def draft(self, place: DeliveryContext, draft_id: int, text: str) -> None: ...
@@ -77,6 +78,7 @@ class _Stream:
     """The reply of one run, as far as it is written."""
 
     run: Run
+    begun_at_ms: int
     pieces: list[str] = field(default_factory=list[str])
     after: int = -1
     made_of: Classification = PUBLIC
@@ -84,7 +86,7 @@ class _Stream:
     """When its first words came."""
     is_changed: bool = False
     """Whether there are words that were not shown."""
-    view: "_View | None" = None
+    view: "_Showing | None" = None
     judged: Classification | None = None
     """What the words were made of when the place was last judged."""
     message: str | None = None
@@ -95,13 +97,15 @@ class _Stream:
     is_mute: bool = False
     """Whether nothing more of it is shown."""
     drafts_fail: bool = False
+    has_turn: bool = False
+    """Whether the chat is kept free for the change that is under way."""
     is_busy: bool = False
     is_left: bool = False
     rested: asyncio.Event = field(default_factory=asyncio.Event)
     scope: anyio.CancelScope | None = None
 
 
-class _View(NamedTuple):
+class _Showing(NamedTuple):
     """Where a run speaks, and what may be shown there."""
 
     session: Session
@@ -125,7 +129,7 @@ class LiveReplies:
     """Shows replies on the accounts of this process while they are written. `run` must be running in a task."""
 
     def __init__(
-        self, *, database: Database, channels: Mapping[ChannelAccount, Sender], rules: Rules, clock: Clock
+        self, *, database: Database, channels: Mapping[ChannelAccount, PartSender], rules: Rules, clock: Clock
     ) -> None:
         self._database = database
         self._channels = {
@@ -164,7 +168,7 @@ class LiveReplies:
             return
         if run.place is not None and _account_of(run.place) not in self._channels:
             return
-        self._streams[run.id] = _Stream(run)
+        self._streams[run.id] = _Stream(run, self._clock.now_ms())
         self.wake()
 
     def publish(self, session: SessionRow, delta: Delta) -> None:
@@ -234,9 +238,10 @@ class LiveReplies:
                 continue
             stream.is_busy = True
             stream.rested.clear()
-            if stream.view is not None:
+            stream.has_turn = stream.view is not None and stream.is_changed
+            if stream.view is not None and stream.has_turn:
                 # Other streams of the chat wait their turn.
-                self._pace(stream.view.chat, self._interval(stream.view) if stream.is_changed else 0)
+                self._pace(stream.view.chat, self._interval(stream.view))
             tasks.start_soon(self._show_next, stream)
         return min(waits, default=None)
 
@@ -245,7 +250,7 @@ class LiveReplies:
         if stream.is_mute:
             return None
         if view is None:
-            return 0
+            return stream.begun_at_ms + FIRST_MS
         if stream.is_changed:
             assert stream.since_ms is not None
             return max(stream.since_ms + FIRST_MS, self._next_at.get(view.chat, 0))
@@ -259,7 +264,9 @@ class LiveReplies:
         try:
             with anyio.CancelScope() as stream.scope:
                 await self._judge(stream)
-                if stream.view is not None and not stream.is_left and not stream.is_mute:
+                if stream.view is None or stream.is_left or stream.is_mute:
+                    return
+                if stream.has_turn or not stream.is_changed or self._is_free(stream.view.chat):
                     await self._change(stream, stream.view)
                     self._showing.worked()
         except DeliveryFailed as failed:
@@ -290,7 +297,7 @@ class LiveReplies:
             stream.message = view.message
         stream.view, stream.judged = view, made_of
 
-    async def _change(self, stream: _Stream, view: _View) -> None:
+    async def _change(self, stream: _Stream, view: _Showing) -> None:
         words = self._words(stream, view) if stream.is_changed else stream.shown
         is_new, stream.is_changed = stream.is_changed, False
         now = self._clock.now_ms()
@@ -307,7 +314,7 @@ class LiveReplies:
             await self._write(stream, view, words)
         stream.shown, stream.shown_at_ms = words, now
 
-    async def _write(self, stream: _Stream, view: _View, words: str) -> None:
+    async def _write(self, stream: _Stream, view: _Showing, words: str) -> None:
         """Sends the words as a message, or changes it."""
         delivery = _delivery(stream, view, words, self._clock)
         part = DeliveryPart(index=0, text=words, replaces=stream.message)
@@ -334,7 +341,7 @@ class LiveReplies:
                 self._showing.failed(error)
                 await anyio.sleep(RETRY_SECONDS)
 
-    def _words(self, stream: _Stream, view: _View) -> str:
+    def _words(self, stream: _Stream, view: _Showing) -> str:
         """The words that may be shown so far, as far as one message holds them."""
         words = spoken_so_far("".join(stream.pieces)).strip()
         parts = parts_of(words, view.channel.form)
@@ -363,13 +370,16 @@ class LiveReplies:
         else:
             stream.is_changed = bool(stream.pieces)
 
-    def _is_drafted(self, stream: _Stream, view: _View) -> bool:
+    def _is_drafted(self, stream: _Stream, view: _Showing) -> bool:
         is_drafting = view.channel.form.streaming is Streaming.DRAFT and view.is_direct
         return is_drafting and not stream.drafts_fail and stream.message is None
 
-    def _interval(self, view: _View) -> int:
+    def _interval(self, view: _Showing) -> int:
         form = view.channel.form
         return form.stream_interval_ms if view.is_direct else form.group_interval_ms
+
+    def _is_free(self, chat: Chat) -> bool:
+        return self._next_at.get(chat, 0) <= self._clock.now_ms()
 
     def _pace(self, chat: Chat, interval_ms: int) -> None:
         now = self._clock.now_ms()
@@ -380,7 +390,7 @@ class LiveReplies:
 
 async def _look(
     query: Query, question: _Question, rules: Rules, channels: Mapping[ChannelAccount, LiveSender]
-) -> _View | None:
+) -> _Showing | None:
     """Where the run's reply would go; None if it goes to no account that shows it here, or may not go there."""
     run, made_of = question
     session = await rows.find_by_row(query, SessionRow(run.session))
@@ -391,7 +401,7 @@ async def _look(
     if channel is None or not is_external(place) or isinstance(may_deliver(session, place, rules), Deny):
         return None
     may_show = await may_leave(query, made_of, place, rules.sinks)
-    return _View(
+    return _Showing(
         session=session,
         place=place,
         chat=_chat_of(place),
@@ -411,7 +421,7 @@ async def _within(channel: LiveSender, request: Callable[[], Awaitable[R]]) -> R
         raise DeliveryFailed("The platform did not answer in time.", code="channel_timeout") from error
 
 
-def _delivery(stream: _Stream, view: _View, words: str, clock: Clock) -> Delivery:
+def _delivery(stream: _Stream, view: _Showing, words: str, clock: Clock) -> Delivery:
     """The reply so far, in the form that adapters take."""
     now = clock.now()
     return Delivery(

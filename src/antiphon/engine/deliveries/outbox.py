@@ -137,13 +137,17 @@ async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks
     data: JsonObject = {"deliveryId": id, "channel": place.channel, "to": place.to}
     origin = Origin(session=delivery.session, incarnation=delivery.incarnation, run_id=delivery.run_id)
     data |= {"code": FLOW, "error": NOT_CLEARED}
-    await tell(tx, origin, EventType.DELIVERY_SUPPRESSED, data, at_ms=at_ms)
+    await tell(tx, origin, EventType.DELIVERY_SUPPRESSED, data, made_of=delivery.made_of, at_ms=at_ms)
 
 
-async def tell(tx: Transaction, origin: Origin, type: EventType, data: JsonObject, *, at_ms: int) -> None:
-    """Appends what became of a text to the incarnation that it belongs to, even after a reset."""
-    # The event names the text and its place, and contains nothing of the text.
-    event = NewEvent(type=type, actor=str(SYSTEM), classification=PUBLIC, run_id=origin.run_id, data=data)
+async def tell(
+    tx: Transaction, origin: Origin, type: EventType, data: JsonObject, *, made_of: Classification, at_ms: int
+) -> None:
+    """Appends what became of a text to the incarnation that it belongs to, even after a reset.
+
+    The event names the recipient, who may have been chosen by what the text was made of. Contract: flow 2.
+    """
+    event = NewEvent(type=type, actor=str(SYSTEM), classification=made_of, run_id=origin.run_id, data=data)
     addition = Addition(incarnation=origin.incarnation, events=[event], at_ms=at_ms)
     await append_events(tx, origin.session, addition)
 
@@ -179,7 +183,9 @@ async def queue_withdrawal(tx: Transaction, shown: Delivery, at_ms: int) -> None
         await _queue_withdrawal(tx, shown.place, shown.replaces, cause=shown.id, at_ms=at_ms)
 
 
-async def _queue_withdrawal(tx: Transaction, place: DeliveryContext, platform_id: str, cause: str, at_ms: int) -> None:
+async def _queue_withdrawal(
+    tx: Transaction, place: DeliveryContext, platform_id: str, *, cause: str, at_ms: int
+) -> None:
     withdrawal = deliveries.NewDelivery(
         name=name_of(f"withdraw {cause}"),
         session=None,

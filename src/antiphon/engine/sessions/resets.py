@@ -113,7 +113,8 @@ async def begin_anew(
     await withdraw_all(tx, session.row, at_ms)
     for run in await ledger.find_queued(tx, session.row):
         await end_queued_run(tx, run, outcome, at_ms=at_ms)
-    rest = f"{now:%Y%m%d}-{drawn}" if session.source.kind == "channel" else drawn
+    is_channels = session.source.kind == "channel" or session.key.channel is not None
+    rest = f"{now:%Y%m%d}-{drawn}" if is_channels else drawn
     new_id = next_session_id(session.id, rest)
     current = await rows.find_by_row(tx, session.row)
     assert current is not None

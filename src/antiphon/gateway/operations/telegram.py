@@ -16,7 +16,7 @@ class ReceiveUpdate(Params, frozen=True, kw_only=True):
 
 
 class UpdateAnswer(Shape, frozen=True, kw_only=True):
-    ok: bool = True
+    ok: bool
 
 
 @operation(
@@ -40,7 +40,7 @@ async def receive_update(ask: Ask, params: ReceiveUpdate) -> UpdateAnswer:
     if bot is None or not bot.is_proved(params.account, headers):
         raise Unproven("Secret is not valid: only Telegram may post updates here.", code="bad_signature")
     await bot.receive(await read_body(ask))
-    return UpdateAnswer()
+    return UpdateAnswer(ok=True)
 
 
 OPERATIONS = (receive_update,)
