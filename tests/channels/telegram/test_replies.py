@@ -8,7 +8,7 @@ import pytest
 from antiphon.agents.toolset import tool
 from antiphon.app import Parts
 from antiphon.testing.faults import Fault
-from antiphon.testing.telegram import FakeTelegram, Json, Json
+from antiphon.testing.telegram import FakeTelegram, Json
 from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, Bot, open_bot, pass_time
 from tests.claims import requirement
 from tests.conftest import OpenHome
