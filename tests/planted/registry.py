@@ -1,6 +1,6 @@
 """All planted bugs, by the package that they stand in."""
 
-from tests.planted import agents, ceilings, chats, commands, domain, edges, engine, feed, policy, store
+from tests.planted import agents, ceilings, chats, commands, domain, edges, engine, feed, policy, store, telegram
 
 BUGS = (
     *domain.BUGS,
@@ -13,4 +13,5 @@ BUGS = (
     *ceilings.BUGS,
     *chats.BUGS,
     *commands.BUGS,
+    *telegram.BUGS,
 )

@@ -123,8 +123,8 @@ class Client:
         named = body if "messageId" in body else {**body, "messageId": new_message_id()}
         return self.post(session_path(key, "/messages"), named, **parameters)
 
-    def delete(self, path: str) -> JsonObject:
-        return self._ask(_Request(method="DELETE", path=path))
+    def delete(self, path: str, **parameters: Parameter) -> JsonObject:
+        return self._ask(_Request(method="DELETE", path=path, parameters=parameters))
 
     def call_tool(
         self, name: str, session: str, arguments: JsonObject, *, idempotency_key: str | None, seconds: float
@@ -207,7 +207,7 @@ class Client:
         request = self._http.build_request(
             method,
             path,
-            params=_present(parameters),
+            params=_present(parameters) or None,
             json=body,
             timeout=timeout,
             extensions={"trace": self._watch_connections},
@@ -311,7 +311,7 @@ class Client:
             response = self._http.request(
                 request.method,
                 request.path,
-                params=_present(request.parameters),
+                params=_present(request.parameters) or None,  # an empty mapping would take the query out of the path
                 json=request.body,
                 headers=request.headers,
                 timeout=httpx.Timeout(limit, connect=CONNECT_SECONDS),
