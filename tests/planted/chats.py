@@ -187,4 +187,11 @@ BUGS = (
         "    if standing is None or not isinstance(decide_act(standing, Act.CHATS), Deny):\n        return None\n",
         QUESTIONS + "test_a_question_does_not_go_to_somebody_who_is_no_owner_any_more[sqlite]",
     ),
+    Bug(
+        "what came in is not remembered",
+        "engine/chats/take_in.py",
+        "    await arrivals.store(tx, arrival, ArrivalRow(received.outcome",
+        "    None and await arrivals.store(tx, arrival, ArrivalRow(received.outcome",
+        "engine/chats/test_deaths.py::test_a_command_is_carried_out_once_whenever_the_process_dies[sqlite]",
+    ),
 )
