@@ -181,10 +181,17 @@ BUGS = (
         QUESTIONS + "test_a_question_shows_the_answer_that_was_given_elsewhere[sqlite]",
     ),
     Bug(
-        "owners are not asked with buttons",
+        "a question goes to somebody who is no owner",
         "engine/deliveries/questions.py",
         "    if standing is None or isinstance(decide_act(standing, Act.CHATS), Deny):\n        return None\n",
         "    if standing is None or not isinstance(decide_act(standing, Act.CHATS), Deny):\n        return None\n",
-        QUESTIONS + "test_an_owner_admits_a_stranger_by_a_button[sqlite]",
+        QUESTIONS + "test_a_question_does_not_go_to_somebody_who_is_no_owner_any_more[sqlite]",
+    ),
+    Bug(
+        "what came in is not remembered",
+        "engine/chats/take_in.py",
+        "    await arrivals.store(tx, arrival, ArrivalRow(received.outcome",
+        "    None and await arrivals.store(tx, arrival, ArrivalRow(received.outcome",
+        "engine/chats/test_deaths.py::test_a_command_is_carried_out_once_whenever_the_process_dies[sqlite]",
     ),
 )

@@ -115,3 +115,20 @@ async def test_a_button_of_another_message_decides_nothing(open_home: OpenHome, 
         await scene.hears("42", "hello")
         assert (await presses(scene, data)).toast
         assert len(await scene.pairings.list(OWNER)) == 1
+
+
+@requirement("access:1", "flow:7")
+async def test_a_question_does_not_go_to_somebody_who_is_no_owner_any_more(open_home: OpenHome) -> None:
+    async with lobby(open_home) as scene:
+        await scene.knows_owner()
+        people = scene.app.services.people
+        carla = (await people.invite(OWNER, "Carla", PersonRole.USER)).person
+        made = await scene.links.make_code(carla.principal)
+        await scene.hears("7", f"/link {made.code}")
+        await people.change_role(OWNER, carla.id, PersonRole.OWNER)
+        await scene.hears("42", "hello", name="Anna")
+        await people.change_role(OWNER, carla.id, PersonRole.USER)
+    channel = bot()
+    async with lobby(open_home, Parts(channels=[channel])) as scene:
+        await quiet(scene.app)
+        assert {taken.place.to for taken in channel.taken if "Anna" in taken.text} == {OWNERS_ID}
