@@ -52,6 +52,7 @@ WITHOUT_REACH = {
     "sessions.find_by_key": LOOKED_UP,
     "sessions.find_by_row": LOOKED_UP,
     "sessions.find_as_in": LOOKED_UP,
+    "deliveries.list_requests": "messages that say what became of a request, where they showed it",
     "sessions.list_rows": OWN,
     "runs.find": LOOKED_UP,
     "runs.find_shown": LOOKED_UP,

@@ -38,6 +38,7 @@ SINGLE = frozenset(
         b"antiphon-signature",
         b"antiphon-timestamp",
         b"sec-fetch-site",
+        b"x-telegram-bot-api-secret-token",
     }
 )
 """Headers that decide something. If one came twice, two readers could each use another value."""

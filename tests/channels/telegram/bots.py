@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import anyio
@@ -12,7 +13,7 @@ from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.testing.telegram import FakeTelegram, Json, group, person
 from tests.conftest import OpenHome
-from tests.engine.stage import config
+from tests.engine.stage import ManualClock, config
 from tests.waiting import SECONDS
 
 OLGA = person(1, "Olga")
@@ -62,6 +63,14 @@ async def _count_open(query: Any) -> int:
         "(SELECT count(*) FROM deliveries WHERE status IN ('queued', 'claimed'))"
     )
     return row[0]
+
+
+async def pass_time(bot: Bot, clock: ManualClock) -> None:
+    """Deliveries that failed are due again at once, and changes of a reply are shown at once."""
+    while True:
+        clock.pass_time(timedelta(seconds=5))
+        bot.app.deliverer.wake()
+        await anyio.sleep(0.02)
 
 
 async def until(is_so: Callable[[], Any]) -> None:

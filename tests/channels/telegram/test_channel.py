@@ -1,5 +1,6 @@
 """The adapter with the real client library, against the fake of the Bot API over loopback."""
 
+import logging
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -160,3 +161,12 @@ async def test_a_draft_is_shown_and_a_long_one_by_its_end(stage: Stage) -> None:
     assert len(stage.fake.drafts[ANN, 5]) == 4096 and stage.fake.drafts[ANN, 5].endswith("aend")
     await stage.channel.typing(place)
     assert stage.fake.requests[-1] == ("sendChatAction", {"chat_id": str(ANN), "action": "typing"})
+
+
+async def test_no_log_holds_the_token_or_an_answer(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    stage.fake.will("sendMessage", Fault.WRONG_JSON)
+    await stage.fails("hello")
+    await stage.send("hello")
+    assert stage.fake.token not in caplog.text
+    assert '"resu' not in caplog.text

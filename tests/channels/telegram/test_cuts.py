@@ -12,7 +12,7 @@ from antiphon.channels.telegram.loop import Pauses, TelegramLoop
 from antiphon.channels.telegram.settings import TelegramSettings
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.testing.telegram import FakeTelegram, person
-from tests.channels.telegram.bots import Bot, open_bot
+from tests.channels.telegram.bots import Bot, open_bot, pass_time
 from tests.channels.telegram.cutting_proxy import CuttingProxy, cutting
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -72,11 +72,3 @@ def quick_loop(bot: Bot, proxy: CuttingProxy) -> TelegramLoop:
         secret="",
         pauses=Pauses(SOON, SOON),
     )
-
-
-async def pass_time(bot: Bot, clock: ManualClock) -> None:
-    """Deliveries that failed are due again at once."""
-    while True:
-        clock.pass_time(timedelta(seconds=5))
-        bot.app.deliverer.wake()
-        await anyio.sleep(0.02)

@@ -1,0 +1,108 @@
+"""Replies in chats: shown while they are written, in parts, and approvals as buttons."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from antiphon.agents.toolset import tool
+from antiphon.app import Parts
+from antiphon.testing.faults import Fault
+from antiphon.testing.telegram import FakeTelegram, Json
+from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, Bot, open_bot, pass_time
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.stage import ManualClock
+from tests.engine.test_live import Writer
+
+pytestmark = pytest.mark.anyio
+
+
+@requirement("channels:1")
+async def test_a_long_reply_comes_in_parts_that_telegram_takes(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with open_bot(open_home, fake, access="public") as bot:
+        text = " ".join(f"word{number}" for number in range(900))
+        fake.write(text, sender=ANN)
+        await fake.until(lambda: fake.texts(7))
+        await bot.settles()
+        assert len(fake.texts(7)) > 1
+        assert " ".join(fake.texts(7)).split() == f"echo: {text}".split()
+
+
+@requirement("channels:1")
+async def test_a_busy_platform_is_asked_again_when_it_says(open_home: OpenHome, fake: FakeTelegram) -> None:
+    clock = ManualClock()
+    fake.retry_after = 30
+    fake.will("sendMessage", Fault.BUSY, Fault.BUSY)
+    async with open_bot(open_home, fake, Parts(clock=clock), access="public") as bot:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pass_time, bot, clock)
+            await bot.says("hello", sender=ANN)
+            tasks.cancel_scope.cancel()
+        await bot.settles()
+        assert fake.texts(7) == ["echo: hello"]
+
+
+@requirement("groups:3", "channels:1")
+@pytest.mark.parametrize("is_group", [False, True], ids=["direct", "group"])
+async def test_a_reply_is_seen_while_it_is_written_and_stands_there_once(
+    open_home: OpenHome, fake: FakeTelegram, is_group: bool
+) -> None:
+    clock, writer = ManualClock(), Writer()
+    parts = Parts(clock=clock, runner=writer)
+    async with open_bot(open_home, fake, parts, access="public", groups={"-100": {}}) as bot:
+        place = -100 if is_group else 7
+        fake.write("@test_bot hello", sender=ANN, chat=FAMILY if is_group else None)
+        context = await writer.begins()
+        context.emit("It is ")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pass_time, bot, clock)
+            if is_group:
+                await fake.until(lambda: [text.strip() for text in fake.texts(place)] == ["It is"])
+                (first,) = fake.messages(place)
+            else:
+                await fake.until(lambda: [text.strip() for text in fake.drafts.values()] == ["It is"])
+                first = None
+            writer.end(context, "It is **done**")
+            await fake.until(lambda: "It is done" in fake.texts(place))
+            tasks.cancel_scope.cancel()
+        await bot.settles()
+        (message,) = fake.messages(place)
+        assert first is None or message["message_id"] == first["message_id"]
+
+
+def wipe() -> str:
+    """Deletes."""
+    return "wiped"
+
+
+async def asked(bot: Bot) -> Json:
+    """The message with buttons that the owner gets."""
+    await bot.fake.until(lambda: any("reply_markup" in each for each in bot.fake.messages(1)))
+    return next(each for each in bot.fake.messages(1) if "reply_markup" in each)
+
+
+def data_of(message: Json, label: str) -> str:
+    buttons: list[Json] = [each for row in message["reply_markup"]["inline_keyboard"] for each in row]
+    return next(each["callback_data"] for each in buttons if label in each["text"])
+
+
+@requirement("approvals:4", "channels:1")
+async def test_an_owner_decides_by_a_button_and_sees_who_decided(open_home: OpenHome, fake: FakeTelegram) -> None:
+    parts = Parts(tools=[tool(wipe, effects=["deletes"])])
+    settings: Any = {"access__roles__guest__tools": ["wipe"], "groups": {"-100": {}}, "access": "public"}
+    async with open_bot(open_home, fake, parts, **settings) as bot:
+        await bot.link_owner()
+        fake.write("!call wipe {}", sender=ANN)
+        message = await asked(bot)
+        data = data_of(message, "Approve")
+        fake.press(data, sender=BEN, chat=1, message_id=message["message_id"])
+        fake.press(data, sender=OLGA, chat=1, message_id=message["message_id"])
+        await fake.until(lambda: any("wiped" in text for text in fake.texts(7)))
+        await bot.settles()
+        (shown,) = [each for each in fake.messages(1) if each["message_id"] == message["message_id"]]
+        assert "reply_markup" not in shown and shown["text"] != message["text"]
+        fake.press(data, sender=OLGA, chat=1, message_id=message["message_id"])
+        await bot.settles()
+        answers = [sent.get("text") for method, sent in fake.requests if method == "answerCallbackQuery"]
+        assert len(answers) == 3 and all(answers)

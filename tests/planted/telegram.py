@@ -1,0 +1,116 @@
+"""Bugs of the channel Telegram."""
+
+from tests.planted.bug import Bug
+
+DIRECTORY = "channels/telegram"
+
+BUGS = (
+    Bug(
+        "Telegram fetches the addresses in a text for a preview",
+        f"{DIRECTORY}/channel.py",
+        "_NO_PREVIEW = LinkPreviewOptions(is_disabled=True)",
+        "_NO_PREVIEW = LinkPreviewOptions(is_disabled=False)",
+        "channels/telegram/test_channel.py::test_a_text_is_sent_with_its_markup_and_the_message_has_an_id",
+    ),
+    Bug(
+        "a text with refused markup is given up",
+        f"{DIRECTORY}/channel.py",
+        "            return await act(text, [])\n",
+        "            raise\n",
+        "channels/telegram/test_channel.py::test_markup_that_is_refused_is_sent_once_more_as_it_was_written",
+    ),
+    Bug(
+        "a message that is replaced by the same text fails",
+        f"{DIRECTORY}/channel.py",
+        'if "not modified" in error.message.lower():',
+        "if False:",
+        "channels/telegram/test_channel.py::"
+        "test_replacing_a_message_by_the_same_text_succeeds_and_one_that_is_gone_fails_for_good",
+    ),
+    Bug(
+        "a bot that was blocked tries again and again",
+        f"{DIRECTORY}/client.py",
+        "                code=GONE,\n                is_permanent=True,\n",
+        "                code=GONE,\n",
+        "channels/telegram/test_channel.py::test_a_blocked_bot_and_an_unknown_chat_are_gone",
+    ),
+    Bug(
+        "the log of the HTTP client holds the token",
+        f"{DIRECTORY}/client.py",
+        "return self._token not in record.getMessage()",
+        "return True",
+        "channels/telegram/test_channel.py::test_no_log_holds_the_token_or_an_answer",
+    ),
+    Bug(
+        "the log holds answers that cannot be read",
+        f"{DIRECTORY}/client.py",
+        "    @staticmethod\n    def parse_json_payload(",
+        "    @staticmethod\n    def parse_payload(",
+        "channels/telegram/test_channel.py::test_no_log_holds_the_token_or_an_answer",
+    ),
+    Bug(
+        "messages of other bots are taken in",
+        f"{DIRECTORY}/updates.py",
+        "if sender is None or sender.is_bot or message.sender_chat",
+        "if sender is None or message.sender_chat",
+        "channels/telegram/test_updates.py::test_what_is_no_message_of_a_person_is_passed_over[given6]",
+    ),
+    Bug(
+        "buttons under messages of other bots are pressed",
+        f"{DIRECTORY}/updates.py",
+        "shown.sender is None or shown.sender.id != me.id or",
+        "shown.sender is None or",
+        "channels/telegram/test_updates.py::test_what_is_no_message_of_a_person_is_passed_over[given11]",
+    ),
+    Bug(
+        "an answer outside topics is a thread of its own",
+        f"{DIRECTORY}/updates.py",
+        "message.message_thread_id if message.is_topic_message else None",
+        "message.message_thread_id",
+        "channels/telegram/test_updates.py::test_a_topic_is_a_thread_and_an_answer_outside_topics_is_not",
+    ),
+    Bug(
+        "every message of a topic that the bot opened is meant for it",
+        f"{DIRECTORY}/updates.py",
+        "        and origin.forum_topic_created is None\n",
+        "",
+        "channels/telegram/test_updates.py::"
+        "test_a_message_of_a_group_is_meant_if_it_names_answers_or_commands_the_bot[more12-False]",
+    ),
+    Bug(
+        "messages of two chats have one id",
+        f"{DIRECTORY}/updates.py",
+        'f"{me.id}:{message.chat.id}:{message.message_id}"',
+        'f"{me.id}:{message.message_id}"',
+        "channels/telegram/test_updates.py::test_a_message_of_a_direct_chat_names_its_chat_and_its_sender_by_numbers",
+    ),
+    Bug(
+        "anybody may post updates",
+        f"{DIRECTORY}/webhook.py",
+        "hmac.compare_digest(given.encode(), self._secret.encode()) and account == ACCOUNT",
+        "account == ACCOUNT",
+        "channels/telegram/test_posted_updates.py::"
+        "test_a_posted_update_is_taken_in_once_if_its_secret_is_right[sqlite]",
+    ),
+    Bug(
+        "an update that cannot be read stops the bot",
+        f"{DIRECTORY}/intake.py",
+        "        except ValidationError as error:",
+        "        except KeyError as error:",
+        "channels/telegram/test_chats.py::test_updates_that_mean_nothing_hold_up_nothing[sqlite]",
+    ),
+    Bug(
+        "the webhook of another program is deleted",
+        f"{DIRECTORY}/loop.py",
+        "elif (await bot.get_webhook_info()).url.endswith(WEBHOOK_PATH):",
+        "elif (await bot.get_webhook_info()).url:",
+        "channels/telegram/test_loop.py::test_a_webhook_of_somebody_else_is_left_alone_and_told[sqlite]",
+    ),
+    Bug(
+        "doctor disturbs a gateway that polls",
+        "cli/homes/telegram_checks.py",
+        "may_poll=not is_running",
+        "may_poll=True",
+        "channels/telegram/test_checks.py::test_a_bot_that_works_is_in_order",
+    ),
+)
