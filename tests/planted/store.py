@@ -154,8 +154,8 @@ BUGS = (
     Bug(
         "a clock that is set back moves a session back",
         "store/events.py",
-        '"updated_at = CASE WHEN updated_at < ? THEN ? ELSE updated_at END",',
-        '"updated_at = CASE WHEN updated_at <> ? THEN ? ELSE updated_at END",',
+        'f"updated_at = CASE WHEN updated_at < ?{noticed} THEN ? ELSE updated_at END",',
+        'f"updated_at = CASE WHEN updated_at <> ?{noticed} THEN ? ELSE updated_at END",',
         "engine/test_inbox.py::test_a_message_that_occurred_earlier_does_not_move_the_session_back[sqlite]",
     ),
     Bug(

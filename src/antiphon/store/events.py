@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
+from antiphon.policy.flow import is_public
 from antiphon.policy.reach import Grant
 from antiphon.store import sessions
 from antiphon.store.codec import (
@@ -22,7 +23,7 @@ from antiphon.store.codec import (
 )
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.names import with_folded
-from antiphon.store.scopes import flow
+from antiphon.store.scopes import ANY, Condition, any_of, flow
 from antiphon.store.sessions import LogEnd
 
 EVENT_WIDTH = 14
@@ -46,20 +47,22 @@ class Addition(Struct, frozen=True, kw_only=True, gc=False):
 async def append(tx: Transaction, session: SessionRow, addition: Addition) -> int:
     """Numbers and stores the events, and changes columns of the session's row; returns the last `seq`.
 
-    No event is stored below the session's base. `updated_at` never goes back. An ended incarnation extends to events
-    that come late. Wakes the readers. Contract: events 1, sessions 5, flow 2.
+    No event is stored below the session's base. `updated_at` never goes back, and stays as it is if none of the events
+    flows to the session's taint. An ended incarnation extends to events that come late. Wakes the readers.
+    Contract: events 1, sessions 5, flow 2, 13.
     """
     incarnation, at_ms, end = addition.incarnation, addition.at_ms, addition.end
     set, add = with_folded(addition.set), addition.add
     count = len(addition.events)
-    values = (count, at_ms, at_ms, *set.values(), *add.values(), session)
+    seen = _seen(addition.events)
+    values = (count, at_ms, *seen.values, at_ms, *set.values(), *add.values(), session)
     if end is None:
-        row = await tx.fetch_one(_advance(tuple(set), tuple(add)), values)
+        row = await tx.fetch_one(_advance(tuple(set), tuple(add), seen.text), values)
         assert row is not None, f"Session row {session} vanished"
         last_seq, present, *stored = row
         base = classification(*stored)
     else:
-        await tx.execute(_advance(tuple(set), tuple(add), is_known=True), values)
+        await tx.execute(_advance(tuple(set), tuple(add), seen.text, is_known=True), values)
         last_seq, present, base = end.last_seq + count, end.incarnation, end.base
     seq = last_seq - count + 1
     rows: list[SqlValue] = []
@@ -87,11 +90,20 @@ def _insert(count: int) -> str:
     )
 
 
+def _seen(events: Sequence[NewEvent]) -> Condition:
+    """Whether sessions that see this one may notice one of the events: one flows to its taint. Contract: flow 13."""
+    made_of = {event.classification for event in events}
+    return ANY if not made_of or any(map(is_public, made_of)) else any_of([sessions.sees(each) for each in made_of])
+
+
 @cache
-def _advance(set_columns: tuple[str, ...], add_columns: tuple[str, ...], *, is_known: bool = False) -> str:
+def _advance(
+    set_columns: tuple[str, ...], add_columns: tuple[str, ...], seen: str = ANY.text, *, is_known: bool = False
+) -> str:
+    noticed = "" if seen == ANY.text else f" AND ({seen})"
     changes = [
         "last_seq = last_seq + ?",
-        "updated_at = CASE WHEN updated_at < ? THEN ? ELSE updated_at END",
+        f"updated_at = CASE WHEN updated_at < ?{noticed} THEN ? ELSE updated_at END",
         *(f"{column} = ?" for column in set_columns),
         *(f"{column} = COALESCE({column}, 0) + ?" for column in add_columns),
     ]

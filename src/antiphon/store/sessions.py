@@ -420,6 +420,16 @@ async def set_taint(tx: Transaction, session_id: SessionId, taint: Classificatio
     )
 
 
+async def find_present_taint(query: Query, session: SessionRow) -> Classification | None:
+    """The taint of the session's present incarnation; None if the session was deleted."""
+    row = await query.fetch_one(
+        f"SELECT {codec.classification_columns('i.taint_')} FROM sessions s "
+        "JOIN incarnations i ON i.id = s.incarnation WHERE s.id = ?",
+        (session,),
+    )
+    return None if row is None else codec.classification(*row)
+
+
 async def find_workspace(query: Query, session_id: SessionId) -> Classification | None:
     """What the workspace of the incarnation was made of; None if its session was deleted."""
     row = await query.fetch_one(
@@ -487,11 +497,14 @@ async def list_deleted(query: Query, sessions: Sequence[SessionRow]) -> list[Del
     return [Deleted(row, agent_id, codec.moment(created_at)) for row, agent_id, created_at in found]
 
 
-_SEES = (
-    "EXISTS (SELECT 1 FROM incarnations i WHERE i.id = sessions.incarnation AND i.taint_level >= ? "
-    "AND (? & ~i.taint_compartments) = 0 AND (CAST(? AS TEXT) IS NULL OR i.taint_person = ? OR i.taint_person = ?))"
-)
-"""Whether data with this classification flows to the taint of a session."""
+def sees(made_of: Classification) -> Condition:
+    """Whether data with this classification flows to the present taint of the row of `sessions`."""
+    return Condition(
+        "EXISTS (SELECT 1 FROM incarnations i WHERE i.id = sessions.incarnation AND i.taint_level >= ? "
+        "AND (? & ~i.taint_compartments) = 0 "
+        "AND (CAST(? AS TEXT) IS NULL OR i.taint_person = ? OR i.taint_person = ?))",
+        (int(made_of.level), made_of.compartments, made_of.person, made_of.person, PEOPLE),
+    )
 
 
 async def bury(tx: Transaction, session: SessionRow, *, taint: Classification, at_ms: int) -> None:
@@ -505,8 +518,9 @@ async def bury(tx: Transaction, session: SessionRow, *, taint: Classification, a
     # Children first: a unit that waits for this row may hold one of theirs.
     unset, values = "UPDATE sessions SET parent = NULL WHERE parent = ?", list[SqlValue]([session])
     if not is_public(taint):
-        unset = f"{unset} AND {_SEES}"
-        values += (int(taint.level), taint.compartments, taint.person, taint.person, PEOPLE)
+        seeing = sees(taint)
+        unset = f"{unset} AND {seeing.text}"
+        values += seeing.values
     await tx.execute(unset, values)
     for depth in range(MAX_DEPTH):
         await tx.execute(f"UPDATE sessions SET ancestor_{depth} = NULL WHERE ancestor_{depth} = ?", (session,))

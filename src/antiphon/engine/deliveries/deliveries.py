@@ -189,7 +189,7 @@ def _named(delivery: Delivery) -> JsonObject:
 
 async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: JsonObject, *, at_ms: int) -> None:
     origin = Origin(session=delivery.session, incarnation=delivery.session_id, run_id=delivery.run_id)
-    await tell(tx, origin, type, data, at_ms=at_ms)
+    await tell(tx, origin, type, data, made_of=delivery.made_of, at_ms=at_ms)
 
 
 def _not_found(id: str) -> NotFound:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from msgspec import Struct
 
 from antiphon.domain.actor import SYSTEM
-from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.classification import Classification
 from antiphon.domain.delivery import FLOW, NOT_CLEARED
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionId, SessionRow
@@ -80,13 +80,17 @@ async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks
     data: JsonObject = {"deliveryId": id, "channel": place.channel, "to": place.to}
     origin = Origin(session=delivery.session, incarnation=delivery.incarnation, run_id=delivery.run_id)
     data |= {"code": FLOW, "error": NOT_CLEARED}
-    await tell(tx, origin, EventType.DELIVERY_SUPPRESSED, data, at_ms=at_ms)
+    await tell(tx, origin, EventType.DELIVERY_SUPPRESSED, data, made_of=delivery.made_of, at_ms=at_ms)
 
 
-async def tell(tx: Transaction, origin: Origin, type: EventType, data: JsonObject, *, at_ms: int) -> None:
-    """Appends what became of a text to the incarnation that it belongs to, even after a reset."""
-    # The event names the text and its place, and contains nothing of the text.
-    event = NewEvent(type=type, actor=str(SYSTEM), classification=PUBLIC, run_id=origin.run_id, data=data)
+async def tell(
+    tx: Transaction, origin: Origin, type: EventType, data: JsonObject, *, made_of: Classification, at_ms: int
+) -> None:
+    """Appends what became of a text to the incarnation that it belongs to, even after a reset.
+
+    The event names the recipient, who may have been chosen by what the text was made of. Contract: flow 2.
+    """
+    event = NewEvent(type=type, actor=str(SYSTEM), classification=made_of, run_id=origin.run_id, data=data)
     addition = Addition(incarnation=origin.incarnation, events=[event], at_ms=at_ms)
     await append_events(tx, origin.session, addition)
 
