@@ -425,8 +425,8 @@ BUGS = (
     Bug(
         "a child holds its parent's data at no classification",
         "engine/children/spawn.py",
-        ", taint=parent.taint, clearance=parent.clearance)",
-        ", clearance=parent.clearance)",
+        ", taint=parent.taint, clearance=limit)",
+        ", clearance=limit)",
         "engine/test_spawn.py::test_a_child_has_its_parents_taint_and_clearance[sqlite]",
     ),
     Bug(
