@@ -192,12 +192,15 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         ids=parts.ids or RandomIds(clock),
         rules=config.rules(),
         models=open_models(home, config),
-        tools=[*installed_tools(), *map(_function_tool, parts.tools)],
+        tools=_classified([*installed_tools(), *map(_function_tool, parts.tools)], config),
         webhooks=config.webhooks(),
     )
     await to_thread.run_sync(_check_models, base.rules, base.models)
     for problem in config.ineffective():
         logger.warning("Setting has no effect", extra={"action": "setting_ineffective", "setting": problem})
+    for name in sorted(config.tools.functions.keys() - {each.schema.name for each in base.tools}):
+        setting = f"tools.functions.{name} names no function of this program"
+        logger.warning("Setting has no effect", extra={"action": "setting_ineffective", "setting": setting})
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
@@ -251,7 +254,13 @@ async def _with_compartments(base: "_Base", database: Database) -> "_Base":
     found = await database.read(read_compartments)
     config.classification_of_commands(found)
     mcp_settings(base.home, config, found)
-    return replace(base, compartments=found, rules=config.rules(found), webhooks=config.webhooks(found))
+    return replace(
+        base,
+        compartments=found,
+        rules=config.rules(found),
+        webhooks=config.webhooks(found),
+        tools=_classified(base.tools, config, found),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +274,7 @@ class _Base:
     ids: Ids
     rules: Rules
     models: Models
-    tools: Sequence[Tool]
+    tools: Sequence[FunctionTool]
     """The tools of installed packages and embedding programs."""
     webhooks: Sequence[WebhookSettings]
     compartments: Compartments | None = None
@@ -561,6 +570,13 @@ def installed_tools() -> list[FunctionTool]:
         declared = loaded if isinstance(loaded, DeclaredFunction) else tool(loaded)
         found.append(FunctionTool(replace(declared, name=point.name)))
     return found
+
+
+def _classified(
+    tools: Sequence[FunctionTool], config: Config, compartments: Compartments | None = None
+) -> list[FunctionTool]:
+    """The functions with what the settings say of their results. Contract: flow 2."""
+    return [each.classified(config.classification_of_function(each.schema.name, compartments)) for each in tools]
 
 
 def _function_tool(function: ToolFunction) -> FunctionTool:

@@ -170,6 +170,11 @@ class FunctionTool:
     def clearance(self) -> Classification | None:
         return self._declared.clearance
 
+    def classified(self, made_of: Classification) -> "FunctionTool":
+        """The same function, whose results are made of that, too."""
+        joined = self.classification.join(made_of)
+        return self if joined == self.classification else FunctionTool(replace(self._declared, classification=joined))
+
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         output = await self._carry_out(context, arguments)
         return replace(output, classification=self._declared.classification)

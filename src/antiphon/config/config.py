@@ -107,6 +107,7 @@ class Config(Section):
             for section in (
                 self.tools.run_command.classification,
                 self.tools.run_command.clearance,
+                *(function.classification for function in self.tools.functions.values()),
                 *(agent.classification for agent in self.agents.list),
                 *(provider.clearance for provider in self.providers.values()),
                 *(
@@ -127,6 +128,13 @@ class Config(Section):
         """What the output of commands is made of."""
         section = self.tools.run_command.classification
         return self._classification(section, compartments, "tools", "run_command", "classification")
+
+    def classification_of_function(self, name: str, compartments: Compartments | None = None) -> Classification:
+        """What the results of the function are made of, besides what it declares itself."""
+        section = self.tools.functions.get(name)
+        if section is None:
+            return PUBLIC
+        return self._classification(section.classification, compartments, "tools", "functions", name, "classification")
 
     def classification_of_server(
         self, section: McpServerSection, name: str, compartments: Compartments | None = None
