@@ -6,5 +6,5 @@ Each must differ, or it no longer belongs here: `test_worlds.py` sees to both.
 from collections.abc import Mapping
 
 OPEN: Mapping[str, str] = {
-    "a silent word above in a group": "the time of a session's last message is shown to other sessions",
+    "talk in a known group": "the numbers of the messages that a session reads count those above it",
 }

@@ -9,7 +9,7 @@ from tests.claims import requirement
 from tests.worlds.open_routes import OPEN
 from tests.worlds.pairs import confirmed, draw, prove
 from tests.worlds.plans import Plan, Step
-from tests.worlds.world import HIDDEN_ACTS, QUESTIONS, SHARED_ACTS, WATCHERS
+from tests.worlds.world import HIDDEN_ACTS, PUBLIC_ACTS, QUESTIONS, SHARED_ACTS, WATCHERS
 
 PAIRS = 250
 
@@ -69,6 +69,9 @@ def plan_about(name: str, seed: int) -> Plan:
         questions = tuple(each for each in QUESTIONS if each not in others)
         watchers = tuple(each for each in WATCHERS if each not in others)
         return Plan(seed, around(Step(name, 0, only)), questions, watchers)
+    if name in PUBLIC_ACTS:
+        steps = (Step("a silent word above in a group", 0, "a"), Step(name, 1))
+        return Plan(seed, steps, tuple(each for each in QUESTIONS if each not in others), ())
     is_asked = name in QUESTIONS
     return Plan(seed, drawn.steps, (name,) if is_asked else (), () if is_asked else (name,))
 
