@@ -117,3 +117,40 @@ async def test_what_became_of_a_text_above_its_session_is_as_classified_and_move
         await queue(story.app, desk, "+1", "for all", PUBLIC)
         await story.sees(story.deliveries, lambda found: len(found) == 3 and all(e.status.is_terminal for e in found))
         assert (await desk.session()).updated_at == clock.now()
+
+
+async def read(reader: Character, **more: Any) -> tuple[dict[str, int], dict[str, Any]]:
+    """The numbers of the group's messages by their texts, and the whole answer."""
+    answer = await reader.calls("sessions_history", sessionKey=GROUP, **more)
+    return numbers_in(answer), answer
+
+
+def numbers_in(answer: dict[str, Any]) -> dict[str, int]:
+    return {message["content"][0]["text"]: message["seq"] for message in answer["messages"]}
+
+
+@requirement("flow:13", "history:1", "search:1")
+async def test_a_session_counts_messages_without_those_above_it(open_home: OpenHome) -> None:
+    async with telling(open_home, groups__owner_trigger="mention") as story:
+        group, reader = await open_group(story), await story.opens("reader")
+        vault = await story.opens("vault", taint=SECRET)
+        for text, route in (("a first word", PUBLIC), ("for few eyes", SECRET), ("a second word", PUBLIC)):
+            await says(story, group, text, route)
+        first = (await group.log())[-3].seq
+        below, above = {"a first word": first, "a second word": first + 1}, {"a first word": first}
+        above |= {"for few eyes": first + 1, "a second word": first + 2}
+        assert (await read(reader))[0] == below
+        assert (await read(vault))[0] == above
+        for who, expected in ((reader, below), (vault, above)):
+            seen: dict[str, int] = {}
+            cursor: dict[str, str] = {}
+            for _ in expected:
+                numbers, answer = await read(who, limit=1, **cursor)
+                seen |= numbers
+                cursor = {"cursor": answer.get("nextCursor", "")}
+            assert seen == expected and not cursor["cursor"]
+            listed = (await who.calls("sessions_list", messageLimit=5, kinds=["group"]))["sessions"]
+            assert numbers_in(listed[0]) == expected
+            await story.sees(story.app.services.search.lag, lambda lag: not lag)
+            hits = (await who.calls("sessions_search", query="word"))["results"]
+            assert sorted(hit["seq"] for hit in hits) == [expected[text] for text in below]

@@ -36,7 +36,7 @@ from tests.directives import to_call
 from tests.engine.stage import ManualClock
 from tests.gateway.served import TOKEN, EventParser, Json
 from tests.waiting import SECONDS
-from tests.worlds.naming import Naming
+from tests.worlds.naming import Naming, nameless
 from tests.worlds.plans import Plan, Step, canary
 
 SECRET = Classification(Level.CONFIDENTIAL)
@@ -180,7 +180,7 @@ def _ordered_by_time(text: str) -> str:
     """The hits of a search, with those of one moment in an order of their own: which log is indexed first is timing."""
     hits = text.split("},{")
     times = [found[1] if (found := re.search(r'"createdAt":(\d+)', hit)) else "" for hit in hits]
-    return "\n".join([*times, *sorted(hit.strip("[]{}") for hit in hits)])
+    return "\n".join([*times, *sorted((hit.strip("[]{}") for hit in hits), key=nameless)])
 
 
 async def _count_work(query: Query) -> int:

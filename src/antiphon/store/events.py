@@ -5,7 +5,9 @@ from functools import cache
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.policy.flow import is_public
@@ -16,6 +18,7 @@ from antiphon.store.codec import (
     EVENT_COLUMNS,
     classification,
     classification_columns,
+    classification_values,
     event_from_row,
     event_values,
     event_within,
@@ -23,7 +26,7 @@ from antiphon.store.codec import (
 )
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.names import with_folded
-from antiphon.store.scopes import ANY, Condition, any_of, flow
+from antiphon.store.scopes import ANY, Condition, any_of, flow, skipped_before
 from antiphon.store.sessions import LogEnd
 
 EVENT_WIDTH = 14
@@ -92,8 +95,11 @@ def _insert(count: int) -> str:
 
 def _seen(events: Sequence[NewEvent]) -> Condition:
     """Whether sessions that see this one may notice one of the events: one flows to its taint. Contract: flow 13."""
+    for event in events:
+        if event.classification is PUBLIC or is_public(event.classification):
+            return ANY
     made_of = {event.classification for event in events}
-    return ANY if not made_of or any(map(is_public, made_of)) else any_of([sessions.sees(each) for each in made_of])
+    return any_of([sessions.sees(each) for each in made_of]) if made_of else ANY
 
 
 @cache
@@ -161,6 +167,44 @@ async def read_messages_before(
         (grant.session, from_seq, before, incarnation, *readable.values, limit),
     )
     return [event_within(grant.session, incarnation, row) for row in rows]
+
+
+class NumberedEvents(NamedTuple):
+    """Events with the numbers by which sessions know them."""
+
+    events: list[Event]
+    """Each with that number as its `seq`."""
+    seqs: list[int]
+    """Where they stand in the log, in the same order."""
+
+
+async def read_numbered_before(
+    query: Query, grant: Grant, incarnation: SessionId, *, before: int, limit: int, include_tools: bool, from_seq: int
+) -> NumberedEvents:
+    """Like `read_messages_before`, numbered for a session: events that it must not notice are not counted."""
+    assert grant.covers(incarnation)
+    roles = "role IS NOT NULL" if include_tools else "role IN ('user', 'assistant')"
+    readable, skipped = flow("", grant.clearance), skipped_before("events.session", "events.seq", grant.clearance)
+    rows = await query.fetch_all(
+        f"SELECT {COLUMNS_WITHIN}, {skipped.text} FROM events WHERE session = ? AND seq < ? AND seq >= ? "
+        f"AND incarnation = ? AND {roles} AND {readable.text} ORDER BY seq DESC LIMIT ?",
+        (*skipped.values, grant.session, before, from_seq, incarnation, *readable.values, limit),
+    )
+    found = NumberedEvents([], [])
+    for row in rows:
+        event = event_within(grant.session, incarnation, row[:-1])
+        found.events.append(replace(event, seq=event.seq - row[-1]))
+        found.seqs.append(event.seq)
+    return found
+
+
+async def note_unnoticed(tx: Transaction, session: SessionRow, seq: int, made_of: Classification) -> None:
+    """Leaves the event out of the numbers that sessions below it see."""
+    level, compartments, _, person = classification_values(made_of)
+    await tx.execute(
+        "INSERT INTO unnoticed_events (session, seq, level, compartments, person) VALUES (?, ?, ?, ?, ?)",
+        (session, seq, level, compartments, person),
+    )
 
 
 async def read_ends(

@@ -105,6 +105,19 @@ def flow(columns: str, clearance: Classification) -> Condition:
     return Condition(f"{text} AND COALESCE({columns}person, ?) = ?", (*values, *[clearance.person or ""] * 2))
 
 
+def skipped_before(session: str, seq: str, clearance: Classification) -> Condition:
+    """An expression: how many events before that one a session with the clearance must not notice. Contract: flow 13.
+
+    Only those count that were above the session when they were stored: others were noticed when it rose.
+    """
+    readable = flow("u.", clearance)
+    return Condition(
+        f"(SELECT COUNT(*) FROM unnoticed_events u WHERE u.session = {session} AND u.seq < {seq} "
+        f"AND NOT ({readable.text}))",
+        readable.values,
+    )
+
+
 def when(met: Condition, value: str, otherwise: str = "NULL") -> Condition:
     """An expression: the value if the condition is met."""
     return (

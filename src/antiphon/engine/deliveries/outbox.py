@@ -15,11 +15,11 @@ from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import spoken
 from antiphon.engine.access.recipients import may_leave
-from antiphon.engine.ledger.append import append_events
+from antiphon.engine.ledger.append import append_events, may_be_noticed
 from antiphon.policy.sinks import Sinks
 from antiphon.store import deliveries, runs
 from antiphon.store.database import Transaction
-from antiphon.store.events import Addition
+from antiphon.store.events import Addition, note_unnoticed
 from antiphon.store.sessions import SessionHead
 
 
@@ -149,7 +149,9 @@ async def tell(
     """
     event = NewEvent(type=type, actor=str(SYSTEM), classification=made_of, run_id=origin.run_id, data=data)
     addition = Addition(incarnation=origin.incarnation, events=[event], at_ms=at_ms)
-    await append_events(tx, origin.session, addition)
+    seq = await append_events(tx, origin.session, addition)
+    if not await may_be_noticed(tx, origin.session, made_of):
+        await note_unnoticed(tx, origin.session, seq, made_of)
 
 
 async def enqueue_message(

@@ -142,6 +142,8 @@ async def append_words(
         end=words.end,
     )
     last_seq = await log.append(tx, session.row, addition)
+    if not is_noticed:
+        await log.note_unnoticed(tx, session.row, last_seq, words.classification)
     if "status" in addition.set:
         await spawns.archive_again(tx, session.row, at_ms)
     return last_seq
@@ -257,7 +259,10 @@ async def append_copies(
     await rows.set_taint(tx, SessionId(session.id), joined)
     add = {"message_count": sum(copy.message is not None for copy in copies)}
     addition = Addition(incarnation=session.id, events=copies, at_ms=at_ms, set=set, add=add)
-    await log.append(tx, session.row, addition)
+    last_seq = await log.append(tx, session.row, addition)
+    for seq, copy in enumerate(copies, last_seq - len(copies) + 1):
+        if not may_enter(copy.classification, joined):
+            await log.note_unnoticed(tx, session.row, seq, copy.classification)
 
 
 def _described(copies: Sequence[NewEvent]) -> dict[str, SqlValue]:

@@ -164,7 +164,7 @@ def _hit(found: FoundMessage, words: list[str]) -> Hit:
         label=found.label,
         display_name=found.display_name,
         description=found.description,
-        seq=found.event.seq,
+        seq=found.number,
         role=message.role,
         created_at=found.event.created_at,
         snippet=redacted_snippet(text_of(message.content), words),

@@ -138,7 +138,7 @@ def _unreadable(agent_id: AgentId) -> Denied:
 
 
 async def _newest(query: Query, grant: Grant, session: SessionSummary, limit: int) -> list[Event]:
-    found = await log.read_messages_before(
+    found = await log.read_numbered_before(
         query,
         grant,
         SessionId(session.id),
@@ -147,14 +147,14 @@ async def _newest(query: Query, grant: Grant, session: SessionSummary, limit: in
         limit=limit,
         include_tools=False,
     )
-    return found[::-1]
+    return found.events[::-1]
 
 
 async def _history(
     query: Query, rights: Rights, target: WrittenTarget, wanted: HistoryPageRequest
 ) -> HistoryPage | Refusal:
     found = await _find(query, rights, Act.READ, target)
-    return found if isinstance(found, Refusal) else await read_page(query, found, wanted)
+    return found if isinstance(found, Refusal) else await read_page(query, found, wanted, is_for_session=True)
 
 
 async def _find(query: Query, rights: Rights, act: Act, written: WrittenTarget) -> Found | Refusal:
