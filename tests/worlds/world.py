@@ -765,6 +765,7 @@ QUESTIONS: Mapping[str, Question] = {
         for way in WAYS
         for name, (tool, arguments) in _TOOL_QUESTIONS.items()
         if way == "outside" or name != "search for public words"  # its order would stand in the log of the session
+        if way != "run" or tool != "message"  # when it is delivered, beside the run, would stand there too
     },
     **{
         f"child, {way}: {name}": _tool_question(way, tool, arguments, "KID")
