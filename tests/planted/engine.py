@@ -925,9 +925,9 @@ BUGS = (
     ),
     Bug(
         "another session's words are trusted",
-        "engine/ledger/append.py",
-        "return source.taint.distrusted()",
-        "return source.taint",
+        "engine/exchanges/send.py",
+        "classification=context_of(command.caller, source).distrusted()),",
+        "classification=context_of(command.caller, source)),",
         "engine/test_classified_runs.py::test_words_of_another_session_are_untrusted[sqlite]",
     ),
     Bug(
