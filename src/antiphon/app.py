@@ -4,7 +4,7 @@ import errno
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from antiphon.agents.approved_calls import ApprovedCalls
 from antiphon.agents.asking import RetryPolicy
@@ -148,8 +149,7 @@ TOOLS_GROUP = "antiphon.tools"
 ToolFunction = Callable[..., Any] | DeclaredFunction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class App:
+class App(Struct, frozen=True, kw_only=True):
     """Everything that runs in one home."""
 
     home: Path
@@ -183,8 +183,7 @@ class App:
     """Leaving `open_app` drains, unless a caller drained before, to keep answering meanwhile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Parts(Struct, frozen=True, kw_only=True):
     """Replacements of defaults, for tests and embedding programs."""
 
     tools: Sequence[ToolFunction] = ()
@@ -294,8 +293,7 @@ async def _with_compartments(base: "_Base", database: Database) -> "_Base":
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Base:
+class _Base(Struct, frozen=True, kw_only=True):
     """Everything that exists before the database is opened."""
 
     home: Path
@@ -356,8 +354,7 @@ def _describe(base: _Base, process: ProcessId) -> Process:
     return describe_process(process, role.value, version=VERSION, fingerprint=base.config.fingerprint(), agents=agents)
 
 
-@dataclass(frozen=True, slots=True)
-class _Adapters:
+class _Adapters(Struct, frozen=True):
     """What connects this process with platforms."""
 
     channels: Mapping[ChannelAccount, Channel]
@@ -538,8 +535,7 @@ def _build(
     return app, worker
 
 
-@dataclass(frozen=True, slots=True)
-class _Children:
+class _Children(Struct, frozen=True):
     """The services by which sessions spawn and control children."""
 
     spawns: Spawns

@@ -5,7 +5,7 @@ import hmac
 import json
 import re
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import anyio
@@ -14,7 +14,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from antiphon.agents.toolset import tool
 from antiphon.app import Parts, gateway_app

@@ -3,11 +3,11 @@
 import hashlib
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal, Self
 
+from msgspec.structs import replace
 from pydantic import Field, PrivateAttr
 
 from antiphon.channels.telegram.settings import ACCOUNT as TELEGRAM_ACCOUNT

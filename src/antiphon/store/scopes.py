@@ -3,7 +3,7 @@
 It implements the rule of `policy/reach.decide`; a test compares the two.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from antiphon.domain.classification import EVERYTHING, PEOPLE, Classification
 from antiphon.domain.ids import AgentId
@@ -17,8 +17,7 @@ MAX_DEPTH = 5
 ALL_COMPARTMENTS = 2**62 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A part of a WHERE clause, with its parameters."""
 
     text: str

@@ -4,9 +4,10 @@ A row of the index may outlive its message for a while: searches find nothing be
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.event import Event
@@ -54,8 +55,7 @@ class _Place(NamedTuple):
     description: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundMessage:
+class FoundMessage(Struct, frozen=True, kw_only=True):
     """A message with all words, as it is in the log."""
 
     id: int
@@ -87,8 +87,7 @@ class LogState(NamedTuple):
         return self.is_outdated or self.first_seq > self.indexed_first_seq
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedMessage:
+class IndexedMessage(Struct, frozen=True, kw_only=True):
     """A message to be indexed."""
 
     session: SessionRow

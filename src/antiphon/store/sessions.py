@@ -2,7 +2,6 @@
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -150,8 +149,7 @@ def _summary_for(clearance: Classification) -> Condition:
     return Condition(", ".join(texts), tuple(values))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incarnation:
+class Incarnation(Struct, frozen=True, kw_only=True):
     """One life of a key, present or ended."""
 
     id: SessionId
@@ -232,8 +230,7 @@ async def find_head(query: Query, session: SessionRow) -> SessionHead | None:
     return None if row is None else SessionHead(*row)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionFilter:
+class SessionFilter(Struct, frozen=True, kw_only=True):
     """The rows that a list shows; every condition applies before the limit. Contract: visibility 4."""
 
     agent_id: AgentId | None = None
@@ -247,8 +244,7 @@ class SessionFilter:
     include_inactive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ListCursor:
+class ListCursor(Struct, frozen=True):
     """The last row of a page; the next page begins after it."""
 
     updated_at_ms: int
@@ -311,8 +307,7 @@ async def find_incarnation(query: Query, session_id: SessionId) -> Incarnation |
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The first and last `seq` of a log."""
 
     first_seq: int

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC, Classification, Level
@@ -19,8 +20,7 @@ TOOLS: Final = ("tool", "HTTP", "MCP")
 EVERYWHERE: Final = (*TOOLS, COMMAND_LINE)
 
 
-@dataclass(frozen=True, slots=True)
-class AttackRoute:
+class AttackRoute(Struct, frozen=True):
     """A way on which a canary might get out."""
 
     name: str

@@ -15,9 +15,12 @@ The agents are played by the `offline` model, which does what its messages say: 
 import os
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.agents.toolset import DeclaredFunction, tool
 from antiphon.app import Parts, gateway_app, open_app
@@ -52,8 +55,7 @@ SETTINGS: Final[Mapping[str, Any]] = {
 """Sessions see all sessions of their agent, so that nothing but classifications keeps them apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttackOutcome:
+class AttackOutcome(Struct, frozen=True):
     route: str
     transport: str
     pair: str

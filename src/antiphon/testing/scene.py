@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+from msgspec import Struct
 
 from antiphon.app import App
 from antiphon.domain.actor import OWNER
@@ -40,8 +41,7 @@ CHANNEL: Final = "redteam"
 COMMAND_LINE: Final = "command line"
 
 
-@dataclass(frozen=True, slots=True)
-class Canary:
+class Canary(Struct, frozen=True):
     """128 random bits that stand nowhere else, and the forms in which they might get away."""
 
     word: str
@@ -77,8 +77,7 @@ class Canary:
         return " ".join(self.forms.values())
 
 
-@dataclass(frozen=True, slots=True)
-class LabelPair:
+class LabelPair(Struct, frozen=True):
     """Where the canary is, and who tries to learn it."""
 
     source: Classification
@@ -128,8 +127,7 @@ class RecordingChannel:
         return
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttackedHome:
+class AttackedHome(Struct, frozen=True, kw_only=True):
     """A running home, with a gateway that answers in this process and at an address."""
 
     path: Path
@@ -141,8 +139,7 @@ class AttackedHome:
     """What the tools named by `book_tool` find."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttackScene:
+class AttackScene(Struct, frozen=True):
     """One pair in a running home: `high` holds the canary, `low` belongs to the observer."""
 
     home: AttackedHome

@@ -4,7 +4,8 @@ Spans need no escaping, and whatever is not understood stays as it was written.
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _FENCE = re.compile(r"^```([^\n`]*)\n(.*?)\n?^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{1,6} +(\S[^\n]*)$", re.MULTILINE)
@@ -19,8 +20,7 @@ _INLINE = re.compile(
 _DEEPEST = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StyledSpan:
+class StyledSpan(Struct, frozen=True, kw_only=True):
     """A part of the text that is shown in another way."""
 
     kind: str

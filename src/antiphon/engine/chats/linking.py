@@ -1,8 +1,9 @@
 """Links accounts of channels to persons, by codes that are typed on the other channel. Contract: access 3."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
@@ -28,8 +29,7 @@ WRONG_CODES_LIFE_MS = 3_600_000
 """How long wrong codes count."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkCode:
+class LinkCode(Struct, frozen=True):
     """A code that links one account to the person who made it; shown only once."""
 
     code: str

@@ -4,9 +4,8 @@ The unit's session is foreseen by a read, because the database locks sessions be
 be another one, because the chat was routed elsewhere in between, the unit is undone and runs again.
 """
 
-from dataclasses import replace
-
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.commands import ChatCommand, CommandName, parse
 from antiphon.domain.errors import AntiphonError, Invalid, Limited

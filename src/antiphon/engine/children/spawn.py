@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
 
 from msgspec import Struct, to_builtins
@@ -98,8 +97,7 @@ class SpawnChild(Struct, frozen=True, kw_only=True):
         return f"{ATTACHMENTS_DIRECTORY}/{self.files_uuid}" if self.attachments else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildWork:
+class ChildWork(Struct, frozen=True, kw_only=True):
     """Work that a session gives to its child."""
 
     run_id: RunId
@@ -114,8 +112,7 @@ class ChildWork:
     """Whether one of the sessions, or a session that caused the call, is sandboxed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spawned:
+class Spawned(Struct, frozen=True, kw_only=True):
     run_id: RunId
     child: SessionKey
     mode: Mode

@@ -1,9 +1,9 @@
 """Queues texts for channels, in the transaction that causes them. Contract: channels 1, send 6, flow 7."""
 
 import hashlib
-from dataclasses import replace
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.actor import SYSTEM
 from antiphon.domain.classification import PUBLIC, Classification

@@ -7,8 +7,8 @@ Contract: spawn 7, 8.
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
@@ -57,8 +57,7 @@ from antiphon.store.runs import NewRun
 NO_RECORD = Kept((), PUBLIC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scene:
+class _Scene(Struct, frozen=True, kw_only=True):
     """The objects needed to carry out what follows from one report."""
 
     report: Report
@@ -312,8 +311,7 @@ async def _follow_continued(
     return [] if continued.called_off is None else [continued.called_off]
 
 
-@dataclass(frozen=True, slots=True)
-class _Came:
+class _Came(Struct, frozen=True):
     """A result in its requester's log, and what follows from it now."""
 
     report: Report

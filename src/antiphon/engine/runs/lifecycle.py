@@ -5,7 +5,6 @@ of a worker count only while it has the newest fence. Contract: runs 1 to 8.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -240,8 +239,7 @@ class BeginCall(Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class BegunCall:
+class BegunCall(Struct, frozen=True):
     """Whether the call has begun, and what the principal whose rights it has is in this moment."""
 
     standing: Standing
@@ -287,8 +285,7 @@ async def set_attachments_due(tx: Transaction, fence: Fence, is_due: bool) -> bo
     return await ledger.change_claimed(tx, fence.run_id, fence.number, {"has_attachments": int(is_due)})
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """The run has ended; `following` is the session's next one, claimed in the same transaction."""
 
     run: Run
@@ -297,8 +294,7 @@ class Ended:
     """Whether a following run was looked for and not found."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewInput:
+class NewInput(Struct, frozen=True):
     """The run does not end: its last step has not seen a message that joined it."""
 
 

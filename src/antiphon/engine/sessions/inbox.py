@@ -3,7 +3,6 @@
 Contract: sessions 4, 5, runs 2, 4, 7.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from msgspec import Struct
@@ -61,8 +60,7 @@ from antiphon.store.sessions import SessionHead
 MAX_MESSAGE_ID = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Envelope:
+class Envelope(Struct, frozen=True, kw_only=True):
     """What comes with a message besides its content."""
 
     sender: str | None = None

@@ -1,8 +1,10 @@
 """Reading transcripts: pages for people and programs, slices for followers. Contract: history 1, 2."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Conflict
@@ -24,8 +26,7 @@ from antiphon.store.database import Database, Query
 from antiphon.store.events import NumberedEvents
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryPageRequest:
+class HistoryPageRequest(Struct, frozen=True):
     """The newest `limit` messages below `before`."""
 
     limit: int
@@ -35,8 +36,7 @@ class HistoryPageRequest:
     """Whether the results of tools are among them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryPage:
+class HistoryPage(Struct, frozen=True, kw_only=True):
     """The newest requested messages of one incarnation, in ascending order."""
 
     grant: Grant
