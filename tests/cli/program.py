@@ -13,7 +13,7 @@ import tempfile
 import termios
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -135,18 +135,13 @@ class Terminal:
         self._unread = ""
         self.type(text)
 
-    def interrupt(self) -> None:
-        """Types Ctrl-C when the program waits for a key, and then a key.
-
-        An interrupt that comes just before the program waits is taken with that key.
-        """
+    def type_at_rest(self, text: str) -> None:
+        """Types when the program waits for a key: an interrupt just before that would be taken with the next key."""
         deadline = time.monotonic() + PROCESS_SECONDS
         status = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/stat")
         while status.exists() and status.read_text("utf-8").rpartition(") ")[2][0] != "S":
             assert time.monotonic() < deadline
-        self.type("\x03")
-        with suppress(OSError):  # it may have left already
-            self.type("a")
+        self.type(text)
 
     def close(self) -> None:
         """As when a person closes the window."""

@@ -74,11 +74,11 @@ def test_ctrl_c_cancels_the_turn_and_twice_at_the_prompt_leaves(home: Path) -> N
             terminal.expect("echo: still here")
             terminal.say("a")
             terminal.expect("a")
-            terminal.interrupt()
+            terminal.type_at_rest("\x03")
             terminal.expect("(press Ctrl-C again to leave)")
             terminal.say("a")
             terminal.expect("a")
-            terminal.interrupt()
+            terminal.type_at_rest("\x03")
             assert terminal.wait() == 0
         runs = antiphon_json("runs", "list", home=home)["runs"]
     assert [run["status"] for run in runs] == ["ok", "cancelled"]
