@@ -55,6 +55,7 @@ async def test_a_reply_is_seen_while_it_is_written_and_stands_there_once(
         fake.write("@test_bot hello", sender=ANN, chat=FAMILY if is_group else None)
         context = await writer.begins()
         context.emit("It is ")
+        first = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pass_time, bot, clock)
             if is_group:
@@ -62,7 +63,6 @@ async def test_a_reply_is_seen_while_it_is_written_and_stands_there_once(
                 (first,) = fake.messages(place)
             else:
                 await fake.until(lambda: [text.strip() for text in fake.drafts.values()] == ["It is"])
-                first = None
             writer.end(context, "It is **done**")
             await fake.until(lambda: "It is done" in fake.texts(place))
             tasks.cancel_scope.cancel()
