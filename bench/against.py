@@ -40,7 +40,7 @@ def measured(command: list[str | Path], environment: dict[str, str], tree: Path)
     done = subprocess.run(command, cwd=tree, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     line = next(line for line in done.stdout.splitlines() if line.startswith("ROWS"))
     return {
-        (f"{row['id']} {row['what'][:50]}", name): float(value)
+        (f"{row['id']} {row['what']}", name): float(value)
         for row in json.loads(line.removeprefix("ROWS"))
         for name, value in row["figures"].items()
         if isinstance(value, int | float) and not isinstance(value, bool)

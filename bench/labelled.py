@@ -19,7 +19,7 @@ from bench.against import RUN, measured
 from bench.labels import VARIABLE
 from bench.measure import micros, p50
 
-DEFAULT = ("B4", "B7", "B8", "B9", "B11")
+DEFAULT = ("B4", "B7", "B8", "B9", "B11", "B16")
 ENTRIES = 400
 REPETITIONS = 2_000
 

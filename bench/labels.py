@@ -22,10 +22,15 @@ def classification() -> Classification:
 
 def config_of(settings: Mapping[str, Any] | None = None) -> Config:
     """The configuration; each agent is classified if classifications are in use."""
+    return Config.model_validate(settings_of(settings))
+
+
+def settings_of(settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The same as they stand in a file."""
     tree: dict[str, Any] = dict(settings or {})
     if are_used():
         agents: dict[str, Any] = dict(tree.get("agents", {}))
         label = {"level": LABEL.level.name, "person": LABEL.person}
         agents["list"] = [{**agent, "classification": label} for agent in agents.get("list", [{"id": "main"}])]
         tree["agents"] = agents
-    return Config.model_validate(tree)
+    return tree

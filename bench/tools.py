@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
+from msgspec.structs import replace
 
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts, open_app

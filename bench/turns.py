@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import idle
+from bench.labels import settings_of
 from bench.live import cpu_seconds, post, read_answer, request_bytes
 from bench.measure import Row, micros, p50
 
@@ -82,12 +83,6 @@ async def main():
 uvloop.run(main())
 """
 
-CONFIG = """{{
-  providers: {{fake: {{base_url: "http://127.0.0.1:{port}/v1", api_key: "k"}}}},
-  agents: {{defaults: {{model: "fake:m", context_tokens: 1000000}}}},
-}}
-"""
-
 Post = Callable[[str, str], Awaitable[None]]
 
 
@@ -99,7 +94,7 @@ async def turns(directory: Path) -> list[Row]:
     try:
         assert provider.stdout is not None
         port = int(await asyncio.to_thread(provider.stdout.readline))
-        (home / "antiphon.json5").write_text(CONFIG.format(port=port))
+        (home / "antiphon.json5").write_text(json.dumps(settings_of(_settings(port))))
         process = idle.start_gateway(home)
         return await _measure(process.pid, home, port)
     finally:
@@ -107,6 +102,13 @@ async def turns(directory: Path) -> list[Row]:
             if each is not None:
                 each.terminate()
                 each.wait()
+
+
+def _settings(provider_port: int) -> dict[str, Any]:
+    return {
+        "providers": {"fake": {"base_url": f"http://127.0.0.1:{provider_port}/v1", "api_key": "k"}},
+        "agents": {"defaults": {"model": "fake:m", "context_tokens": 1_000_000}},
+    }
 
 
 async def _measure(pid: int, home: Path, provider_port: int) -> list[Row]:

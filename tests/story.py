@@ -3,11 +3,12 @@
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import anyio
+from msgspec.structs import replace
 
 from antiphon.app import App, Parts
 from antiphon.config.config import Config

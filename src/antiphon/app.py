@@ -4,7 +4,7 @@ import errno
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace as replace_settings
 from datetime import timedelta
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.agents.approved_calls import ApprovedCalls
 from antiphon.agents.asking import RetryPolicy
@@ -148,8 +150,7 @@ TOOLS_GROUP = "antiphon.tools"
 ToolFunction = Callable[..., Any] | DeclaredFunction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class App:
+class App(Struct, frozen=True, kw_only=True):
     """Everything that runs in one home."""
 
     home: Path
@@ -183,8 +184,7 @@ class App:
     """Leaving `open_app` drains, unless a caller drained before, to keep answering meanwhile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Parts(Struct, frozen=True, kw_only=True):
     """Replacements of defaults, for tests and embedding programs."""
 
     tools: Sequence[ToolFunction] = ()
@@ -217,13 +217,16 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         ids=parts.ids or RandomIds(clock),
         rules=config.rules(),
         models=open_models(home, config),
-        tools=[*installed_tools(), *map(_function_tool, parts.tools)],
+        tools=_classified([*installed_tools(), *map(_function_tool, parts.tools)], config),
         webhooks=config.webhooks(),
         telegram=config.telegram(),
     )
     await to_thread.run_sync(_check_models, base.rules, base.models)
     for problem in config.ineffective():
         logger.warning("Setting has no effect", extra={"action": "setting_ineffective", "setting": problem})
+    for name in sorted(config.tools.functions.keys() - {each.schema.name for each in base.tools}):
+        setting = f"tools.functions.{name} names no function of this program"
+        logger.warning("Setting has no effect", extra={"action": "setting_ineffective", "setting": setting})
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
@@ -282,11 +285,16 @@ async def _with_compartments(base: "_Base", database: Database) -> "_Base":
     found = await database.read(read_compartments)
     config.classification_of_commands(found)
     mcp_settings(base.home, config, found)
-    return replace(base, compartments=found, rules=config.rules(found), webhooks=config.webhooks(found))
+    return replace(
+        base,
+        compartments=found,
+        rules=config.rules(found),
+        webhooks=config.webhooks(found),
+        tools=_classified(base.tools, config, found),
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Base:
+class _Base(Struct, frozen=True, kw_only=True):
     """Everything that exists before the database is opened."""
 
     home: Path
@@ -296,7 +304,7 @@ class _Base:
     ids: Ids
     rules: Rules
     models: Models
-    tools: Sequence[Tool]
+    tools: Sequence[FunctionTool]
     """The tools of installed packages and embedding programs."""
     webhooks: Sequence[WebhookSettings]
     telegram: TelegramSettings | None = None
@@ -347,8 +355,7 @@ def _describe(base: _Base, process: ProcessId) -> Process:
     return describe_process(process, role.value, version=VERSION, fingerprint=base.config.fingerprint(), agents=agents)
 
 
-@dataclass(frozen=True, slots=True)
-class _Adapters:
+class _Adapters(Struct, frozen=True):
     """What connects this process with platforms."""
 
     channels: Mapping[ChannelAccount, Channel]
@@ -529,8 +536,7 @@ def _build(
     return app, worker
 
 
-@dataclass(frozen=True, slots=True)
-class _Children:
+class _Children(Struct, frozen=True):
     """The services by which sessions spawn and control children."""
 
     spawns: Spawns
@@ -635,6 +641,13 @@ def installed_tools() -> list[FunctionTool]:
     return found
 
 
+def _classified(
+    tools: Sequence[FunctionTool], config: Config, compartments: Compartments | None = None
+) -> list[FunctionTool]:
+    """The functions with what the settings say of their results. Contract: flow 2."""
+    return [each.classified(config.classification_of_function(each.schema.name, compartments)) for each in tools]
+
+
 def _function_tool(function: ToolFunction) -> FunctionTool:
     return FunctionTool(function if isinstance(function, DeclaredFunction) else tool(function))
 
@@ -689,7 +702,7 @@ def _provider(config: Config, name: str, section: ProviderSection) -> ProviderSe
 def mcp_settings(home: Path, config: Config, compartments: Compartments | None = None) -> list[ServerSettings]:
     """The configured MCP servers, each with the agent that may use it."""
     return [
-        replace(
+        replace_settings(
             _server(home, agent_id, name, section),
             classification=config.classification_of_server(section, name, compartments),
             clearance=config.clearance_of_server(section, name, compartments),

@@ -4,12 +4,12 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.delay import Delta
@@ -46,8 +46,7 @@ class DeltaRelay(Protocol):
     def publish_delta(self, session: SessionRow, delta: Delta) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backend:
+class Backend(Struct, frozen=True, kw_only=True):
     database: Database
     notifier: Notifier
     dispatch: Dispatch

@@ -227,13 +227,13 @@ async def test_another_peers_message_id_gets_nobody_elses_answer(
 async def test_a_guest_who_interrupts_ends_no_work_of_the_owner(tmp_path_factory: pytest.TempPathFactory) -> None:
     runner = HeldRunner()
     parts = Parts(clock=ManualClock(), runner=runner)
-    queue = {"queue": {"mode": "interrupt"}}
     home = tmp_path_factory.mktemp("interrupted") / "home"
-    async with open_house(home, parts, session={"scope": "global"}, messages=queue) as house:
+    async with open_house(home, parts, session={"scope": "global"}) as house:
         path = "/sessions/agent:main:main/messages"
         owners = (await house.served.client.post(path, json={"text": "mine"})).json()["runId"]
         await runner.until_begun(1)
         next_of_owner = (await house.served.client.post(path, json={"text": "m", "queueMode": "enqueue"})).json()
+        await house.served.client.patch("/sessions/agent:main:main", json={"queueMode": "interrupt"})
         guests = (await house.ring("eve", "out of my way", "m-1")).json()["runId"]
         runner.release_all()
         assert (await ended(house, guests))["status"] == "ok"

@@ -3,8 +3,13 @@
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import anyio
 import httpx
 
+from antiphon.app import open_app
+from antiphon.config.config import Config
+from antiphon.domain.actor import OWNER
+from antiphon.domain.person import PersonRole
 from tests.claims import requirement
 from tests.cli.program import antiphon, antiphon_json, serving
 from tests.waiting import PROCESS_SECONDS
@@ -39,3 +44,15 @@ def test_people_are_invited_listed_changed_and_removed(home: Path) -> None:
         assert refused.returncode == 1 and '"last_owner"' in refused.stdout + refused.stderr
         refused = antiphon("people", "role", "nobody", "user", home=home)
         assert refused.returncode == 3 and "Person not found: 'nobody'" in refused.stderr
+
+
+@requirement("cli:1", "access:1")
+def test_more_people_than_a_page_holds_are_all_listed(home: Path) -> None:
+    async def invite() -> None:
+        async with open_app(home, Config()) as app:
+            for number in range(205):
+                await app.services.people.invite(OWNER, f"Person {number}", PersonRole.USER)
+
+    anyio.run(invite)
+    listed = antiphon_json("people", "list", home=home)
+    assert len({person["personId"] for person in listed["people"]}) == listed["count"] == 206

@@ -8,8 +8,10 @@ import pytest
 
 from antiphon.agents.toolset import tool
 from antiphon.app import Parts
+from antiphon.domain.classification import Classification, Level
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import RunStatus
+from antiphon.engine.sessions.sessions import session_columns
 from antiphon.store.database import Query
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
@@ -52,14 +54,19 @@ async def test_a_requester_that_may_not_read_the_result_says_so_where_it_was_ask
     open_home: OpenHome, is_late: bool
 ) -> None:
     channel = FakeChannel()
-    learning: list[dict[str, Any]] = [{"calls": [{"name": "learn"}]}]
-    turns = [[{"text": "fine"}], [*learning, {"text": "the secret"}]] if is_late else [[*learning, {"text": "secret"}]]
+    waiting: list[dict[str, Any]] = [{"calls": [{"name": "gate", "arguments": {"name": "child"}}]}]
+    learning: list[dict[str, Any]] = [{"calls": [{"name": "learn"}]}, {"text": "the secret"}]
+    turns = [[*waiting, {"text": "fine"}], learning] if is_late else [[*waiting, *learning]]
     task = "!sleep 0" if is_late else "go"
     async with telling(open_home, Parts(channels=[channel], tools=[RISING])) as story:
         boss = await story.opens("boss")
         await boss.speaks_at("room A", NAME)
         spawn = to_spawn(task, model=story.script(*turns))
         posted = await boss.hears(spawn, wait_at("end"), "!say <NO_REPLY>")
+        await story.comes_to("child")
+        (child,) = await boss.children()
+        await child.changes(**session_columns({"clearance": Classification(Level.CONFIDENTIAL)}))
+        story.opens_gate("child")
         await story.until(lambda runs: any(run.report is not None and run.is_over for run in runs))
         await boss.speaks_at("room B", NAME)
         story.opens_gate("end")
@@ -68,7 +75,6 @@ async def test_a_requester_that_may_not_read_the_result_says_so_where_it_was_ask
         await channel.until_asked(1)
         assert [delivery.place.to for delivery in channel.taken] == ["room A"]
         assert not any("secret" in text for text in channel.texts)
-        (child,) = await boss.children()
         assert len(await boss.runs()) == 2 and len(await child.runs()) == 1 + is_late
 
 

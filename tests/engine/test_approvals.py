@@ -3,13 +3,13 @@
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from antiphon.agents.toolset import tool
 from antiphon.app import App, Parts, open_app

@@ -130,7 +130,9 @@ async def test_a_result_that_turns_out_to_be_above_the_ceiling_is_withheld(open_
 
 
 @requirement("flow:2")
-async def test_a_run_ends_if_its_place_may_not_have_what_the_session_holds(open_home: OpenHome) -> None:
+async def test_a_run_ends_if_its_place_may_not_have_what_the_session_holds(
+    open_home: OpenHome, caplog: pytest.LogCaptureFixture
+) -> None:
     desk = Desk()
     async with telling(open_home, desk.parts) as story:
         session = await story.opens("desk")
@@ -138,6 +140,11 @@ async def test_a_run_ends_if_its_place_may_not_have_what_the_session_holds(open_
         await session.speaks_at("x")
         run = await session.answers("hello")
         assert (run.status, run.code, run.reply) == (RunStatus.ERROR, "place_clearance", "")
+        (told,) = [event for event in await session.log() if event.type == EventType.ERROR]
+        assert told.data == {"code": "place_clearance", "channel": "nowhere", "to": "x", "error": run.error}
+        assert told.run_id == run.id
+        (logged,) = [each for each in caplog.records if getattr(each, "action", None) == "place_clearance"]
+        assert getattr(logged, "run_id", None) == run.id
         assert not [each for each in await story.deliveries() if each.place.to == "x"]
         await story.resets(session)
         assert (await session.answers("hello")).reply == "echo: hello"
@@ -267,6 +274,41 @@ async def test_an_answer_above_the_caller_outside_is_withheld(open_home: OpenHom
         assert await session.calls("books", principal=GUEST) == {"status": "withheld"}
         assert (await session.calls("books"))["result"] == "the books"
         assert (await session.session()).taint == PUBLIC
+
+
+@requirement("flow:5", "flow:2")
+async def test_a_child_takes_in_no_more_than_its_parent_may(open_home: OpenHome) -> None:
+    desk = Desk()
+    async with telling(open_home, desk.parts) as story:
+        placed, internal = await story.opens("placed"), await limited(story, "internal", INTERNAL)
+        await placed.speaks_at("x")
+        for parent in (placed, internal):
+            run = await story.end_of((await parent.spawns(to_call("books"))).run_id)
+            assert code_of(run.reply) == "above_clearance"
+        assert desk.calls == []
+        await internal.speaks_at("x")
+        child = await internal.spawns_in_a_run("!say hello")
+        limit = (await child.session()).clearance
+        assert limit is not None and PUBLIC.flows_to(limit) and not INTERNAL.flows_to(limit)
+        free = await (await story.opens("free")).spawns(to_call("books"))
+        assert (await story.end_of(free.run_id)).reply == "the books"
+        assert (await free.session()).clearance is None
+
+
+@requirement("flow:2")
+async def test_the_owner_classifies_what_a_function_brings(open_home: OpenHome) -> None:
+    desk = Desk()
+    functions = {
+        name: {"classification": {"level": "INTERNAL", "person": "person:ann"}} for name in ("look_up", "books")
+    }
+    async with telling(open_home, desk.parts, tools__functions=functions) as story:
+        clerk, reader, other = await story.opens("clerk"), await story.opens("reader"), await story.opens("other")
+        assert (await clerk.answers(to_call("look_up", word="x"))).reply == "found x"
+        assert (await clerk.session()).taint == Classification(Level.INTERNAL, person="person:ann")
+        await reader.answers(to_call("books"))
+        assert (await reader.session()).taint == Classification(Level.CONFIDENTIAL, person="person:ann")
+        await other.answers(to_call("publish", text="x"))
+        assert (await other.session()).taint == PUBLIC
 
 
 @requirement("sessions:8", "flow:8")

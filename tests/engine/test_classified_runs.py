@@ -1,10 +1,10 @@
 """What events are made of, and how the taint of a session follows from it."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from antiphon.agents.toolset import tool
 from antiphon.app import Parts

@@ -1,9 +1,9 @@
 """Long conversations: summarised near the limit, calls and results never split, failures told. Contract: runs 9."""
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.prompt import LEFT_OUT

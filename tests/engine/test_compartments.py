@@ -2,13 +2,15 @@
 
 import pytest
 
-from antiphon.app import App
+from antiphon.agents.toolset import tool
+from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import MAX_COMPARTMENTS, Classification, Level
 from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.event import EventType
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.directives import to_call
 from tests.story import Story, settings, telling
 
 pytestmark = pytest.mark.anyio
@@ -79,3 +81,28 @@ async def test_a_home_with_an_unknown_compartment_in_its_settings_does_not_open(
         async with open_home(settings(agents__list=agents)):
             pass
     assert refused.value.code == "invalid_config"
+
+
+@requirement("flow:1", "flow:2")
+async def test_a_setting_puts_what_a_function_brings_into_a_compartment(
+    open_home: OpenHome, caplog: pytest.LogCaptureFixture
+) -> None:
+    def look_up(word: str) -> str:
+        """Looks up a word."""
+        return f"found {word}"
+
+    functions = {
+        name: {"classification": {"level": "PUBLIC", "compartments": ["finance"]}} for name in ("look_up", "lookup")
+    }
+    parts = Parts(tools=[tool(look_up, effects=["reads"])])
+    with pytest.raises(Invalid, match=r"tools\.functions\.look_up\.classification\.compartments"):
+        async with open_home(settings(tools__functions=functions), parts):
+            pass
+    async with open_home() as app:
+        await app.services.compartments.create(OWNER, "finance")
+    async with telling(open_home, parts, tools__functions=functions) as story:
+        desk = await story.opens("desk")
+        await desk.answers(to_call("look_up", word="x"))
+        assert (await desk.session()).taint == Classification(Level.PUBLIC, 1)
+    ineffective = [getattr(each, "setting", None) for each in caplog.records]
+    assert "tools.functions.lookup names no function of this program" in ineffective

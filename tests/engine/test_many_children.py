@@ -1,11 +1,11 @@
 """Twenty children that a run yields or waits for, with a restart between their spawning and their ends."""
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import antiphon
 from antiphon.agents.toolset import ToolContext

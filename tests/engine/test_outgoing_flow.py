@@ -1,10 +1,10 @@
 """What leaves the system: only what the channel and its recipient may have, checked when queued and when claimed."""
 
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind

@@ -23,6 +23,7 @@ from antiphon.engine.children.due import LATER_MS
 from antiphon.engine.children.wait import MARGIN
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import ConstantRunner, RunEnding
+from antiphon.engine.sessions.sessions import session_columns
 from antiphon.store import spawns
 from antiphon.store.database import Query
 from tests.channels.fake_channel import NAME, FakeChannel
@@ -617,12 +618,16 @@ async def test_a_child_that_is_busy_when_its_time_comes_is_put_away_later(open_h
 
 @requirement("spawn:7", "flow:6")
 async def test_a_child_above_its_requester_says_nothing_to_that_ones_channel(open_home: OpenHome) -> None:
-    channel, task = FakeChannel(), f"{BOOKS}\n!fail the hidden"
+    channel, task = FakeChannel(), "\n".join([wait_at("door"), BOOKS, "!fail the hidden"])
     parts = Parts(tools=PARTS.tools, channels=[channel], retry=RetryPolicy(attempts=1))
     async with telling(open_home, parts) as story:
         boss = await story.opens("boss")
         await boss.speaks_at("the room", NAME)
         await boss.answers(to_spawn(task), "!say <NO_REPLY>")
+        await story.comes_to("door")
+        (child,) = await boss.children()
+        await child.changes(**session_columns({"clearance": Classification(Level.CONFIDENTIAL)}))
+        story.opens_gate("door")
         await story.settles()
         await channel.until_asked(1)
         (record,) = await boss.records()

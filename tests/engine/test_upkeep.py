@@ -9,6 +9,7 @@ from antiphon.domain.errors import Conflict
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.sessions.sessions import SessionFilter, delete_session
 from antiphon.engine.sessions.upkeep import Upkeep
+from antiphon.store import arrivals
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock
@@ -86,3 +87,18 @@ async def test_what_a_deletion_left_behind_in_a_crash_goes_with_the_next_start(o
     async with telling(open_home) as story:
         await story.sees(is_left, lambda is_left: not is_left)
     assert all(path.exists() for path in (kept, *others, link))
+
+
+@requirement("channels:1")
+async def test_what_came_in_long_ago_is_forgotten(open_home: OpenHome) -> None:
+    clock = ManualClock()
+    async with telling(open_home, Parts(clock=clock)) as story:
+        app = story.app
+        old, new = (arrivals.ArrivalName("webhook", "door", name) for name in ("old", "new"))
+        command = arrivals.ArrivalRow(arrivals.ArrivalOutcome.COMMAND, None)
+        await app.database.run(arrivals.store, old, command, clock.now_ms())
+        clock.pass_time(timedelta(days=7, seconds=1))
+        await app.database.run(arrivals.store, new, command, clock.now_ms())
+        await Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=None).forget_arrivals()
+        assert await app.database.read(arrivals.find, old) is None
+        assert await app.database.read(arrivals.find, new) == command

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
 import psycopg
 import pytest
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from antiphon.app import App, open_app

@@ -267,6 +267,19 @@ ROUTES = (
         tests=("engine/test_requests.py::test_a_chat_that_may_not_have_the_call_gets_no_call_and_no_buttons",),
     ),
     Route(
+        name="questions to owners in private chats: who may write, and which groups are answered",
+        doors=(
+            "delivery engine/deliveries/questions.py::queue_question",
+            "delivery engine/deliveries/questions.py::show_decision",
+        ),
+        sink="chats of owners",
+        check="engine/deliveries/questions.py::question_as_claimed",
+        tests=(
+            "engine/chats/test_questions.py::test_a_question_does_not_go_to_somebody_who_is_no_owner_any_more",
+            "engine/chats/test_pairing.py::test_owners_are_told_in_private_who_wants_to_write_and_not_the_code",
+        ),
+    ),
+    Route(
         name="messages to people and places",
         doors=("tool message", "delivery engine/deliveries/outgoing.py::send_out"),
         sink="the meet of the channel and the recipient; an unknown recipient is PUBLIC",

@@ -42,4 +42,6 @@ def filled(operation: AnyOperation, **given: Any) -> Json:
             params[field.encode_name] = 0 if field.encode_name == "wait" else "0" * 32
     if operation.name in ("sessions.post", "sessions.append"):
         params["text"] = "x"
+    if "peer" in params:
+        params["peer"] = "direct:1"
     return params

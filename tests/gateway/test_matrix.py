@@ -128,7 +128,7 @@ BEYOND_CHANNELS = (
 """How the names of operations begin whose scopes such a token never has."""
 HIDES_ITSELF = {"deliveries.get", "deliveries.retry"}
 """Operations of owners alone that answer others as if there were nothing."""
-LOOKS_FIRST = {"sessions.fork", "sessions.reset", "sessions.tree"}
+LOOKS_FIRST = {"sessions.fork", "sessions.reset", "sessions.tree", "routes.set"}
 """Operations that look for their target before they refuse a role: what others may not see does not exist first."""
 LAST = ("tokens.rotate", "tokens.revoke", "people.remove", "tokens.rotate-owner")
 """Operations that take away what the others ask with."""
@@ -278,8 +278,6 @@ EXTRA: Mapping[str, Json] = {
     "sessions.create": {"agentId": "main"},
     "sessions.patch": {"description": "x"},
     "commands.run": {"text": "/help"},
-    "routes.set": {"peer": "direct:1"},
-    "routes.clear": {"peer": "direct:1"},
     "tools.invoke": {"name": "session_status"},
     "people.role": {"role": "user"},
     "people.patch": {"clearance": {"level": "INTERNAL"}},

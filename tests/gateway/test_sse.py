@@ -8,7 +8,6 @@ import random
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 
 import anyio
@@ -17,6 +16,7 @@ import anyio.to_thread
 import httpx
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from antiphon.app import App, Parts, gateway_app
 from antiphon.domain.actor import OWNER

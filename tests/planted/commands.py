@@ -73,6 +73,13 @@ BUGS = (
         FLOW,
     ),
     Bug(
+        "a code that links accounts is said in a group",
+        "engine/chats/link_commands.py",
+        "    if chat.chat_type is not ChatType.DIRECT:\n",
+        "    if chat.identity is None and chat.chat_type is not ChatType.DIRECT:\n",
+        "engine/chats/test_commands.py::test_a_code_is_never_said_in_a_group[sqlite]",
+    ),
+    Bug(
         "the session before a new one stays in lists",
         "engine/chats/session_commands.py",
         "    if left is not None and left.status is SessionStatus.IDLE:\n",

@@ -34,8 +34,8 @@ BUGS = (
     Bug(
         "each topic of a group has a pace of its own",
         "engine/deliveries/live.py",
-        '    return Chat(_account_of(place), place.to or "")\n',
-        '    return Chat(_account_of(place), f"{place.to} {place.thread_id}")\n',
+        '    return PacedChat(_account_of(place), place.to or "")\n',
+        '    return PacedChat(_account_of(place), f"{place.to} {place.thread_id}")\n',
         "engine/test_live.py::test_all_topics_of_a_group_share_one_pace[sqlite]",
     ),
     Bug(
@@ -302,8 +302,8 @@ BUGS = (
     Bug(
         "a reset leaves queued runs",
         "engine/sessions/resets.py",
-        "        await end_queued_run(tx, run, outcome, at_ms=at_ms)\n    rest =",
-        "        del outcome\n    rest =",
+        "        await end_queued_run(tx, run, outcome, at_ms=at_ms)\n    is_channels =",
+        "        del outcome\n    is_channels =",
         "engine/test_sessions.py::test_a_reset_ends_the_runs_and_begins_a_new_incarnation_at_once[sqlite]",
     ),
     Bug(
@@ -502,8 +502,8 @@ BUGS = (
     Bug(
         "a child holds its parent's data at no classification",
         "engine/children/spawn.py",
-        ", taint=parent.taint, clearance=parent.clearance)",
-        ", clearance=parent.clearance)",
+        ", taint=parent.taint, clearance=limit)",
+        ", clearance=limit)",
         "engine/test_spawn.py::test_a_child_has_its_parents_taint_and_clearance[sqlite]",
     ),
     Bug(
@@ -574,8 +574,8 @@ BUGS = (
     Bug(
         "a policy that changed meanwhile does not hold for what is queued",
         "engine/deliveries/deliveries.py",
-        "    if isinstance(denied, Deny):\n        await _suppress(",
-        "    if False:\n        await _suppress(",
+        "        if isinstance(denied, Deny):\n            await _suppress(",
+        "        if False:\n            await _suppress(",
         "engine/test_deliveries.py::"
         "test_a_policy_that_changed_since_a_reply_was_queued_holds_when_it_is_claimed[sqlite]",
     ),
@@ -596,8 +596,8 @@ BUGS = (
     Bug(
         "silence is sent",
         "engine/deliveries/outbox.py",
-        "    if not words.strip() or not is_external(place):",
-        "    if not is_external(place):",
+        "    words = spoken(outgoing.text)\n    if not words.strip():\n",
+        "    words = spoken(outgoing.text)\n    if not outgoing.text:\n",
         "engine/test_deliveries.py::test_silence_is_not_sent_and_stands_in_the_log_as_it_was_said[sqlite]",
     ),
     Bug(
@@ -925,9 +925,9 @@ BUGS = (
     ),
     Bug(
         "another session's words are trusted",
-        "engine/ledger/append.py",
-        "return source.taint.distrusted()",
-        "return source.taint",
+        "engine/exchanges/send.py",
+        "classification=context_of(command.caller, source).distrusted()),",
+        "classification=context_of(command.caller, source)),",
         "engine/test_classified_runs.py::test_words_of_another_session_are_untrusted[sqlite]",
     ),
     Bug(

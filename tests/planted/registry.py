@@ -1,6 +1,6 @@
 """All planted bugs, by the package that they stand in."""
 
-from tests.planted import agents, ceilings, commands, domain, edges, engine, feed, policy, store, telegram
+from tests.planted import agents, ceilings, chats, commands, domain, edges, engine, feed, policy, store, telegram
 
 BUGS = (
     *domain.BUGS,
@@ -11,6 +11,7 @@ BUGS = (
     *agents.BUGS,
     *edges.BUGS,
     *ceilings.BUGS,
+    *chats.BUGS,
     *commands.BUGS,
     *telegram.BUGS,
 )

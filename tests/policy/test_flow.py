@@ -1,8 +1,7 @@
 """What of a prompt flows to a ceiling, and what calls may carry to tools."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from antiphon.domain.classification import EVERYTHING, PEOPLE, PUBLIC, UNTRUSTED, Classification, Level, join_all
 from antiphon.domain.message import AssistantMessage, ToolCallPart, ToolResult, UserMessage, text_content, text_of

@@ -1,8 +1,7 @@
 """Whether a session may spawn: the reasons against it, in the contract's order."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from antiphon.domain.ids import AgentId
 from antiphon.policy.decision import ALLOW, Deny

@@ -52,6 +52,7 @@ WITHOUT_REACH = {
     "sessions.find_by_key": LOOKED_UP,
     "sessions.find_by_row": LOOKED_UP,
     "sessions.find_as_in": LOOKED_UP,
+    "deliveries.list_requests": "messages that say what became of a request, where they showed it",
     "sessions.list_rows": OWN,
     "runs.find": LOOKED_UP,
     "runs.find_shown": LOOKED_UP,
@@ -191,8 +192,10 @@ async def _seen(query: Query, reach: Reach, roots: tuple[Session, ...]) -> dict[
         "sessions": [str(session.key) for session in listed],
         "children": [child.key for child in await rows.list_children(query, reach, [r.row for r in roots], 9)],
         "runs": [run.session_key for run in await ledger.list_page(query, reach, RunFilter(), limit=9)],
-        "deliveries": [each.session_key for each in await deliveries.list_page(query, reach, DeliveryFilter(), 9)],
-        "delivery": [each.session_key for each in found if each is not None],
+        "deliveries": [
+            each.session_key or "" for each in await deliveries.list_page(query, reach, DeliveryFilter(), 9)
+        ],
+        "delivery": [each.session_key or "" for each in found if each is not None],
         "roots": [str(root.key) for root in await trees.list_roots(query, reach, include_inactive=False, limit=9)],
         "descendants": [
             str(session.key)

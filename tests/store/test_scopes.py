@@ -2,9 +2,10 @@
 
 import random
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
 
 from antiphon.app import App
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind

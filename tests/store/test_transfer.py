@@ -208,6 +208,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "approvals",
         "approval_origins",
         "standing_approvals",
+        "unnoticed_events",
     }
     for table in counts:
         here, there = rows_of_file(old, table), rows_of_server(url, table)

@@ -130,8 +130,8 @@ LEAKS = (
     Bug(
         "spawn at PUBLIC with free text",
         "engine/children/spawn.py",
-        "attributes=SessionAttributes(label=request.label, taint=parent.taint, clearance=parent.clearance),",
-        "attributes=SessionAttributes(label=request.label, clearance=parent.clearance),",
+        "attributes=SessionAttributes(label=request.label, taint=parent.taint, clearance=limit),",
+        "attributes=SessionAttributes(label=request.label, clearance=limit),",
         "engine/test_spawn.py::test_a_child_has_its_parents_taint_and_clearance[sqlite]",
     ),
     Bug(

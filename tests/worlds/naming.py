@@ -12,6 +12,11 @@ _CUT = re.compile(r"…(?:[a-z]{2,6}_)?[0-9a-f-]{3,}|(?:[a-z]{2,6}_)?[0-9a-f-]{3
 """What a snippet, or a text that was cut, leaves of an id at its end or beginning."""
 
 
+def nameless(text: str) -> str:
+    """The text without drawn ids, to sort by: how many ids were drawn before may depend on timing."""
+    return _CUT.sub("", _DRAWN.sub("", text))
+
+
 class Naming:
     """The names that one observer's world has given to drawn ids so far."""
 

@@ -17,22 +17,26 @@ from antiphon.agents.toolset import tool
 from antiphon.app import App, Parts, gateway_app, open_app
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
-from antiphon.domain.classification import Classification, Level
-from antiphon.domain.ids import RunId, SessionRow
+from antiphon.domain.approval import Verdict
+from antiphon.domain.classification import Classification, Level, NamedClassification
+from antiphon.domain.ids import ApprovalId, RunId, SessionRow
 from antiphon.domain.message import text_content
+from antiphon.domain.person import Identity, PersonId
 from antiphon.domain.session import DeliveryContext, SessionType, Source
 from antiphon.domain.tokens import ALL_SCOPES
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.engine.sessions.sessions import SessionAttributes
+from antiphon.store import people as people_rows
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from antiphon.testing.door import Door, DoorAnswer
+from tests.channels.fake_channel import NAME as FAKE
 from tests.channels.fake_channel import FakeChannel
 from tests.directives import to_call
 from tests.engine.stage import ManualClock
 from tests.gateway.served import TOKEN, EventParser, Json
 from tests.waiting import SECONDS
-from tests.worlds.naming import Naming
+from tests.worlds.naming import Naming, nameless
 from tests.worlds.plans import Plan, Step, canary
 
 SECRET = Classification(Level.CONFIDENTIAL)
@@ -109,6 +113,8 @@ class World:
     """The run of the newest child of a session, by key."""
     kids: dict[int, str] = field(default_factory=dict[int, str])
     """The key of the newest child whose requester rose above it, by plan."""
+    approved: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
+    """The key and the page of the newest call from outside that was approved, by plan."""
 
     async def live(self, plan: Plan) -> list[Seen]:
         """Carries out the plan, and returns what its observers saw."""
@@ -165,7 +171,8 @@ class World:
     async def token_of(self, key: str) -> str:
         if key not in self.bound:
             target = self.app.services.sessions.target(key)
-            self.bound[key] = (await self.app.services.tokens.create(OWNER, target))[1]
+            public = NamedClassification(level=Level.PUBLIC)
+            self.bound[key] = (await self.app.services.tokens.create(OWNER, target, clearance=public))[1]
         return self.bound[key]
 
 
@@ -173,7 +180,7 @@ def _ordered_by_time(text: str) -> str:
     """The hits of a search, with those of one moment in an order of their own: which log is indexed first is timing."""
     hits = text.split("},{")
     times = [found[1] if (found := re.search(r'"createdAt":(\d+)', hit)) else "" for hit in hits]
-    return "\n".join([*times, *sorted(hit.strip("[]{}") for hit in hits)])
+    return "\n".join([*times, *sorted((hit.strip("[]{}") for hit in hits), key=nameless)])
 
 
 async def _count_work(query: Query) -> int:
@@ -201,7 +208,7 @@ async def open_world(home: Path, side: str) -> AsyncGenerator[World]:
 
     def burn(page: str) -> str:
         """Burns a page of the books."""
-        return f"burnt {page}"
+        return f"burnt {books.get(page, page)}"
 
     level = {"level": "CONFIDENTIAL"}
     tools = [
@@ -218,6 +225,8 @@ async def open_world(home: Path, side: str) -> AsyncGenerator[World]:
         await door.ask("POST", "/people/ann/role", token=TOKEN, body={"role": "user"})
         assert people is not None
         _, ann = await app.services.tokens.create_for_person(OWNER, "ann", ALL_SCOPES)
+        account = Identity(channel=FAKE, account="", platform_id="ann")
+        await app.database.run(people_rows.insert_identity, account, PersonId("ann"), 0)
         yield World(side, app, door, clock, ids, ann, books)
 
 
@@ -316,6 +325,17 @@ class Cast:
                 headers = {"accept": "application/json, text/event-stream"}
                 answer = await self.world.door.ask("POST", "/mcp", token=token, body=request, headers=headers)
                 return f"{answer.status} {answer.text}"
+
+    async def asks_outside(self, by: str, tool: str, arguments: Mapping[str, Any], key: str) -> str:
+        """The answer to a call from outside under an idempotency key."""
+        answer = await self.world.door.ask(
+            "POST",
+            f"/tools/{tool}",
+            token=await self.world.token_of(self.key(by)),
+            body={"arguments": arguments},
+            headers={"idempotency-key": key},
+        )
+        return f"{answer.status} {answer.text}"
 
     async def asks_page(self, by: str, way: str, tool: str, number: int, arguments: Mapping[str, Any]) -> str:
         """The pages of a list, one after the other."""
@@ -441,6 +461,12 @@ async def _deliver_above(cast: Cast, step: Step) -> None:
     )
 
 
+async def _message_above(cast: Cast, step: Step) -> None:
+    for recipient in ("ann", "owner", "nobody"):
+        await cast.posts("vault", to_call("message", channel=FAKE, recipient=recipient, text=cast.words(step)))
+        await cast.world.settles()
+
+
 async def _mail_above(cast: Cast, step: Step) -> None:
     await cast.rings("safe", f"s{cast.plan.seed}", cast.words(step), f"s{cast.plan.seed}-{step.number}")
 
@@ -467,6 +493,7 @@ HIDDEN_ACTS: Mapping[str, Act] = {
     "ask for approval above": _ask_above,
     "fail above": _fail_above,
     "deliver from above": _deliver_above,
+    "message from above": _message_above,
     "mail from a classified webhook": _mail_above,
 }
 """Acts that one world may do alone: they touch nothing that an observer knows."""
@@ -532,6 +559,19 @@ async def _peer_reads_books(cast: Cast, step: Step) -> None:
     await cast.rings("door", f"p{cast.plan.seed}", to_call("books", page=page), f"b{cast.plan.seed}-{step.number}")
 
 
+async def _approve_books(cast: Cast, step: Step) -> None:
+    """A call from outside that waits for approval, and is carried out. Its outcome is above the caller."""
+    page, key = await cast.turns_page(step), f"k{cast.plan.seed}-{step.number}"
+    asked = await cast.asks_outside("desk", "burn", {"page": page}, key)
+    approval = ApprovalId(json.loads(asked.partition(" ")[2])["approvalId"])
+    approvals = cast.app.services.approvals
+    await approvals.resolve(OWNER, approval, Verdict.ONCE)
+    with anyio.fail_after(SECONDS):
+        while (await approvals.get(OWNER, approval)).is_due:
+            await anyio.sleep(0.001)
+    cast.world.approved[cast.plan.seed] = key, page
+
+
 SHARED_ACTS: Mapping[str, Act] = {
     "a known session reads the books": _read_books,
     "a known session's tool fails with the books": _tear_books,
@@ -543,6 +583,7 @@ SHARED_ACTS: Mapping[str, Act] = {
     "a target reads the books for its sender": _send_and_rise,
     "a requester rises above its child, and one world deletes it": _rise_above_child,
     "a stranger's chat reads the books": _peer_reads_books,
+    "an approved call reads the books": _approve_books,
 }
 """They raise what observers know in both worlds alike: *that* it rises is an exception, see §12.13 of the contract."""
 
@@ -575,12 +616,18 @@ async def _send_known(cast: Cast, step: Step) -> None:
     await cast.posts("desk", to_call("sessions_send", **arguments))
 
 
+async def _talk_in_group(cast: Cast, step: Step) -> None:
+    target = cast.app.services.sessions.target(cast.group)
+    await cast.app.services.inbox.append(OWNER, target, text_content(cast.plan.said(step)))
+
+
 PUBLIC_ACTS: Mapping[str, Act] = {
     "speak to a known session": _say_to_peer,
     "say something at length": _say_at_length,
     "talk in the room": _talk_in_room,
     "spawn a known child": _spawn_known,
     "send to a known session": _send_known,
+    "talk in a known group": _talk_in_group,
 }
 
 
@@ -620,17 +667,30 @@ _TOOL_QUESTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "own children": ("subagents", {"action": "list"}),
     "wait for a child": ("sessions_wait", {"runIds": ["{child}"], "mode": "all", "timeoutSeconds": 0}),
     "agents": ("agents_list", {}),
+    "message to a person": ("message", {"channel": FAKE, "recipient": "ann", "text": "hello"}),
+    "message to the owner": ("message", {"channel": FAKE, "recipient": "owner", "text": "hello"}),
+    "message to nobody": ("message", {"channel": FAKE, "recipient": "{canary}", "text": "hello"}),
+    "list of a minute": ("sessions_list", {"activeMinutes": 1}),
 }
 _HTTP_QUESTIONS: Mapping[str, str] = {
     "sessions": "/sessions",
+    "sessions by label": "/sessions?label=room{n}",
+    "sessions by the label of one above": "/sessions?label=vault{n}",
+    "sessions by a secret label": "/sessions?label={canary}",
     "own room": "/sessions/agent:main:cli:room{n}",
     "history": "/sessions/agent:main:cli:room{n}/history?includeTools=1",
     "transcript": "/sessions/agent:main:cli:room{n}/transcript",
     "tree": "/sessions/agent:main:cli:room{n}/tree",
     "trees": "/tree",
     "work": "/who",
+    "a part of the work": "/who?limit=1",
     "runs": "/runs?session=agent:main:cli:room{n}",
     "all runs": "/runs?limit=20",
+    "runs that failed": "/runs?status=error&status=timeout&status=cancelled",
+    "runs that ended well": "/runs?status=ok&limit=20",
+    "runs at work": "/runs?status=queued&status=running&status=awaiting_approval",
+    "approvals that wait": "/approvals?status=pending",
+    "deliveries that were held back": "/deliveries?status=suppressed",
     "search": "/search?q=harbour",
     "secret search": "/search?q={canary}",
     "another's session": "/sessions/agent:main:cli:vault{n}",
@@ -681,6 +741,12 @@ async def _late_events(cast: Cast, number: int) -> str:
             return cast.heard(late.text)
 
 
+async def _outcome(cast: Cast, number: int) -> str:
+    """The same call again, with the key of the first."""
+    key, page = cast.world.approved.get(cast.plan.seed, (f"k{cast.plan.seed}", "1-1"))
+    return await cast.asks_outside("desk", "burn", {"page": page}, key)
+
+
 async def _http_pages(cast: Cast, number: int) -> str:
     return await cast.asks_http_pages("/sessions?limit=1")
 
@@ -699,6 +765,7 @@ QUESTIONS: Mapping[str, Question] = {
         for way in WAYS
         for name, (tool, arguments) in _TOOL_QUESTIONS.items()
         if way == "outside" or name != "search for public words"  # its order would stand in the log of the session
+        if way != "run" or tool != "message"  # when it is delivered, beside the run, would stand there too
     },
     **{
         f"child, {way}: {name}": _tool_question(way, tool, arguments, "KID")
@@ -706,6 +773,7 @@ QUESTIONS: Mapping[str, Question] = {
         for name, (tool, arguments) in _KID_QUESTIONS.items()
     },
     **{f"agent, {way}: list by pages": _paged(way) for way in ("outside", "run")},
+    "agent, outside: outcome of an earlier call": _outcome,
     **{f"participant: {name}": _http_question(path) for name, path in _HTTP_QUESTIONS.items()},
     "participant: sessions by pages": _http_pages,
     "participant: late events": _late_events,

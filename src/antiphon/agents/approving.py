@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anyio import to_thread
+from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.agents.call_flow import (
@@ -52,8 +53,7 @@ UNCHECKED = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedCall:
+class JudgedCall(Struct, frozen=True, kw_only=True):
     """An open call, and what policy and earlier answers say of it."""
 
     call: OpenCall

@@ -3,11 +3,11 @@
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import inf
 
 import anyio
+from msgspec import Struct
 
 from antiphon.agents.model import Completion, Model, ModelError, Prompt, PromptPurpose, TextDelta
 from antiphon.domain.delay import SILENT, Delay
@@ -19,8 +19,7 @@ CHARACTERS_PER_TOKEN = 4
 """A response whose size is not counted yet has about one token for so many characters, and seldom fewer."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """How often, and at which intervals, to retry a failing provider."""
 
     attempts: int = 4
@@ -36,8 +35,7 @@ class RetryPolicy:
         return min(self.first_delay_seconds * 2 ** (attempt - 1), self.max_delay_seconds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(Struct, frozen=True, kw_only=True):
     """How many more tokens a run may use, and how it ends if it uses them up."""
 
     tokens: float = inf
@@ -55,8 +53,7 @@ class RoomExceeded(Exception):
         """About how many tokens the response had."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class Asking(Struct, frozen=True, kw_only=True):
     """How to ask one model within one run."""
 
     context: RunContext

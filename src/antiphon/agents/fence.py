@@ -2,7 +2,8 @@
 
 import hashlib
 import hmac
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from antiphon.domain.ids import SessionId
 
@@ -11,8 +12,7 @@ PURPOSE = "fence"
 NUMBER_DIGITS = 24
 
 
-@dataclass(frozen=True, slots=True)
-class DataFence:
+class DataFence(Struct, frozen=True):
     """The fence of one entry of a prompt. Its marks contain a number that the author of the words cannot know."""
 
     number: str
@@ -30,8 +30,7 @@ class DataFence:
         return f"{self.begin}\n{text}\n{self.end}"
 
 
-@dataclass(frozen=True, slots=True)
-class DataFences:
+class DataFences(Struct, frozen=True):
     """The fences of an incarnation's prompts; an entry has the same fence in every prompt."""
 
     key: bytes

@@ -31,6 +31,7 @@ from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.transcript import OpenCall, Step, Transcript
 from antiphon.engine.access.caller import Caller
+from antiphon.engine.access.ceilings import PLACE_CLEARANCE
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, call_name
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext
@@ -98,7 +99,7 @@ class AgentLoop:
             if ending := self._ending_in_log(context, transcript):
                 return ending
             if not may_enter(held, context.ceiling):
-                return _above(session, held)
+                return _above(context, session, held)
             if transcript.open_calls():
                 stopped = await self._run_calls(context, transcript.steps_of(context.run.id)[-1], judge)
                 if stopped is not None:
@@ -395,11 +396,15 @@ def _unreadable(seqs: Sequence[int]) -> RunEnding:
     )
 
 
-def _above(session: Session, held: Classification) -> RunEnding:
+def _above(context: RunContext, session: Session, held: Classification) -> RunEnding:
     """The end of a run whose session holds more than its ceiling. Contract: flow 2."""
     if session.clearance is None or may_enter(held, session.clearance):
+        logger.warning(
+            "Run ended because its place lost clearance",
+            extra={"action": PLACE_CLEARANCE, "run_id": context.run.id, "session": session.key.value},
+        )
         return _failed(
-            "place_clearance",
+            PLACE_CLEARANCE,
             "The place where this session answers may not have what the session holds. Reset the session, or raise the "
             "clearance of its channel and of the person there.",
         )

@@ -5,20 +5,20 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from msgspec import Struct
+
 from antiphon.domain.message import AssistantMessage, JsonObject, Part, ToolResult, Usage, UserMessage
 from antiphon.domain.transcript import Derived
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSchema:
+class ToolSchema(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     parameters: JsonObject
     """JSON Schema of the arguments, an object."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptText:
+class PromptText(Struct, frozen=True, kw_only=True):
     """Text for the model that no message contains: a summary, a notice. Shown in the user's place."""
 
     text: str
@@ -74,8 +74,7 @@ class Prompt:
     """What the model keeps of earlier prompts of this conversation, by names of its own; see `Transcript.derived`."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     """A piece of the reply as it streams."""
 
     text: str
@@ -83,8 +82,7 @@ class TextDelta:
     """How many characters of thoughts and calls came with it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class Completion(Struct, frozen=True, kw_only=True):
     """The whole of one response; always the last item of a stream."""
 
     content: tuple[Part, ...]

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
 
 import anyio
 import anyio.lowlevel
+from msgspec import Struct
 
 from antiphon.agents.model import (
     Completion,
@@ -25,8 +25,7 @@ MAX_CHUNKS = 100_000
 _STREAMED = re.compile("[^ ]{0,16384} |[^ ]{1,16384}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Directive:
+class _Directive(Struct, frozen=True):
     word: str
     rest: str
 

@@ -4,11 +4,12 @@ import functools
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Protocol, cast, get_type_hints
 
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
@@ -31,8 +32,7 @@ MAX_FAILURE_LENGTH = 2_000
 """Characters of an exception's text."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutput:
+class ToolOutput(Struct, frozen=True):
     """The result of a call; failures are data for the model."""
 
     text: str
@@ -97,8 +97,7 @@ class Tool(Protocol):
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput: ...
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredFunction:
+class DeclaredFunction(Struct, frozen=True):
     """A Python function and its effects on the world; made by `tool`."""
 
     function: Callable[..., Any]
@@ -169,6 +168,11 @@ class FunctionTool:
     @property
     def clearance(self) -> Classification | None:
         return self._declared.clearance
+
+    def classified(self, made_of: Classification) -> "FunctionTool":
+        """The same function, whose results are made of that, too."""
+        joined = self.classification.join(made_of)
+        return self if joined == self.classification else FunctionTool(replace(self._declared, classification=joined))
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         output = await self._carry_out(context, arguments)

@@ -3,11 +3,11 @@
 import hashlib
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal, Self
 
+from msgspec.structs import replace
 from pydantic import Field, PrivateAttr
 
 from antiphon.channels.telegram.settings import ACCOUNT as TELEGRAM_ACCOUNT
@@ -121,6 +121,7 @@ class Config(Section):
             for section in (
                 self.tools.run_command.classification,
                 self.tools.run_command.clearance,
+                *(function.classification for function in self.tools.functions.values()),
                 *(agent.classification for agent in self.agents.list),
                 *(provider.clearance for provider in self.providers.values()),
                 *(
@@ -142,6 +143,13 @@ class Config(Section):
         """What the output of commands is made of."""
         section = self.tools.run_command.classification
         return self._classification(section, compartments, "tools", "run_command", "classification")
+
+    def classification_of_function(self, name: str, compartments: Compartments | None = None) -> Classification:
+        """What the results of the function are made of, besides what it declares itself."""
+        section = self.tools.functions.get(name)
+        if section is None:
+            return PUBLIC
+        return self._classification(section.classification, compartments, "tools", "functions", name, "classification")
 
     def classification_of_server(
         self, section: McpServerSection, name: str, compartments: Compartments | None = None

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
+from msgspec import Struct
+
 from antiphon.domain.classification import Classification
 
 
@@ -36,8 +38,7 @@ class Principal:
         return cls(PrincipalKind(kind), name)
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
+class Asker(Struct, frozen=True):
     """The principal of a run, and whether it was an owner's when the run was queued.
 
     Only the order of work and shares of places follow from it, never what the run may do.

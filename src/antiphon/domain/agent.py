@@ -1,8 +1,9 @@
 """An agent: the name that answers in sessions, with its model and limits."""
 
-from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId
@@ -10,8 +11,7 @@ from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.sandbox import SandboxLimits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunLimits:
+class RunLimits(Struct, frozen=True, kw_only=True):
     """The limits of one run; None sets no limit. Contract: runs 6."""
 
     time: timedelta | None = None
@@ -22,8 +22,7 @@ class RunLimits:
     usd: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DailyLimits:
+class DailyLimits(Struct, frozen=True, kw_only=True):
     """The limits of a UTC day; None sets no limit."""
 
     tokens: int | None
@@ -44,8 +43,7 @@ class SandboxMode(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubagentRules:
+class SubagentRules(Struct, frozen=True, kw_only=True):
     """How far an agent's sessions may spawn others. Contract: spawn 2 to 4."""
 
     allowed: tuple[str, ...] = ()
@@ -61,8 +59,7 @@ class SubagentRules:
     """How long after its result a child is archived; None for never."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class Agent(Struct, frozen=True, kw_only=True):
     """One configured agent."""
 
     id: AgentId

@@ -6,7 +6,6 @@ pending, only its row exists, and no process waits. Contract: approvals 1 to 3.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -137,8 +136,7 @@ class Consequence(StrEnum):
     """A process carries out the call, which came from outside a run."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalTransition:
+class ApprovalTransition(Struct, frozen=True):
     """The request's next state, and the consequence."""
 
     approval: Approval

@@ -1,11 +1,11 @@
 """What is known about channels with people in them, for a check of the home."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatState:
+class ChatState(Struct, frozen=True, kw_only=True):
     """By channel."""
 
     troubles: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import IntEnum, StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.errors import Conflict, Invalid, NotFound
 from antiphon.domain.message import JsonObject, JsonValue
@@ -31,8 +33,7 @@ class Integrity(StrEnum):
     UNTRUSTED = "untrusted"
 
 
-@dataclass(frozen=True, slots=True)
-class Classification:
+class Classification(Struct, frozen=True):
     """The classification of data, or the clearance of a session, person or sink. Contract: flow 1.
 
     With the order "level ≤, compartments ⊆, no person before one before several, trusted before untrusted" they form
@@ -136,8 +137,7 @@ def parse_person(text: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Compartments:
+class Compartments(Struct, frozen=True):
     """The names of the compartments, each at its bit. A bit never passes to another name."""
 
     names: tuple[str, ...] = ()
@@ -201,8 +201,7 @@ class Compartments:
 NO_COMPARTMENTS = Compartments()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedClassification:
+class NamedClassification(Struct, frozen=True, kw_only=True):
     """A classification or clearance as somebody wrote it, before its compartments were looked up."""
 
     level: Level

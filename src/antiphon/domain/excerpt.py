@@ -1,7 +1,6 @@
 """Messages as another session's agent may read them: redacted, cut, without images. Contract: history 3, list 4."""
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.message import AssistantMessage, ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart
@@ -14,8 +13,7 @@ MAX_SHOWN = 128 * 1024
 """All texts together: more than any page accepts, so that the page shows a placeholder for the message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     message: Message
     was_cut: bool
     was_redacted: bool

@@ -4,7 +4,6 @@ A pure state machine. The engine passes events in and carries out the actions it
 exchange's row exists. Contract: send 2 to 8.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -93,8 +92,7 @@ REPLY_SKIP = "REPLY_SKIP"
 ANNOUNCE_SKIP = "ANNOUNCE_SKIP"
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnd:
+class RunEnd(Struct, frozen=True):
     """A run of the exchange has ended."""
 
     status: RunStatus
@@ -102,8 +100,7 @@ class RunEnd:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     """The facts that decide, in addition to the exchange itself."""
 
     is_taken: bool
@@ -116,8 +113,7 @@ class Surroundings:
     """Whether the target has a channel other than the place of the requester's own answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """A run of one side, with the other's words as its prompt; None if that side already has them."""
 
     number: int
@@ -125,8 +121,7 @@ class Turn:
     words: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class RecordWords:
+class RecordWords(Struct, frozen=True):
     """Words that are stored in a session's log and start no run."""
 
     side: Side
@@ -135,16 +130,14 @@ class RecordWords:
     is_error: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Announce:
+class Announce(Struct, frozen=True):
     """A run of the target that words the text for its channel."""
 
 
 Action = Turn | RecordWords | Announce
 
 
-@dataclass(frozen=True, slots=True)
-class ExchangeTransition:
+class ExchangeTransition(Struct, frozen=True):
     """The exchange's next state, and the resulting actions, in order."""
 
     exchange: Exchange

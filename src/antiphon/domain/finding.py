@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from antiphon.domain.message import Part, TextPart, Usage
 from antiphon.domain.run import RunStatus
@@ -26,8 +27,7 @@ _SOURCE_NOTES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """The facts about a child that ended. Statuses and numbers come from the runtime, never from a model."""
 
     name: str
@@ -52,8 +52,7 @@ def status_line(status: RunStatus, error: str | None) -> str:
     return f"error: {flat(error or '') or 'unknown'}" if status is RunStatus.ERROR else status.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """A record as it is read again."""
 
     name: str

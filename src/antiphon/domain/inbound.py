@@ -1,4 +1,4 @@
-"""What a channel brings in, in Antiphon's words: adapters translate a platform's updates into these. Contract: channels 1.
+"""What a channel brings in: adapters translate the updates of a platform into these. Contract: channels 1.
 
 Text is as the platform gave it, without half surrogates. Ids are the platform's, as text, and never display names.
 """

@@ -7,7 +7,8 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from antiphon.domain.channel_form import ChannelForm, LengthUnit
 
@@ -24,8 +25,7 @@ _SENTENCE_END = re.compile(r"[.!?…。！？]+[\"'”’)\]]*(?=\s)|[。！？]
 _ZERO_WIDTH_JOINER = "\u200d"
 
 
-@dataclass(frozen=True, slots=True)
-class TextPiece:
+class TextPiece(Struct, frozen=True):
     """Characters of a text that are one part, with the lines that open and close a fence around them."""
 
     start: int
@@ -37,8 +37,7 @@ class TextPiece:
         return f"{self.opening}{text[self.start : self.end]}{self.closing}"
 
 
-@dataclass(frozen=True, slots=True)
-class _CodeBlock:
+class _CodeBlock(Struct, frozen=True):
     """A block of code: where its lines begin and end."""
 
     opening_start: int

@@ -3,10 +3,11 @@
 import hashlib
 import re
 import unicodedata
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import NewType
+
+from msgspec import Struct
 
 from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.classification import Classification
@@ -25,8 +26,7 @@ class PersonRole(StrEnum):
     GUEST = "guest"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
+class Person(Struct, frozen=True, kw_only=True):
     id: PersonId
     name: str
     role: PersonRole
@@ -44,8 +44,7 @@ class Person:
         return person_principal(self.id)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownPerson:
+class ShownPerson(Struct, frozen=True):
     """A person as others see them named."""
 
     principal: Principal
@@ -54,8 +53,7 @@ class ShownPerson:
     """Their name, with the role or id if it could be mistaken for somebody else's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(Struct, frozen=True, kw_only=True):
     """An account of a person on a channel, named by the platform's immutable id, never by a display name."""
 
     channel: str

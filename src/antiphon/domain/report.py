@@ -4,7 +4,6 @@ A pure state machine. The engine passes events in and carries out the actions it
 the next action, only the report's row exists. Contract: spawn 7, 8.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from msgspec import Struct
@@ -60,8 +59,7 @@ class Report(Struct, frozen=True, kw_only=True):
     """Whether the requester already has the result through a wait."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class Situation(Struct, frozen=True, kw_only=True):
     """The facts that decide in addition to the report, as they are in the deciding unit."""
 
     has_requester: bool = True
@@ -92,32 +90,27 @@ class Then(StrEnum):
     """The run that continues the one that waited for this result and others."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordResult:
+class RecordResult(Struct, frozen=True):
     """The result is stored in the requester's log."""
 
     then: Then = Then.NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A run of the requester continues with the record, which is in its log already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """A turn of the child words the text for the requester's channel."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(Struct, frozen=True):
     """This text goes to the requester's channel."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class PutAway:
+class PutAway(Struct, frozen=True):
     """Nothing more follows: the child is archived or deleted when due; the attachments of its task are deleted."""
 
     may_delete: bool = True
@@ -127,8 +120,7 @@ class PutAway:
 Action = RecordResult | Answer | Word | Tell | PutAway
 
 
-@dataclass(frozen=True, slots=True)
-class ReportTransition:
+class ReportTransition(Struct, frozen=True):
     """The report's next state, and the resulting actions, in order."""
 
     report: Report
@@ -210,8 +202,7 @@ def on_child_deleted(report: Report, situation: Situation) -> ReportTransition:
     return ReportTransition(replace(report, stage=ReportState.DONE), (Answer(),) if is_there else ())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heir:
+class Heir(Struct, frozen=True, kw_only=True):
     """The new requester of a deleted session's children, with the attributes of the deleted session's own report."""
 
     requester: SessionRow | None = None

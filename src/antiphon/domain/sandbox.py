@@ -1,8 +1,9 @@
 """The limits of agents' commands, and where they run."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class CommandMode(StrEnum):
@@ -16,8 +17,7 @@ class CommandMode(StrEnum):
 MEBIBYTE = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxLimits:
+class SandboxLimits(Struct, frozen=True, kw_only=True):
     """The limits of one command with all its processes."""
 
     network: bool = False

@@ -1,8 +1,9 @@
 """Targets: addresses of sessions in tool calls and requests. Contract: keys 6."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId, SessionId
@@ -17,8 +18,7 @@ class RelativeTarget(StrEnum):
     PARENT = "parent"
 
 
-@dataclass(frozen=True, slots=True)
-class NamedTarget:
+class NamedTarget(Struct, frozen=True):
     """A session named by its key, by the id of an incarnation, or by a text that can be either.
 
     If both are set, as for `hook:x`, both are looked up, and a session found by the key wins.
@@ -34,8 +34,7 @@ class NamedTarget:
 Target: TypeAlias = RelativeTarget | NamedTarget
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenTarget:
+class WrittenTarget(Struct, frozen=True):
     """A target, and the text by which a caller gave it."""
 
     target: Target

@@ -7,7 +7,6 @@ each message where the model first saw it. Only prompts are reordered; readers s
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -31,8 +30,7 @@ EVENT_BYTES: Final = 1_500
 """What an event takes in memory beside its texts: its objects and its places in the fold."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenCall:
+class OpenCall(Struct, frozen=True, kw_only=True):
     """A tool call without a result."""
 
     message_seq: int
@@ -42,8 +40,7 @@ class OpenCall:
     """Whether it may have taken effect: its `tool_call` was stored."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One assistant message, followed directly by the results of its calls."""
 
     seq: int
@@ -71,8 +68,7 @@ class Input(Struct, frozen=True, kw_only=True, gc=False):
     classification: Classification
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Struct, frozen=True, kw_only=True):
     """Replaces everything before it. Contract: runs 9."""
 
     text: str | None

@@ -1,15 +1,15 @@
 """A unit's "no": returned, not raised, so that what the unit recorded commits."""
 
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from antiphon.domain.errors import AntiphonError
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     error: AntiphonError
 
 

@@ -1,10 +1,11 @@
 """The configured rules that use cases follow; frozen, made once from the configuration."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct, field
 
 from antiphon.domain.agent import Agent, DailyLimits
 from antiphon.domain.errors import Invalid
@@ -29,8 +30,7 @@ class ResetMode(StrEnum):
     IDLE = "idle"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetRule:
+class ResetRule(Struct, frozen=True, kw_only=True):
     """When a session resets by itself. Contract: sessions 6."""
 
     mode: ResetMode = ResetMode.NONE
@@ -53,8 +53,7 @@ class ResetRule:
         return boundary if boundary <= local else boundary - timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetRules:
+class ResetRules(Struct, frozen=True, kw_only=True):
     """The reset rule for a session: its channel's, else its type's, else the common one."""
 
     common: ResetRule = field(default_factory=ResetRule)
@@ -68,8 +67,7 @@ class ResetRules:
         return self.common.mode is ResetMode.NONE and not self.by_type and not self.by_channel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExchangeRules:
+class ExchangeRules(Struct, frozen=True, kw_only=True):
     """Limits on exchanges between sessions. Contract: send 5, 7."""
 
     max_turns: int = 5
@@ -80,8 +78,7 @@ class ExchangeRules:
     """Tokens that all runs caused by one request may use together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Struct, frozen=True, kw_only=True):
     """The configuration of all use cases."""
 
     agents: Mapping[AgentId, Agent]

@@ -1,6 +1,6 @@
 """All use cases that edges call, in one bundle."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.cursors import Cursors
@@ -41,8 +41,7 @@ from antiphon.engine.work.health import Health
 from antiphon.feed.follow import Hub
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
+class Services(Struct, frozen=True, kw_only=True):
     rules: Rules
     clock: Clock
     ids: Ids

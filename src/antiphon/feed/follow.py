@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import inf
 
+from msgspec import Struct
+
 from antiphon.clock import Clock
 from antiphon.domain.classification import EVERYTHING, Classification, join_all
 from antiphon.domain.delay import Delay, DelayOver, Delta, LivePiece
@@ -42,8 +44,7 @@ logger = logging.getLogger(__name__)
 Frame = bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LogSlice:
+class LogSlice(Struct, frozen=True):
     """The result of reading one session's log."""
 
     first_seq: int
@@ -63,8 +64,7 @@ DecideAnew = Callable[[], Awaitable[Grant | None]]
 """The grant with which a reader may go on; None if it may not. Raises `Unavailable`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Permit:
+class Permit(Struct, frozen=True):
     """What a follower may read, and the function that decides it again."""
 
     grant: Grant
@@ -80,8 +80,7 @@ def _without_hidden(event: Event) -> Frame:
     return b""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class View:
+class View(Struct, frozen=True, eq=False):
     """How one kind of reader sees the log. Each event is encoded once for all of them."""
 
     encode: Callable[[Event], Frame]

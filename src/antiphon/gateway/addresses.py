@@ -1,15 +1,15 @@
 """Finds the endpoint of each request by path and method."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from antiphon.gateway.asgi import AsgiApp
 from antiphon.gateway.bodies import SMALL_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteEndpoint:
+class RouteEndpoint(Struct, frozen=True, kw_only=True):
     """Answers one method at an address; its fields tell the guard what to let through."""
 
     answer: AsgiApp
@@ -20,8 +20,7 @@ class RouteEndpoint:
     """Whether it answers a token that is bound to a session."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """A path with its endpoints."""
 
     path: str

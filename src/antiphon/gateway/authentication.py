@@ -6,8 +6,10 @@ Contract: access 2, gateway 6.
 import hmac
 import re
 from collections.abc import Awaitable, Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
 
 from antiphon.domain.actor import OWNER, Principal, session_principal
 from antiphon.domain.errors import Denied, Unavailable, Unproven
@@ -32,8 +34,7 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _COOKIE = re.compile(r"[0-9a-f]{1,128}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """The identity that a request was admitted with."""
 
     principal: Principal

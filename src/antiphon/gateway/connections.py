@@ -4,10 +4,10 @@ uvicorn parses and answers; this module adds the limits that it lacks. Why: docs
 """
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any, cast
 
 import httptools
+from msgspec import Struct
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -47,8 +47,7 @@ _STATUS_LINES = {400: b"HTTP/1.1 400 Bad Request\r\n", 503: b"HTTP/1.1 503 Servi
 _TYPES = {400: "invalid_request", 503: "unavailable"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
+class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """What a client may use before it is identified."""
 
     connections: int = 4096

@@ -1,8 +1,9 @@
 """The services and functions that answer requests."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from antiphon.agents.calls import ToolCalls
 from antiphon.domain.actor import Principal
@@ -39,8 +40,7 @@ RotateOwnerToken = Callable[[Principal], Awaitable[str]]
 """Replaces the owner's token and ends what it admitted; returns the path of the file with the new one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gateway:
+class Gateway(Struct, frozen=True, kw_only=True):
     services: Services
     tool_calls: ToolCalls
     check_model: Callable[[str], Awaitable[None]]

@@ -1,11 +1,11 @@
 """The first checks of every request: Host and Origin, identity, size. Contract: gateway 5, 6, answers 5."""
 
 from collections.abc import MutableMapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
+from msgspec import Struct
 
 from antiphon.domain.actor import channel_of
 from antiphon.domain.errors import AntiphonError, Limited
@@ -26,8 +26,7 @@ MAX_PARAMETERS = 100
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewaySettings:
+class GatewaySettings(Struct, frozen=True, kw_only=True):
     owner_token: str
     own_token: str | None = None
     """Also the owner's, but in this process only: for a command that opened the home itself."""

@@ -6,13 +6,13 @@ import resource
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import uvicorn
+from msgspec.structs import replace
 
 from antiphon.domain.errors import AntiphonError
 from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send

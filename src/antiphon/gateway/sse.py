@@ -4,10 +4,10 @@ Delivery runs in its own task on the server's raw `send`, because each wake woul
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 import anyio
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from antiphon.domain.delay import Delay, DelayOver

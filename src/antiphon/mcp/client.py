@@ -4,10 +4,10 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct
 
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
@@ -34,8 +34,7 @@ MAX_SCHEMA_BYTES = 64 * 1024
 MAX_TOOLS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """A tool that a server offers and no agent gets."""
 
     server: str
@@ -206,8 +205,7 @@ def tools_of(
     return tools, left_out
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerReport:
+class ServerReport(Struct, frozen=True, kw_only=True):
     """The result of checking a server."""
 
     tools: int = 0

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import timedelta
+
+from msgspec import Struct
 
 from antiphon.domain.agent import Effect
 from antiphon.policy.decision import ALLOW, Allow
@@ -31,8 +32,7 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRules:
+class ApprovalRules(Struct, frozen=True, kw_only=True):
     """Which calls wait for a person, and how long."""
 
     require: tuple[str, ...] = REQUIRED
@@ -42,8 +42,7 @@ class ApprovalRules:
     expire_after: timedelta = timedelta(hours=168)
 
 
-@dataclass(frozen=True, slots=True)
-class NeedsApproval:
+class NeedsApproval(Struct, frozen=True):
     """The call must be approved first."""
 
     pattern: str

@@ -1,7 +1,8 @@
 """What persons below owner may spend in a UTC day, each and all guests together. Contract: runs 6."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from antiphon.domain.agent import DailyLimits
 from antiphon.domain.person import PersonRole
@@ -16,8 +17,7 @@ GUESTS = "guests"
 NO_LIMIT = DailyLimits(tokens=None, usd=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cap:
+class Cap(Struct, frozen=True, kw_only=True):
     """A limit of a UTC day, and how to speak of it."""
 
     limits: DailyLimits
@@ -27,8 +27,7 @@ class Cap:
     name: str = "daily cap"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PersonCaps:
+class PersonCaps(Struct, frozen=True, kw_only=True):
     guest: DailyLimits = NO_LIMIT
     """Of each guest."""
     user: DailyLimits = NO_LIMIT

@@ -1,8 +1,9 @@
 """Settings of channels with people in them, as use cases read them. Contract: keys 5, groups 1, access 3."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId
@@ -22,8 +23,7 @@ class ChannelAccess(StrEnum):
     """Only linked people; others get no answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRules:
+class GroupRules(Struct, frozen=True, kw_only=True):
     """Settings of one group, `channels.<name>.groups.<id>`. A group that they name is allowed."""
 
     agent_id: AgentId | None = None
@@ -32,8 +32,7 @@ class GroupRules:
     """Whether its messages are only stored."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelRules:
+class ChannelRules(Struct, frozen=True, kw_only=True):
     """Settings of one account of a channel."""
 
     agent_id: AgentId
@@ -43,8 +42,7 @@ class ChannelRules:
     groups: Mapping[str, GroupRules] = field(default_factory=dict[str, GroupRules])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRules:
+class ChatRules(Struct, frozen=True, kw_only=True):
     """How chats of channels become sessions."""
 
     dm_scope: DmScope = DmScope.MAIN

@@ -1,7 +1,8 @@
 """Decides who may use which command in a chat. Contract: access 4, channels 4, send_policy 2."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from antiphon.domain.commands import ChatCommand, CommandName, Subcommand
 from antiphon.policy.acts import Act
@@ -22,8 +23,7 @@ USER_COMMANDS = GUEST_COMMANDS | {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleCommands:
+class RoleCommands(Struct, frozen=True, kw_only=True):
     """The commands of roles: their setting `commands`. Owners have all."""
 
     guest: frozenset[CommandName] = GUEST_COMMANDS

@@ -1,7 +1,8 @@
 """Decides who sees and answers requests for approval. Contract: approvals 3, access 4."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from antiphon.domain.approval import Approval, Verdict
 from antiphon.domain.classification import Classification
@@ -18,8 +19,7 @@ _NOBODY = Deny(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Deciding:
+class Deciding(Struct, frozen=True):
     """The requests that a person sees, whether or not they see the session that asked."""
 
     agents: frozenset[AgentId] | None

@@ -1,16 +1,15 @@
 """The answer of policy: yes, or no with the rule that denied it."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+
+class Allow(Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class Deny:
+class Deny(Struct, frozen=True):
     rule: str
     """Stable id of the rule, for the audit and `policy explain`."""
     reason: str

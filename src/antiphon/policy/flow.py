@@ -1,9 +1,8 @@
 """Decides whether data may flow into a session, a prompt or a sink. Contract: flow 1 to 7."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
-from msgspec.structs import replace as replaced
+from msgspec.structs import replace
 
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
 from antiphon.domain.message import ToolResult, text_content
@@ -73,4 +72,4 @@ def _with_withheld(step: Step, ceiling: Classification) -> Step:
 
 
 def _withheld(result: ToolResult) -> ToolResult:
-    return replaced(result, content=text_content(WITHHELD), is_error=False)
+    return replace(result, content=text_content(WITHHELD), is_error=False)

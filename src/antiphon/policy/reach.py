@@ -6,7 +6,6 @@ a *grant*, which reading that session requires. Only `policy/` creates both; the
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,8 +23,7 @@ from antiphon.policy.standing import Standing
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Viewer:
+class Viewer(Struct, frozen=True, kw_only=True):
     """The acting session, and how far it sees."""
 
     session: Session

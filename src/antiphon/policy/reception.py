@@ -1,7 +1,8 @@
 """What becomes of a message that somebody wrote on a channel. Contract: access 3, groups 1."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from antiphon.policy.chats import ChannelAccess
 
@@ -36,8 +37,7 @@ class GroupStanding(StrEnum):
     """Owners were asked and have not allowed it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knock:
+class Knock(Struct, frozen=True, kw_only=True):
     """A message at the door, with what is known about its sender and its chat."""
 
     access: ChannelAccess

@@ -1,7 +1,8 @@
 """The rights of roles. Only this module asks who is an owner. Contract: access 1, 4, runs 4, 7."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.ids import AgentId
@@ -17,8 +18,7 @@ GUEST_TOOLS = frozenset({"session_status", "sessions_history", "sessions_list", 
 requester."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleTools:
+class RoleTools(Struct, frozen=True, kw_only=True):
     """The tools that the configuration names for roles, besides those that every role has. Owners have all."""
 
     guest: frozenset[str] = frozenset()

@@ -1,7 +1,8 @@
 """Decides whether anything may be sent in a session, by its channel and chat type. Contract: send_policy 1, 3."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from antiphon.domain.session import SendOverride
 from antiphon.policy.decision import ALLOW, Decision, Deny
@@ -12,8 +13,7 @@ class SendAction(StrEnum):
     DENY = "deny"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendRule:
+class SendRule(Struct, frozen=True, kw_only=True):
     """Applies to sessions that meet every condition; None sets no condition."""
 
     action: SendAction
@@ -36,8 +36,7 @@ class SendRule:
         return key.startswith(prefix) or rest.startswith(prefix)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendFacts:
+class SendFacts(Struct, frozen=True, kw_only=True):
     """The facts about a session that rules use."""
 
     key: str
@@ -46,8 +45,7 @@ class SendFacts:
     override: SendOverride | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendPolicy:
+class SendPolicy(Struct, frozen=True, kw_only=True):
     rules: tuple[SendRule, ...] = ()
     default: SendAction = SendAction.ALLOW
 

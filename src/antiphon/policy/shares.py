@@ -1,6 +1,6 @@
 """What is reserved for the owner, and each guest's share: places for runs, requests, storage. Contract: runs 1."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from antiphon.domain.sandbox import MEBIBYTE
 
@@ -10,8 +10,7 @@ CROWD = 10
 """How many guests of one relay, such as a webhook, may send requests at full speed at the same time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class Rate(Struct, frozen=True, kw_only=True):
     """How often a request may be made."""
 
     per_minute: int
@@ -23,8 +22,7 @@ class Rate:
         return self.per_minute / 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class Rates(Struct, frozen=True, kw_only=True):
     """How often each principal may write, call tools or post through a webhook."""
 
     guest: Rate = Rate(per_minute=120, burst=60)
@@ -36,8 +34,7 @@ class Rates:
         return Rate(per_minute=CROWD * self.guest.per_minute, burst=CROWD * self.guest.burst)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
+class Shares(Struct, frozen=True, kw_only=True):
     """The share of each principal other than the owner."""
 
     sessions: int = 100

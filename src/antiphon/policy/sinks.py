@@ -1,7 +1,9 @@
 """What may go to sinks: channels with their recipients, model providers, tools and commands. Contract: flow 7."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from antiphon.domain.classification import EVERYTHING, PEOPLE, PUBLIC, Classification, Level
 from antiphon.domain.session import DeliveryContext
@@ -10,8 +12,7 @@ UNSET_CHANNEL = Classification(Level.PUBLIC, person=PEOPLE)
 """The clearance of a channel whose settings name none: public data, of any person whose data the recipient may read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sinks:
+class Sinks(Struct, frozen=True, kw_only=True):
     """The clearances that the settings name. What they do not name has the default of its kind."""
 
     channels: Mapping[str, Classification] = field(default_factory=dict[str, Classification])

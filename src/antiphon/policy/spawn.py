@@ -1,14 +1,14 @@
 """Decides whether a session may spawn a child. Contract: spawn 2."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from antiphon.domain.ids import AgentId
 from antiphon.policy.decision import ALLOW, Decision, Deny
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpawnFacts:
+class SpawnFacts(Struct, frozen=True, kw_only=True):
     """The facts that decide, as they are in the unit that would spawn."""
 
     agent_id: AgentId

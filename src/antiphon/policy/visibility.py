@@ -1,8 +1,9 @@
 """How far sessions see others, as configured. Contract: visibility 1 to 3, 5."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from antiphon.domain.ids import AgentId
 from antiphon.policy.acts import Act
@@ -25,8 +26,7 @@ class Visibility(StrEnum):
 _ORDER = list(Visibility)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentToAgent:
+class AgentToAgent(Struct, frozen=True, kw_only=True):
     """Whether sessions of different agents may reach each other. Contract: visibility 3."""
 
     enabled: bool = False
@@ -41,8 +41,7 @@ class AgentToAgent:
         return not self.allow or matches_any(agent_id, self.allow)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VisibilityRules:
+class VisibilityRules(Struct, frozen=True, kw_only=True):
     """The configuration of session tools."""
 
     visibility: Visibility = Visibility.TREE

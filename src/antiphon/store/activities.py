@@ -1,9 +1,11 @@
 """Sessions with a run that has not ended, and how the last runs ended."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
 from antiphon.domain.message import UserMessage, text_of
@@ -32,8 +34,7 @@ class AwaitedSession(NamedTuple):
     label: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
+class Activity(Struct, frozen=True, kw_only=True):
     """The run that a session works on, or else will begin next."""
 
     session: SessionRow
@@ -64,8 +65,7 @@ class Activity:
         return self.started_at or self.created_at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastRun:
+class LastRun(Struct, frozen=True, kw_only=True):
     """How a session's newest ended run ended."""
 
     run: RunId
@@ -95,8 +95,7 @@ _LAST_RUN = SelectList(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityPage:
+class ActivityPage(Struct, frozen=True):
     activities: list[Activity]
     total: int
 

@@ -1,8 +1,9 @@
 """Rows of approval requests. `domain/approval` decides which state may follow which."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.approval import Approval, ApprovalState
@@ -47,8 +48,7 @@ class DueApproval(NamedTuple):
     session: SessionRow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalFilter:
+class ApprovalFilter(Struct, frozen=True, kw_only=True):
     session: SessionRow | None = None
     state: ApprovalState | None = None
     before: ApprovalId | None = None

@@ -1,11 +1,15 @@
 """What came in on accounts of channels, once each, with its first answer. Contract: channels 1."""
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
 from antiphon.domain.ids import MessageId, RunId, SessionRow
 from antiphon.store import codec
 from antiphon.store.database import Query, Transaction
+
+KEPT = timedelta(days=7)
+"""How long arrivals are remembered. Platforms repeat what was not confirmed for a day."""
 
 
 class ArrivalOutcome(StrEnum):

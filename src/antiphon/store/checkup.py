@@ -2,8 +2,9 @@
 
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.store.chat_state import CHATS_SCHEMA, COUNT_ALLOWED, COUNT_ASKED, COUNT_OWNERS, LIST_TROUBLES
@@ -16,8 +17,7 @@ COUNT_DELIVERIES = "SELECT status, count(*) FROM deliveries GROUP BY status"
 COUNT_KEPT = "SELECT count(*) FROM reports WHERE stage = 'kept'"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseState:
+class DatabaseState(Struct, frozen=True, kw_only=True):
     """The state of a readable database."""
 
     schema: int

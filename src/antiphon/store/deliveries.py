@@ -5,8 +5,9 @@ text gets an id above the waiting ones.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.delivery import FLOW, NOT_CLEARED, Delivery, DeliveryStatus
@@ -65,15 +66,13 @@ class Head(NamedTuple):
     account: ChannelAccount
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryFilter:
+class DeliveryFilter(Struct, frozen=True, kw_only=True):
     statuses: frozenset[DeliveryStatus] | None = None
     before: str | None = None
     """The last id of the previous page."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewDelivery:
+class NewDelivery(Struct, frozen=True, kw_only=True):
     """A text to be queued."""
 
     name: str

@@ -1,13 +1,12 @@
 """Stored times that something waits for, and pulling them in after the clock went back."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import Query, Transaction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DueTime:
+class DueTime(Struct, frozen=True, kw_only=True):
     """A column whose times lie at most `longest` ahead."""
 
     table: str

@@ -5,9 +5,12 @@ from functools import cache
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
+from antiphon.policy.flow import is_public
 from antiphon.policy.reach import Grant
 from antiphon.store import sessions
 from antiphon.store.codec import (
@@ -15,6 +18,7 @@ from antiphon.store.codec import (
     EVENT_COLUMNS,
     classification,
     classification_columns,
+    classification_values,
     event_from_row,
     event_values,
     event_within,
@@ -22,7 +26,7 @@ from antiphon.store.codec import (
 )
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.names import with_folded
-from antiphon.store.scopes import flow
+from antiphon.store.scopes import ANY, Condition, any_of, flow, skipped_before
 from antiphon.store.sessions import LogEnd
 
 EVENT_WIDTH = 14
@@ -46,20 +50,22 @@ class Addition(Struct, frozen=True, kw_only=True, gc=False):
 async def append(tx: Transaction, session: SessionRow, addition: Addition) -> int:
     """Numbers and stores the events, and changes columns of the session's row; returns the last `seq`.
 
-    No event is stored below the session's base. `updated_at` never goes back. An ended incarnation extends to events
-    that come late. Wakes the readers. Contract: events 1, sessions 5, flow 2.
+    No event is stored below the session's base. `updated_at` never goes back, and stays as it is if none of the events
+    flows to the session's taint. An ended incarnation extends to events that come late. Wakes the readers.
+    Contract: events 1, sessions 5, flow 2, 13.
     """
     incarnation, at_ms, end = addition.incarnation, addition.at_ms, addition.end
     set, add = with_folded(addition.set), addition.add
     count = len(addition.events)
-    values = (count, at_ms, at_ms, *set.values(), *add.values(), session)
+    seen = _seen(addition.events)
+    values = (count, at_ms, *seen.values, at_ms, *set.values(), *add.values(), session)
     if end is None:
-        row = await tx.fetch_one(_advance(tuple(set), tuple(add)), values)
+        row = await tx.fetch_one(_advance(tuple(set), tuple(add), seen.text), values)
         assert row is not None, f"Session row {session} vanished"
         last_seq, present, *stored = row
         base = classification(*stored)
     else:
-        await tx.execute(_advance(tuple(set), tuple(add), is_known=True), values)
+        await tx.execute(_advance(tuple(set), tuple(add), seen.text, is_known=True), values)
         last_seq, present, base = end.last_seq + count, end.incarnation, end.base
     seq = last_seq - count + 1
     rows: list[SqlValue] = []
@@ -87,11 +93,23 @@ def _insert(count: int) -> str:
     )
 
 
+def _seen(events: Sequence[NewEvent]) -> Condition:
+    """Whether sessions that see this one may notice one of the events: one flows to its taint. Contract: flow 13."""
+    for event in events:
+        if event.classification is PUBLIC or is_public(event.classification):
+            return ANY
+    made_of = {event.classification for event in events}
+    return any_of([sessions.sees(each) for each in made_of]) if made_of else ANY
+
+
 @cache
-def _advance(set_columns: tuple[str, ...], add_columns: tuple[str, ...], *, is_known: bool = False) -> str:
+def _advance(
+    set_columns: tuple[str, ...], add_columns: tuple[str, ...], seen: str = ANY.text, *, is_known: bool = False
+) -> str:
+    noticed = "" if seen == ANY.text else f" AND ({seen})"
     changes = [
         "last_seq = last_seq + ?",
-        "updated_at = CASE WHEN updated_at < ? THEN ? ELSE updated_at END",
+        f"updated_at = CASE WHEN updated_at < ?{noticed} THEN ? ELSE updated_at END",
         *(f"{column} = ?" for column in set_columns),
         *(f"{column} = COALESCE({column}, 0) + ?" for column in add_columns),
     ]
@@ -149,6 +167,44 @@ async def read_messages_before(
         (grant.session, from_seq, before, incarnation, *readable.values, limit),
     )
     return [event_within(grant.session, incarnation, row) for row in rows]
+
+
+class NumberedEvents(NamedTuple):
+    """Events with the numbers by which sessions know them."""
+
+    events: list[Event]
+    """Each with that number as its `seq`."""
+    seqs: list[int]
+    """Where they stand in the log, in the same order."""
+
+
+async def read_numbered_before(
+    query: Query, grant: Grant, incarnation: SessionId, *, before: int, limit: int, include_tools: bool, from_seq: int
+) -> NumberedEvents:
+    """Like `read_messages_before`, numbered for a session: events that it must not notice are not counted."""
+    assert grant.covers(incarnation)
+    roles = "role IS NOT NULL" if include_tools else "role IN ('user', 'assistant')"
+    readable, skipped = flow("", grant.clearance), skipped_before("events.session", "events.seq", grant.clearance)
+    rows = await query.fetch_all(
+        f"SELECT {COLUMNS_WITHIN}, {skipped.text} FROM events WHERE session = ? AND seq < ? AND seq >= ? "
+        f"AND incarnation = ? AND {roles} AND {readable.text} ORDER BY seq DESC LIMIT ?",
+        (*skipped.values, grant.session, before, from_seq, incarnation, *readable.values, limit),
+    )
+    found = NumberedEvents([], [])
+    for row in rows:
+        event = event_within(grant.session, incarnation, row[:-1])
+        found.events.append(replace(event, seq=event.seq - row[-1]))
+        found.seqs.append(event.seq)
+    return found
+
+
+async def note_unnoticed(tx: Transaction, session: SessionRow, seq: int, made_of: Classification) -> None:
+    """Leaves the event out of the numbers that sessions below it see."""
+    level, compartments, _, person = classification_values(made_of)
+    await tx.execute(
+        "INSERT INTO unnoticed_events (session, seq, level, compartments, person) VALUES (?, ?, ?, ?, ?)",
+        (session, seq, level, compartments, person),
+    )
 
 
 async def read_ends(

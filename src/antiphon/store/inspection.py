@@ -3,9 +3,10 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
+
+from msgspec import Struct
 
 from antiphon.domain.errors import Unavailable
 from antiphon.store.codec import asked_calls, check_delay, check_payload, json_list, json_object, place
@@ -70,8 +71,7 @@ REMEDIES = {
 """What to do about values of a table that cannot be read; COLUMN stands for the damaged one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
+class Damage(Struct, frozen=True, kw_only=True):
     """One damaged part, and what to do about it."""
 
     part: str
@@ -79,8 +79,7 @@ class Damage:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
+class Inspection(Struct, frozen=True, kw_only=True):
     rows: int
     """The number of rows that could be read."""
     found: tuple[Damage, ...]

@@ -76,6 +76,7 @@ CLASSIFIED = (
     ("sessions", "description_person"),
     ("runs", "person"),
     ("deliveries", "person"),
+    ("unnoticed_events", "person"),
     ("tokens", "clearance_person"),
 )
 """Columns of classifications and clearances that name a person."""

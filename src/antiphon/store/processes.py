@@ -1,6 +1,6 @@
 """Rows of the processes that share a database, and whether they live."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from antiphon.domain.ids import AgentId, ProcessId
 from antiphon.store import codec
@@ -8,8 +8,7 @@ from antiphon.store.database import Query, Transaction
 from antiphon.store.select_list import SelectList
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class Process(Struct, frozen=True, kw_only=True):
     """A program at work on the database."""
 
     id: ProcessId

@@ -1,7 +1,6 @@
 """The ledger's rows. `engine/runs/lifecycle` decides which status may follow which, and the consequences."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import NamedTuple
@@ -399,8 +398,7 @@ async def find_called_off(query: Query, claims: Sequence[tuple[RunId, int]]) -> 
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFilter:
+class RunFilter(Struct, frozen=True, kw_only=True):
     session: SessionRow | None = None
     statuses: frozenset[RunStatus] | None = None
     is_kept: bool = False
@@ -510,8 +508,7 @@ async def made_of_before(query: Query, run: Run) -> Classification:
     return made_of
 
 
-@dataclass(frozen=True, slots=True)
-class UsedBefore:
+class UsedBefore(Struct, frozen=True):
     """The usage of the runs that a run continues."""
 
     usage: Usage = NO_USAGE
@@ -560,8 +557,7 @@ async def delete_all(tx: Transaction, session: SessionRow) -> None:
     await tx.execute("DELETE FROM runs WHERE session = ?", (session,))
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(Struct, frozen=True):
     """The usage of an agent in a day."""
 
     tokens: int = 0

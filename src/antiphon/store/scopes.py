@@ -3,7 +3,7 @@
 It implements the rule of `policy/reach.decide`; a test compares the two.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from antiphon.domain.classification import EVERYTHING, PEOPLE, Classification
 from antiphon.domain.ids import AgentId
@@ -17,8 +17,7 @@ MAX_DEPTH = 5
 ALL_COMPARTMENTS = 2**62 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A part of a WHERE clause, with its parameters."""
 
     text: str
@@ -103,6 +102,19 @@ def flow(columns: str, clearance: Classification) -> Condition:
         return Condition(text, values)
     # Compared with a text that no person has where the clearance names none.
     return Condition(f"{text} AND COALESCE({columns}person, ?) = ?", (*values, *[clearance.person or ""] * 2))
+
+
+def skipped_before(session: str, seq: str, clearance: Classification) -> Condition:
+    """An expression: how many events before that one a session with the clearance must not notice. Contract: flow 13.
+
+    Only those count that were above the session when they were stored: others were noticed when it rose.
+    """
+    readable = flow("u.", clearance)
+    return Condition(
+        f"(SELECT COUNT(*) FROM unnoticed_events u WHERE u.session = {session} AND u.seq < {seq} "
+        f"AND NOT ({readable.text}))",
+        readable.values,
+    )
 
 
 def when(met: Condition, value: str, otherwise: str = "NULL") -> Condition:

@@ -4,9 +4,10 @@ A row of the index may outlive its message for a while: searches find nothing be
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.event import Event
@@ -18,7 +19,7 @@ from antiphon.policy.visibility import Visibility
 from antiphon.store import codec
 from antiphon.store.codec import EVENT_COLUMNS, event_from_row
 from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.scopes import ANY, all_of, any_of, branches, flow, when
+from antiphon.store.scopes import ANY, Condition, all_of, any_of, branches, flow, skipped_before, when
 
 SCHEMA = 9
 """The migration that created the present index."""
@@ -54,8 +55,7 @@ class _Place(NamedTuple):
     description: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundMessage:
+class FoundMessage(Struct, frozen=True, kw_only=True):
     """A message with all words, as it is in the log."""
 
     id: int
@@ -66,6 +66,8 @@ class FoundMessage:
     description: str | None
     """Of the session, if the message belongs to its present incarnation."""
     event: Event
+    number: int
+    """Its `seq`; for a session, without the events before it that the session must not notice."""
 
 
 class LogState(NamedTuple):
@@ -85,8 +87,7 @@ class LogState(NamedTuple):
         return self.is_outdated or self.first_seq > self.indexed_first_seq
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedMessage:
+class IndexedMessage(Struct, frozen=True, kw_only=True):
     """A message to be indexed."""
 
     session: SessionRow
@@ -164,7 +165,7 @@ async def find_messages(
         ),
     )
     places = [_Place(*row) for row in rows]
-    found = await _read_found(query, places)
+    found = await _read_found(query, places, None if reach.viewer is None else reach.clearance)
     if len(rows) == limit:
         return found, places[-1].id
     end = await query.fetch_one(
@@ -177,17 +178,18 @@ async def find_messages(
     return found, last_id if count == depth else None
 
 
-async def _read_found(query: Query, places: Sequence[_Place]) -> list[FoundMessage]:
-    """The messages at these places that still exist, in the same order."""
+async def _read_found(query: Query, places: Sequence[_Place], clearance: Classification | None) -> list[FoundMessage]:
+    """The messages at these places that still exist, in the same order; `clearance` is that of an asking session."""
     if not places:
         return []
     columns = ", ".join(f"e.{column}" for column in EVENT_COLUMNS.split(", "))
+    skipped = Condition("0") if clearance is None else skipped_before("e.session", "e.seq", clearance)
     rows = await query.fetch_all(
-        f"WITH place (session, seq) AS (VALUES {', '.join(['(?, ?)'] * len(places))}) SELECT {columns} "
+        f"WITH place (session, seq) AS (VALUES {', '.join(['(?, ?)'] * len(places))}) SELECT {columns}, {skipped.text} "
         "FROM place CROSS JOIN events e WHERE e.session = place.session AND e.seq = place.seq",
-        [value for place in places for value in (place.session, place.seq)],
+        [*(value for place in places for value in (place.session, place.seq)), *skipped.values],
     )
-    events = {(event.session, event.seq): event for event in map(event_from_row, rows)}
+    events = {(row[0], row[2]): (event_from_row(row[:-1]), row[-1]) for row in rows}
     return [
         FoundMessage(
             id=place.id,
@@ -195,7 +197,8 @@ async def _read_found(query: Query, places: Sequence[_Place]) -> list[FoundMessa
             label=place.label,
             display_name=place.display_name,
             description=place.description,
-            event=events[place.session, place.seq],
+            event=events[place.session, place.seq][0],
+            number=place.seq - events[place.session, place.seq][1],
         )
         for place in places
         if (place.session, place.seq) in events

@@ -2,7 +2,6 @@
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -150,8 +149,7 @@ def _summary_for(clearance: Classification) -> Condition:
     return Condition(", ".join(texts), tuple(values))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incarnation:
+class Incarnation(Struct, frozen=True, kw_only=True):
     """One life of a key, present or ended."""
 
     id: SessionId
@@ -232,8 +230,7 @@ async def find_head(query: Query, session: SessionRow) -> SessionHead | None:
     return None if row is None else SessionHead(*row)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionFilter:
+class SessionFilter(Struct, frozen=True, kw_only=True):
     """The rows that a list shows; every condition applies before the limit. Contract: visibility 4."""
 
     agent_id: AgentId | None = None
@@ -247,8 +244,7 @@ class SessionFilter:
     include_inactive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ListCursor:
+class ListCursor(Struct, frozen=True):
     """The last row of a page; the next page begins after it."""
 
     updated_at_ms: int
@@ -311,8 +307,7 @@ async def find_incarnation(query: Query, session_id: SessionId) -> Incarnation |
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The first and last `seq` of a log."""
 
     first_seq: int
@@ -422,6 +417,16 @@ async def set_taint(tx: Transaction, session_id: SessionId, taint: Classificatio
     )
 
 
+async def find_present_taint(query: Query, session: SessionRow) -> Classification | None:
+    """The taint of the session's present incarnation; None if the session was deleted."""
+    row = await query.fetch_one(
+        f"SELECT {codec.classification_columns('i.taint_')} FROM sessions s "
+        "JOIN incarnations i ON i.id = s.incarnation WHERE s.id = ?",
+        (session,),
+    )
+    return None if row is None else codec.classification(*row)
+
+
 async def find_workspace(query: Query, session_id: SessionId) -> Classification | None:
     """What the workspace of the incarnation was made of; None if its session was deleted."""
     row = await query.fetch_one(
@@ -489,11 +494,14 @@ async def list_deleted(query: Query, sessions: Sequence[SessionRow]) -> list[Del
     return [Deleted(row, agent_id, codec.moment(created_at)) for row, agent_id, created_at in found]
 
 
-_SEES = (
-    "EXISTS (SELECT 1 FROM incarnations i WHERE i.id = sessions.incarnation AND i.taint_level >= ? "
-    "AND (? & ~i.taint_compartments) = 0 AND (CAST(? AS TEXT) IS NULL OR i.taint_person = ? OR i.taint_person = ?))"
-)
-"""Whether data with this classification flows to the taint of a session."""
+def sees(made_of: Classification) -> Condition:
+    """Whether data with this classification flows to the present taint of the row of `sessions`."""
+    return Condition(
+        "EXISTS (SELECT 1 FROM incarnations i WHERE i.id = sessions.incarnation AND i.taint_level >= ? "
+        "AND (? & ~i.taint_compartments) = 0 "
+        "AND (CAST(? AS TEXT) IS NULL OR i.taint_person = ? OR i.taint_person = ?))",
+        (int(made_of.level), made_of.compartments, made_of.person, made_of.person, PEOPLE),
+    )
 
 
 async def bury(tx: Transaction, session: SessionRow, *, taint: Classification, at_ms: int) -> None:
@@ -507,8 +515,9 @@ async def bury(tx: Transaction, session: SessionRow, *, taint: Classification, a
     # Children first: a unit that waits for this row may hold one of theirs.
     unset, values = "UPDATE sessions SET parent = NULL WHERE parent = ?", list[SqlValue]([session])
     if not is_public(taint):
-        unset = f"{unset} AND {_SEES}"
-        values += (int(taint.level), taint.compartments, taint.person, taint.person, PEOPLE)
+        seeing = sees(taint)
+        unset = f"{unset} AND {seeing.text}"
+        values += seeing.values
     await tx.execute(unset, values)
     for depth in range(MAX_DEPTH):
         await tx.execute(f"UPDATE sessions SET ancestor_{depth} = NULL WHERE ancestor_{depth} = ?", (session,))

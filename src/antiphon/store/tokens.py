@@ -1,9 +1,10 @@
 """Hashes of tokens, sign-in codes and browsers' secrets; the secrets themselves are never stored."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import Classification
@@ -119,8 +120,7 @@ async def replace_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Browser:
+class Browser(Struct, frozen=True, kw_only=True):
     """A signed-in browser, without its secrets."""
 
     id: str
@@ -204,8 +204,7 @@ def _browser(row: Row) -> Browser:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
+class Token(Struct, frozen=True, kw_only=True):
     """A token of a program, without its secret."""
 
     id: str

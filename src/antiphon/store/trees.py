@@ -5,8 +5,9 @@ they are listed under their nearest listed ancestor, or as roots.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.session import Session
@@ -20,8 +21,7 @@ _NEWEST = "s.updated_at DESC, s.id DESC"
 _LISTED = "s.status <> 'inactive'"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Below:
+class Below(Struct, frozen=True, kw_only=True):
     """A summary of the sessions under a session, at any depth."""
 
     listed: int = 0

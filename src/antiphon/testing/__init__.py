@@ -13,13 +13,14 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
 from typing import Final, TypeAlias, cast
 
 import anyio
 import anyio.lowlevel
+from msgspec import Struct, field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -51,8 +52,7 @@ class Ending(StrEnum):
     """The last event is repeated until the client leaves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Struct, frozen=True, kw_only=True):
     """A tool call of a reply."""
 
     name: str
@@ -62,8 +62,7 @@ class Call:
     """`call_<request>_<index>` unless given. Real ids may repeat from one response to the next."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """A response with status 200."""
 
     text: str | Sequence[str] = ()
@@ -86,8 +85,7 @@ class Reply:
     """Sends the stream in packets of this size, which split events and characters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """A response with an error status, in OpenAI's shape."""
 
     status: int

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.session import DeliveryContext
-from antiphon.testing.scene import CHANNEL, OWNER_TOKEN, PEOPLE, AttackScene, book_tool
+from antiphon.testing.scene import CHANNEL, COMMAND_LINE, PEOPLE, AttackScene, book_tool
 
 Attempt = Callable[[AttackScene, str], Awaitable[str]]
 """Tries one route over one transport; returns all that the observer gets to see."""
@@ -16,10 +17,10 @@ Attempt = Callable[[AttackScene, str], Awaitable[str]]
 PERSON: Final = Classification(Level.PUBLIC, person=f"person:{PEOPLE[0]}")
 """The clearance of a user who was given no other."""
 TOOLS: Final = ("tool", "HTTP", "MCP")
+EVERYWHERE: Final = (*TOOLS, COMMAND_LINE)
 
 
-@dataclass(frozen=True, slots=True)
-class AttackRoute:
+class AttackRoute(Struct, frozen=True):
     """A way on which a canary might get out."""
 
     name: str
@@ -215,7 +216,8 @@ def _http(path: str) -> Attempt:
 async def _events(scene: AttackScene, transport: str) -> str:
     token = await scene.participant("high")
     path = f"/sessions/{scene.key('high')}/events?after=0"
-    async with scene.door.follow(path, token=token) as stream, scene.door.follow(path, token=OWNER_TOKEN) as owners:
+    follow, owner = scene.door.follow, scene.home.owner_token
+    async with follow(path, token=token) as stream, follow(path, token=owner) as owners:
         await scene.says("high", scene.canary.everything, "and this is the end")
         await owners.until("and this is the end")
         await scene.settles()
@@ -235,28 +237,37 @@ async def _outward(scene: AttackScene, transport: str) -> str:
     return " ".join(delivery.text for delivery in scene.channel.taken[before:])
 
 
+async def _message(scene: AttackScene, transport: str) -> str:
+    """A text of `high` for a person's account."""
+    before = len(scene.channel.taken)
+    text = scene.canary.everything
+    await scene.calls("high", "message", transport, channel=CHANNEL, recipient=PEOPLE[0], text=text)
+    await scene.settles()
+    return " ".join(delivery.text for delivery in scene.channel.taken[before:])
+
+
 ROUTES: Final[Sequence[AttackRoute]] = (
-    AttackRoute("list of sessions", _reads("sessions_list", limit=200, includeInactive=True)),
-    AttackRoute("messages in a list", _reads("sessions_list", limit=200, messageLimit=20)),
+    AttackRoute("list of sessions", _reads("sessions_list", limit=200, includeInactive=True), EVERYWHERE),
+    AttackRoute("messages in a list", _reads("sessions_list", limit=200, messageLimit=20), EVERYWHERE),
     AttackRoute("pages of a list", _list_pages),
     AttackRoute("names of sessions", _reads("sessions_list", search="name", limit=200)),
     AttackRoute("keys of sessions", _key),
-    AttackRoute("history by key", _reads("sessions_history", sessionKey="HIGH")),
+    AttackRoute("history by key", _reads("sessions_history", sessionKey="HIGH"), EVERYWHERE),
     AttackRoute("history with results of tools", _reads("sessions_history", sessionKey="HIGH", includeTools=True)),
-    AttackRoute("history by id", _history_by_id),
+    AttackRoute("history by id", _history_by_id, EVERYWHERE),
     AttackRoute("history of an ended conversation", _history_of_ended),
-    AttackRoute("search, and its snippets", _search),
-    AttackRoute("status", _reads("session_status", sessionKey="HIGH"), carries=False),
+    AttackRoute("search, and its snippets", _search, EVERYWHERE),
+    AttackRoute("status", _reads("session_status", sessionKey="HIGH"), EVERYWHERE, carries=False),
     AttackRoute("fork of a conversation", _fork_of_risen),
-    AttackRoute("send without waiting", _send(0), needs_sight=True),
+    AttackRoute("send without waiting", _send(0), EVERYWHERE, needs_sight=True),
     AttackRoute("send and wait", _send(5), needs_sight=True),
     AttackRoute("send by label", _send_by_label, needs_sight=True),
-    AttackRoute("reply of a target", _reply),
+    AttackRoute("reply of a target", _reply, EVERYWHERE),
     AttackRoute("late reply of a target", _late_reply),
     AttackRoute("error of a target", _error_of_target, carries=False),
-    AttackRoute("child's result", _child),
+    AttackRoute("child's result", _child, EVERYWHERE),
     AttackRoute("child's error", _failing_child, carries=False),
-    AttackRoute("task, label and attachments of a child", _spawn_down),
+    AttackRoute("task, label and attachments of a child", _spawn_down, EVERYWHERE),
     AttackRoute("steering a child", _steer, carries=False),
     AttackRoute("results of tools", _own_books),
     AttackRoute("errors of tools", _failing_tool, carries=False),
@@ -272,6 +283,7 @@ ROUTES: Final[Sequence[AttackRoute]] = (
     AttackRoute("page", _http("/page?session=HIGH"), ("HTTP",), PERSON),
     AttackRoute("page of sessions", _http("/page/sessions"), ("HTTP",), PERSON),
     AttackRoute("events over HTTP, backlog and live", _events, ("HTTP",), PERSON),
+    AttackRoute("message to a person", _message, EVERYWHERE, PERSON),
     AttackRoute("replies through a channel", _outward, ("channel",), PUBLIC),
 )
 """What is tried. Names are printed with the result."""

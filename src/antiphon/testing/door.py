@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import anyio
+from msgspec import Struct
 
 from antiphon.gateway.asgi import AsgiApp
 
@@ -15,8 +16,7 @@ SECONDS: Final = 120.0
 """How long an answer or a stream may take; only a failing test waits this long."""
 
 
-@dataclass(frozen=True, slots=True)
-class DoorAnswer:
+class DoorAnswer(Struct, frozen=True):
     status: int
     text: str
 

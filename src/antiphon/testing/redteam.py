@@ -12,24 +12,33 @@ canary may arrive: neither as it is, nor reversed, encoded or in halves.
 The agents are played by the `offline` model, which does what its messages say: it is an agent that obeys everyone.
 """
 
+import os
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from antiphon.agents.toolset import DeclaredFunction, tool
-from antiphon.app import App, Parts, gateway_app, open_app
+from antiphon.app import Parts, gateway_app, open_app
+from antiphon.cli.connection.gateway_file import RunningGateway, published
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import AntiphonError
+from antiphon.domain.person import Identity, PersonId
+from antiphon.gateway.server import bind, serving
+from antiphon.store import people as people_rows
 from antiphon.testing.attempts import ROUTES, AttackRoute
 from antiphon.testing.door import Door
 from antiphon.testing.scene import (
+    CHANNEL,
     COMPARTMENT,
     FIRST_COMPARTMENT,
-    OWNER_TOKEN,
     PEOPLE,
+    AttackedHome,
     AttackScene,
     Canary,
     RecordingChannel,
@@ -46,8 +55,7 @@ SETTINGS: Final[Mapping[str, Any]] = {
 """Sessions see all sessions of their agent, so that nothing but classifications keeps them apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttackOutcome:
+class AttackOutcome(Struct, frozen=True):
     route: str
     transport: str
     pair: str
@@ -85,16 +93,16 @@ async def attack(
 ) -> AttackReport:
     """Tries the routes for the pairs (by their index in `pairs_of`; all unless given) in a fresh home."""
     report = AttackReport()
-    async with _open_house(home, settings) as (app, door, channel, books):
+    async with _open_home(home, settings) as attacked:
         found = pairs_of(FIRST_COMPARTMENT)
         chosen = range(len(found)) if pairs is None else pairs
         for index in chosen:
             for route_index, route in enumerate(routes):
                 for transport in route.transports:
                     canary = Canary.drawn()
-                    number = f"{index}-{route_index}-{transport.lower()}"
-                    books[number] = canary.everything
-                    scene = AttackScene(app, door, channel, found[index], canary, number, books)
+                    number = f"{index}-{route_index}-{transport.lower().replace(' ', '-')}"
+                    attacked.books[number] = canary.everything
+                    scene = AttackScene(attacked, found[index], canary, number)
                     await scene.plants()
                     await scene.opens("riser", found[index].sink)
                     await _judge(report, route, transport, scene)
@@ -120,9 +128,7 @@ async def _judge(report: AttackReport, route: AttackRoute, transport: str, scene
 
 
 @asynccontextmanager
-async def _open_house(
-    home: Path, settings: Mapping[str, Any]
-) -> AsyncGenerator[tuple[App, Door, RecordingChannel, dict[str, str]]]:
+async def _open_home(home: Path, settings: Mapping[str, Any]) -> AsyncGenerator[AttackedHome]:
     books: dict[str, str] = {}
     channel = RecordingChannel()
 
@@ -143,8 +149,17 @@ async def _open_house(
             tools.append(replace(tool(function, name=called, effects=["reads"]), classification=pair.source))
     parts = Parts(tools=tools, channels=[channel], synchronous="OFF")
     async with open_app(home, Config.model_validate(settings), parts) as app:
-        door = Door(gateway_app(app, OWNER_TOKEN))
+        token = await app.services.ownership.prepare(is_embedded=True)
+        assert token is not None
+        application = gateway_app(app, token)
+        attacked = AttackedHome(
+            path=home, app=app, door=Door(application), owner_token=token, channel=channel, books=books
+        )
         for name in PEOPLE:
-            await door.ask("POST", "/people", token=OWNER_TOKEN, body={"name": name, "agents": ["main"]})
+            await attacked.door.ask("POST", "/people", token=token, body={"name": name, "agents": ["main"]})
+        account = Identity(channel=CHANNEL, account="", platform_id=PEOPLE[0])
+        await app.database.run(people_rows.insert_identity, account, PersonId(PEOPLE[0]), 0)
         await app.services.compartments.create(OWNER, COMPARTMENT)
-        yield app, door, channel, books
+        async with serving(application, bind("127.0.0.1", 0), on_stop=app.services.let_go) as url:
+            with published(home, RunningGateway(url=url, pid=os.getpid())):
+                yield attacked

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import product
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
+from msgspec import Struct
 
 from antiphon.app import App
 from antiphon.domain.actor import OWNER
@@ -27,18 +29,19 @@ from antiphon.engine.sessions.sessions import SessionAttributes
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
 from antiphon.store.deliveries import DeliveryFilter
+from antiphon.testing.command_line import run_command_line
 from antiphon.testing.door import SECONDS, Door
 
-OWNER_TOKEN: Final = "ant_" + "0" * 48
 COMPARTMENT: Final = "finance"
 FIRST_COMPARTMENT: Final = 1
 """The mask of a home's first compartment."""
 PEOPLE: Final = ("ann", "bob")
+"""The first has an account on the channel, whose id is her name."""
 CHANNEL: Final = "redteam"
+COMMAND_LINE: Final = "command line"
 
 
-@dataclass(frozen=True, slots=True)
-class Canary:
+class Canary(Struct, frozen=True):
     """128 random bits that stand nowhere else, and the forms in which they might get away."""
 
     word: str
@@ -74,8 +77,7 @@ class Canary:
         return " ".join(self.forms.values())
 
 
-@dataclass(frozen=True, slots=True)
-class LabelPair:
+class LabelPair(Struct, frozen=True):
     """Where the canary is, and who tries to learn it."""
 
     source: Classification
@@ -125,18 +127,37 @@ class RecordingChannel:
         return
 
 
-@dataclass(slots=True)
-class AttackScene:
-    """One pair in a running home: `high` holds the canary, `low` belongs to the observer."""
+class AttackedHome(Struct, frozen=True, kw_only=True):
+    """A running home, with a gateway that answers in this process and at an address."""
 
+    path: Path
     app: App
     door: Door
+    owner_token: str
     channel: RecordingChannel
+    books: dict[str, str]
+    """What the tools named by `book_tool` find."""
+
+
+class AttackScene(Struct, frozen=True):
+    """One pair in a running home: `high` holds the canary, `low` belongs to the observer."""
+
+    home: AttackedHome
     pair: LabelPair
     canary: Canary
     number: str
-    books: dict[str, str]
-    """What the tool `redteam_books` finds."""
+
+    @property
+    def app(self) -> App:
+        return self.home.app
+
+    @property
+    def door(self) -> Door:
+        return self.home.door
+
+    @property
+    def channel(self) -> RecordingChannel:
+        return self.home.channel
 
     def key(self, name: str) -> str:
         return f"agent:main:cli:{name}-{self.number}"
@@ -182,10 +203,12 @@ class AttackScene:
         return run
 
     async def calls(self, name: str, tool: str, transport: str, /, **arguments: Any) -> str:
-        """What the session is told by the tool: in a run, over HTTP or over MCP."""
+        """What the session is told by the tool: in a run, over HTTP, over MCP or at the command line."""
         if transport == "tool":
             run = await self.says(name, f"!call {tool} {json.dumps(arguments)}")
             return "\n".join(filter(None, (run.reply, run.error)))
+        if transport == COMMAND_LINE:
+            return await run_command_line(self.home.path, "tool", tool, json.dumps(arguments), "--as", self.key(name))
         token = (await self.app.services.tokens.create(OWNER, self.target(name)))[1]
         if transport == "HTTP":
             answer = await self.door.ask("POST", f"/tools/{tool}", token=token, body={"arguments": arguments})

@@ -4,8 +4,8 @@ Contract: history 3, list 4.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.event import Event
@@ -20,8 +20,7 @@ MAX_ANSWER_BYTES = 80 * 1024
 OMITTED = "[omitted: the message is too large]"
 
 
-@dataclass(frozen=True, slots=True)
-class BoundedPage:
+class BoundedPage(Struct, frozen=True):
     messages: list[MessageShape]
     """Oldest first."""
     size: int

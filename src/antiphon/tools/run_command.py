@@ -1,12 +1,12 @@
 """`run_command`: runs a command in the workspace of the session, in a sandbox or on the host."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
+from msgspec.structs import replace
 from pydantic import Field, field_validator
 
 from antiphon.domain.agent import Agent, Effect, SandboxMode

@@ -65,7 +65,8 @@ def sessions_history(views: Views, cursors: Cursors) -> SessionTool[HistoryArgum
             "bytes": shown.size,
         }
         if has_more and shown.messages:
-            answer["nextCursor"] = cursors.seal(about, shown.messages[0].seq)
+            numbers = [event.seq for event in page.events]
+            answer["nextCursor"] = cursors.seal(about, page.seqs[numbers.index(shown.messages[0].seq)])
         return answer
 
     return SessionTool(

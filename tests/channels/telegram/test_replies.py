@@ -55,7 +55,7 @@ async def test_a_reply_is_seen_while_it_is_written_and_stands_there_once(
         fake.write("@test_bot hello", sender=ANN, chat=FAMILY if is_group else None)
         context = await writer.begins()
         context.emit("It is ")
-        first = None
+        first: Json | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pass_time, bot, clock)
             if is_group:

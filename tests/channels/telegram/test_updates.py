@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.channels.telegram.updates import Attachment, Me, Read, read_update
+from antiphon.channels.telegram.updates import Me, ReadUpdate, SentFile, read_update
 from antiphon.domain.inbound import ButtonPress, ChangeKind, ChatChange, Inbound
 from antiphon.domain.keys import ChatType
 from antiphon.domain.session import DeliveryContext
@@ -30,7 +30,7 @@ def message(chat: Json | None = None, **more: Any) -> Json:
     return update("message", {"message_id": 3, "date": 1_700_000_000, "chat": there, "from": ANN, **more})
 
 
-def read(given: object) -> Read:
+def read(given: object) -> ReadUpdate:
     found = read_update(given, ME)
     assert found is not None
     return found
@@ -173,10 +173,10 @@ def test_files_are_named_by_kind_and_too_large_ones_are_refused_plainly() -> Non
         {"file_id": "m", "file_size": 20},
         {"file_id": "l", "file_size": 6 * 2**20},
     ]
-    assert read(message(photo=sizes)).attachments == (Attachment(file_id="m", kind="photo", name="photo.jpg"),)
+    assert read(message(photo=sizes)).attachments == (SentFile(file_id="m", kind="photo", name="photo.jpg"),)
     document = {"file_id": "d", "file_name": "a/../b.pdf", "file_size": 5}
     found = read(message(document=document, caption="look"))
-    assert found.attachments == (Attachment(file_id="d", kind="document", name="a/../b.pdf"),)
+    assert found.attachments == (SentFile(file_id="d", kind="document", name="a/../b.pdf"),)
     assert inbound(message(document=document, caption="look")).text == "look"
     assert read(message(voice={"file_id": "v"})).attachments[0].name == "voice.ogg"
     large = inbound(message(document={"file_id": "d", "file_name": "big.iso", "file_size": 21 * 2**20}))

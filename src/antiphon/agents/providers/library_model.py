@@ -1,8 +1,9 @@
 """Models of pydantic-ai, over a given HTTP client."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
+
+from msgspec import Struct
 
 from antiphon.agents.model import ProviderSettings
 
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as LibraryModel
 
 
-@dataclass(frozen=True, slots=True)
-class ModelAddress:
+class ModelAddress(Struct, frozen=True):
     """A model at its provider's address."""
 
     provider: str

@@ -5,13 +5,13 @@ transport without a network. Conversations and streams, which every turn pays fo
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 import msgspec
 from anyio import to_thread
+from msgspec import Struct
 
 from antiphon.agents.model import Prompt
 
@@ -27,8 +27,7 @@ CONVERSATION: Final = "conversation"
 TRANSPORT_HEADERS: Final = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestHead:
+class RequestHead(Struct, frozen=True, kw_only=True):
     """A request of which the instructions and the conversation are still missing."""
 
     url: str

@@ -1,8 +1,7 @@
 """Everything of one bot. Importing this module imports the client library: only programs with a bot do it."""
 
-from dataclasses import replace
-
 import anyio
+from msgspec.structs import replace
 from telegram.error import TelegramError
 
 from antiphon.channels.telegram.channel import TelegramChannel

@@ -15,7 +15,7 @@ from telegram import (
 from telegram.error import BadRequest, ChatMigrated, TelegramError
 
 from antiphon.channels.telegram.client import TelegramClient, failure_of
-from antiphon.channels.telegram.markup import Span, render
+from antiphon.channels.telegram.markup import StyledSpan, render
 from antiphon.channels.telegram.settings import ACCOUNT, LONGEST_TEXT, NAME
 from antiphon.domain.channel_form import Button, ChannelForm, DeliveryPart, LengthUnit, Streaming
 from antiphon.domain.delivery import Delivery, DeliveryFailed
@@ -32,7 +32,7 @@ _BAD_MARKUP = ("can't parse", "entity", "entities", "wrong http url", "url host 
 
 
 Shown = TypeVar("Shown")
-_Act = Callable[[str, Sequence[Span]], Awaitable[Shown]]
+_Act = Callable[[str, Sequence[StyledSpan]], Awaitable[Shown]]
 
 
 class TelegramChannel:
@@ -127,7 +127,7 @@ class TelegramChannel:
             return await act(text, [])
 
     async def _send(
-        self, place: tuple[int, int | None], text: str, spans: Sequence[Span], buttons: Sequence[Button]
+        self, place: tuple[int, int | None], text: str, spans: Sequence[StyledSpan], buttons: Sequence[Button]
     ) -> Message:
         chat, thread = place
         try:
@@ -143,7 +143,7 @@ class TelegramChannel:
             return await self._send((moved.new_chat_id, thread), text, spans, buttons)
 
     async def _edit(
-        self, message: tuple[int, int], text: str, spans: Sequence[Span], buttons: Sequence[Button]
+        self, message: tuple[int, int], text: str, spans: Sequence[StyledSpan], buttons: Sequence[Button]
     ) -> Message | bool:
         chat, message_id = message
         return await self._bot.edit_message_text(
@@ -169,7 +169,7 @@ def _place_of(place: DeliveryContext) -> tuple[int, int | None]:
         ) from error
 
 
-def _entities(spans: Sequence[Span]) -> list[MessageEntity] | None:
+def _entities(spans: Sequence[StyledSpan]) -> list[MessageEntity] | None:
     if not spans:
         return None
     return [MessageEntity(each.kind, each.offset, each.length, url=each.url, language=each.language) for each in spans]

@@ -30,7 +30,7 @@ MAX_CONNECTIONS: Final = 16
 TELEGRAM: Final = "https://api.telegram.org"
 
 
-class _Request(HTTPXRequest):
+class _BotRequests(HTTPXRequest):
     """Requests whose answers are not logged: they are what people write."""
 
     @staticmethod
@@ -69,8 +69,8 @@ class TelegramClient:
         # The proxies of the environment are meant for Telegram, not for a server that the settings name.
         options: dict[str, Any] = {"httpx_kwargs": {"trust_env": base is None}}
         waits = {"read_timeout": REQUEST_SECONDS, "write_timeout": REQUEST_SECONDS, "pool_timeout": REQUEST_SECONDS}
-        self._polling = _Request(connection_pool_size=1, **waits, **options)
-        request = _Request(connection_pool_size=MAX_CONNECTIONS, **waits, **options)
+        self._polling = _BotRequests(connection_pool_size=1, **waits, **options)
+        request = _BotRequests(connection_pool_size=MAX_CONNECTIONS, **waits, **options)
         root = base or TELEGRAM
         self.bot = _Bot(
             settings.token,

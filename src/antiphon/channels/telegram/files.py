@@ -9,7 +9,7 @@ from telegram import Bot
 from telegram.error import BadRequest, Forbidden, TelegramError
 
 from antiphon.channels.telegram.settings import LARGEST_FILE, LARGEST_IMAGE
-from antiphon.channels.telegram.updates import Attachment
+from antiphon.channels.telegram.updates import SentFile
 from antiphon.domain.inbound import Inbound, InboundFile
 from antiphon.domain.message import ImagePart
 from antiphon.domain.text import bracketed_name
@@ -20,7 +20,7 @@ _PAUSE_SECONDS = 1.0
 _IMAGES = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png"))
 
 
-async def with_files(bot: Bot, inbound: Inbound, attachments: tuple[Attachment, ...]) -> Inbound:
+async def with_files(bot: Bot, inbound: Inbound, attachments: tuple[SentFile, ...]) -> Inbound:
     """The message with its files; with a sentence for the sender for each that could not be fetched."""
     images, files, refused = list(inbound.images), list(inbound.files), list(inbound.refused)
     for attachment in attachments:

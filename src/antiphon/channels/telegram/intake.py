@@ -8,7 +8,7 @@ from telegram.error import TelegramError
 
 from antiphon.channels.telegram.client import TelegramClient
 from antiphon.channels.telegram.files import with_files
-from antiphon.channels.telegram.updates import PRESS, Me, Read, position_of, read_update
+from antiphon.channels.telegram.updates import PRESS, Me, ReadUpdate, position_of, read_update
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.inbound import ButtonPress, ChatChange, FromChannel, Inbound
 from antiphon.engine.chats.accounts import AccountLease, LeaseLost
@@ -62,7 +62,7 @@ class Intake:
                     return
                 await anyio.sleep(PAUSE_SECONDS)
 
-    def _read(self, update: object, me: Me) -> Read | None:
+    def _read(self, update: object, me: Me) -> ReadUpdate | None:
         try:
             return read_update(update, me)
         except ValidationError as error:

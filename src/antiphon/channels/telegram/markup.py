@@ -4,7 +4,8 @@ Spans need no escaping, and whatever is not understood stays as it was written.
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _FENCE = re.compile(r"^```([^\n`]*)\n(.*?)\n?^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{1,6} +(\S[^\n]*)$", re.MULTILINE)
@@ -19,8 +20,7 @@ _INLINE = re.compile(
 _DEEPEST = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class StyledSpan(Struct, frozen=True, kw_only=True):
     """A part of the text that is shown in another way."""
 
     kind: str
@@ -32,7 +32,7 @@ class Span:
     url: str | None = None
 
 
-def render(markdown: str) -> tuple[str, list[Span]]:
+def render(markdown: str) -> tuple[str, list[StyledSpan]]:
     """The text without its marks, and the spans that they marked. The text is never longer than it was."""
     drawn = _Drawn()
     end = 0
@@ -49,7 +49,7 @@ def render(markdown: str) -> tuple[str, list[Span]]:
 class _Drawn:
     def __init__(self) -> None:
         self.pieces: list[str] = []
-        self.spans: list[Span] = []
+        self.spans: list[StyledSpan] = []
         self.units = 0
 
     def add(self, text: str) -> None:
@@ -59,7 +59,7 @@ class _Drawn:
     def mark(self, kind: str, text: str, *, language: str | None = None, url: str | None = None) -> None:
         """Adds text that is one span, unless it is empty."""
         if text:
-            self.spans.append(Span(kind=kind, offset=self.units, length=_units(text), language=language, url=url))
+            self.spans.append(StyledSpan(kind=kind, offset=self.units, length=_units(text), language=language, url=url))
             self.add(text)
 
 
@@ -91,7 +91,7 @@ def _draw_marked(drawn: _Drawn, kind: str, text: str, depth: int) -> None:
     """Adds text that is one span and may have others within."""
     index, begin = len(drawn.spans), drawn.units
     _draw_inline(drawn, text, depth + 1)
-    drawn.spans.insert(index, Span(kind=kind, offset=begin, length=drawn.units - begin))
+    drawn.spans.insert(index, StyledSpan(kind=kind, offset=begin, length=drawn.units - begin))
 
 
 def _units(text: str) -> int:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
+from msgspec import Struct
+
 NAME = "telegram"
 """The channel's name in keys and places."""
 ACCOUNT = "default"
@@ -48,8 +50,7 @@ class TelegramSettings:
         return None if self.public_url is None else self.public_url.rstrip("/") + WEBHOOK_PATH
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BotLook:
+class BotLook(Struct, frozen=True, kw_only=True):
     """What Telegram says about a bot."""
 
     name: str = ""

@@ -32,7 +32,7 @@ class Me(Struct, frozen=True, kw_only=True):
     """False in privacy mode: then a group's messages arrive only if they are meant for the bot."""
 
 
-class Attachment(Struct, frozen=True, kw_only=True):
+class SentFile(Struct, frozen=True, kw_only=True):
     """A file of a message, to be fetched."""
 
     file_id: str
@@ -41,11 +41,11 @@ class Attachment(Struct, frozen=True, kw_only=True):
     name: str
 
 
-class Read(Struct, frozen=True, kw_only=True):
+class ReadUpdate(Struct, frozen=True, kw_only=True):
     """A message, and the files that it has besides."""
 
     content: Inbound | ButtonPress | ChatChange
-    attachments: tuple[Attachment, ...] = ()
+    attachments: tuple[SentFile, ...] = ()
 
 
 class _User(Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class _User(Struct, frozen=True, kw_only=True):
     language_code: str | None = None
 
 
-class _Chat(Struct, frozen=True, kw_only=True):
+class _TelegramChat(Struct, frozen=True, kw_only=True):
     id: int
     type: str
     title: str | None = None
@@ -75,7 +75,7 @@ class _File(Struct, frozen=True, kw_only=True):
     file_name: str | None = None
 
 
-class _Origin(Struct, frozen=True, kw_only=True):
+class _ForwardOrigin(Struct, frozen=True, kw_only=True):
     """A message that another one answers."""
 
     sender: _User | None = field(default=None, name="from")
@@ -85,10 +85,10 @@ class _Origin(Struct, frozen=True, kw_only=True):
 
 class _Message(Struct, frozen=True, kw_only=True):
     message_id: int
-    chat: _Chat
+    chat: _TelegramChat
     date: int = 0
     sender: _User | None = field(default=None, name="from")
-    sender_chat: _Chat | None = None
+    sender_chat: _TelegramChat | None = None
     """Set if a channel or a whole group writes: anonymous admins, linked channels."""
     text: str | None = None
     caption: str | None = None
@@ -96,7 +96,7 @@ class _Message(Struct, frozen=True, kw_only=True):
     caption_entities: tuple[_Entity, ...] = ()
     message_thread_id: int | None = None
     is_topic_message: bool = False
-    reply_to_message: _Origin | None = None
+    reply_to_message: _ForwardOrigin | None = None
     migrate_to_chat_id: int | None = None
     migrate_from_chat_id: int | None = None
     photo: tuple[_File, ...] = ()
@@ -116,35 +116,35 @@ class _Message(Struct, frozen=True, kw_only=True):
 class _Shown(Struct, frozen=True, kw_only=True):
     """The message under which a button was pressed."""
 
-    chat: _Chat
+    chat: _TelegramChat
     sender: _User | None = field(default=None, name="from")
     message_thread_id: int | None = None
     is_topic_message: bool = False
 
 
-class _Press(Struct, frozen=True, kw_only=True):
+class _CallbackQuery(Struct, frozen=True, kw_only=True):
     id: str
     sender: _User = field(name="from")
     message: _Shown | None = None
     data: str | None = None
 
 
-class _Member(Struct, frozen=True, kw_only=True):
+class _ChatMember(Struct, frozen=True, kw_only=True):
     status: str
     is_member: bool = True
 
 
 class _Membership(Struct, frozen=True, kw_only=True):
-    chat: _Chat
+    chat: _TelegramChat
     sender: _User = field(name="from")
-    old_chat_member: _Member
-    new_chat_member: _Member
+    old_chat_member: _ChatMember
+    new_chat_member: _ChatMember
 
 
 class _Update(Struct, frozen=True, kw_only=True):
     update_id: int
     message: _Message | None = None
-    callback_query: _Press | None = None
+    callback_query: _CallbackQuery | None = None
     my_chat_member: _Membership | None = None
 
 
@@ -159,7 +159,7 @@ def position_of(update: object) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def read_update(update: object, me: Me) -> Read | None:
+def read_update(update: object, me: Me) -> ReadUpdate | None:
     """What the update brings; None if it is nothing for Antiphon. Raises `msgspec.ValidationError` for a broken one."""
     found = msgspec.convert(update, _Update)
     position = found.update_id
@@ -167,18 +167,18 @@ def read_update(update: object, me: Me) -> Read | None:
         return _read_message(found.message, me, position)
     if found.callback_query is not None:
         press = _read_press(found.callback_query, me, position)
-        return None if press is None else Read(content=press)
+        return None if press is None else ReadUpdate(content=press)
     if found.my_chat_member is not None:
         change = _read_membership(found.my_chat_member, position)
-        return None if change is None else Read(content=change)
+        return None if change is None else ReadUpdate(content=change)
     return None
 
 
-def _read_message(message: _Message, me: Me, position: int) -> Read | None:
+def _read_message(message: _Message, me: Me, position: int) -> ReadUpdate | None:
     if message.migrate_to_chat_id is not None:
-        return Read(content=_moved(message.chat.id, message.migrate_to_chat_id, position))
+        return ReadUpdate(content=_moved(message.chat.id, message.migrate_to_chat_id, position))
     if message.migrate_from_chat_id is not None:
-        return Read(content=_moved(message.migrate_from_chat_id, message.chat.id, position))
+        return ReadUpdate(content=_moved(message.migrate_from_chat_id, message.chat.id, position))
     sender, is_direct = message.sender, message.chat.type == "private"
     if sender is None or sender.is_bot or message.sender_chat is not None:
         return None
@@ -189,7 +189,7 @@ def _read_message(message: _Message, me: Me, position: int) -> Read | None:
     if text is None and not attachments and not refused:
         return None
     is_meant = is_direct or _is_meant(message, me)
-    return Read(
+    return ReadUpdate(
         content=Inbound(
             platform_id=f"{me.id}:{message.chat.id}:{message.message_id}",
             position=position,
@@ -206,13 +206,13 @@ def _read_message(message: _Message, me: Me, position: int) -> Read | None:
     )
 
 
-def _files_of(message: _Message) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
+def _files_of(message: _Message) -> tuple[tuple[SentFile, ...], tuple[str, ...]]:
     """The files to fetch, and a sentence for each thing that cannot be taken in."""
-    attachments: list[Attachment] = []
+    attachments: list[SentFile] = []
     refused: list[str] = []
     sizes = [size for size in message.photo if (size.file_size or 0) <= LARGEST_IMAGE]
     if sizes:
-        attachments.append(Attachment(file_id=sizes[-1].file_id, kind="photo", name="photo.jpg"))
+        attachments.append(SentFile(file_id=sizes[-1].file_id, kind="photo", name="photo.jpg"))
     elif message.photo:
         refused.append("The photo is larger than 5 MiB and was not taken in. Send it as a file.")
     named = (
@@ -229,7 +229,7 @@ def _files_of(message: _Message) -> tuple[tuple[Attachment, ...], tuple[str, ...
         if (file.file_size or 0) > LARGEST_FILE:
             refused.append(f"The file {bracketed_name(name)!r} is larger than 20 MiB and was not taken in.")
         else:
-            attachments.append(Attachment(file_id=file.file_id, kind=kind, name=name))
+            attachments.append(SentFile(file_id=file.file_id, kind=kind, name=name))
     refused += [
         f"A {kind.replace('_', ' ')} cannot be taken in. Send text, a photo, a file or a voice message."
         for kind in _REFUSED
@@ -270,7 +270,7 @@ def _names(text: str, entities: Sequence[_Entity], me: Me) -> bool:
     return False
 
 
-def _read_press(press: _Press, me: Me, position: int) -> ButtonPress | None:
+def _read_press(press: _CallbackQuery, me: Me, position: int) -> ButtonPress | None:
     """None for buttons of other bots' messages and for data that Antiphon did not make."""
     shown = press.message
     if shown is None or shown.sender is None or shown.sender.id != me.id or press.sender.is_bot or not press.data:
@@ -309,7 +309,7 @@ def _change_of(change: _Membership) -> ChangeKind | None:
     return ChangeKind.ADDED if is_in else ChangeKind.LEFT
 
 
-def _is_in(member: _Member) -> bool:
+def _is_in(member: _ChatMember) -> bool:
     return member.status not in ("left", "kicked") and (member.status != "restricted" or member.is_member)
 
 
@@ -318,7 +318,7 @@ def _moved(old: int, new: int, position: int) -> ChatChange:
     return ChatChange(kind=ChangeKind.MOVED, position=position, place=place, moved_to=str(new))
 
 
-def _place(chat: _Chat, thread: int | None) -> DeliveryContext:
+def _place(chat: _TelegramChat, thread: int | None) -> DeliveryContext:
     return DeliveryContext(
         channel=NAME, to=str(chat.id), account_id=ACCOUNT, thread_id=None if thread is None else str(thread)
     )

@@ -9,6 +9,8 @@ from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 
 app = typer.Typer(no_args_is_help=True, help="List groups of channels, and say where the bot may answer.")
+NEGATIVE_IDS = {"ignore_unknown_options": True}
+"""Ids of groups may begin with a minus, as an option does."""
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The id that the list shows.")]
 ChannelOption = Annotated[
     str | None, typer.Option("--channel", metavar="CHANNEL", help="The group's channel, if two have this id.")
@@ -50,7 +52,7 @@ def list_groups(home: HomeOption = None, config: ConfigOption = None, as_json: J
     )
 
 
-@app.command("allow")
+@app.command("allow", context_settings=NEGATIVE_IDS)
 @command
 def allow(
     group: GroupArgument,
@@ -64,7 +66,7 @@ def allow(
     _decide("allow", group, channel, account, home=home, config=config, as_json=as_json)
 
 
-@app.command("refuse")
+@app.command("refuse", context_settings=NEGATIVE_IDS)
 @command
 def refuse(
     group: GroupArgument,

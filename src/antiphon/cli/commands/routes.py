@@ -87,15 +87,10 @@ def clear_route(
     as_json: JsonOption = False,
 ) -> None:
     """Let a chat follow the settings again."""
-    from urllib.parse import urlencode
-
     from antiphon.cli.connection.connect import connect
 
-    query = {"channel": channel, "account": account, "peer": peer, "thread": thread}
-    if version is not None:
-        query["version"] = str(version)
     with connect(home, config) as client:
-        answer = client.delete(f"/routes?{urlencode(query)}")
+        answer = client.delete("/routes", channel=channel, account=account, peer=peer, thread=thread, version=version)
     _show(answer, as_json=as_json)
 
 

@@ -6,7 +6,6 @@ import secrets
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from socket import socket
 from threading import Lock
@@ -14,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
 import httpx
+from msgspec import Struct, field
 
 from antiphon.cli.exits import TimedOut
 from antiphon.cli.streams import not_unicode
@@ -52,8 +52,7 @@ _ERRORS: dict[int, type[AntiphonError]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
+class _Request(Struct, frozen=True, kw_only=True):
     method: str
     path: str
     parameters: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
@@ -69,8 +68,7 @@ class _Request:
         return self.method == "GET" or is_named or self.path == "/sessions" or self.path.endswith("/cancel")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerEvent:
+class ServerEvent(Struct, frozen=True, kw_only=True):
     """One event of a stream. `keep_alive` ones have no data."""
 
     name: str
@@ -123,8 +121,8 @@ class Client:
         named = body if "messageId" in body else {**body, "messageId": new_message_id()}
         return self.post(session_path(key, "/messages"), named, **parameters)
 
-    def delete(self, path: str) -> JsonObject:
-        return self._ask(_Request(method="DELETE", path=path))
+    def delete(self, path: str, **parameters: Parameter) -> JsonObject:
+        return self._ask(_Request(method="DELETE", path=path, parameters=parameters))
 
     def call_tool(
         self, name: str, session: str, arguments: JsonObject, *, idempotency_key: str | None, seconds: float
@@ -207,7 +205,7 @@ class Client:
         request = self._http.build_request(
             method,
             path,
-            params=_present(parameters),
+            params=_present(parameters) or None,
             json=body,
             timeout=timeout,
             extensions={"trace": self._watch_connections},
@@ -311,7 +309,7 @@ class Client:
             response = self._http.request(
                 request.method,
                 request.path,
-                params=_present(request.parameters),
+                params=_present(request.parameters) or None,  # an empty mapping would take the query out of the path
                 json=request.body,
                 headers=request.headers,
                 timeout=httpx.Timeout(limit, connect=CONNECT_SECONDS),

@@ -8,8 +8,10 @@ import json
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from antiphon.config.origins import Origins
 from antiphon.private_files import check_private_directory, open_private
@@ -17,8 +19,7 @@ from antiphon.private_files import check_private_directory, open_private
 NAME = "gateway.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningGateway:
+class RunningGateway(Struct, frozen=True, kw_only=True):
     url: str
     pid: int
     is_temporary: bool = False

@@ -4,10 +4,10 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from anyio.from_thread import start_blocking_portal
+from msgspec import Struct
 
 from antiphon.app import App, gateway_app, open_app
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway, place_of, published
@@ -21,8 +21,7 @@ from antiphon.gateway.server import bind, serving
 from antiphon.private_files import restrict_umask
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalGateway:
+class LocalGateway(Struct, frozen=True, kw_only=True):
     app: App
     url: str
     token: str

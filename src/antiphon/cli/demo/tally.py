@@ -3,7 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from antiphon.cli.rendering.output import text_of
 from antiphon.domain.message import JsonObject, JsonValue
@@ -12,8 +14,7 @@ Logs = Mapping[str, Sequence[JsonObject]]
 """All events, by the key of their session."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
+class Count(Struct, frozen=True, kw_only=True):
     """How many were begun, how many came to an end, and what is wrong with that."""
 
     what: str
@@ -23,8 +24,7 @@ class Count:
     twice: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(Struct, frozen=True, kw_only=True):
     sessions: int
     events: int
     gaps: int

@@ -1,7 +1,8 @@
 """What one check of `antiphon doctor` found."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Grade(StrEnum):
@@ -10,8 +11,7 @@ class Grade(StrEnum):
     BROKEN = "broken"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     name: str
     grade: Grade
     detail: str

@@ -8,11 +8,11 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import anyio
+from msgspec import Struct
 
 from antiphon import __version__
 from antiphon.app import App, open_app, prepare_home, probe_app
@@ -42,8 +42,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalWorker:
+class LocalWorker(Struct, frozen=True, kw_only=True):
     app: App
     url: str | None
     """Where it tells whether it is ready, if it listens."""

@@ -39,6 +39,11 @@ class RunCommandSection(Section):
     data up to their `classification`."""
 
 
+class FunctionSection(Section):
+    classification: ClassificationSection | None = None
+    """The classification of the function's results, joined with what the function itself declares."""
+
+
 class ApprovalSection(Section):
     require: tuple[str, ...] = REQUIRED
     """Calls that a person must approve before they run, as patterns: a tool's name (`run_command`, `git_*`), `mcp:*`
@@ -66,4 +71,6 @@ class ToolsSection(Section):
     agent_to_agent: AgentToAgentSection = AgentToAgentSection()
     subagents: SubagentToolsSection = SubagentToolsSection()
     run_command: RunCommandSection = RunCommandSection()
+    functions: dict[str, FunctionSection] = Field(default_factory=dict[str, FunctionSection])
+    """Python functions that agents may call, by name."""
     approval: ApprovalSection = ApprovalSection()

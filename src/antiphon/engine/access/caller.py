@@ -4,9 +4,10 @@ The caller comes from the run or from the edge that authenticated the client, ne
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
+
+from msgspec import Struct
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Classification
@@ -51,8 +52,7 @@ class CallingRun(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(Struct, frozen=True, kw_only=True):
     """The caller of a tool: a run of a session, or an outside client that acts as that session."""
 
     session: SessionRow

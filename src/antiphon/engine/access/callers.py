@@ -1,6 +1,6 @@
 """Lets people and programs act as a session. Contract: tools 1, access 2."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.errors import Denied, NotFound
@@ -20,8 +20,7 @@ from antiphon.store.database import Database, Query
 from antiphon.store.people import find_standing
 
 
-@dataclass(frozen=True, slots=True)
-class FoundCaller:
+class FoundCaller(Struct, frozen=True):
     caller: Caller
     depth: int
     standing: Standing

@@ -1,9 +1,9 @@
 """Persons: invited, given a role, suspended, merged and removed by owners. Contract: access 1, 3, 4."""
 
-from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER, Principal
@@ -38,8 +38,7 @@ class KnownPerson(Struct, frozen=True):
     identities: list[Identity]
 
 
-@dataclass(frozen=True, slots=True)
-class Invitation:
+class Invitation(Struct, frozen=True):
     """A person who was invited, and the code of a link that signs one browser in as them; shown only once."""
 
     person: Person

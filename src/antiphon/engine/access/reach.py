@@ -4,7 +4,6 @@ The same rules serve people, token holders and sessions. Missing and hidden sess
 same number of statements. Contract: answers 2, access 1, visibility.
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -69,16 +68,14 @@ class Rights(Struct, frozen=True, gc=False):
         return self.actor if isinstance(self.actor, Principal) else self.actor.principal
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A session and the named incarnation: the present one, unless the id of an ended one was given."""
 
     session: Session
     incarnation: rows.Incarnation
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A candidate that the actor may see or change."""
 
     grant: Grant

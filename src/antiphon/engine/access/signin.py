@@ -5,8 +5,10 @@ of its origin, so that no other server on the host receives it. Both hashes are 
 """
 
 import hmac
-from dataclasses import dataclass, replace
 from datetime import timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER, Principal
@@ -29,8 +31,7 @@ RENEWAL = timedelta(days=1)
 """A browser is renewed at most once in this time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewBrowser:
+class NewBrowser(Struct, frozen=True, kw_only=True):
     """The secrets that a browser got for a link's code; shown only once."""
 
     cookie: str

@@ -18,8 +18,6 @@ LEASE = timedelta(seconds=8)
 """How long a process serves an account after its last sign of life. Another one asks for it each two seconds."""
 RENEWAL = timedelta(seconds=2)
 """How often the lease is renewed, and how often other processes ask for it."""
-ARRIVALS_LIFE = timedelta(days=7)
-"""How long arrivals are remembered. Platforms repeat what was not confirmed for a day."""
 
 
 class AccountLease(Struct, frozen=True, kw_only=True):
@@ -82,7 +80,7 @@ class Accounts:
 
     async def forget_old_arrivals(self) -> None:
         """Deletes what came in long ago; call it about once an hour."""
-        before_ms = self._clock.now_ms() - milliseconds_of(ARRIVALS_LIFE)
+        before_ms = self._clock.now_ms() - milliseconds_of(arrivals.KEPT)
         await self._database.run(arrivals.delete_before, before_ms)
 
     def _served_until(self) -> int:

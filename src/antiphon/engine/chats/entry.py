@@ -1,9 +1,9 @@
 """Posts a message of a channel into its chat's session, which it opens if need be. Contract: sessions 3, 4."""
 
-from dataclasses import replace
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.ids import MessageId, RunId, SessionId
 from antiphon.domain.inbound import Inbound

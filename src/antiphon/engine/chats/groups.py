@@ -11,7 +11,7 @@ from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.linking import find_owners_chats
 from antiphon.engine.chats.routing import rules_of
-from antiphon.engine.deliveries.outbox import enqueue_notice
+from antiphon.engine.deliveries.questions import queue_question, show_decision, subject_of_group
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -83,6 +83,7 @@ async def decide_group(tx: Transaction, command: DecideGroup) -> ChannelGroup | 
     if found is None:
         return Refusal(NotFound(f"Group not found: {command.named[:80]!r}. `antiphon groups` lists them."))
     await rows.set_state(tx, found, command.state, by=str(command.rights.principal), at_ms=command.at_ms)
+    await show_decision(tx, subject_of_group(found.channel, found.account, found.group_id), command.at_ms)
     decided = await rows.find(tx, found.channel, found.account, found.group_id)
     assert decided is not None
     return decided
@@ -142,9 +143,11 @@ async def ask_owners(
         await rows.set_state(tx, group, GroupState.ASKED)
     text = (
         f"This bot is now in the group \N{LEFT DOUBLE QUOTATION MARK}{shown}\N{RIGHT DOUBLE QUOTATION MARK} "
-        f"({place.to}). It stays silent there until an owner allows it: antiphon groups allow {group.group_id}"
+        f"({place.to}). It stays silent there until an owner allows it, here or with: "
+        f"antiphon groups allow {group.group_id}"
     )
-    await tell_owners(tx, place.channel, account, text, name=f"group {group.group_id} {at_ms}", at_ms=at_ms)
+    subject = subject_of_group(place.channel, account, group.group_id)
+    await ask_owners_about(tx, place.channel, account, text, subject=subject, at_ms=at_ms)
 
 
 async def note_allowed(tx: Transaction, place: DeliveryContext, *, title: str | None, at_ms: int) -> None:
@@ -167,11 +170,11 @@ async def note_allowed(tx: Transaction, place: DeliveryContext, *, title: str | 
     await rows.insert(tx, allowed)
 
 
-async def tell_owners(tx: Transaction, channel: str, account: str, text: str, *, name: str, at_ms: int) -> None:
-    """Queues the words for each owner's private chat with this account."""
+async def ask_owners_about(tx: Transaction, channel: str, account: str, text: str, *, subject: str, at_ms: int) -> None:
+    """Queues the question for each owner's private chat with this account."""
     for identity in await find_owners_chats(tx, channel, account):
         place = DeliveryContext(channel=channel, to=identity.platform_id, account_id=account)
-        await enqueue_notice(tx, place, text, name=f"{name} {identity.platform_id}", at_ms=at_ms)
+        await queue_question(tx, place, text, subject=subject, at_ms=at_ms)
 
 
 async def move_group(tx: Transaction, place: DeliveryContext, moved_to: str) -> None:

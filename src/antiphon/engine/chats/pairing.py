@@ -24,10 +24,11 @@ from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.chats.accounts import milliseconds_of
 from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.entry import DrawnIds, SessionMoved, content_of, find_chat, post_in_chat, target_of
-from antiphon.engine.chats.groups import tell_owners
+from antiphon.engine.chats.groups import ask_owners_about
 from antiphon.engine.chats.linking import Linked, link
 from antiphon.engine.chats.who import Who, find_who, introduce
 from antiphon.engine.deliveries.outbox import enqueue_notice
+from antiphon.engine.deliveries.questions import show_decision
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted
@@ -121,14 +122,14 @@ class Pairings:
         for _ in range(MOST_TRIES):
             locked = () if key is None else (target_of(key),)
             try:
-                return accepted(await self._database.run(_approve, command, key, sessions=locked))
+                return accepted(await self._database.run(approve_pairing, command, key, sessions=locked))
             except SessionMoved as moved:
                 key = moved.key
         raise Unavailable("Chat is routed elsewhere again and again. Try once more.", code="store_busy")
 
     async def refuse(self, principal: Principal, named: str) -> WaitingSender:
         """Refuses the sender, who is not told, and gets no other code for a day. Raises `NotFound`."""
-        return accepted(await self._database.run(_refuse, self._command(principal, named, None)))
+        return accepted(await self._database.run(refuse_pairing, self._command(principal, named, None)))
 
     def _command(self, principal: Principal, named: str, into: PersonId | None) -> DecidePairing:
         drawn = DrawnIds(
@@ -172,10 +173,10 @@ async def open_pairing(
     await enqueue_notice(tx, inbound.place, text, name=f"code {drawn.id}", at_ms=at_ms)
     asked = (
         f"\N{LEFT DOUBLE QUOTATION MARK}{who.name}\N{RIGHT DOUBLE QUOTATION MARK} ({identity.channel} "
-        f"{identity.platform_id}) wants to write to your agents. If you know them, ask them for their code and run: "
-        "antiphon pair <code>"
+        f"{identity.platform_id}) wants to write to your agents. Admit them here if you "
+        "know them, or with the code that they were given: antiphon pair <code>"
     )
-    await tell_owners(tx, identity.channel, identity.account, asked, name=f"pairing {drawn.id}", at_ms=at_ms)
+    await ask_owners_about(tx, identity.channel, identity.account, asked, subject=drawn.id, at_ms=at_ms)
 
 
 async def keep_first(tx: Transaction, who: Who, inbound: Inbound) -> bool:
@@ -195,7 +196,8 @@ def is_over(pairing: Pairing, at_ms: int) -> bool:
 def was_told(pairing: Pairing, at_ms: int) -> bool:
     """Whether it is too early to give the sender another code."""
     pause = REFUSAL_LIFE if pairing.state is PairingState.REFUSED else ANSWER_PAUSE
-    return milliseconds(pairing.told_at) + milliseconds_of(pause) > at_ms
+    since_ms = at_ms - milliseconds(pairing.told_at)
+    return 0 <= since_ms < milliseconds_of(pause)  # a time ahead is of a clock that went back since
 
 
 def _stored(inbound: Inbound) -> str:
@@ -261,7 +263,9 @@ async def _find(query: Query, command: DecidePairing) -> Pairing | Refusal:
     )
 
 
-async def _approve(tx: Transaction, command: DecidePairing, foreseen: SessionKey | None) -> AdmittedSender | Refusal:
+async def approve_pairing(
+    tx: Transaction, command: DecidePairing, foreseen: SessionKey | None
+) -> AdmittedSender | Refusal:
     pairing = await _find(tx, command)
     if isinstance(pairing, Refusal):
         return pairing
@@ -279,6 +283,7 @@ async def _approve(tx: Transaction, command: DecidePairing, foreseen: SessionKey
         await introduce(tx, who, who.identity.person_id, drawn.at_ms)
     who = await find_who(tx, rules, pairing.place, sender)
     posted = await _post_waiting(tx, command, pairing, who, foreseen=foreseen)
+    await show_decision(tx, pairing.id, at_ms)
     if posted is None:
         await enqueue_notice(
             tx,
@@ -311,11 +316,12 @@ async def _post_waiting(
     return posted
 
 
-async def _refuse(tx: Transaction, command: DecidePairing) -> WaitingSender | Refusal:
+async def refuse_pairing(tx: Transaction, command: DecidePairing) -> WaitingSender | Refusal:
     pairing = await _find(tx, command)
     if isinstance(pairing, Refusal):
         return pairing
     by, at_ms = str(command.rights.principal), command.drawn.at_ms
     if not await rows.decide(tx, pairing.id, PairingState.REFUSED, by=by, at_ms=at_ms):
         return Refusal(NotFound(f"Nobody waits with this code or id: {command.named[:80]!r}."))
+    await show_decision(tx, pairing.id, at_ms)
     return _shown(pairing)

@@ -1,38 +1,97 @@
-"""The unit of a pressed button: the person who pressed decides, as anywhere else. Contract: approvals 3."""
+"""The unit of a pressed button: the person who pressed decides, as anywhere else. Contract: approvals 3, access 3."""
+
+from msgspec import Struct
 
 from antiphon.domain.ids import ApprovalId, SessionRow
 from antiphon.domain.inbound import ButtonPress
+from antiphon.domain.keys import SessionKey
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.chats.accounts import AccountLease
+from antiphon.engine.chats.entry import DrawnIds
+from antiphon.engine.chats.groups import DecideGroup, decide_group
 from antiphon.engine.chats.occasion import Occasion
+from antiphon.engine.chats.pairing import DecidePairing, approve_pairing, refuse_pairing
 from antiphon.engine.chats.take_in import Received, Stale, arrival_of, hold
 from antiphon.engine.chats.who import find_who
+from antiphon.engine.deliveries.questions import ADMIT, REFUSE, GroupAsked, group_asked, pairing_asked
+from antiphon.engine.refusal import Refusal
 from antiphon.engine.runs.presses import UNKNOWN, Press
 from antiphon.engine.runs.presses import press as carry_out
 from antiphon.store import approvals, arrivals
 from antiphon.store.arrivals import ArrivalOutcome, ArrivalRow
+from antiphon.store.channel_groups import GroupState
 from antiphon.store.database import Query, Transaction
 
 
+class TakePress(Struct, frozen=True, kw_only=True):
+    press: ButtonPress
+    lease: AccountLease | None
+    occasion: Occasion
+    drawn: DrawnIds
+    foreseen: SessionKey | None = None
+    """The session to which a message is posted that waits for the decision."""
+
+
 async def find_pressed(query: Query, press: ButtonPress) -> SessionRow | None:
-    """The session that the press is about."""
+    """The session of the request for approval that the press is about."""
     found = await approvals.find(query, ApprovalId(press.data.partition(":")[0]))
     return None if found is None else found.session
 
 
-async def take_press(
-    tx: Transaction, press: ButtonPress, lease: AccountLease | None, occasion: Occasion
-) -> Received | Stale:
-    """Decides as the person to whom the presser's account is linked; the same press again says what was decided."""
-    if not await hold(tx, lease, press.place, press.position):
+async def take_press(tx: Transaction, command: TakePress) -> Received | Stale:
+    """Decides as the person to whom the presser's account is linked; the same press again says what was decided.
+
+    Raises `SessionMoved` if the decision posts to another session than was foreseen.
+    """
+    press, occasion = command.press, command.occasion
+    if not await hold(tx, command.lease, press.place, press.position):
         return Stale()
     arrival = arrival_of(press.place, press.platform_id)
     is_repeated = await arrivals.find(tx, arrival) is not None
     who = await find_who(tx, occasion.rules, press.place, press.sender)
     outcome, toast = ArrivalOutcome.IGNORED, UNKNOWN
     if who.is_linked and not who.standing.is_suspended:
-        pressed = Press(rights=Rights(who.standing.principal, occasion.rules), data=press.data, at_ms=occasion.at_ms)
-        outcome, toast = ArrivalOutcome.PRESSED, await carry_out(tx, pressed)
+        rights = Rights(who.standing.principal, occasion.rules)
+        outcome, toast = ArrivalOutcome.PRESSED, await _decide(tx, command, rights)
     if not is_repeated:
         await arrivals.store(tx, arrival, ArrivalRow(outcome, None), occasion.at_ms)
     return Received(outcome=outcome, toast=toast, is_repeated=is_repeated)
+
+
+async def _decide(tx: Transaction, command: TakePress, rights: Rights) -> str:
+    """Carries the decision out; the sentence for the person who pressed."""
+    subject, _, word = command.press.data.rpartition(":")
+    if word in (ADMIT, REFUSE) and (id := pairing_asked(subject)) is not None:
+        return await _decide_pairing(tx, command, rights, id, is_admitted=word == ADMIT)
+    if word in (ADMIT, REFUSE) and (group := group_asked(subject)) is not None:
+        return await _decide_group(tx, command, rights, group, is_allowed=word == ADMIT)
+    pressed = Press(rights=rights, data=command.press.data, at_ms=command.occasion.at_ms)
+    return await carry_out(tx, pressed)
+
+
+async def _decide_pairing(tx: Transaction, command: TakePress, rights: Rights, id: str, *, is_admitted: bool) -> str:
+    decision = DecidePairing(rights=rights, named=id, into=None, drawn=command.drawn)
+    if is_admitted:
+        decided = await approve_pairing(tx, decision, command.foreseen)
+    else:
+        decided = await refuse_pairing(tx, decision)
+    if isinstance(decided, Refusal):
+        return decided.error.message
+    return "Admitted." if is_admitted else "Refused."
+
+
+async def _decide_group(
+    tx: Transaction, command: TakePress, rights: Rights, group: GroupAsked, *, is_allowed: bool
+) -> str:
+    decision = DecideGroup(
+        rights=rights,
+        channel=group.channel,
+        account=group.account,
+        named=group.group_id,
+        state=GroupState.ALLOWED if is_allowed else GroupState.REFUSED,
+        at_ms=command.occasion.at_ms,
+    )
+    decided = await decide_group(tx, decision)
+    if isinstance(decided, Refusal):
+        return decided.error.message
+    return "Allowed." if is_allowed else "Refused."

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
-from antiphon.domain.errors import Limited, Unavailable
+from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import Ids, RunId
 from antiphon.domain.inbound import ButtonPress, ChatChange, Inbound
 from antiphon.domain.keys import SessionKey
@@ -18,18 +18,18 @@ from antiphon.engine.chats.changes import take_change
 from antiphon.engine.chats.entry import DrawnIds, SessionMoved, Uploaded, target_of
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.pairing import draw_code
-from antiphon.engine.chats.presses import find_pressed, take_press
+from antiphon.engine.chats.presses import TakePress, find_pressed, take_press
 from antiphon.engine.chats.take_in import Foreseen, Received, Stale, TakeIn, foresee, take_in
 from antiphon.engine.chats.uploads import prepare, write_files
 from antiphon.engine.chats.who import identity_of
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.store.database import Database
+from antiphon.store.database import Database, Named
 
 MOST_TRIES = 5
 TOLD_MS = 60_000
-"""A sender who writes too often is told so once in this time."""
+"""A sender whose messages are not taken in is told so once in this time."""
 MAX_TOLD = 1_000
 
 
@@ -43,7 +43,7 @@ class Reception:
         self._clock = clock
         self._ids = ids
         self._told: OrderedDict[str, int] = OrderedDict()
-        """When senders were told that they write too often."""
+        """When senders were told that a message was not taken in."""
 
     async def receive(self, inbound: Inbound, lease: AccountLease | None = None) -> Received:
         """Takes a message in. Without a lease, as for a platform that posts to the gateway, any process may.
@@ -59,10 +59,10 @@ class Reception:
             drawn=drawn,
             occasion=self._occasion(drawn),
             pairing=draw_code(self._ids),
-            is_limit_told=drawn.at_ms - self._told.get(sender, -TOLD_MS) < TOLD_MS,
+            was_told=drawn.at_ms - self._told.get(sender, -TOLD_MS) < TOLD_MS,
         )
         received = await self._take_in(command)
-        if isinstance(received.refused, Limited) and not command.is_limit_told:
+        if received.refused is not None and not command.was_told:
             self._told.pop(sender, None)
             self._told[sender] = drawn.at_ms
             while len(self._told) > MAX_TOLD:
@@ -72,11 +72,15 @@ class Reception:
     async def press(self, press: ButtonPress, lease: AccountLease | None = None) -> Received:
         """Decides as the person who pressed; the answer's `toast` says what became of it. Raises like `receive`."""
         drawn = self._draw()
+        command = TakePress(press=press, lease=lease, occasion=self._occasion(drawn), drawn=drawn)
         session = await self._database.read(find_pressed, press)
-        locked = () if session is None else (session,)
-        return _current(
-            await self._database.run(take_press, press, lease, self._occasion(drawn), sessions=locked), lease
-        )
+        locked: tuple[Named, ...] = () if session is None else (session,)
+        for _ in range(MOST_TRIES):
+            try:
+                return _current(await self._database.run(take_press, command, sessions=locked), lease)
+            except SessionMoved as moved:
+                command, locked = replace(command, foreseen=moved.key), (target_of(moved.key),)
+        raise _unsettled()
 
     async def change(self, change: ChatChange, lease: AccountLease | None = None) -> Received:
         """Notes what happened to a chat: owners are asked about a new group. Raises like `receive`."""
@@ -94,7 +98,7 @@ class Reception:
                 return _current(await self._database.run(take_in, unit, key, sessions=locked), command.lease)
             except SessionMoved as moved:
                 key = moved.key
-        raise Unavailable("Chat is routed elsewhere again and again. Try once more.", code="store_busy")
+        raise _unsettled()
 
     async def _upload(self, command: TakeIn, foreseen: Foreseen) -> Uploaded | None:
         """Writes the message's files before the message that tells of them; None if there are none."""
@@ -117,6 +121,10 @@ class Reception:
 
     def _occasion(self, drawn: DrawnIds) -> Occasion:
         return Occasion(rules=self._rules, now=drawn.now, at_ms=drawn.at_ms, drawn=self._ids.random_hex(64))
+
+
+def _unsettled() -> Unavailable:
+    return Unavailable("Chat is routed elsewhere again and again. Try once more.", code="store_busy")
 
 
 def _current(received: Received | Stale, lease: AccountLease | None) -> Received:

@@ -4,9 +4,8 @@ The unit's session is foreseen by a read, because the database locks sessions be
 be another one, because the chat was routed elsewhere in between, the unit is undone and runs again.
 """
 
-from dataclasses import replace
-
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.commands import ChatCommand, CommandName, parse
 from antiphon.domain.errors import AntiphonError, Invalid, Limited
@@ -66,8 +65,8 @@ class TakeIn(Struct, frozen=True, kw_only=True):
     drawn: DrawnIds
     occasion: Occasion
     pairing: pairing.NewCode
-    is_limit_told: bool = False
-    """Whether the sender was told lately that they write too often."""
+    was_told: bool = False
+    """Whether the sender was told lately that a message was not taken in."""
     uploaded: Uploaded | None = None
     """Where its files lie by now."""
 
@@ -202,10 +201,7 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
         who = await find_who(tx, rules, inbound.place, inbound.sender)
     if inbound.chat_type is not ChatType.DIRECT:
         await note_allowed(tx, inbound.place, title=inbound.title, at_ms=command.drawn.at_ms)
-    name = await channel_accounts.find_name(
-        tx, channel_accounts.AccountName(who.identity.channel, who.identity.account)
-    )
-    typed = _command_in(inbound, name)
+    typed = await _typed(tx, inbound, who)
     if typed is not None:
         if not who.is_linked:  # a command may name them, as `/link` does
             await introduce(tx, who, who.identity.person_id, command.drawn.at_ms)
@@ -213,7 +209,7 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
         if answer is not None:
             await _say(tx, command, answer)
         return Received(outcome=ArrivalOutcome.COMMAND if answer is not None else ArrivalOutcome.IGNORED)
-    if inbound.refused:
+    if inbound.refused and inbound.is_meant:
         await _say(tx, command, "\n".join(inbound.refused), about="refused")
     content = content_of(inbound, command.uploaded)
     if not content:
@@ -221,7 +217,7 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
     try:
         check_content(content)
     except AntiphonError as error:
-        await _say(tx, command, error.message, about="refusal")
+        await _tell_refusal(tx, command, error.message)
         return Received(outcome=ArrivalOutcome.IGNORED, refused=error)
     uploaded = command.uploaded
     if uploaded is not None and (chat.session is None or chat.session.id != uploaded.session_id):
@@ -229,10 +225,22 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
     posted = await post_in_chat(tx, rules, chat, who, content=content, inbound=inbound, drawn=command.drawn)
     if not isinstance(posted, Refusal):
         return Received(outcome=ArrivalOutcome.POSTED, posted=posted)
-    is_limit = isinstance(posted.error, Limited)
-    if not (is_limit and command.is_limit_told):
-        await _say(tx, command, _explained(posted.error, who), about="refusal")
+    await _tell_refusal(tx, command, _explained(posted.error, who))
     return Received(outcome=ArrivalOutcome.IGNORED, refused=posted.error)
+
+
+async def _typed(query: Query, inbound: Inbound, who: Who) -> ChatCommand | None:
+    """The command that the message is, by the name that the bot has on its platform."""
+    if not _is_command(inbound):
+        return None
+    account = channel_accounts.AccountName(who.identity.channel, who.identity.account)
+    return _command_in(inbound, await channel_accounts.find_name(query, account))
+
+
+async def _tell_refusal(tx: Transaction, command: TakeIn, text: str) -> None:
+    """Tells the sender, but not a group that did not speak to the bot, and not again and again."""
+    if command.inbound.is_meant and not command.was_told:
+        await _say(tx, command, text, about="refusal")
 
 
 def _explained(error: AntiphonError, who: Who) -> str:

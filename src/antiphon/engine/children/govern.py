@@ -2,7 +2,6 @@
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -51,8 +50,7 @@ TOOL = "subagents"
 MAX_LISTED = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildView:
+class ChildView(Struct, frozen=True, kw_only=True):
     """A child as its requester sees it."""
 
     session: Session

@@ -3,13 +3,13 @@
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
 
 from msgspec import Struct, to_builtins
 
 from antiphon.clock import Clock
 from antiphon.domain.attachments import Attachment, GivenAttachment, check_attachments, receipt
+from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, parse_agent_id, subagent_key
@@ -29,7 +29,7 @@ from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller, find_origin
-from antiphon.engine.access.ceilings import refuse_above
+from antiphon.engine.access.ceilings import find_ceiling, refuse_above
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.ledger.append import Arrival, Words, made_by, raise_workspace, words_from
 from antiphon.engine.ledger.queue import queue_run
@@ -39,7 +39,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.forks import copy_conversation
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
 from antiphon.policy.decision import Deny
-from antiphon.policy.flow import ceiling, is_public
+from antiphon.policy.flow import is_public
 from antiphon.policy.models import decide_child_model
 from antiphon.policy.spawn import SpawnFacts, decide_spawn
 from antiphon.store import runs as ledger
@@ -97,8 +97,7 @@ class SpawnChild(Struct, frozen=True, kw_only=True):
         return f"{ATTACHMENTS_DIRECTORY}/{self.files_uuid}" if self.attachments else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildWork:
+class ChildWork(Struct, frozen=True, kw_only=True):
     """Work that a session gives to its child."""
 
     run_id: RunId
@@ -113,8 +112,7 @@ class ChildWork:
     """Whether one of the sessions, or a session that caused the call, is sandboxed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spawned:
+class Spawned(Struct, frozen=True, kw_only=True):
     run_id: RunId
     child: SessionKey
     mode: Mode
@@ -237,10 +235,11 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         return Refusal(NotFound("Session not found: the caller's own session was deleted."))
     if origin is not None and origin.is_cancel_requested:
         return Refusal(Conflict("This run is being cancelled.", code="cancelled"))
-    if refusal := await _refuse(tx, command, parent, rules):
+    clearance = await find_ceiling(tx, parent, rules.sinks, place=None if origin is None else origin.place)
+    if refusal := await _refuse(tx, command, parent, rules, clearance=clearance):
         return Refusal(refusal)
     own, rel_dir = rules.agents[parent.agent_id], command.rel_dir
-    child = await _create(tx, command, parent, rules)
+    child = await _create(tx, command, parent, rules, clearance=clearance)
     if request.context is Context.FORK:
         child = await copy_conversation(tx, parent, child, origin=origin, at_ms=command.at_ms)
     limit = own.subagents.time_limit
@@ -286,8 +285,10 @@ async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> 
     return Spawned(run_id=made.run, child=key, mode=made.mode, receipt=made.receipt)
 
 
-async def _refuse(tx: Transaction, command: SpawnChild, parent: Session, rules: Rules) -> AntiphonError | None:
-    """The first reason to refuse the child, in the contract's order."""
+async def _refuse(
+    tx: Transaction, command: SpawnChild, parent: Session, rules: Rules, *, clearance: Classification
+) -> AntiphonError | None:
+    """The first reason to refuse the child, in the contract's order. `clearance` is what the child may have at most."""
     agent, own = rules.agents.get(command.agent_id), rules.agents.get(parent.agent_id)
     if own is None:
         return Invalid(f"Agent is no longer configured: {parent.agent_id!r}.", code="unknown_agent")
@@ -316,7 +317,7 @@ async def _refuse(tx: Transaction, command: SpawnChild, parent: Session, rules: 
             "task what the child needs to know.",
             code="fork_agent",
         )
-    if above := refuse_above(agent.classification.join(parent.taint), ceiling(parent, None)):
+    if above := refuse_above(agent.classification.join(parent.taint), clearance):
         return above.error
     return command.late_refusals[0] if command.late_refusals else None
 
@@ -325,9 +326,12 @@ def _key_of(command: SpawnChild) -> SessionKey:
     return subagent_key(command.agent_id, command.uuid)
 
 
-async def _create(tx: Transaction, command: SpawnChild, parent: Session, rules: Rules) -> Session:
-    """The child's session: at its parent's taint, within its clearance, without a channel of its own."""
+async def _create(
+    tx: Transaction, command: SpawnChild, parent: Session, rules: Rules, *, clearance: Classification
+) -> Session:
+    """The child's session: at its parent's taint, within its ceiling, without a channel of its own."""
     request = command.request
+    limit = None if clearance == EVERYTHING else clearance
     child = await create_session(
         tx,
         OpenSession(
@@ -336,7 +340,7 @@ async def _create(tx: Transaction, command: SpawnChild, parent: Session, rules: 
             agent_id=command.agent_id,
             base=rules.agents[command.agent_id].classification,
             source=Source(kind="spawn", interactive=False, trigger_id=command.caller.call_id),
-            attributes=SessionAttributes(label=request.label, taint=parent.taint, clearance=parent.clearance),
+            attributes=SessionAttributes(label=request.label, taint=parent.taint, clearance=limit),
             parent=parent.row,
             new_session_id=command.session_id,
             at_ms=command.at_ms,

@@ -1,7 +1,6 @@
 """Waiting for several runs, and ending a turn until they are over. Contract: spawn 8, runs 1, 3."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -34,8 +33,7 @@ TAKEN = Outcome(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AwaitedRun:
+class AwaitedRun(Struct, frozen=True, kw_only=True):
     """An awaited run as it stands when the wait ends."""
 
     run_id: RunId
@@ -44,8 +42,7 @@ class AwaitedRun:
     """Whether its end (status, reply, error, code) may not flow to the caller."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class Joined(Struct, frozen=True, kw_only=True):
     is_complete: bool
     """Whether the awaited runs ended before the time was over."""
     runs: list[AwaitedRun]
@@ -60,8 +57,7 @@ class WaitForRuns(Struct, frozen=True, kw_only=True):
     until: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(Struct, frozen=True):
     until: datetime
     sessions: tuple[SessionRow, ...]
     is_over: bool

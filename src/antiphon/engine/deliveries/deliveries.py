@@ -26,6 +26,7 @@ from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import may_deliver
 from antiphon.engine.deliveries.outbox import Origin, queue_withdrawal, tell
+from antiphon.engine.deliveries.questions import is_question, question_as_claimed, show_decision
 from antiphon.engine.deliveries.requests import as_claimed, show_answer
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -117,7 +118,10 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
     if claimed.is_withdrawal:
         return claimed
     if claimed.approval is not None:
-        request = await as_claimed(tx, claimed, command.rules)
+        if is_question(claimed.approval):
+            request = await question_as_claimed(tx, claimed)
+        else:
+            request = await as_claimed(tx, claimed, command.rules)
         if request is None:
             await outbox.delete_claimed(tx, claimed)
         return request
@@ -165,7 +169,9 @@ async def settle_sent(tx: Transaction, claimed: Delivery, parts: tuple[str, ...]
     }
     if not await outbox.settle(tx, claimed, columns):
         return False
-    if claimed.approval is not None:
+    if claimed.approval is not None and is_question(claimed.approval):
+        await show_decision(tx, claimed.approval, at_ms)  # it may have been decided on the way
+    elif claimed.approval is not None:
         approval = await approvals.find(tx, ApprovalId(claimed.approval))
         if approval is not None:
             await show_answer(tx, approval, at_ms)  # it may have been answered on the way
@@ -236,7 +242,7 @@ async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: Json
     if delivery.session is None or delivery.session_id is None:
         return
     origin = Origin(session=delivery.session, incarnation=delivery.session_id, run_id=delivery.run_id)
-    await tell(tx, origin, type, data, at_ms=at_ms)
+    await tell(tx, origin, type, data, made_of=delivery.made_of, at_ms=at_ms)
 
 
 def _not_found(id: str) -> NotFound:

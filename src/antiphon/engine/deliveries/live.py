@@ -66,7 +66,7 @@ class LiveSender(PartSender, Withdrawer, Protocol):
     async def typing(self, place: DeliveryContext) -> None: ...
 
 
-class Chat(NamedTuple):
+class PacedChat(NamedTuple):
     """A chat with all its threads."""
 
     account: ChannelAccount
@@ -110,7 +110,7 @@ class _Showing(NamedTuple):
 
     session: Session
     place: DeliveryContext
-    chat: Chat
+    chat: PacedChat
     channel: LiveSender
     is_direct: bool
     may_show: bool
@@ -140,7 +140,7 @@ class LiveReplies:
         self._rules = rules
         self._clock = clock
         self._streams: dict[RunId, _Stream] = {}
-        self._next_at: dict[Chat, int] = {}
+        self._next_at: dict[PacedChat, int] = {}
         """When something of a chat may be changed again."""
         self._woken = asyncio.Event()
         self._is_idle = asyncio.Event()
@@ -378,10 +378,10 @@ class LiveReplies:
         form = view.channel.form
         return form.stream_interval_ms if view.is_direct else form.group_interval_ms
 
-    def _is_free(self, chat: Chat) -> bool:
+    def _is_free(self, chat: PacedChat) -> bool:
         return self._next_at.get(chat, 0) <= self._clock.now_ms()
 
-    def _pace(self, chat: Chat, interval_ms: int) -> None:
+    def _pace(self, chat: PacedChat, interval_ms: int) -> None:
         now = self._clock.now_ms()
         if len(self._next_at) > MOST_PACES:
             self._next_at = {each: at for each, at in self._next_at.items() if at > now}
@@ -444,8 +444,8 @@ def _account_of(place: DeliveryContext) -> ChannelAccount:
     return ChannelAccount(place.channel or "", place.account_id)
 
 
-def _chat_of(place: DeliveryContext) -> Chat:
-    return Chat(_account_of(place), place.to or "")
+def _chat_of(place: DeliveryContext) -> PacedChat:
+    return PacedChat(_account_of(place), place.to or "")
 
 
 def _draft_id(run: RunId) -> int:

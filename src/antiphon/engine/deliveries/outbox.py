@@ -1,9 +1,9 @@
 """Queues texts for channels, in the transaction that causes them. Contract: channels 1, send 6, flow 7."""
 
 import hashlib
-from dataclasses import replace
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.actor import SYSTEM
 from antiphon.domain.classification import PUBLIC, Classification
@@ -15,11 +15,11 @@ from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import spoken
 from antiphon.engine.access.recipients import may_leave
-from antiphon.engine.ledger.append import append_events
+from antiphon.engine.ledger.append import append_events, may_be_noticed
 from antiphon.policy.sinks import Sinks
 from antiphon.store import deliveries, runs
 from antiphon.store.database import Transaction
-from antiphon.store.events import Addition
+from antiphon.store.events import Addition, note_unnoticed
 from antiphon.store.sessions import SessionHead
 
 
@@ -137,15 +137,21 @@ async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks
     data: JsonObject = {"deliveryId": id, "channel": place.channel, "to": place.to}
     origin = Origin(session=delivery.session, incarnation=delivery.incarnation, run_id=delivery.run_id)
     data |= {"code": FLOW, "error": NOT_CLEARED}
-    await tell(tx, origin, EventType.DELIVERY_SUPPRESSED, data, at_ms=at_ms)
+    await tell(tx, origin, EventType.DELIVERY_SUPPRESSED, data, made_of=delivery.made_of, at_ms=at_ms)
 
 
-async def tell(tx: Transaction, origin: Origin, type: EventType, data: JsonObject, *, at_ms: int) -> None:
-    """Appends what became of a text to the incarnation that it belongs to, even after a reset."""
-    # The event names the text and its place, and contains nothing of the text.
-    event = NewEvent(type=type, actor=str(SYSTEM), classification=PUBLIC, run_id=origin.run_id, data=data)
+async def tell(
+    tx: Transaction, origin: Origin, type: EventType, data: JsonObject, *, made_of: Classification, at_ms: int
+) -> None:
+    """Appends what became of a text to the incarnation that it belongs to, even after a reset.
+
+    The event names the recipient, who may have been chosen by what the text was made of. Contract: flow 2.
+    """
+    event = NewEvent(type=type, actor=str(SYSTEM), classification=made_of, run_id=origin.run_id, data=data)
     addition = Addition(incarnation=origin.incarnation, events=[event], at_ms=at_ms)
-    await append_events(tx, origin.session, addition)
+    seq = await append_events(tx, origin.session, addition)
+    if not await may_be_noticed(tx, origin.session, made_of):
+        await note_unnoticed(tx, origin.session, seq, made_of)
 
 
 async def enqueue_message(

@@ -1,7 +1,8 @@
 """The reply of an ended run as the outbox would send it to its chat. Contract: send_policy 3, groups 3, flow 7."""
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import DeliveryContext, Session
@@ -16,8 +17,7 @@ from antiphon.store.database import Database, Query
 FLOW: Final = "flow"
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelReply:
+class ChannelReply(Struct, frozen=True):
     """A reply as it leaves, without markers, or the reason why there is none."""
 
     text: str | None = None

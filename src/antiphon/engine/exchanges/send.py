@@ -3,7 +3,6 @@
 Contract: send 1 to 8, answers 2, flow 4.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -67,8 +66,7 @@ class SendMessage(Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendAnswer:
+class SendAnswer(Struct, frozen=True, kw_only=True):
     """The result of a send."""
 
     run_id: RunId
@@ -81,8 +79,7 @@ class SendAnswer:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     exchange: Exchange
     is_cyclic: bool = False
     """Whether waiting would never end, because the target waits for the caller."""
@@ -181,8 +178,7 @@ def _check_text(text: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Unseen:
+class _Unseen(Struct, frozen=True):
     """The caller's requester, which has risen above the caller and may have been deleted since."""
 
     source: Session

@@ -5,7 +5,8 @@ its run.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from antiphon.domain.classification import EVERYTHING, PUBLIC, UNTRUSTED, Classification
 from antiphon.domain.exchange import (
@@ -82,8 +83,7 @@ async def _first_reply_made_of(query: Query, exchange: Exchange) -> Classificati
     return EVERYTHING if run is None else run.made_of
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """What a side said last, as far as it decides where it may go."""
 
     side: Side
@@ -91,8 +91,7 @@ class Said:
     """The context of the run that said it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sides:
+class Sides(Struct, frozen=True):
     """Both sessions of an exchange, as they are now."""
 
     requester: Session
@@ -166,8 +165,7 @@ def _is_waiting(exchange: Exchange, origin: Run | None, at_ms: int) -> bool:
     return origin is not None and origin.status.is_active
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Text:
+class _Text(Struct, frozen=True, kw_only=True):
     """A text of an exchange, for one of its sides."""
 
     exchange: Exchange

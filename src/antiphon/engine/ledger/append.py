@@ -1,6 +1,6 @@
 """All writes to a log, with their changes to the session's row.
 
-Contract: events 1, sessions 1, 2, 5, 8, send 4, flow 2, 8.
+Contract: events 1, sessions 1, 2, 5, 8, send 4, flow 2, 8, 13.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.codec import classification_values
 from antiphon.store.compartments import read_compartments
-from antiphon.store.database import SqlValue, Transaction
+from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.sessions import LogEnd
 
@@ -127,22 +127,34 @@ async def append_words(
 ) -> int:
     """Stores the message, answered by the run if one is given; returns its `seq`.
 
-    A late message for an ended incarnation leaves the columns of the present one unchanged.
+    A late message for an ended incarnation leaves the columns of the present one unchanged. So does a message that no
+    run answers, if it does not flow to the session's taint: other sessions do not learn of it. Contract: flow 13.
     """
     incarnation = words.incarnation or session.id
     is_present = incarnation == session.id
+    is_noticed = run_id is not None or await may_be_noticed(tx, session.row, words.classification)
     addition = Addition(
         incarnation=incarnation,
         events=[_event(words, run_id)],
         at_ms=at_ms,
-        set=_changes(session, words, at_ms, is_present=is_present),
+        set=_changes(session, words, at_ms, is_present=is_present) if is_noticed else {},
         add={"message_count": 1} if is_present else {},
         end=words.end,
     )
     last_seq = await log.append(tx, session.row, addition)
+    if not is_noticed:
+        await log.note_unnoticed(tx, session.row, last_seq, words.classification)
     if "status" in addition.set:
         await spawns.archive_again(tx, session.row, at_ms)
     return last_seq
+
+
+async def may_be_noticed(query: Query, session: SessionRow, made_of: Classification) -> bool:
+    """Whether sessions that see this one may learn that such an event was stored. Reads nothing for public ones."""
+    if is_public(made_of):
+        return True
+    taint = await rows.find_present_taint(query, session)
+    return taint is None or may_enter(made_of, taint)
 
 
 async def append_steps(
@@ -247,7 +259,10 @@ async def append_copies(
     await rows.set_taint(tx, SessionId(session.id), joined)
     add = {"message_count": sum(copy.message is not None for copy in copies)}
     addition = Addition(incarnation=session.id, events=copies, at_ms=at_ms, set=set, add=add)
-    await log.append(tx, session.row, addition)
+    last_seq = await log.append(tx, session.row, addition)
+    for seq, copy in enumerate(copies, last_seq - len(copies) + 1):
+        if not may_enter(copy.classification, joined):
+            await log.note_unnoticed(tx, session.row, seq, copy.classification)
 
 
 def _described(copies: Sequence[NewEvent]) -> dict[str, SqlValue]:

@@ -1,15 +1,15 @@
 """A worker's right to write for a run: a claim gives it, and a newer claim takes it away. Contract: runs 8."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
+
+from msgspec import Struct
 
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
 from antiphon.domain.run import Run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claimant:
+class Claimant(Struct, frozen=True, kw_only=True):
     """The process that claims runs."""
 
     process: ProcessId
@@ -17,8 +17,7 @@ class Claimant:
     """The longest time of a run, for each agent that the process knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(Struct, frozen=True):
     """A worker's right to write for a run, from its claim."""
 
     run_id: RunId

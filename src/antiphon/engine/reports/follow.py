@@ -5,10 +5,9 @@ The record enters the requester's log in the transaction that ends the child's w
 Contract: spawn 7, 8.
 """
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
@@ -57,8 +56,7 @@ from antiphon.store.runs import NewRun
 NO_RECORD = Kept((), PUBLIC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scene:
+class _Scene(Struct, frozen=True, kw_only=True):
     """The objects needed to carry out what follows from one report."""
 
     report: Report
@@ -231,7 +229,7 @@ async def _notice_of(
     spawn = await spawns.find(query, child.row)
     if spawn is not None and spawn.run == report.id and child.parent == requester.row:
         return Kept(withheld_parts(finding), clearance)  # the name is of the very incarnation that hears of it
-    return Kept(withheld_parts(dataclasses.replace(finding, name=finding.session_key)), PUBLIC)
+    return Kept(withheld_parts(replace(finding, name=finding.session_key)), PUBLIC)
 
 
 async def _taint_of(query: Query, session: Session, incarnation: SessionId) -> Classification:
@@ -312,8 +310,7 @@ async def _follow_continued(
     return [] if continued.called_off is None else [continued.called_off]
 
 
-@dataclass(frozen=True, slots=True)
-class _Came:
+class _Came(Struct, frozen=True):
     """A result in its requester's log, and what follows from it now."""
 
     report: Report

@@ -1,8 +1,9 @@
 """Messages between sessions and their children, as their logs store them. Contract: spawn 7."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.finding import read_record
@@ -32,8 +33,7 @@ CAME = "Results of sub-agents arrived while you were at work{names}. They are ab
 NOT_CONTINUED = "The wait for sub-agents is over, and this task does not continue. {why}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildRecord:
+class ChildRecord(Struct, frozen=True, kw_only=True):
     """A child's result, between the child and its requester."""
 
     report: Report

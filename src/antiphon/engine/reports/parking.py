@@ -1,8 +1,9 @@
 """Parked runs, and the run that continues each of them. Contract: spawn 8, approvals 2."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import RunId, SessionId
@@ -29,8 +30,7 @@ class CancelledContinuation(NamedTuple):
     """What the outcome was made of: it repeats the reply of the work that was cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Continued:
+class Continued(Struct, frozen=True):
     """The parked run has been continued or ended."""
 
     called_off: CancelledContinuation | None = None

@@ -1,9 +1,10 @@
 """A runner's context: its run, its log, and the means to record and to wait."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.agent import Agent
@@ -56,8 +57,7 @@ PublishDelta = Callable[[SessionRow, Delta], None]
 """Publishes a piece of a reply as it streams, or a delay."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
+class Runtime(Struct, frozen=True, kw_only=True):
     """What all runs of a process use."""
 
     database: Database
@@ -422,8 +422,7 @@ async def _find_ceiling(query: Query, run: Run, sinks: Sinks) -> _StepLimits | N
     return None if session is None else _StepLimits(session, await find_ceiling(query, session, sinks, place=run.place))
 
 
-@dataclass(frozen=True, slots=True)
-class SpentToday:
+class SpentToday(Struct, frozen=True):
     """What a UTC day's runs have used so far."""
 
     own: ledger.Spent
@@ -443,8 +442,7 @@ async def _spent_on(query: Query, day: str, run: Run, person_caps: PersonCaps) -
     return SpentToday(spent.get(AgentId(run.agent_id), ledger.Spent()), total, by_person)
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalsSoFar:
+class ApprovalsSoFar(Struct, frozen=True):
     """The requests that bear on a run's calls."""
 
     own: Sequence[Approval]

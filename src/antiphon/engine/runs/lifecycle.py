@@ -5,7 +5,6 @@ of a worker count only while it has the newest fence. Contract: runs 1 to 8.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -24,11 +23,11 @@ from antiphon.domain.report import Report
 from antiphon.domain.run import MAX_ATTEMPTS, YIELDED, Outcome, Run, RunStatus, can_become
 from antiphon.domain.session import DeliveryContext, SessionStatus
 from antiphon.domain.transcript import OpenCall, open_calls
-from antiphon.engine.access.ceilings import find_ceiling
+from antiphon.engine.access.ceilings import PLACE_CLEARANCE, find_ceiling
 from antiphon.engine.approvals.answering import withdraw
 from antiphon.engine.approvals.parking import park, repeat_calls
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.deliveries.outbox import Outgoing
+from antiphon.engine.deliveries.outbox import Origin, Outgoing
 from antiphon.engine.exchanges.turns import follow_run
 from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, raise_workspace
 from antiphon.engine.ledger.fence import Claimant, Fence
@@ -240,8 +239,7 @@ class BeginCall(Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class BegunCall:
+class BegunCall(Struct, frozen=True):
     """Whether the call has begun, and what the principal whose rights it has is in this moment."""
 
     standing: Standing
@@ -287,8 +285,7 @@ async def set_attachments_due(tx: Transaction, fence: Fence, is_due: bool) -> bo
     return await ledger.change_claimed(tx, fence.run_id, fence.number, {"has_attachments": int(is_due)})
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """The run has ended; `following` is the session's next one, claimed in the same transaction."""
 
     run: Run
@@ -297,8 +294,7 @@ class Ended:
     """Whether a following run was looked for and not found."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewInput:
+class NewInput(Struct, frozen=True):
     """The run does not end: its last step has not seen a message that joined it."""
 
 
@@ -363,6 +359,8 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
         await _tell_of_cap(tx, run, run.place or found.place, outcome, at_ms=at_ms)
     if run.purpose.speaks_for_itself and (outcome.status is not RunStatus.OK or run.code == "reset"):
         await outbox.end_stream(tx, run, run.place or found.place, at_ms)
+    if outcome.code == PLACE_CLEARANCE:
+        await _tell_of_place(tx, ended, run.place or found.place, at_ms=at_ms)
     open_names = {call_name(run.id, call) for call in unfinished}
     await _follow(tx, ended, owed, open_names, sinks=command.sinks, at_ms=at_ms)
     successors = command.successors
@@ -375,6 +373,18 @@ async def _tell_of_cap(tx: Transaction, run: Run, place: DeliveryContext, outcom
     if outbox.is_external(place) and await note_told(tx, day_of(at_ms), str(run.principal)):
         # It names the cap and its limit.
         await outbox.enqueue(tx, run, place, Outgoing(text=outcome.error or "", made_of=PUBLIC), at_ms=at_ms)
+
+
+async def _tell_of_place(tx: Transaction, ended: Run, place: DeliveryContext, *, at_ms: int) -> None:
+    """Tells the owner in the log which place may not have what the session holds. Contract: flow 2."""
+    origin = Origin(session=SessionRow(ended.session), incarnation=ended.session_id, run_id=ended.id)
+    data: JsonObject = {
+        "code": PLACE_CLEARANCE,
+        "channel": place.channel,
+        "to": place.to,
+        "error": ended.error,
+    }
+    await outbox.tell(tx, origin, EventType.ERROR, data, made_of=ended.made_of, at_ms=at_ms)
 
 
 async def end_queued_run(

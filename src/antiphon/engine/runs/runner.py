@@ -1,23 +1,22 @@
 """The port to the content of a run: an agent loop, a constant, an external harness."""
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from antiphon.domain.message import AssistantMessage, text_content
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.engine.runs.context import RunContext
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnding:
+class RunEnding(Struct, frozen=True, kw_only=True):
     """How a run ends, and the last message, which is stored in the transaction that ends it."""
 
     outcome: Outcome
     message: AssistantMessage | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitsApproval:
+class AwaitsApproval(Struct, frozen=True):
     """The run has asked for an approval: its job is over, and the answer continues it."""
 
 

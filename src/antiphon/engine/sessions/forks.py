@@ -1,7 +1,6 @@
 """A new session that begins as a copy of another's log. Contract: sessions 8."""
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
@@ -38,8 +37,7 @@ from antiphon.store.people import find_standing
 PAGE_EVENTS = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForkSession:
+class ForkSession(Struct, frozen=True, kw_only=True):
     principal: Principal
     target: NamedTarget
     seq: int | None

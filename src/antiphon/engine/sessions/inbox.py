@@ -3,7 +3,6 @@
 Contract: sessions 4, 5, runs 2, 4, 7.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from msgspec import Struct
@@ -37,7 +36,7 @@ from antiphon.engine.access.reach import FoundHead, find_head, refuse_act
 from antiphon.engine.access.send_policy import may_post
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Outgoing
-from antiphon.engine.ledger.append import Arrival, Words, append_words
+from antiphon.engine.ledger.append import Arrival, Words, append_words, may_be_noticed
 from antiphon.engine.ledger.queue import join_run, queue_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -61,8 +60,7 @@ from antiphon.store.sessions import SessionHead
 MAX_MESSAGE_ID = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Envelope:
+class Envelope(Struct, frozen=True, kw_only=True):
     """What comes with a message besides its content."""
 
     sender: str | None = None
@@ -244,16 +242,19 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         tx, standing, command.message.content, command.rules.shares, at_ms=command.at_ms
     ):
         return refusal
-    session = await begin_anew_if_stale(
-        tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
-    )
     message = command.message
-    if not is_triggering(
+    triggers = is_triggering(
         SessionType(session.type),
         standing,
         mentioned=message.mentioned,
         owner_trigger=command.rules.owner_trigger,
-    ):
+    )
+    # Other sessions see a reset, and must not learn of a message above them that no run answers.
+    if triggers or await may_be_noticed(tx, session.row, classify_message(standing, command.route)):
+        session = await begin_anew_if_stale(
+            tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
+        )
+    if not triggers:
         seq = await append_words(tx, session, _words(session, command, standing), command.at_ms)
         await _count(tx, standing, session, message)
         if command.is_delivered:

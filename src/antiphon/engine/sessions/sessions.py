@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from anyio import to_thread
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal, channel_of
@@ -63,8 +63,7 @@ from antiphon.store.sessions import ListCursor, SessionFilter
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionAttributes:
+class SessionAttributes(Struct, frozen=True, kw_only=True):
     """What the caller that opens a session says about it; None for nothing."""
 
     label: str | None = None
@@ -79,16 +78,14 @@ class SessionAttributes:
 NO_ATTRIBUTES = SessionAttributes()
 
 
-@dataclass(frozen=True, slots=True)
-class Newcomer:
+class Newcomer(Struct, frozen=True):
     """A person as a channel's message shows them."""
 
     identity: Identity
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenSession:
+class OpenSession(Struct, frozen=True, kw_only=True):
     principal: Principal
     target: NamedTarget
     agent_id: AgentId
@@ -111,22 +108,19 @@ class OpenSession:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     session: Session
     is_new: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPageRequest:
+class SessionPageRequest(Struct, frozen=True):
     where: SessionFilter
     limit: int
     after: ListCursor | None
     """The end of the page before; None for the first page."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPage:
+class SessionPage(Struct, frozen=True):
     sessions: list[SessionSummary]
     next: ListCursor | None
     last_runs: Mapping[SessionRow, LastRun]

@@ -1,4 +1,4 @@
-"""Regular upkeep: hides stale sessions, prunes old events, removes files that deletions left behind.
+"""Regular upkeep: hides stale sessions, prunes old events and arrivals, removes files that deletions left behind.
 
 Contract: sessions 2, 7, 8.
 """
@@ -14,6 +14,7 @@ from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.sessions.sessions import remove_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.store import arrivals
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -52,6 +53,7 @@ class Upkeep:
                 await self.hide_stale()
                 await self.prune()
                 await self.remove_workspaces()
+                await self.forget_arrivals()
             except (Conflict, Unavailable) as error:
                 self._upkeep.failed(error)
             else:
@@ -97,6 +99,11 @@ class Upkeep:
                     await remove_workspace(self._workspaces, left)
                     removed += 1
         return removed
+
+    async def forget_arrivals(self) -> None:
+        """Forgets what came in on channels so long ago that no platform repeats it."""
+        before_ms = self._clock.now_ms() - int(arrivals.KEPT.total_seconds() * 1000)
+        await self._database.run(arrivals.delete_before, before_ms)
 
 
 async def prune_log(tx: Transaction, session: SessionRow, before_ms: int, below: int) -> int | None:

@@ -11,11 +11,12 @@ import re
 import stat
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from itertools import count, islice
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 from antiphon.domain.attachments import MANIFEST_NAME, Attachment, receipt
 from antiphon.domain.errors import AntiphonError, Conflict, Unavailable
@@ -35,8 +36,7 @@ _NAME = re.compile(r"[0-9]{1,18}-[0-9]{1,18}(-[0-9]{1,18})?")
 _NO_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
 
 
-@dataclass(frozen=True, slots=True)
-class Workspace:
+class Workspace(Struct, frozen=True):
     """The workspace of one incarnation of a session. Its methods block, and all may be called again."""
 
     directory: Path

@@ -1,8 +1,9 @@
 """Current work: the sessions with a run that has not ended, and the living processes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import ProcessId, RunId
@@ -21,8 +22,7 @@ LONGEST_REQUEST = 200
 """Longest excerpt of the message that a run answers, in characters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """All work at one moment."""
 
     activities: Sequence[Activity]

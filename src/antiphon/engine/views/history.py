@@ -1,8 +1,10 @@
 """Reading transcripts: pages for people and programs, slices for followers. Contract: history 1, 2."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Conflict
@@ -21,10 +23,10 @@ from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
+from antiphon.store.events import NumberedEvents
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryPageRequest:
+class HistoryPageRequest(Struct, frozen=True):
     """The newest `limit` messages below `before`."""
 
     limit: int
@@ -34,8 +36,7 @@ class HistoryPageRequest:
     """Whether the results of tools are among them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryPage:
+class HistoryPage(Struct, frozen=True, kw_only=True):
     """The newest requested messages of one incarnation, in ascending order."""
 
     grant: Grant
@@ -49,6 +50,8 @@ class HistoryPage:
     """Whether there are older messages."""
     last_seq: int
     """The newest `seq` of the log, or of an ended incarnation, when the page was read; follow from here."""
+    seqs: Sequence[int] = ()
+    """For a session, which knows the events by numbers of their own: where they stand in the log."""
 
 
 class History:
@@ -112,8 +115,10 @@ async def _read_page(
     return replace(page, endings=endings) if endings else page
 
 
-async def read_page(query: Query, found: Found, wanted: HistoryPageRequest) -> HistoryPage | Refusal:
-    """The wanted messages of the incarnation that was found."""
+async def read_page(
+    query: Query, found: Found, wanted: HistoryPageRequest, *, is_for_session: bool = False
+) -> HistoryPage | Refusal:
+    """The wanted messages of the incarnation that was found; for a session, numbered as it may know them."""
     session, incarnation = found.as_named, found.incarnation
     if wanted.before is not None and wanted.before < session.first_seq:
         return Refusal(
@@ -123,7 +128,8 @@ async def read_page(query: Query, found: Found, wanted: HistoryPageRequest) -> H
             )
         )
     end = session.last_seq + 1
-    events = await log.read_messages_before(
+    read = log.read_numbered_before if is_for_session else log.read_messages_before
+    page = await read(
         query,
         found.grant,
         incarnation.id,
@@ -132,12 +138,14 @@ async def read_page(query: Query, found: Found, wanted: HistoryPageRequest) -> H
         limit=wanted.limit + 1,
         include_tools=wanted.include_tools,
     )
+    events, seqs = page if isinstance(page, NumberedEvents) else (page, [])
     return HistoryPage(
         grant=found.grant,
         session=session,
         events=events[: wanted.limit][::-1],
         has_more=len(events) > wanted.limit,
         last_seq=session.last_seq,
+        seqs=seqs[: wanted.limit][::-1],
     )
 
 

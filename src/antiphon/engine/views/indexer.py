@@ -6,9 +6,9 @@ one unit, so that it continues where it stopped, also if several processes index
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import anyio
+from msgspec import Struct
 
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
@@ -43,8 +43,7 @@ REST = 6.0
 """Pause after a unit, as a multiple of its duration, so that others can write."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexStep:
+class IndexStep(Struct, frozen=True):
     """The next step of indexing one session's log."""
 
     state: LogState

@@ -1,8 +1,9 @@
 """Searching the messages that a session or a person may read. Contract: search 1, visibility 4, flow 3, 8."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import SessionId
@@ -29,8 +30,7 @@ MAX_DEPTH = 1024
 """How many messages with all words one read looks at, at most; each read goes deeper than the one before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Hit(Struct, frozen=True, kw_only=True):
     """A message with all words of a query."""
 
     session_key: SessionKey
@@ -48,8 +48,7 @@ class Hit:
     """Redacted first and then cut to at most 300 characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class HitPage:
+class HitPage(Struct, frozen=True):
     """Messages with all words, newest first."""
 
     hits: list[Hit]
@@ -57,16 +56,14 @@ class HitPage:
     """The place in the index where the next page continues; None if there is no more."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedSessions:
+class NamedSessions(Struct, frozen=True):
     """Sessions whose names contain all words of a query, newest first."""
 
     sessions: list[SessionSummary]
     has_more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     reach: Reach
     expression: str
 
@@ -164,7 +161,7 @@ def _hit(found: FoundMessage, words: list[str]) -> Hit:
         label=found.label,
         display_name=found.display_name,
         description=found.description,
-        seq=found.event.seq,
+        seq=found.number,
         role=message.role,
         created_at=found.event.created_at,
         snippet=redacted_snippet(text_of(message.content), words),

@@ -1,7 +1,8 @@
 """Sessions with their descendants folded under them, as the owner sees them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import SessionRow
@@ -23,8 +24,7 @@ from antiphon.store.trees import Below, TreeRoot
 NOTHING = Below()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(Struct, frozen=True, kw_only=True):
     session: Session
     level: int
     """The number of sessions above it in this answer."""
@@ -36,8 +36,7 @@ class Member:
     """Listed sessions directly under it, shown here or not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """One or more roots, each followed by the sessions under it, each of them by those under it, and so on."""
 
     members: Sequence[Member]
@@ -47,8 +46,7 @@ class Tree:
     """Whether there are more roots."""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """A session with its neighbours in the tree."""
 
     parent: Session | None
@@ -57,8 +55,7 @@ class Family:
     """The session, with as many of its children under it as the limit allows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Extent:
+class _Extent(Struct, frozen=True, kw_only=True):
     """How much of trees an answer shows."""
 
     include_inactive: bool

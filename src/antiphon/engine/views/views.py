@@ -1,7 +1,8 @@
 """The view of one session on others: lists, transcripts, status, agents. Contract: list, history, session_status."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import Denied
@@ -27,8 +28,7 @@ MAX_CHILDREN = 1_000
 """Children named in one list, for all its sessions together."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedSession:
+class ListedSession(Struct, frozen=True):
     session: SessionSummary
     children: Sequence[str]
     """Keys of the sessions that it spawned, as far as the caller sees them."""
@@ -36,22 +36,19 @@ class ListedSession:
     """The newest messages without tool results, oldest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedPage:
+class ListedPage(Struct, frozen=True):
     sessions: Sequence[ListedSession]
     next: ListCursor | None
 
 
-@dataclass(frozen=True, slots=True)
-class StatusView:
+class StatusView(Struct, frozen=True):
     session: Session
     user: str | None
     """The principal of its newest run; None if it has had none."""
     active_run: RunId | None
 
 
-@dataclass(frozen=True, slots=True)
-class AgentsView:
+class AgentsView(Struct, frozen=True):
     requester: AgentId
     allow_any: bool
     agents: Sequence[tuple[AgentId, str | None]]
@@ -138,7 +135,7 @@ def _unreadable(agent_id: AgentId) -> Denied:
 
 
 async def _newest(query: Query, grant: Grant, session: SessionSummary, limit: int) -> list[Event]:
-    found = await log.read_messages_before(
+    found = await log.read_numbered_before(
         query,
         grant,
         SessionId(session.id),
@@ -147,14 +144,14 @@ async def _newest(query: Query, grant: Grant, session: SessionSummary, limit: in
         limit=limit,
         include_tools=False,
     )
-    return found[::-1]
+    return found.events[::-1]
 
 
 async def _history(
     query: Query, rights: Rights, target: WrittenTarget, wanted: HistoryPageRequest
 ) -> HistoryPage | Refusal:
     found = await _find(query, rights, Act.READ, target)
-    return found if isinstance(found, Refusal) else await read_page(query, found, wanted)
+    return found if isinstance(found, Refusal) else await read_page(query, found, wanted, is_for_session=True)
 
 
 async def _find(query: Query, rights: Rights, act: Act, written: WrittenTarget) -> Found | Refusal:

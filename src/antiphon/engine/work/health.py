@@ -3,9 +3,9 @@
 import logging
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 
 import anyio
+from msgspec import Struct
 
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
@@ -22,8 +22,7 @@ CHECK_SECONDS = 3.0
 LOOK_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readiness:
+class Readiness(Struct, frozen=True, kw_only=True):
     """Status of a ready process and of the processes beside it."""
 
     workers: int

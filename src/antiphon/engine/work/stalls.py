@@ -2,7 +2,8 @@
 
 from bisect import bisect_left
 from collections import deque
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 HOUR_SECONDS = 3600.0
 SPAN_SECONDS = 300.0
@@ -11,8 +12,7 @@ BOUNDS_MS = tuple(round(2 ** (step / 4), 1) for step in range(65))
 """Upper ends of what is counted together: 1 ms to 65 s, each a fifth longer than the one before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stalls:
+class Stalls(Struct, frozen=True, kw_only=True):
     """How late the loop's timer was, in milliseconds."""
 
     p999_ms: float

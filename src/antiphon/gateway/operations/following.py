@@ -4,12 +4,11 @@ Contract: gateway 1.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta
-from msgspec.structs import replace as replaced
+from msgspec.structs import replace
 
 from antiphon.domain.cursors import read_event_id
 from antiphon.domain.delay import Delay, DelayOver
@@ -123,8 +122,8 @@ async def with_end(ask: Ask, stored: Posted, seconds: float) -> PostedShape:
         return posted(stored)
     run = await wait_for_run(ask, stored.run_id, seconds)
     if run is None:
-        return replaced(posted(stored), status=RunStatus.TIMEOUT)
-    return replaced(
+        return replace(posted(stored), status=RunStatus.TIMEOUT)
+    return replace(
         posted(stored),
         status=run.status,
         reply=run.reply,

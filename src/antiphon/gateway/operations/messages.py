@@ -2,11 +2,11 @@
 
 import base64
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 from starlette.responses import StreamingResponse
 
 from antiphon.domain.actor import Principal, channel_of

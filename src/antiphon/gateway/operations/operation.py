@@ -2,11 +2,10 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -44,8 +43,7 @@ class TargetKind(StrEnum):
     GROUP = "group"
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """An HTTP header that sets a parameter."""
 
     name: str
@@ -55,8 +53,7 @@ class Header:
     """Whether the OpenAPI description lists it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Http:
+class Http(Struct, frozen=True, kw_only=True):
     """The HTTP form of an operation. Parameters that are nowhere else are in the body."""
 
     method: str
@@ -84,8 +81,7 @@ class Http:
         return next(iter(self.statuses))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Ask(Struct, frozen=True, kw_only=True):
     """One request for an operation, with its caller."""
 
     gateway: Gateway
@@ -133,8 +129,7 @@ P = TypeVar("P", bound=Params)
 A = TypeVar("A")
 
 
-@dataclass(frozen=True, slots=True)
-class HttpReply(Generic[A]):
+class HttpReply(Struct, Generic[A], frozen=True):
     """An answer with a status other than its operation's first, or with HTTP headers."""
 
     answer: A
@@ -145,8 +140,7 @@ class HttpReply(Generic[A]):
 Answered: TypeAlias = A | HttpReply[A] | Response
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation(Generic[P, A]):
+class Operation(Struct, Generic[P, A], frozen=True, kw_only=True):
     """An entry of the table."""
 
     name: str

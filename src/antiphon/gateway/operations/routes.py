@@ -8,7 +8,7 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.chats.chat import DEFAULT_ACCOUNT, ChatAddress
-from antiphon.gateway.operations.operation import Ask, Http, NoParams, Params, operation
+from antiphon.gateway.operations.operation import Ask, Http, NoParams, Params, TargetKind, operation
 from antiphon.wire import routes as wire
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -44,7 +44,14 @@ async def list_routes(ask: Ask, params: NoParams) -> wire.RouteList:
     return wire.RouteList(count=len(found), routes=[wire.route(each) for each in found])
 
 
-@operation("routes.set", SetRoute, wire.RouteShape, Http(method="POST", path="/routes"), scope=TokenScope.ADMIN)
+@operation(
+    "routes.set",
+    SetRoute,
+    wire.RouteShape,
+    Http(method="POST", path="/routes"),
+    scope=TokenScope.ADMIN,
+    target=TargetKind.SESSION,
+)
 async def set_route(ask: Ask, params: SetRoute) -> wire.RouteShape:
     """Chooses the agent and the session of a chat's next message."""
     agent = None if params.agent_id is None else AgentId(params.agent_id)
@@ -56,7 +63,13 @@ async def set_route(ask: Ask, params: SetRoute) -> wire.RouteShape:
     )
 
 
-@operation("routes.clear", NamedRoute, wire.RouteShape, Http(method="DELETE", path="/routes"), scope=TokenScope.ADMIN)
+@operation(
+    "routes.clear",
+    NamedRoute,
+    wire.RouteShape,
+    Http(method="DELETE", path="/routes", query=("channel", "account", "peer", "thread", "version")),
+    scope=TokenScope.ADMIN,
+)
 async def clear_route(ask: Ask, params: NamedRoute) -> wire.RouteShape:
     """Lets a chat follow the settings again."""
     return wire.route(await ask.services.routes.set(ask.principal, params.address, version=params.version))

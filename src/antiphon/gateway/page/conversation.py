@@ -1,6 +1,7 @@
 """A session as the page shows it."""
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.event import Event
@@ -24,8 +25,7 @@ BEFORE = 20
 UNFINISHED = frozenset(status for status in RunStatus if not status.is_terminal)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageConversation:
+class PageConversation(Struct, frozen=True, kw_only=True):
     """A session's entries, and the cursor to follow from."""
 
     session: Session
@@ -117,8 +117,7 @@ async def read_between(gateway: Gateway, principal: Principal, name: str, *, aft
     return await log.entries(after, until, most=MESSAGES)
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """The log of a session, for somebody who may read it."""
 
     history: History

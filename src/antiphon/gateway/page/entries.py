@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import cast
 
 from markupsafe import Markup, escape
+from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.approval import Approval, ApprovalState, Verdict
 from antiphon.domain.event import Event, EventType
@@ -42,8 +43,7 @@ DEEPEST = 32
 NOTHING = Markup()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PagePiece:
+class PagePiece(Struct, frozen=True, kw_only=True):
     """A part of a message, ready to be shown."""
 
     kind: str
@@ -66,8 +66,7 @@ ABOVE = PagePiece(kind="text", html=Markup('<div class="plain soft">The reply is
 """Stands for a turn whose text the session already has as the result of its own call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageEntry:
+class PageEntry(Struct, frozen=True, kw_only=True):
     """One item of the transcript."""
 
     seq: int

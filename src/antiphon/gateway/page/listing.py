@@ -3,8 +3,10 @@
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import datetime
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.errors import Invalid
@@ -23,8 +25,7 @@ _FOLDS = ("opened sessions of the page",)
 _FAILED = {RunStatus.ERROR, RunStatus.TIMEOUT}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(Struct, frozen=True, kw_only=True):
     """A session in the list."""
 
     session: SessionSummary
@@ -55,8 +56,7 @@ class Item:
         return bool(self.age or self.busy_below)
 
 
-@dataclass(frozen=True, slots=True)
-class Folds:
+class Folds(Struct, frozen=True):
     """The names by which the page says which sessions are open; sealed, because row numbers count hidden sessions."""
 
     cursors: Cursors

@@ -1,13 +1,13 @@
 """The web page at `/`, rendered here; `static/page.js` makes it interactive. Contract: gateway 6."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Annotated
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from msgspec import Meta
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 from starlette.responses import FileResponse, HTMLResponse, Response
 
 from antiphon.domain.actor import Principal
@@ -50,8 +50,7 @@ HITS = 30
 NO_SESSIONS = "You take part in no session yet. Begin one with “New chat”, or ask an owner for one."
 
 
-@dataclass(frozen=True, slots=True)
-class PageRequest:
+class PageRequest(Struct, frozen=True):
     """An open request in the list of those to approve."""
 
     entry: PageEntry

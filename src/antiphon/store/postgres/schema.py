@@ -4,11 +4,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 import psycopg
+from msgspec import Struct
 from procrastinate.schema import SchemaManager
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
@@ -56,8 +56,7 @@ def migrations() -> Iterable[Migration]:
     return files.migrations("postgres")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LivingProcess:
+class LivingProcess(Struct, frozen=True, kw_only=True):
     """A process at work on the database."""
 
     role: str
@@ -67,8 +66,7 @@ class LivingProcess:
     works: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerState:
+class ServerState(Struct, frozen=True, kw_only=True):
     """The state of a server."""
 
     server: str

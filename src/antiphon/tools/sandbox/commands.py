@@ -1,11 +1,11 @@
 """Runs one command of an agent, in a sandbox or on the host, and ends everything it started."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 from anyio import CapacityLimiter, to_thread
+from msgspec import Struct
 
 from antiphon.domain.errors import AntiphonError, Unavailable
 from antiphon.domain.sandbox import SandboxLimits
@@ -17,8 +17,7 @@ MAX_COMMANDS = 64
 """Commands that run at the same time in one process; others wait."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """A command, its directory and its limits."""
 
     text: str

@@ -1,8 +1,9 @@
 """What a sandboxed command sees of the host, as arguments of bubblewrap. Pure, but checks which paths exist."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 WORKSPACE = "/workspace"
 """Where a command finds its workspace; it can write only there and to `/tmp`."""
@@ -65,8 +66,7 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Struct, frozen=True, kw_only=True):
     """The walls around one command."""
 
     workspace: Path

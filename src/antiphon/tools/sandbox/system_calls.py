@@ -7,7 +7,8 @@ registered with io_uring appear in no list of open files; kernel vulnerabilities
 import errno
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 CALLS: Mapping[str, tuple[int, int | None]] = {
     "acct": (163, 89),
@@ -88,8 +89,7 @@ _OTHER_ABI = 0x4000_0000
 """Added to the numbers under which x86 offers all calls a second time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Machine:
+class _Machine(Struct, frozen=True, kw_only=True):
     architecture: int
     column: int
     clone: int

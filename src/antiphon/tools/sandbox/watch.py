@@ -11,9 +11,10 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct
 
 from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.sandbox import SandboxLimits
@@ -46,8 +47,7 @@ class Limit(StrEnum):
     OUTPUT = "output"
 
 
-@dataclass(frozen=True, slots=True)
-class Breach:
+class Breach(Struct, frozen=True):
     """The limit that a command passed, and how much it was seen to use."""
 
     limit: Limit

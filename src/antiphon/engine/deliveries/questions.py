@@ -1,0 +1,131 @@
+"""Questions to owners in private chats: who may write, and which groups are answered. Contract: access 3, groups 1.
+
+They are asked with buttons, and show the answer once an owner has decided, wherever that was. Whether somebody may
+still decide a question is decided when the message is claimed.
+"""
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from antiphon.domain.channel_form import Button
+from antiphon.domain.classification import PUBLIC
+from antiphon.domain.delivery import Delivery
+from antiphon.domain.ids import ApprovalId
+from antiphon.domain.session import DeliveryContext
+from antiphon.engine.deliveries.outbox import is_external, name_of
+from antiphon.policy.acts import Act
+from antiphon.policy.decision import Deny
+from antiphon.policy.rights import decide_act
+from antiphon.store import channel_groups, deliveries, pairings
+from antiphon.store.channel_groups import GroupState
+from antiphon.store.database import Query, Transaction
+from antiphon.store.deliveries import NewDelivery
+from antiphon.store.pairings import PairingState
+from antiphon.store.people import find_standing_of_account
+
+ADMIT, REFUSE = "admit", "refuse"
+"""The words that buttons carry."""
+MAX_DATA_BYTES = 64
+_PAIRING, _GROUP = "pair_", "group:"
+_ADMITTED, _ALLOWED, _REFUSED = "Admitted.", "Allowed.", "Refused."
+
+
+class GroupAsked(NamedTuple):
+    """A group about which owners are asked."""
+
+    channel: str
+    account: str
+    group_id: str
+
+
+def pairing_asked(subject: str) -> str | None:
+    """The id of the request to be admitted that the question is about; None if it is about something else."""
+    return subject if subject.startswith(_PAIRING) else None
+
+
+def group_asked(subject: str) -> GroupAsked | None:
+    """The group that the question is about; None if it is about something else."""
+    parts = subject.removeprefix(_GROUP).split(":", 2) if subject.startswith(_GROUP) else []
+    return GroupAsked(*parts) if len(parts) == 3 else None
+
+
+def subject_of_group(channel: str, account: str, group_id: str) -> str:
+    return f"{_GROUP}{channel}:{account}:{group_id}"
+
+
+def is_question(subject: str) -> bool:
+    return pairing_asked(subject) is not None or group_asked(subject) is not None
+
+
+async def queue_question(tx: Transaction, place: DeliveryContext, text: str, *, subject: str, at_ms: int) -> None:
+    """Queues the question for an owner's private chat."""
+    if not is_external(place):
+        return
+    question = NewDelivery(
+        name=name_of(f"question {subject} {at_ms} {place.channel} {place.account_id} {place.to}"),
+        session=None,
+        incarnation=None,
+        run_id=None,
+        place=place,
+        text=text,
+        made_of=PUBLIC,
+        approval=ApprovalId(subject),
+    )
+    await deliveries.insert(tx, question, at_ms)
+
+
+async def question_as_claimed(tx: Transaction, claimed: Delivery) -> Delivery | None:
+    """The question with its buttons; None if it is answered, or its reader decides such questions no more."""
+    assert claimed.approval is not None
+    place = claimed.place
+    standing = await find_standing_of_account(tx, place.channel or "", place.account_id or "", place.to or "")
+    if standing is None or isinstance(decide_act(standing, Act.CHATS), Deny):
+        return None
+    if await _outcome(tx, claimed.approval) is not None:
+        return None
+    agreed = "Admit" if pairing_asked(claimed.approval) else "Allow"
+    buttons = [Button(label=agreed, data=f"{claimed.approval}:{ADMIT}")]
+    buttons.append(Button(label="Refuse", data=f"{claimed.approval}:{REFUSE}"))
+    fits = all(len(button.data.encode()) <= MAX_DATA_BYTES for button in buttons)
+    return replace(claimed, buttons=tuple(buttons) if fits else ())
+
+
+async def show_decision(tx: Transaction, subject: str, at_ms: int) -> None:
+    """Queues that the messages which ask the question show its answer, without buttons; nothing if it has none yet."""
+    outcome = await _outcome(tx, subject)
+    if outcome is None:
+        return
+    for shown in await deliveries.list_requests(tx, ApprovalId(subject)):
+        await deliveries.delete(tx, shown.id)
+        answered = NewDelivery(
+            name=name_of(f"answer {shown.id}"),
+            session=None,
+            incarnation=None,
+            run_id=None,
+            place=shown.place,
+            text=f"{shown.text}\n\n{outcome}",
+            made_of=shown.made_of,
+            replaces=shown.platform_id,
+        )
+        await deliveries.insert(tx, answered, at_ms)
+
+
+async def _outcome(query: Query, subject: str) -> str | None:
+    """What became of the question; None while it is open."""
+    if (id := pairing_asked(subject)) is not None:
+        pairing = await pairings.find(query, id)
+        state = PairingState.EXPIRED if pairing is None else pairing.state
+        told = {PairingState.APPROVED: _ADMITTED, PairingState.REFUSED: _REFUSED, PairingState.EXPIRED: "Expired."}
+        return told.get(state)
+    named = group_asked(subject)
+    group = None if named is None else await channel_groups.find(query, *named)
+    match None if group is None else group.state:
+        case GroupState.ASKED:
+            return None
+        case GroupState.ALLOWED:
+            return _ALLOWED
+        case GroupState.REFUSED:
+            return _REFUSED
+        case _:
+            return "The bot is not in the group any more."

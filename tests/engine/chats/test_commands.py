@@ -1,0 +1,72 @@
+"""Commands in private chats and groups of a channel, each carried out in the unit of its arrival."""
+
+import pytest
+
+from antiphon.domain.run import RunStatus
+from antiphon.store.arrivals import ArrivalOutcome
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.chats.lobby import OWNERS_ID, lobby
+from tests.engine.chats.test_groups import GROUP, allowed
+from tests.story import Story
+
+pytestmark = pytest.mark.anyio
+
+IN_GROUP = "agent:main:telegram:group:-100"
+
+
+@requirement("channels:2", "channels:3", "channels:4")
+async def test_a_session_is_begun_where_it_is_asked_for_and_takes_the_next_message(open_home: OpenHome) -> None:
+    async with lobby(open_home) as there:
+        await there.knows_owner()
+        received = await there.hears(OWNERS_ID, "/session new Plans", id="c-1")
+        assert received.outcome is ArrivalOutcome.COMMAND and received.posted is None
+        said = 'Created session "Plans". New messages in this chat will use it.'
+        assert (await there.told(OWNERS_ID))[-1] == said
+        again = await there.hears(OWNERS_ID, "/session new Plans", id="c-1")
+        assert again.is_repeated and (await there.told(OWNERS_ID)).count(said) == 1
+        posted = (await there.hears(OWNERS_ID, "hello")).posted
+        assert posted is not None and posted.session_key == "agent:main:main:chat:plans"
+
+
+@requirement("channels:4", "runs:5")
+async def test_stop_acts_at_once_while_messages_wait(open_home: OpenHome) -> None:
+    async with lobby(open_home) as there:
+        await there.knows_owner()
+        story = Story(there.app)
+        posted = (await there.hears(OWNERS_ID, "!sleep 3600")).posted
+        assert posted is not None and posted.run_id is not None
+        await story.until_running(posted.run_id)
+        await there.hears(OWNERS_ID, "/stop")
+        assert (await there.told(OWNERS_ID))[-1] == "The answer is being stopped."
+        assert (await story.end_of(posted.run_id)).status is RunStatus.CANCELLED
+
+
+@requirement("channels:4", "access:4", "groups:1")
+async def test_in_a_group_only_owners_begin_a_new_conversation(open_home: OpenHome) -> None:
+    async with lobby(open_home) as there:
+        await there.knows_owner()
+        await allowed(there)
+        story = Story(there.app)
+        await there.hears("8", "hello", group=GROUP)
+        await story.settles()
+        before = (await story.session(IN_GROUP).session()).id
+        received = await there.hears("8", "/new", group=GROUP)
+        assert received.outcome is ArrivalOutcome.IGNORED and await there.told(GROUP) == []
+        assert (await story.session(IN_GROUP).session()).id == before
+        await there.hears(OWNERS_ID, "/new", group=GROUP)
+        assert await there.told(GROUP) == ["A new conversation begins."]
+        assert (await story.session(IN_GROUP).session()).id != before
+
+
+@requirement("channels:3", "access:3")
+async def test_a_code_is_never_said_in_a_group(open_home: OpenHome) -> None:
+    async with lobby(open_home) as there:
+        await there.knows_owner()
+        await allowed(there)
+        await there.hears(OWNERS_ID, "/link", group=GROUP)
+        assert await there.told(GROUP) == ["Send /link in a private chat: whoever reads a code can use it."]
+        assert await there.count("link_codes") == 0
+        await there.hears(OWNERS_ID, "/link")
+        assert (await there.told(OWNERS_ID))[-1].startswith("Your code is ")
+        assert await there.count("link_codes") == 1
