@@ -30,6 +30,7 @@ FULL = Unavailable("Disk is full", code="disk_full")
 BUSY = Unavailable("Store is busy", code="store_busy")
 
 LOGGED_EACH_TIME = {
+    ("channels/telegram/loop.py", "Bot was not served"): "one line for each turn of the loop, which rests between them",
     (
         "channels/telegram/intake.py",
         "Press was not answered",
