@@ -102,8 +102,8 @@ BUGS = (
     Bug(
         "the webhook of another program is deleted",
         f"{DIRECTORY}/loop.py",
-        "elif (await bot.get_webhook_info()).url.endswith(WEBHOOK_PATH):",
-        "elif (await bot.get_webhook_info()).url:",
+        "elif (await self._client.find_hook()).url.endswith(WEBHOOK_PATH):",
+        "elif (await self._client.find_hook()).url:",
         "channels/telegram/test_loop.py::test_a_webhook_of_somebody_else_is_left_alone_and_told[sqlite]",
     ),
     Bug(

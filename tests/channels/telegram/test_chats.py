@@ -1,5 +1,8 @@
 """Chats with a bot: what people write, and what they see."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from antiphon.domain.actor import OWNER
@@ -89,6 +92,21 @@ async def test_a_file_that_telegram_does_not_give_is_told(open_home: OpenHome, f
         fake.will("getFile", Fault.UNPARSED)
         fake.write(None, sender=OLGA, caption="read", document=fake.add_file(b"1", file_name="lost.txt"))
         await fake.until(lambda: any("lost.txt" in text for text in fake.texts(1)))
+
+
+async def test_no_file_of_this_machine_is_read_for_one_of_telegram(
+    open_home: OpenHome, fake: FakeTelegram, tmp_path: Path
+) -> None:
+    (tmp_path / "secret.txt").write_text("canary")
+    async with open_bot(open_home, fake) as bot:
+        await bot.link_owner()
+        place = {"file_id": "1", "file_path": str(tmp_path / "secret.txt")}
+        fake.will_answer("getFile", json.dumps({"ok": True, "result": place}))
+        fake.write(None, sender=OLGA, caption="read", document=fake.add_file(b"1", file_name="notes.txt"))
+        await fake.until(lambda: any("notes.txt" in text for text in fake.texts(1)))
+        await bot.settles()
+        files = [path for path in (bot.app.home / "workspaces").rglob("*notes.txt*") if path.is_file()]
+        assert all(path.read_bytes() == b"1" for path in files)
 
 
 async def test_updates_that_mean_nothing_hold_up_nothing(open_home: OpenHome, fake: FakeTelegram) -> None:

@@ -26,7 +26,7 @@ class Intake:
     """Hands updates to the reception, with their files."""
 
     def __init__(self, client: TelegramClient, reception: Reception) -> None:
-        self._bot = client.bot
+        self._client = client
         self._reception = reception
 
     async def take(self, update: object, me: Me, lease: AccountLease | None) -> None:
@@ -39,7 +39,7 @@ class Intake:
             return
         content = read.content
         if isinstance(content, Inbound) and read.attachments:
-            content = await with_files(self._bot, content, read.attachments)
+            content = await with_files(self._client, content, read.attachments)
         failures = 0
         while True:
             try:
@@ -86,7 +86,7 @@ class Intake:
     async def _answer(self, press: ButtonPress, toast: str | None) -> None:
         """Tells the person who pressed; after some minutes Telegram shows no answer any more."""
         try:
-            await self._bot.answer_callback_query(
+            await self._client.bot.answer_callback_query(
                 press.platform_id.removeprefix(PRESS), text=toast and toast[:LONGEST_TOAST]
             )
         except TelegramError as error:
