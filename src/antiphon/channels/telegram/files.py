@@ -25,9 +25,8 @@ async def with_files(client: TelegramClient, inbound: Inbound, attachments: tupl
     images, files, refused = list(inbound.images), list(inbound.files), list(inbound.refused)
     for attachment in attachments:
         data = await _fetch(client, attachment.file_id)
-        name = bracketed_name(attachment.name)
         if data is None:
-            refused.append(f"The file {name!r} could not be fetched from Telegram. Send it again.")
+            refused.append(_not_fetched(attachment))
         elif attachment.kind != "photo":
             files.append(InboundFile(name=attachment.name, data=data, kind=attachment.kind))
         elif (mime_type := _kind_of(data)) is None or len(data) > LARGEST_IMAGE:
@@ -35,6 +34,15 @@ async def with_files(client: TelegramClient, inbound: Inbound, attachments: tupl
         else:
             images.append(ImagePart(mime_type=mime_type, data=base64.b64encode(data).decode()))
     return replace(inbound, images=tuple(images), files=tuple(files), refused=tuple(refused))
+
+
+def without_files(inbound: Inbound, attachments: tuple[SentFile, ...]) -> Inbound:
+    """The message without its files, which nobody asked for yet."""
+    return replace(inbound, refused=(*inbound.refused, *map(_not_fetched, attachments)))
+
+
+def _not_fetched(attachment: SentFile) -> str:
+    return f"The file {bracketed_name(attachment.name)!r} could not be fetched from Telegram. Send it again."
 
 
 async def _fetch(client: TelegramClient, file_id: str) -> bytes | None:

@@ -7,7 +7,7 @@ from msgspec import ValidationError
 from telegram.error import TelegramError
 
 from antiphon.channels.telegram.client import TelegramClient
-from antiphon.channels.telegram.files import with_files
+from antiphon.channels.telegram.files import with_files, without_files
 from antiphon.channels.telegram.updates import PRESS, Me, ReadUpdate, position_of, read_update
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.inbound import ButtonPress, ChatChange, FromChannel, Inbound
@@ -37,12 +37,11 @@ class Intake:
         read = self._read(update, me)
         if read is None:
             return
-        content = read.content
-        if isinstance(content, Inbound) and read.attachments:
-            content = await with_files(self._client, content, read.attachments)
+        content: FromChannel | None = None
         failures = 0
         while True:
             try:
+                content = content or await self._fetched(read)
                 await self._receive(content, lease)
                 return
             except LeaseLost:
@@ -72,6 +71,15 @@ class Intake:
                 extra={"action": "update_unread", "update_id": position_of(update), "error": str(error)},
             )
             return None
+
+    async def _fetched(self, read: ReadUpdate) -> FromChannel:
+        """The content with its files, which are fetched only if it will be posted: strangers cost next to nothing."""
+        content = read.content
+        if not isinstance(content, Inbound) or not read.attachments:
+            return content
+        if await self._reception.will_post(content):
+            return await with_files(self._client, content, read.attachments)
+        return without_files(content, read.attachments)
 
     async def _receive(self, content: FromChannel, lease: AccountLease | None) -> None:
         match content:
