@@ -268,3 +268,26 @@ async def test_a_bound_token_ends_with_its_maker_and_does_no_more_than_they_may(
             assert code(await call("session_status")) == (403, "suspended")
             assert (await served.client.delete(f"/people/{ann}")).status_code == 204
             assert code(await call("session_status")) == (401, "bad_token")
+
+
+@requirement("access:2", "channels:4")
+async def test_a_command_needs_the_scopes_of_what_it_does(open_home: OpenHome) -> None:
+    every = [scope.value for scope in TokenScope]
+    async with serve(open_home) as served:
+        await served.open(OWN)
+        usual = await create(served.client, "owner", scopes=["sessions.read", "sessions.write"])
+        almost = await create(served.client, "owner", scopes=every[:-1])
+        narrow = await create(served.client, "owner", scopes=every, clearance={"level": "INTERNAL"})
+        full = await create(served.client, "owner", scopes=every)
+
+        async def says(token: Json, text: str) -> httpx.Response:
+            async with new_client(served.url, token["token"]) as client:
+                return await client.post(f"/sessions/{OWN}/command", json={"text": text})
+
+        for text in ("/approve app_1", "/approve app_1 always", "/deny app_1", "/link"):
+            assert code(await says(usual, text)) == (403, "scope_missing"), text
+        assert code(await says(almost, "/LINK ")) == (403, "scope_missing")
+        assert code(await says(narrow, "/link")) == (403, "clearance_beyond_maker")
+        assert "not found" in (await says(almost, "/approve app_1")).json()["answer"]
+        assert "Your code is" in (await says(full, "/link")).json()["answer"]
+        assert (await says(usual, "/status")).json()["isCommand"]

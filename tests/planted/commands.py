@@ -86,4 +86,18 @@ BUGS = (
         "    if left is not None and left.status is SessionStatus.RUNNING:\n",
         f"{E2E}test_a_new_session_has_the_place_and_the_origin_of_the_one_before[sqlite]",
     ),
+    Bug(
+        "a token that may only write makes codes that link accounts to its person",
+        "policy/commands.py",
+        "            return ALL_SCOPES\n",
+        "            return frozenset()\n",
+        "gateway/test_tokens.py::test_a_command_needs_the_scopes_of_what_it_does[sqlite]",
+    ),
+    Bug(
+        "a token without that scope decides requests for approval by a command",
+        "policy/commands.py",
+        "            return frozenset({TokenScope.APPROVALS})\n",
+        "            return frozenset()\n",
+        "gateway/test_tokens.py::test_a_command_needs_the_scopes_of_what_it_does[sqlite]",
+    ),
 )

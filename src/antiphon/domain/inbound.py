@@ -53,6 +53,8 @@ class Inbound(Struct, frozen=True, kw_only=True):
     images: tuple[Part, ...] = ()
     """Image parts."""
     files: tuple[InboundFile, ...] = ()
+    has_files: bool = False
+    """Whether it came with images or files, fetched or not."""
     refused: tuple[str, ...] = ()
     """What could not be taken in, one plain sentence each, for the sender."""
     sent_at: datetime | None = None

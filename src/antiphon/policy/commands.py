@@ -5,6 +5,7 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from antiphon.domain.commands import ChatCommand, CommandName, Subcommand
+from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.rights import decide_act, is_guest, reaches_all
@@ -47,6 +48,20 @@ def may_command(standing: Standing, command: ChatCommand, commands: RoleCommands
     if command.name not in commands.of(standing):
         return False
     return reaches_all(standing) or not _is_owners(command, is_group=is_group)
+
+
+def needed_scopes(command: ChatCommand) -> frozenset[TokenScope]:
+    """The scopes that a credential needs for the command, beside the one for writing to the chat. Contract: access 2.
+
+    A code of `/link` makes an account the person's, with all their rights.
+    """
+    match command.name:
+        case CommandName.APPROVE | CommandName.DENY:
+            return frozenset({TokenScope.APPROVALS})
+        case CommandName.LINK:
+            return ALL_SCOPES
+        case _:
+            return frozenset()
 
 
 def _is_open(standing: Standing, name: CommandName) -> bool:

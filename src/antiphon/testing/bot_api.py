@@ -49,11 +49,16 @@ class BotApi(FakeServer):
         self.base_url = f"http://127.0.0.1:{self.port}/bot"
         self.base_file_url = f"http://127.0.0.1:{self.port}/file/bot"
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
+        self._answers: defaultdict[str, deque[Response]] = defaultdict(deque)
         self._count = self._polls = 1000
 
     def will(self, method: str, *faults: Fault) -> None:
         """The next requests for the method fail like this, one after the other."""
         self._faults[method].extend(faults)
+
+    def will_answer(self, method: str, body: str, *, status: int = 200) -> None:
+        """The next request for the method does nothing, and gets this answer."""
+        self._answers[method].append(Response(body, status, media_type="application/json"))
 
     def next_id(self) -> int:
         self._count += 1
@@ -76,6 +81,8 @@ class BotApi(FakeServer):
             self.changed.notify_all()
         if fault is not None and not fault.acts:
             return await faulty_response(fault, self.stopped, self.retry_after)
+        if self._answers[method]:
+            return self._answers[method].popleft()
         act: Callable[[Json], object] | None = getattr(self, _name_of(method), None)
         if act is None:
             return error_response("404 Not Found", 0)

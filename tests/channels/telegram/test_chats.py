@@ -1,11 +1,14 @@
 """Chats with a bot: what people write, and what they see."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import ImagePart
 from antiphon.testing.faults import Fault
-from antiphon.testing.telegram import FakeTelegram
+from antiphon.testing.telegram import FakeTelegram, Json
 from tests.channels.telegram.bots import ANN, BEN, CODE, FAMILY, OLGA, open_bot
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -89,6 +92,39 @@ async def test_a_file_that_telegram_does_not_give_is_told(open_home: OpenHome, f
         fake.will("getFile", Fault.UNPARSED)
         fake.write(None, sender=OLGA, caption="read", document=fake.add_file(b"1", file_name="lost.txt"))
         await fake.until(lambda: any("lost.txt" in text for text in fake.texts(1)))
+
+
+async def test_no_file_of_this_machine_is_read_for_one_of_telegram(
+    open_home: OpenHome, fake: FakeTelegram, tmp_path: Path
+) -> None:
+    (tmp_path / "secret.txt").write_text("canary")
+    async with open_bot(open_home, fake) as bot:
+        await bot.link_owner()
+        place = {"file_id": "1", "file_path": str(tmp_path / "secret.txt")}
+        fake.will_answer("getFile", json.dumps({"ok": True, "result": place}))
+        fake.write(None, sender=OLGA, caption="read", document=fake.add_file(b"1", file_name="notes.txt"))
+        await fake.until(lambda: any("notes.txt" in text for text in fake.texts(1)))
+        await bot.settles()
+        files = [path for path in (bot.app.home / "workspaces").rglob("*notes.txt*") if path.is_file()]
+        assert all(path.read_bytes() == b"1" for path in files)
+
+
+@requirement("access:3")
+async def test_files_of_people_who_may_not_write_are_not_fetched(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with open_bot(open_home, fake) as bot:
+        await bot.link_owner()
+        for sender, chat in ((ANN, None), (ANN, None), (BEN, FAMILY)):
+            for text in ("@test_bot look", "/link ABCD2345"):
+                more: Json = {"caption": text, "document": fake.add_file(b"1" * 100, file_name="large.txt")}
+                fake.write(None, sender=sender, chat=chat, **more)
+        await bot.settles()
+        assert "getFile" not in [method for method, _ in fake.requests]
+        (code,) = CODE.findall("".join(fake.texts(7)))
+        await bot.app.services.pairings.approve(OWNER, code)
+        more = {"caption": "/link ABCD2345", "document": fake.add_file(b"1" * 100, file_name="small.txt")}
+        fake.write(None, sender=ANN, **more)
+        await fake.until(lambda: any("small.txt" in text for text in fake.texts(7)))
+        assert [method for method, _ in fake.requests].count("getFile") == 1
 
 
 async def test_updates_that_mean_nothing_hold_up_nothing(open_home: OpenHome, fake: FakeTelegram) -> None:

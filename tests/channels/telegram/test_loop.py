@@ -5,9 +5,11 @@ from typing import Any
 
 import anyio
 import pytest
+from telegram.error import RetryAfter
 
 from antiphon.app import App, Parts
 from antiphon.channels.telegram.bot import TelegramBot
+from antiphon.channels.telegram.client import LONGEST_WISH, wished_pause
 from antiphon.channels.telegram.loop import OTHER_POLLS, UNREACHABLE, WEBHOOK_IS_SET, WRONG_TOKEN
 from antiphon.channels.telegram.settings import WEBHOOK_PATH, TelegramSettings
 from antiphon.domain.ids import ProcessId
@@ -108,3 +110,26 @@ async def test_a_process_that_was_given_up_stores_nothing_more(open_home: OpenHo
         await fake.until(lambda: any("much too late" in text for text in fake.texts(7)))
         await bot.settles()
         assert len([text for text in fake.texts(7) if text == "echo: too late"]) <= 1
+
+
+@pytest.mark.parametrize("method", ["getMe", "getWebhookInfo", "setMyCommands", "getUpdates"])
+@pytest.mark.parametrize("answer", ["7", '{"id": "x", "url": 5}', "[" * 100_000], ids=["number", "types", "depth"])
+async def test_answers_that_make_no_sense_end_nothing(
+    open_home: OpenHome, fake: FakeTelegram, method: str, answer: str
+) -> None:
+    fake.will_answer(method, f'{{"ok": true, "result": {answer}}}')
+    async with open_bot(open_home, fake, access="public") as bot:
+        await bot.says("hello", sender=ANN)
+
+
+@pytest.mark.parametrize("wish", ["-5", "NaN", '"x"', "{}", "null"])
+async def test_a_pause_that_makes_no_sense_ends_nothing(open_home: OpenHome, fake: FakeTelegram, wish: str) -> None:
+    said = f'{{"ok": false, "error_code": 429, "description": "wait", "parameters": {{"retry_after": {wish}}}}}'
+    fake.will_answer("setMyCommands", said, status=429)
+    async with open_bot(open_home, fake, access="public") as bot:
+        await bot.says("hello", sender=ANN)
+
+
+def test_a_pause_is_never_longer_than_an_hour() -> None:
+    assert wished_pause(RetryAfter(7)) == timedelta(seconds=7)
+    assert wished_pause(RetryAfter(10**9)) == LONGEST_WISH

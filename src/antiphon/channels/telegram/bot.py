@@ -47,20 +47,20 @@ class TelegramBot:
         """The bot's name on Telegram; None if Telegram does not give it soon."""
         try:
             with anyio.move_on_after(_NAME_SECONDS):
-                return (await self._client.bot.get_me()).username
+                return (await self._client.find_me()).username or None
         except TelegramError:
             return None
         return None
 
     async def look(self, *, may_poll: bool) -> BotLook:
         """What Telegram says about the bot; nothing is changed or confirmed."""
-        bot, settings = self._client.bot, self._settings
+        client, settings = self._client, self._settings
         try:
-            me, hook = await bot.get_me(), await bot.get_webhook_info()
+            me, hook = await client.find_me(), await client.find_hook()
             is_own = hook.url.endswith(WEBHOOK_PATH)
             look = BotLook(
-                name=me.username or "",
-                reads_groups=bool(me.can_read_all_group_messages),
+                name=me.username,
+                reads_groups=me.can_read_all_group_messages,
                 other_webhook=hook.url if hook.url and not is_own else None,
             )
             if settings.mode is TelegramMode.WEBHOOK:

@@ -3,8 +3,11 @@
 import json
 import logging
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
+import msgspec
+from msgspec import Struct
 from telegram import Bot
 from telegram.error import (
     BadRequest,
@@ -20,6 +23,7 @@ from telegram.error import (
 from telegram.request import HTTPXRequest
 
 from antiphon.channels.telegram.settings import WANTED, TelegramSettings
+from antiphon.channels.telegram.updates import Me
 from antiphon.domain.delivery import GONE, DeliveryFailed
 
 REQUEST_SECONDS: Final = 20.0
@@ -27,6 +31,8 @@ REQUEST_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 25
 """How long Telegram waits for an update before it answers that there is none."""
 MAX_CONNECTIONS: Final = 16
+LONGEST_WISH: Final = timedelta(hours=1)
+"""How long Telegram may ask to wait."""
 TELEGRAM: Final = "https://api.telegram.org"
 
 
@@ -37,7 +43,7 @@ class _BotRequests(HTTPXRequest):
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
         try:
             found = json.loads(payload.decode("utf-8", "replace"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise TelegramError("Answer is not JSON") from error
         if not isinstance(found, dict) or not found.keys() & {"result", "description"}:
             raise TelegramError("Answer is not of the Bot API")
@@ -56,9 +62,31 @@ class _WithoutToken(logging.Filter):
 
 
 class _Bot(Bot):
-    async def ask(self, method: str, asked: dict[str, object], read_seconds: float) -> object:
+    async def ask(self, method: str, asked: dict[str, object], read_seconds: float = REQUEST_SECONDS) -> object:
         """The answer as it came: the library refuses a whole list of updates if it cannot read one of them."""
         return await self._post(method, asked, read_timeout=read_seconds)
+
+    async def _post(self, *given: Any, **named: Any) -> Any:
+        try:
+            return await super()._post(*given, **named)
+        except TelegramError:
+            raise
+        except Exception as error:  # the library fails in its own ways if an answer makes no sense
+            raise TelegramError("Answer could not be read") from error
+
+
+class Hook(Struct, frozen=True, kw_only=True):
+    """Where Telegram posts updates, as it says itself."""
+
+    url: str = ""
+    last_error_message: str | None = None
+
+
+class _FilePlace(Struct, frozen=True, kw_only=True):
+    file_path: str
+
+
+Read = TypeVar("Read")
 
 
 class TelegramClient:
@@ -72,6 +100,7 @@ class TelegramClient:
         self._polling = _BotRequests(connection_pool_size=1, **waits, **options)
         request = _BotRequests(connection_pool_size=MAX_CONNECTIONS, **waits, **options)
         root = base or TELEGRAM
+        self._files = f"{root}/file/bot{settings.token}"
         self.bot = _Bot(
             settings.token,
             f"{root}/bot",
@@ -90,6 +119,22 @@ class TelegramClient:
         await self._polling.shutdown()
         await self.bot.request.shutdown()
 
+    async def find_me(self) -> Me:
+        """Who the bot is. Raises `TelegramError`."""
+        return _read(await self.bot.ask("getMe", {}), Me)
+
+    async def find_hook(self) -> Hook:
+        """The webhook that is set for the bot. Raises `TelegramError`."""
+        return _read(await self.bot.ask("getWebhookInfo", {}), Hook)
+
+    async def download(self, file_id: str) -> bytes:
+        """The file, from the server. Raises `TelegramError`.
+
+        The library reads the file of this machine instead, if there is one at the path that the server names.
+        """
+        place = _read(await self.bot.ask("getFile", {"file_id": file_id}), _FilePlace)
+        return await self.bot.request.retrieve(f"{self._files}/{quote(place.file_path)}")
+
     async def fetch_updates(self, offset: int | None, *, wait_seconds: int = POLL_SECONDS) -> list[object]:
         """The updates from the offset on, as they came; waits for the first one. Raises `TelegramError`."""
         asked: dict[str, object] = {"timeout": wait_seconds, "allowed_updates": list(WANTED)}
@@ -101,13 +146,25 @@ class TelegramClient:
         return found  # pyright: ignore[reportUnknownVariableType]
 
 
+def _read(answer: object, type: type[Read]) -> Read:
+    try:
+        return msgspec.convert(answer, type)
+    except msgspec.ValidationError as error:
+        raise TelegramError("Answer is not of the Bot API") from error
+
+
+def wished_pause(error: RetryAfter) -> timedelta:
+    """How long Telegram asks to wait, within reason."""
+    wish = error.retry_after
+    seconds = wish.total_seconds() if isinstance(wish, timedelta) else float(wish)
+    return timedelta(seconds=min(seconds, LONGEST_WISH.total_seconds()) if seconds > 0 else 0)
+
+
 def failure_of(error: TelegramError) -> DeliveryFailed:
     """What the error means for a text that was to be sent. The message holds no token and no text of anybody."""
     match error:
         case RetryAfter():
-            wish = error.retry_after
-            pause = wish if isinstance(wish, timedelta) else timedelta(seconds=wish)
-            return DeliveryFailed("Telegram asks to wait.", code="channel_busy", retry_after=pause)
+            return DeliveryFailed("Telegram asks to wait.", code="channel_busy", retry_after=wished_pause(error))
         case Forbidden():
             return DeliveryFailed(
                 "Telegram refuses: the bot was blocked there, or is no member of the group.",

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import anyio
 from msgspec.structs import replace
-from telegram import Bot
 from telegram.error import BadRequest, Forbidden, TelegramError
 
+from antiphon.channels.telegram.client import TelegramClient
 from antiphon.channels.telegram.settings import LARGEST_FILE, LARGEST_IMAGE
 from antiphon.channels.telegram.updates import SentFile
 from antiphon.domain.inbound import Inbound, InboundFile
@@ -20,14 +20,13 @@ _PAUSE_SECONDS = 1.0
 _IMAGES = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png"))
 
 
-async def with_files(bot: Bot, inbound: Inbound, attachments: tuple[SentFile, ...]) -> Inbound:
+async def with_files(client: TelegramClient, inbound: Inbound, attachments: tuple[SentFile, ...]) -> Inbound:
     """The message with its files; with a sentence for the sender for each that could not be fetched."""
     images, files, refused = list(inbound.images), list(inbound.files), list(inbound.refused)
     for attachment in attachments:
-        data = await _fetch(bot, attachment.file_id)
-        name = bracketed_name(attachment.name)
+        data = await _fetch(client, attachment.file_id)
         if data is None:
-            refused.append(f"The file {name!r} could not be fetched from Telegram. Send it again.")
+            refused.append(_not_fetched(attachment))
         elif attachment.kind != "photo":
             files.append(InboundFile(name=attachment.name, data=data, kind=attachment.kind))
         elif (mime_type := _kind_of(data)) is None or len(data) > LARGEST_IMAGE:
@@ -37,13 +36,21 @@ async def with_files(bot: Bot, inbound: Inbound, attachments: tuple[SentFile, ..
     return replace(inbound, images=tuple(images), files=tuple(files), refused=tuple(refused))
 
 
-async def _fetch(bot: Bot, file_id: str) -> bytes | None:
+def without_files(inbound: Inbound, attachments: tuple[SentFile, ...]) -> Inbound:
+    """The message without its files, which nobody asked for yet."""
+    return replace(inbound, refused=(*inbound.refused, *map(_not_fetched, attachments)))
+
+
+def _not_fetched(attachment: SentFile) -> str:
+    return f"The file {bracketed_name(attachment.name)!r} could not be fetched from Telegram. Send it again."
+
+
+async def _fetch(client: TelegramClient, file_id: str) -> bytes | None:
     """The file; None if Telegram does not give it, or not in time."""
     with anyio.move_on_after(PATIENCE.total_seconds()):
         while True:
             try:
-                file = await bot.get_file(file_id)
-                data = bytes(await file.download_as_bytearray())
+                data = await client.download(file_id)
                 return data if len(data) <= LARGEST_FILE else None
             except (BadRequest, Forbidden):
                 return None

@@ -7,7 +7,7 @@ from msgspec import ValidationError
 from telegram.error import TelegramError
 
 from antiphon.channels.telegram.client import TelegramClient
-from antiphon.channels.telegram.files import with_files
+from antiphon.channels.telegram.files import with_files, without_files
 from antiphon.channels.telegram.updates import PRESS, Me, ReadUpdate, position_of, read_update
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.inbound import ButtonPress, ChatChange, FromChannel, Inbound
@@ -26,7 +26,7 @@ class Intake:
     """Hands updates to the reception, with their files."""
 
     def __init__(self, client: TelegramClient, reception: Reception) -> None:
-        self._bot = client.bot
+        self._client = client
         self._reception = reception
 
     async def take(self, update: object, me: Me, lease: AccountLease | None) -> None:
@@ -37,12 +37,11 @@ class Intake:
         read = self._read(update, me)
         if read is None:
             return
-        content = read.content
-        if isinstance(content, Inbound) and read.attachments:
-            content = await with_files(self._bot, content, read.attachments)
+        content: FromChannel | None = None
         failures = 0
         while True:
             try:
+                content = content or await self._fetched(read)
                 await self._receive(content, lease)
                 return
             except LeaseLost:
@@ -73,6 +72,15 @@ class Intake:
             )
             return None
 
+    async def _fetched(self, read: ReadUpdate) -> FromChannel:
+        """The content with its files, which are fetched only if it will be posted: strangers cost next to nothing."""
+        content = read.content
+        if not isinstance(content, Inbound) or not read.attachments:
+            return content
+        if await self._reception.will_post(content):
+            return await with_files(self._client, content, read.attachments)
+        return without_files(content, read.attachments)
+
     async def _receive(self, content: FromChannel, lease: AccountLease | None) -> None:
         match content:
             case Inbound():
@@ -86,7 +94,7 @@ class Intake:
     async def _answer(self, press: ButtonPress, toast: str | None) -> None:
         """Tells the person who pressed; after some minutes Telegram shows no answer any more."""
         try:
-            await self._bot.answer_callback_query(
+            await self._client.bot.answer_callback_query(
                 press.platform_id.removeprefix(PRESS), text=toast and toast[:LONGEST_TOAST]
             )
         except TelegramError as error:

@@ -5,11 +5,10 @@ from datetime import timedelta
 from typing import NamedTuple
 
 import anyio
-import msgspec
 from telegram import BotCommand
 from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
 
-from antiphon.channels.telegram.client import TelegramClient
+from antiphon.channels.telegram.client import TelegramClient, wished_pause
 from antiphon.channels.telegram.intake import Intake
 from antiphon.channels.telegram.settings import ACCOUNT, NAME, WANTED, WEBHOOK_PATH, TelegramMode, TelegramSettings
 from antiphon.channels.telegram.updates import Me, position_of
@@ -141,14 +140,14 @@ class TelegramLoop:
     async def _begin(self, lease: AccountLease) -> Me:
         """Learns who the bot is, registers its commands, and sets or deletes its webhook."""
         bot = self._client.bot
-        me = msgspec.convert((await bot.get_me()).to_dict(), Me)
+        me = await self._client.find_me()
         await self._store(lease, me)
         url = self._settings.webhook_url
         if self._settings.mode is TelegramMode.WEBHOOK:
             assert url is not None
             # One at a time, so that messages come in their order.
             await bot.set_webhook(url, secret_token=self._secret, allowed_updates=list(WANTED), max_connections=1)
-        elif (await bot.get_webhook_info()).url.endswith(WEBHOOK_PATH):
+        elif (await self._client.find_hook()).url.endswith(WEBHOOK_PATH):
             await bot.delete_webhook()  # it is Antiphon's own, of an earlier setting
         for language in (None, *LANGUAGES):
             texts = [BotCommand(name, text) for name, text in commands_for(language)]
@@ -188,8 +187,7 @@ class TelegramLoop:
         await self._note(trouble_of(error))
         pause = self._pause
         if isinstance(error, RetryAfter):
-            wish = error.retry_after
-            pause = wish if isinstance(wish, timedelta) else timedelta(seconds=wish)
+            pause = wished_pause(error)
         self._pause = min(2 * self._pause, self._pauses.longest)
         await anyio.sleep(pause.total_seconds())
 

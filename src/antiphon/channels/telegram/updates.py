@@ -199,6 +199,7 @@ def _read_message(message: _Message, me: Me, position: int) -> ReadUpdate | None
             sender=_sender(sender),
             text=whole_characters(text or ""),
             is_meant=is_meant,
+            has_files=bool(attachments),
             refused=refused if is_meant else (),
             sent_at=_moment(message.date),
         ),

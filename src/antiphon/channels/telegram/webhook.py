@@ -4,7 +4,6 @@ import hmac
 import json
 from collections.abc import Mapping
 
-import msgspec
 from anyio import Lock
 from telegram.error import TelegramError
 
@@ -44,7 +43,7 @@ class TelegramWebhook:
     async def _find_me(self) -> Me:
         if self._me is None:
             try:
-                self._me = msgspec.convert((await self._client.bot.get_me()).to_dict(), Me)
+                self._me = await self._client.find_me()
             except TelegramError as error:
                 raise Unavailable("Telegram cannot be reached. Send it again.", code="channel_unreachable") from error
         return self._me

@@ -18,7 +18,9 @@ from antiphon.domain.keys import ChatType
 from antiphon.domain.person import PersonId, person_of
 from antiphon.domain.session import HERE, SendOverride, Session, SessionStatus, SessionType
 from antiphon.domain.targets import NamedTarget
+from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.reach import Rights, find_session
+from antiphon.engine.access.tokens import refuse_clearance
 from antiphon.engine.chats.agent_commands import perform_agent
 from antiphon.engine.chats.chat import DEFAULT_ACCOUNT, Chat, ChatAddress, ChatRoute
 from antiphon.engine.chats.decision_commands import decide
@@ -31,7 +33,9 @@ from antiphon.engine.runs.cancel import cancel_session
 from antiphon.engine.sessions.resets import BeginAnew, reset_session
 from antiphon.engine.sessions.sessions import SessionPatch, patch_session
 from antiphon.policy.acts import Act
-from antiphon.policy.commands import may_command
+from antiphon.policy.authorize import Limits, decide_scope
+from antiphon.policy.commands import may_command, needed_scopes
+from antiphon.policy.decision import Deny
 from antiphon.policy.rights import is_guest
 from antiphon.policy.shown import shown_session
 from antiphon.store import runs as ledger
@@ -206,15 +210,20 @@ class ChatCommands:
         self._clock = clock
         self._ids = ids
 
-    async def run(self, principal: Principal, target: NamedTarget, text: str) -> str | None:
+    async def run(
+        self, principal: Principal, target: NamedTarget, text: str, *, held: frozenset[TokenScope] = ALL_SCOPES
+    ) -> str | None:
         """Carries out the command that the text is, and returns its answer; None for ordinary text.
 
-        Raises `NotFound` for a session that the principal may not see, `Denied` for a command that they may not use.
+        `held` are the scopes of the credential that asks. Raises `NotFound` for a session that the principal may not
+        see, `Denied` for a command that they may not use, or that their credential does not cover.
         """
         command = parse(text)
         if command is None:
             accepted(await self._database.read(find_session, Rights(principal, self._rules), Act.READ, target))
             return None
+        if refusal := _refuse_credential(principal, command, held):
+            raise refusal.error
         typed = TypedCommand(principal=principal, target=target, command=command, occasion=self.occasion())
         answer = accepted(await self._database.run(_run_in_session, typed, sessions=(target,)))
         if answer is None:
@@ -228,6 +237,15 @@ class ChatCommands:
             at_ms=self._clock.now_ms(),
             drawn=self._ids.random_hex(64),
         )
+
+
+def _refuse_credential(principal: Principal, command: ChatCommand, held: frozenset[TokenScope]) -> Refusal | None:
+    """The refusal of a command that does more than its credential may."""
+    for scope in sorted(needed_scopes(command) - held):
+        decision = decide_scope(Limits(scopes=held), scope, serves_bound=False)
+        assert isinstance(decision, Deny)
+        return Refusal(Denied(decision.reason, code=decision.rule))
+    return refuse_clearance(principal, None) if command.name is CommandName.LINK else None
 
 
 async def _run_in_session(tx: Transaction, typed: TypedCommand) -> str | None | Refusal:

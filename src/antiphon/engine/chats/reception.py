@@ -45,6 +45,11 @@ class Reception:
         self._told: OrderedDict[str, int] = OrderedDict()
         """When senders were told that a message was not taken in."""
 
+    async def will_post(self, inbound: Inbound) -> bool:
+        """Whether the message would be posted now, so that its files are worth fetching. Raises `Unavailable`."""
+        foreseen = await self._database.read(foresee, self._rules, inbound, self._clock.now_ms())
+        return foreseen.is_entering
+
     async def receive(self, inbound: Inbound, lease: AccountLease | None = None) -> Received:
         """Takes a message in. Without a lease, as for a platform that posts to the gateway, any process may.
 

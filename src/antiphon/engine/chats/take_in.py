@@ -259,7 +259,7 @@ async def _say(tx: Transaction, command: TakeIn, text: str, *, about: str = "ans
 
 def _command_in(inbound: Inbound, bot_name: str | None) -> ChatCommand | None:
     """The command that the message is; one with files is a message."""
-    return None if inbound.images or inbound.files else parse(inbound.text, bot_name)
+    return None if inbound.images or inbound.files or inbound.has_files else parse(inbound.text, bot_name)
 
 
 def _is_command(inbound: Inbound) -> bool:

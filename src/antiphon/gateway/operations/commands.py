@@ -38,7 +38,8 @@ async def run_command(ask: Ask, params: RunCommand) -> wire.CommandAnswer:
     """
     target = ask.target(params.key)
     principal = await sender_of(ask, target, params.sender)
-    return wire.command_answer(await ask.services.commands.run(principal, target, params.text))
+    answer = await ask.services.commands.run(principal, target, params.text, held=ask.scopes)
+    return wire.command_answer(answer)
 
 
 OPERATIONS = (run_command,)
