@@ -30,7 +30,22 @@ FULL = Unavailable("Disk is full", code="disk_full")
 BUSY = Unavailable("Store is busy", code="store_busy")
 
 LOGGED_EACH_TIME = {
+    (
+        "channels/telegram/intake.py",
+        "Press was not answered",
+    ): "one line for each press, and only where details are logged",
+    ("channels/telegram/intake.py", "Update cannot be read"): "one line for each update, which is passed over",
+    ("channels/telegram/intake.py", "Update failed"): "a few lines for each update, which is then passed over",
+    (
+        "channels/telegram/loop.py",
+        "Bot is served elsewhere",
+    ): "one line for each lost lease; a trouble has one of its own",
+    ("channels/telegram/loop.py", "Lease was not released"): "once, at the end",
     ("engine/deliveries/deliverer.py", "Adapter failed"): "one line for each text, which is given up after a few",
+    (
+        "engine/deliveries/live.py",
+        "Adapter failed",
+    ): "one line for each reply, which is then shown only once it is over",
     ("engine/sessions/sessions.py", "Workspace was not deleted"): "one line for each deleted session",
     ("engine/work/worker.py", "Runner failed"): "one line for each run, which ends by it",
     ("store/postgres/schema.py", "Database not reached yet"): "once, at the start",
@@ -39,6 +54,10 @@ LOGGED_EACH_TIME = {
 """Handlers that write a line each time, and why that does not repeat for as long as a failure lasts."""
 
 SILENT = {
+    ("channels/telegram/intake.py", "take"): "the loop's next statement says it; a bug has lines of its own",
+    ("channels/telegram/loop.py", "_renew"): "every other statement of the process fails with it, and says so",
+    ("channels/telegram/loop.py", "_run"): "every other statement of the process fails with it, and says so",
+    ("channels/telegram/loop.py", "_store"): "every other statement of the process fails with it, and says so",
     ("engine/work/worker.py", "_finish"): "the worker has said it when it claimed, or will when it claims next",
     ("engine/work/worker.py", "_run_to_end"): "a bug of a runner has a line of its own, and ends the run",
     ("engine/work/worker.py", "_fence_off"): "the run that is fenced off has a line of its own",

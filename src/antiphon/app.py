@@ -4,7 +4,7 @@ import errno
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
+from dataclasses import replace as replace_settings
 from datetime import timedelta
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import anyio
 from anyio import to_thread
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.agents.approved_calls import ApprovedCalls
 from antiphon.agents.asking import RetryPolicy
@@ -701,7 +702,7 @@ def _provider(config: Config, name: str, section: ProviderSection) -> ProviderSe
 def mcp_settings(home: Path, config: Config, compartments: Compartments | None = None) -> list[ServerSettings]:
     """The configured MCP servers, each with the agent that may use it."""
     return [
-        replace(
+        replace_settings(
             _server(home, agent_id, name, section),
             classification=config.classification_of_server(section, name, compartments),
             clearance=config.clearance_of_server(section, name, compartments),

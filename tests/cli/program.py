@@ -115,6 +115,10 @@ def begun(
                 process.kill()
 
 
+FUTEX = "202"
+"""The number of the call by which threads wait for one another, on x86-64."""
+
+
 class Terminal:
     """A command on a terminal, as a person has it."""
 
@@ -138,10 +142,18 @@ class Terminal:
     def type_at_rest(self, text: str) -> None:
         """Types when the program waits for a key: an interrupt just before that would be taken with the next key."""
         deadline = time.monotonic() + PROCESS_SECONDS
-        status = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/stat")
-        while status.exists() and status.read_text("utf-8").rpartition(") ")[2][0] != "S":
+        while not self._waits_for_a_key():
             assert time.monotonic() < deadline
         self.type(text)
+
+    def _waits_for_a_key(self) -> bool:
+        """Whether its main thread sleeps, and not for another thread of it. True where that cannot be seen."""
+        thread = Path(f"/proc/{self.process.pid}/task/{self.process.pid}")
+        try:
+            is_asleep = thread.joinpath("stat").read_text("utf-8").rpartition(") ")[2][0] == "S"
+            return is_asleep and thread.joinpath("syscall").read_text("utf-8").split()[0] != FUTEX
+        except OSError:
+            return True
 
     def close(self) -> None:
         """As when a person closes the window."""

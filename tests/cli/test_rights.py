@@ -73,6 +73,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tokens revoke": ("{token}", OWNERS),
     "tokens rotate": ("{token}", OWNERS),
     "deliveries list": ("", OWNERS),
+    "groups list": ("", OWNERS),
+    "pair list": ("", OWNERS),
+    "pair link": ("", EVERYONE),
+    "routes list": ("", OWNERS),
+    "routes set": ("telegram direct:42 --agent main", OWNERS),
+    "routes clear": ("telegram direct:42", OWNERS),
     "deliveries show": ("nothing", NOTHING_THERE),
     "deliveries retry": ("nothing", NOTHING_THERE),
 }
@@ -82,6 +88,10 @@ ABSENT = {
     "approvals approve": "nothing",
     "approvals deny": "nothing",
     "approvals revoke": "nothing",
+    "groups allow": "-100",
+    "groups refuse": "-100",
+    "pair approve": "nothing",
+    "pair refuse": "nothing",
 }
 """Commands of owners about something that does not exist here; others learn only that they may not."""
 ELSEWHERE = {

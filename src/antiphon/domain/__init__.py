@@ -1,1 +1,1 @@
-"""Nouns: frozen dataclasses and pure functions."""
+"""Nouns: frozen structs and pure functions."""

@@ -1,5 +1,7 @@
 """`antiphon doctor` names the seven usual mistakes with a bot, each with its remedy."""
 
+import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from antiphon.testing.faults import Fault
 from antiphon.testing.serving import run_fake
 from antiphon.testing.telegram import FakeTelegram
 from tests.channels.telegram.bots import settings_of
+from tests.cli.program import environment
 from tests.engine.stage import config
 
 IN_ORDER = ChatState(owners={"telegram": 1})
@@ -94,3 +97,9 @@ def test_one_variable_is_enough(tmp_path: Path) -> None:
         config(channels__telegram={"token": token, "groups": {"-1": {"agent": "nobody"}}}).rules()
     with pytest.raises(Invalid, match="usable token"):
         config(channels__telegram={"token": "nonsense"}).telegram()
+
+
+def test_the_client_library_is_loaded_only_for_a_bot() -> None:
+    code = "import sys; import antiphon.cli.main, antiphon.cli.homes.server; print('telegram' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env=environment({}), capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -88,6 +88,9 @@ class TelegramLoop:
                 continue
             try:
                 await self._hold(lease)
+            except Exception:  # a bug of ours must not end the gateway
+                logger.exception("Bot was not served", extra={"action": "bot_failed", "channel": NAME})
+                await anyio.sleep(RENEWAL.total_seconds())
             finally:
                 with anyio.move_on_after(RELEASE_SECONDS, shield=True):
                     await self._release(lease)
@@ -143,7 +146,8 @@ class TelegramLoop:
         url = self._settings.webhook_url
         if self._settings.mode is TelegramMode.WEBHOOK:
             assert url is not None
-            await bot.set_webhook(url, secret_token=self._secret, allowed_updates=list(WANTED))
+            # One at a time, so that messages come in their order.
+            await bot.set_webhook(url, secret_token=self._secret, allowed_updates=list(WANTED), max_connections=1)
         elif (await bot.get_webhook_info()).url.endswith(WEBHOOK_PATH):
             await bot.delete_webhook()  # it is Antiphon's own, of an earlier setting
         for language in (None, *LANGUAGES):

@@ -17,7 +17,7 @@ from antiphon.engine.ledger.run_log import day_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.reception import MOST_WRONG_CODES
-from antiphon.policy.rights import is_guest
+from antiphon.policy.rights import SUSPENDED, is_guest
 from antiphon.store import link_codes, people
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, Transaction
@@ -87,8 +87,10 @@ async def make_link_code(tx: Transaction, principal: Principal, code: str, at_ms
     """Stores the code for the person; `code` was drawn before the unit."""
     standing = await find_standing(tx, principal)
     person = person_of(standing.principal)
-    if person is None or standing.is_suspended:
-        return Refusal(Denied("Only persons who are not suspended can link accounts", code="forbidden"))
+    if standing.is_suspended:
+        return Refusal(Denied(SUSPENDED.reason, code=SUSPENDED.rule))
+    if person is None:
+        return Refusal(Denied("Only persons can link accounts", code="forbidden"))
     return await store_code(tx, person, code, at_ms=at_ms)
 
 

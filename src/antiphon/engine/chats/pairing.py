@@ -196,7 +196,8 @@ def is_over(pairing: Pairing, at_ms: int) -> bool:
 def was_told(pairing: Pairing, at_ms: int) -> bool:
     """Whether it is too early to give the sender another code."""
     pause = REFUSAL_LIFE if pairing.state is PairingState.REFUSED else ANSWER_PAUSE
-    return milliseconds(pairing.told_at) + milliseconds_of(pause) > at_ms
+    since_ms = at_ms - milliseconds(pairing.told_at)
+    return 0 <= since_ms < milliseconds_of(pause)  # a time ahead is of a clock that went back since
 
 
 def _stored(inbound: Inbound) -> str:

@@ -75,6 +75,8 @@ DUE_TIMES = (
         session="session",
         end="expires_at",
     ),
+    DueTime(table="pairings", column="created_at", rows="state = 'open'", end="expires_at"),
+    DueTime(table="link_codes", column="created_at", rows="expires_at > 0", end="expires_at"),
     DueTime(table="sessions", column="interacted_at", rows="deleted_at IS NULL", session="id"),
     DueTime(table="incarnations", column="started_at", rows="ended_at IS NULL", session="session"),
 )

@@ -5,7 +5,6 @@ The record enters the requester's log in the transaction that ends the child's w
 Contract: spawn 7, 8.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -230,7 +229,7 @@ async def _notice_of(
     spawn = await spawns.find(query, child.row)
     if spawn is not None and spawn.run == report.id and child.parent == requester.row:
         return Kept(withheld_parts(finding), clearance)  # the name is of the very incarnation that hears of it
-    return Kept(withheld_parts(dataclasses.replace(finding, name=finding.session_key)), PUBLIC)
+    return Kept(withheld_parts(replace(finding, name=finding.session_key)), PUBLIC)
 
 
 async def _taint_of(query: Query, session: Session, incarnation: SessionId) -> Classification:
