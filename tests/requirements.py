@@ -14,7 +14,6 @@ class Requirement:
 
 TOOLS = "comes with the session tools"
 SENDS = "comes with exchanges between sessions"
-CHANNELS = "comes with channels"
 CHECKPOINTS = "comes with checkpoints"
 PEOPLE = "comes with people and tokens"
 FLOW = "comes with information flow"
@@ -49,12 +48,12 @@ REQUIREMENTS = {
     ),
     "keys:7": Requirement(
         "Session ids are `<namespace>:<rest>`; opening by id makes the key; a reset keeps the namespace.",
-        remaining="confined tokens come with people and tokens",
+        remaining="ids of schedules and hooks come with those parts",
     ),
     # 2. Sessions
     "sessions:1": Requirement(
         "A session's facts are maintained columns; lists read no transcript.",
-        remaining="columns of channels and information flow are filled as those come",
+        remaining="columns of checkpoints are filled as those come",
     ),
     "sessions:2": Requirement(
         "Status is persisted; inactive sessions are hidden and come back when used.",
@@ -80,7 +79,7 @@ REQUIREMENTS = {
     # 3. Events
     "events:1": Requirement(
         "Events are past facts with seq, time, actor and provenance; unknown types are kept.",
-        remaining="types of checkpoints, channels and information flow are written as those come",
+        remaining="types of checkpoints and releases are written as those come",
     ),
     "events:2": Requirement(
         "A message from another session is marked as such and fenced as data for the model.",
@@ -155,7 +154,7 @@ REQUIREMENTS = {
     "spawn:3": Requirement("A child's time limit aborts it and is announced."),
     "spawn:4": Requirement(
         "Threads, cleanup and archiving of children.",
-        remaining="threads come with channels that have them; they are answered unsupported",
+        remaining="children in threads of a channel are answered unsupported",
     ),
     "spawn:5": Requirement("Attachments are checked at spawning and written into the child's workspace."),
     "spawn:6": Requirement(
@@ -168,7 +167,7 @@ REQUIREMENTS = {
     "session_status:1": Requirement("session_status tells one session's state, gated like a read."),
     "message:1": Requirement(
         "message sends to a channel past hooks, send policy and flow.",
-        remaining="hooks come with information flow; more channels come with channels",
+        remaining="hooks come with information flow",
     ),
     "summarize:1": Requirement("summarize gives a summary with the join of its inputs.", TOOLS),
     "simulate:1": Requirement("simulate_tool_call answers by the enforcing pipeline, without effects.", FLOW),
@@ -183,10 +182,7 @@ REQUIREMENTS = {
     # 8. Groups
     "groups:1": Requirement("Owners and mentions trigger a run in groups that are allowed; the rest is stored."),
     "groups:2": Requirement("The model sees names, and which owner messages are not for it."),
-    "groups:3": Requirement(
-        "Silence markers are stripped from replies, never from the log.",
-        remaining="holding back a tail that could begin a marker while a reply streams to a channel",
-    ),
+    "groups:3": Requirement("Silence markers are stripped from replies, never from the log."),
     # 9. Approvals
     "approvals:1": Requirement(
         "A call that needs approval is recorded and asked for days, then is denied.",
@@ -198,7 +194,7 @@ REQUIREMENTS = {
     ),
     "approvals:4": Requirement(
         "Runs without a person ask or are denied; one step is one request.",
-        remaining="standing approvals of tasks come with schedules, private channels of deciders with channels",
+        remaining="standing approvals of tasks come with schedules",
     ),
     "approvals:5": Requirement(
         "A call from outside that needs a yes is pending, runs once decided, and repeats safely."
@@ -211,11 +207,10 @@ REQUIREMENTS = {
     # 11. Access
     "access:1": Requirement(
         "Owners see all, others the sessions that they take part in.",
-        remaining="their channels come with channels",
+        remaining="peers come with that part",
     ),
     "access:2": Requirement(
         "Tokens are hashed, scoped, confined, expiring and revocable.",
-        remaining="channel tokens come with channels, clearance with information flow",
     ),
     "access:3": Requirement(
         "People are matched by platform ids, paired by code and linked by code.",
@@ -232,11 +227,10 @@ REQUIREMENTS = {
     "flow:1": Requirement("Level, compartments and integrity classify; flow is ≤ and ⊆; parsing is exact."),
     "flow:2": Requirement(
         "Events carry what they were made of; taint rises by the session's own act.",
-        remaining="members of groups come with the groups of channels",
+        remaining="a group's members are not asked for: a group counts as an unknown recipient",
     ),
     "flow:3": Requirement(
         "Readers see only what flows to them; the rest does not exist.",
-        remaining="that a message above a group came shows in the time of its row",
     ),
     "flow:4": Requirement(
         "Sending down is refused; writing up blindly is always accepted.",
@@ -249,7 +243,7 @@ REQUIREMENTS = {
     ),
     "flow:7": Requirement(
         "What leaves must flow to the meet of channel and recipient.",
-        remaining="the members of groups come with the groups of channels",
+        remaining="a group's members are not asked for: it gets public data only",
     ),
     "flow:8": Requirement(
         "Derived data carries the join of its inputs.",
@@ -276,7 +270,7 @@ REQUIREMENTS = {
     # 14. Channels
     "channels:1": Requirement(
         "Adapters take inbound at most once and send outbound at least once.",
-        remaining="channels other than `webhook`, with threads and edits",
+        remaining="channels other than `telegram` and `webhook`, and e-mail",
     ),
     "channels:2": Requirement("A routes table maps places to agents and sessions."),
     "channels:3": Requirement("Chats have the listed commands.", remaining="`/task` comes with schedules"),

@@ -644,7 +644,7 @@ def installed_tools() -> list[FunctionTool]:
 def _classified(
     tools: Sequence[FunctionTool], config: Config, compartments: Compartments | None = None
 ) -> list[FunctionTool]:
-    """The functions with what the settings say of their results. Contract: flow 2."""
+    """The functions, with the settings' classifications of their results. Contract: flow 2."""
     return [each.classified(config.classification_of_function(each.schema.name, compartments)) for each in tools]
 
 

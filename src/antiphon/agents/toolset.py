@@ -170,7 +170,7 @@ class FunctionTool:
         return self._declared.clearance
 
     def classified(self, made_of: Classification) -> "FunctionTool":
-        """The same function, whose results are made of that, too."""
+        """The same function; its results are made of `made_of` too."""
         joined = self.classification.join(made_of)
         return self if joined == self.classification else FunctionTool(replace(self._declared, classification=joined))
 

@@ -19,7 +19,7 @@ class Channel(Protocol):
       if the same text would be refused again, `retry_after` if the platform says when to try again. Its code is
       `channel_gone` if no text for this place will be accepted: the bot is blocked, or has left. The owner is told of
       that once.
-    - Replacing a message by the text that it has succeeds. Replacing a message that is gone, or cannot be changed any
+    - Replacing a message with the same text succeeds. Replacing a message that is gone, or cannot be changed any
       more, fails for good; then the text is sent as a new message.
     - `send` may be called again with a text that was sent: after a crash, or after a lost answer. The delivery's `id`
       is the same then; pass it to the platform if the platform can detect repetitions by it.

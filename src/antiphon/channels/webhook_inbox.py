@@ -127,7 +127,7 @@ class WebhookInbox:
         return _with_end(answer, run, await self._replies.outward(run, _chat(webhook, message)), webhook)
 
     async def _carry_out(self, chat: PeerChat, message: WebhookMessage, command: ChatCommand) -> PostedShape:
-        """The answer to a command, which is no message of the session. Who waits gets it at once."""
+        """The answer to a command, which is no message of the session. A waiting caller gets it at once."""
         done = await self._services.peer_chats.carry_out(
             chat, message.message_id, command, self._services.commands.occasion()
         )

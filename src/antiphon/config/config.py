@@ -394,11 +394,11 @@ class Config(Section):
             return None
         token = section.key() or ""
         if not _TOKEN.fullmatch(token):
-            place = f"variable {section.token_env}" if section.token_env and section.token is None else "token"
-            what = "is not a bot's token" if token else "has none"
+            named = section.token_env if section.token is None else None
+            place = "channels.telegram.token" if named is None else f"the variable {named}"
             raise Invalid(
-                f"Telegram has no usable token: channels.telegram {what} ({place}). Get one from @BotFather there, "
-                "and set the variable ANTIPHON_TELEGRAM_TOKEN.",
+                f"Telegram has no usable token: {place} {'does not hold one' if token else 'is not set'}. Ask "
+                f"@BotFather on Telegram for one, and set the variable {named or 'ANTIPHON_TELEGRAM_TOKEN'}.",
                 code="invalid_config",
             )
         if section.mode is TelegramMode.WEBHOOK and not (self.gateway.public_url or "").startswith("https://"):

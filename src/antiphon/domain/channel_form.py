@@ -1,4 +1,4 @@
-"""What a channel can carry, and a text cut to its measure. Contract: channels 1."""
+"""What one message of a channel can hold, and the parts of a text that fit. Contract: channels 1."""
 
 from enum import StrEnum
 
@@ -25,13 +25,13 @@ class ChannelForm(Struct, frozen=True, kw_only=True):
     """What a channel can carry."""
 
     longest: int | None = None
-    """Of one message, in `unit`; None without a limit."""
+    """The longest text of one message, in `unit`; None without a limit."""
     unit: LengthUnit = LengthUnit.CHARACTERS
     streaming: Streaming = Streaming.NONE
     stream_interval_ms: int = 1_500
-    """Between two changes of a direct chat while a reply is written."""
+    """The least time between two changes in a direct chat while a reply is written."""
     group_interval_ms: int = 6_000
-    """Likewise of a group, over all of its topics."""
+    """The same for a group, with all of its topics."""
     has_buttons: bool = False
 
 

@@ -67,8 +67,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     platform_id: str | None = None
     """The platform's id for it; of its first part, if it has several."""
     parts: tuple[str, ...] = ()
-    """The platform's ids of the parts that are sent, in their order, empty for one without; sending goes on after
-    them."""
+    """The platform's ids of the sent parts, in order; empty for a part without one. Sending goes on after them."""
     approval: str | None = None
     """The request for approval that it shows, with buttons."""
     error: str | None = None

@@ -43,7 +43,7 @@ class RoleCommands(Struct, frozen=True, kw_only=True):
 def may_command(standing: Standing, command: ChatCommand, commands: RoleCommands, *, is_group: bool) -> bool:
     """Whether the principal may use the command in the chat.
 
-    What a chat of several people uses, its conversation and its agent, only owners change.
+    Only owners change what a chat of several people uses: its conversation and its agent.
     """
     if command.name not in commands.of(standing):
         return False

@@ -67,7 +67,7 @@ class FoundMessage(Struct, frozen=True, kw_only=True):
     """Of the session, if the message belongs to its present incarnation."""
     event: Event
     number: int
-    """Its `seq`; for a session, without the events before it that the session must not notice."""
+    """Its `seq`; for a session, events before it that the session must not notice are not counted."""
 
 
 class LogState(NamedTuple):

@@ -22,7 +22,7 @@ class BotApi(FakeServer):
     def __init__(self, token: str) -> None:
         super().__init__()
         self.token = token
-        """Another one revokes it."""
+        """Setting another one revokes it."""
         self.me: Json = {
             "id": int(token.partition(":")[0]),
             "is_bot": True,

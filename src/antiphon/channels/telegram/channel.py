@@ -26,7 +26,7 @@ GROUP_INTERVAL_MS = 6_000
 """The least time between two changes in a group: Telegram allows 20 messages a minute there."""
 TIMEOUT_SECONDS = 45.0
 _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
-"""Telegram fetches the addresses of previews: what stands in a text must not reach servers that it names."""
+"""For a preview Telegram fetches the address: words of a reply must not reach servers that the reply names."""
 _BAD_MARKUP = ("can't parse", "entity", "entities", "wrong http url", "url host is empty")
 """How Telegram describes markup that it does not take."""
 
@@ -117,7 +117,7 @@ class TelegramChannel:
         await self._client.aclose()
 
     async def _show(self, text: str, act: _Act[Shown]) -> Shown:
-        """Does it with markup; once more as it was written if Telegram does not take the markup."""
+        """Acts with markup; if Telegram refuses the markup, acts once more with the text as it was written."""
         plain, spans = render(text)
         try:
             return await act(plain, spans)

@@ -51,7 +51,7 @@ class _BotRequests(HTTPXRequest):
 
 
 class _WithoutToken(logging.Filter):
-    """Drops lines of the HTTP client with the token, which is part of every address."""
+    """Drops log lines of the HTTP client that contain the token: it is part of every address."""
 
     def __init__(self, token: str) -> None:
         super().__init__()

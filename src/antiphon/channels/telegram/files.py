@@ -15,13 +15,13 @@ from antiphon.domain.message import ImagePart
 from antiphon.domain.text import bracketed_name
 
 PATIENCE = timedelta(seconds=60)
-"""How long the files of one message may take; messages behind it wait as long."""
+"""How long fetching the files of one message may take; later messages wait meanwhile."""
 _PAUSE_SECONDS = 1.0
 _IMAGES = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png"))
 
 
 async def with_files(client: TelegramClient, inbound: Inbound, attachments: tuple[SentFile, ...]) -> Inbound:
-    """The message with its files; with a sentence for the sender for each that could not be fetched."""
+    """The message with its files, and a sentence for the sender about each file that could not be fetched."""
     images, files, refused = list(inbound.images), list(inbound.files), list(inbound.refused)
     for attachment in attachments:
         data = await _fetch(client, attachment.file_id)

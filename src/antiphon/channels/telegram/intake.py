@@ -17,7 +17,7 @@ from antiphon.engine.chats.reception import Reception
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 3
-"""For an update that fails by a bug; then the ones behind it get their turn."""
+"""How often an update that fails by a bug is tried; then the next one is taken in."""
 PAUSE_SECONDS = 0.5
 LONGEST_TOAST = 200
 

@@ -11,11 +11,11 @@ NAME = "telegram"
 ACCOUNT = "default"
 """The one account that there is."""
 LONGEST_TEXT = 4096
-"""Of one message, in units of UTF-16."""
+"""The longest text of one message, in units of UTF-16."""
 LARGEST_FILE = 20 * 1024 * 1024
-"""That Telegram lets bots download."""
+"""The largest file that Telegram lets bots download."""
 LARGEST_IMAGE = 5 * 1024 * 1024
-"""That is shown to models."""
+"""The largest picture that is shown to models."""
 WEBHOOK_PATH = f"/channels/{NAME}/{ACCOUNT}"
 """The path at the gateway that Telegram posts updates to."""
 WANTED = ("message", "callback_query", "my_chat_member")

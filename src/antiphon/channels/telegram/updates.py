@@ -154,7 +154,7 @@ _IN_GROUP = ("group", "supergroup")
 
 
 def position_of(update: object) -> int | None:
-    """The id of the update; None if it has none, so that nothing can be known about it."""
+    """The id of the update; None if it has none."""
     found = cast("dict[str, object]", update).get("update_id") if isinstance(update, dict) else None
     return found if isinstance(found, int) else None
 

@@ -11,14 +11,18 @@ from antiphon.domain.message import JsonObject
 
 
 class PairGroup(TyperGroup):
-    """`antiphon pair CODE` admits somebody, without another word."""
+    """`antiphon pair CODE` admits somebody, without another word; options alone belong to `list`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        is_list = bool(args) and args[0].startswith("-") and args[0] not in ctx.help_option_names
+        return super().parse_args(ctx, ["list", *args] if is_list else args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         known = args and (args[0] in self.commands or args[0].startswith("-"))
         return super().resolve_command(ctx, args if known else ["approve", *args])
 
 
-app = typer.Typer(cls=PairGroup, help="Admit people who wrote on a channel, and link your own accounts.")
+app = typer.Typer(cls=PairGroup)
 WhoArgument = Annotated[str, typer.Argument(metavar="CODE", help="The code that the person was given, or the id.")]
 
 

@@ -178,7 +178,7 @@ def _kept(count: int) -> Iterator[CheckResult]:
 
 
 def _chats_of(home: Path, config: Config) -> ChatState:
-    """What the database says about channels; nothing if it cannot be read, which another check tells."""
+    """What the database says about channels; nothing if it cannot be read, which another check reports."""
     url = config.database.url
     try:
         state = check_home(home) if url is None else anyio.run(look_at_server, url.get_secret_value())

@@ -190,7 +190,7 @@ async def _show_way_in(gateway: LocalGateway) -> None:
 
 
 async def _show_telegram(gateway: LocalGateway) -> None:
-    """The bot, and until an owner's account is known there, a link that makes it known: on a terminal alone."""
+    """Prints the bot's address; on a terminal also a link for the owner's account, until one is linked."""
     app = gateway.app
     if app.telegram is None:
         return

@@ -61,14 +61,15 @@ def _of_people(config: Config, chats: ChatState, look: BotLook) -> Iterator[Chec
             "telegram owner",
             Grade.WARNING,
             "no account on Telegram is an owner's yet, so nobody can be admitted from there",
-            "Start `antiphon serve` in a terminal and open the link that it prints, on your phone.",
+            "Open the link that `antiphon serve` prints in a terminal. Or run `antiphon pair link`, and send "
+            "`/link CODE` to the bot.",
         )
     if waiting := chats.asked.get(NAME):
         yield CheckResult(
             "telegram groups",
             Grade.WARNING,
             f"{waiting} group(s) not allowed yet, in which the bot answers nobody",
-            "`antiphon groups` lists them, and allows or refuses them.",
+            "`antiphon groups list` shows them; `antiphon groups allow` and `refuse` decide.",
         )
     has_groups = bool(section.groups) or bool(chats.allowed.get(NAME))
     if has_groups and not look.reads_groups:

@@ -145,7 +145,7 @@ def _granted(name: str) -> str:
     """The command's name without its slash; raises `ValueError` unless people below owner may have it."""
     name = name.removeprefix("/")
     if name not in GRANTABLE:
-        raise ValueError(f"{name!r} is no command of theirs; use some of {', '.join(sorted(GRANTABLE))}")
+        raise ValueError(f"{name!r} is not a command that they may have; choose from {', '.join(sorted(GRANTABLE))}")
     return name
 
 
@@ -157,7 +157,7 @@ class GuestSection(Section):
     """Further tools for runs that guests cause: Python functions, `<server>__<tool>` of MCP servers, `run_command`,
     `sessions_spawn`. Their session tools reach only the session that the guest writes in."""
     commands: tuple[GrantedCommand, ...] = ("help", "status", "stop", "new", "link")
-    """The commands that guests may type in their chats; others of theirs are ignored."""
+    """The commands that guests may type in their chats; their other commands are ignored."""
 
 
 class UserSection(Section):
@@ -172,8 +172,8 @@ class UserSection(Section):
     commands: tuple[GrantedCommand, ...] = (
         *("help", "status", "stop", "new", "reset", "session", "agent", "who", "approve", "deny", "link"),
     )
-    """The commands that users may type in their chats; others of theirs are ignored. Only owners switch agents, change
-    the conversation of a group, and use `/send`."""
+    """The commands that users may type in their chats; their other commands are ignored. Only owners switch agents,
+    change the conversation of a group, and use `/send`."""
 
 
 class RolesSection(Section):

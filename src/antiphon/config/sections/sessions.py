@@ -149,7 +149,7 @@ class SessionSection(Section):
         default_factory=dict[str, tuple[str, ...]]
     )
     """Accounts that belong to a person, as `<channel>:<platform id>`, by the person's id (`owner` is the first owner).
-    They count as linked by an owner. Links that were made stay when they are removed here."""
+    They count as linked by an owner. A link stays after it is removed here."""
     send_policy: SendPolicySection = SendPolicySection()
     """Whether replies and messages may be sent in a session, by its channel and kind of chat."""
     agent_to_agent: ExchangeSection = ExchangeSection()

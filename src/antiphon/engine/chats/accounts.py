@@ -15,7 +15,7 @@ from antiphon.store import channel_accounts as rows
 from antiphon.store.database import Database
 
 LEASE = timedelta(seconds=8)
-"""How long a process serves an account after its last sign of life. Another one asks for it each two seconds."""
+"""How long a process serves an account after its last sign of life. Others ask for it every two seconds."""
 RENEWAL = timedelta(seconds=2)
 """How often the lease is renewed, and how often other processes ask for it."""
 

@@ -62,7 +62,7 @@ _STATES = {
 async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str | None:
     """Carries the command out as the sender; the answer for the chat, or None if they may not use it.
 
-    Then nothing is said to them, and a line of the log tells. Contract: channels 4.
+    In that case nothing is sent, and the log of Antiphon says so. Contract: channels 4.
     """
     rules, is_group = occasion.rules, chat.chat_type is not ChatType.DIRECT
     if not may_command(chat.standing, command, rules.role_commands, is_group=is_group):

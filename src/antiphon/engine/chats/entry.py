@@ -109,7 +109,7 @@ def group_rules(chat: Chat) -> GroupRules:
 
 
 async def open_chat(tx: Transaction, rules: Rules, chat: Chat, who: Who, *, drawn: DrawnIds) -> Session | Refusal:
-    """The chat's session; created if it does not exist, and told where its answers go now."""
+    """The chat's session, created if it does not exist; from now on its answers go to the chat's place."""
     assert chat.rules is not None
     command = OpenSession(
         principal=who.standing.principal,

@@ -22,7 +22,7 @@ from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, Transaction
 
 MOST_ASKED = 10
-"""Groups of an account about which owners are asked at once; what happens in further ones is not even noted."""
+"""How many groups of an account may wait for an owner at a time; further groups are not stored."""
 
 
 class DecideGroup(Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ async def decide_group(tx: Transaction, command: DecideGroup) -> ChannelGroup | 
         tx, command.channel, command.account, command.named
     )
     if found is None:
-        return Refusal(NotFound(f"Group not found: {command.named[:80]!r}. `antiphon groups` lists them."))
+        return Refusal(NotFound(f"Group not found: {command.named[:80]!r}. `antiphon groups list` shows them."))
     await rows.set_state(tx, found, command.state, by=str(command.rights.principal), at_ms=command.at_ms)
     await show_decision(tx, subject_of_group(found.channel, found.account, found.group_id), command.at_ms)
     decided = await rows.find(tx, found.channel, found.account, found.group_id)

@@ -1,4 +1,4 @@
-"""When, and under which rules, a command is carried out: all that its unit may not draw or look up itself."""
+"""When and under which rules a command is carried out: what its unit needs and may not draw itself."""
 
 from datetime import datetime
 

@@ -113,7 +113,7 @@ class OpenPeerChat(Struct, frozen=True, kw_only=True):
 
 
 def _arrival(chat: PeerChat, message_id: str) -> arrivals.ArrivalName:
-    """The message among all of its webhook: ids are the chat's own."""
+    """The message's name among all of the webhook: its id is unique only in its chat."""
     said = "\0".join((chat.address.peer, chat.address.thread, message_id))
     name = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
     return arrivals.ArrivalName(chat.address.channel, chat.address.account, name)

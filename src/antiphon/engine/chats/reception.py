@@ -1,4 +1,4 @@
-"""The entry of channels: what they bring is taken in, each message, press and change in one unit.
+"""The entry for all that channels bring: takes in each message, press and change in one unit.
 
 Only after the unit has committed may the platform be told that the message was taken in. The same message again gets
 its first answer, even if its chat was routed elsewhere meanwhile. Contract: channels 1, access 3, groups 1.

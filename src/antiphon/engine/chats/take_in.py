@@ -68,7 +68,7 @@ class TakeIn(Struct, frozen=True, kw_only=True):
     was_told: bool = False
     """Whether the sender was told lately that a message was not taken in."""
     uploaded: Uploaded | None = None
-    """Where its files lie by now."""
+    """Where its files were written."""
 
 
 class Foreseen(Struct, frozen=True, kw_only=True):

@@ -44,8 +44,8 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 FIRST_MS = 300
-"""From a run's begin to the sign that it writes, and from its first words to their showing: what is done by then costs
-nothing and is sent as a whole."""
+"""How long the sign that somebody writes waits after a run's begin, and the first words after they came. A reply that
+is complete by then is sent as a whole, at no cost."""
 REPEAT_MS = 20_000
 """Between repetitions of an unchanged draft, which vanishes after 30 s."""
 TYPING_MS = 4_000
@@ -284,7 +284,7 @@ class LiveReplies:
             self.wake()
 
     async def _judge(self, stream: _Stream) -> None:
-        """Decides whether the words may go to the place, once for all that were made of the same."""
+        """Decides whether the words may go to the place, once for all words with the same classification."""
         if stream.view is not None and stream.judged == stream.made_of:
             return
         made_of = stream.made_of

@@ -180,7 +180,7 @@ async def enqueue_message(
 
 
 async def queue_withdrawal(tx: Transaction, shown: Delivery, at_ms: int) -> None:
-    """Queues that the message is deleted which the text, now withheld, was to replace."""
+    """Queues the deletion of the message that the text, now withheld, was to replace."""
     if shown.replaces is not None:
         await _queue_withdrawal(tx, shown.place, shown.replaces, cause=shown.id, at_ms=at_ms)
 

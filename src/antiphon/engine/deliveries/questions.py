@@ -76,7 +76,7 @@ async def queue_question(tx: Transaction, place: DeliveryContext, text: str, *, 
 
 
 async def question_as_claimed(tx: Transaction, claimed: Delivery) -> Delivery | None:
-    """The question with its buttons; None if it is answered, or its reader decides such questions no more."""
+    """The question with its buttons; None if it is answered, or its reader may not decide it any more."""
     assert claimed.approval is not None
     place = claimed.place
     standing = await find_standing_of_account(tx, place.channel or "", place.account_id or "", place.to or "")
@@ -92,7 +92,7 @@ async def question_as_claimed(tx: Transaction, claimed: Delivery) -> Delivery | 
 
 
 async def show_decision(tx: Transaction, subject: str, at_ms: int) -> None:
-    """Queues that the messages which ask the question show its answer, without buttons; nothing if it has none yet."""
+    """Queues the answer for all messages that ask the question, without buttons; nothing if there is none yet."""
     outcome = await _outcome(tx, subject)
     if outcome is None:
         return

@@ -37,7 +37,7 @@ _LABELS = {Verdict.ONCE: "Approve once", Verdict.ALWAYS: "Always", Verdict.DENY:
 async def ask_deciders(tx: Transaction, id: ApprovalId, made_of: Classification, rules: Rules, *, at_ms: int) -> None:
     """Queues the request for each private chat of somebody who may decide it.
 
-    Contains the exact calls, which were made of `made_of`, as far as they fit.
+    The text holds the exact calls, made of `made_of`, as far as they fit.
     """
     if not rules.chats.channels:
         return
@@ -79,7 +79,7 @@ async def as_claimed(tx: Transaction, claimed: Delivery, rules: Rules) -> Delive
 
 
 async def show_answer(tx: Transaction, approval: Approval, at_ms: int) -> None:
-    """Queues that the messages which show the request say what became of it, without buttons."""
+    """Queues what became of the request for all messages that show it, without buttons."""
     if approval.is_pending:
         return
     outcome: str | None = None
@@ -149,7 +149,7 @@ def _said(verdict: Verdict | None) -> str:
         case Verdict.ONCE:
             return "Approved once"
         case Verdict.ALWAYS:
-            return "Approved for always"
+            return "Approved now and always"
         case _:
             return "Denied"
 

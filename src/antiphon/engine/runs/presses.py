@@ -13,14 +13,14 @@ from antiphon.store import approvals
 from antiphon.store.database import Transaction
 
 UNKNOWN = "This button belongs to nothing that can be decided any more."
-_DONE = {Verdict.ONCE: "Approved once.", Verdict.ALWAYS: "Approved for always.", Verdict.DENY: "Denied."}
+_DONE = {Verdict.ONCE: "Approved once.", Verdict.ALWAYS: "Approved now and always.", Verdict.DENY: "Denied."}
 
 
 class Press(Struct, frozen=True, kw_only=True):
     """Somebody pressed a button."""
 
     rights: Rights
-    """Of the person to whom the account is linked that pressed."""
+    """Those of the person to whom the pressing account is linked."""
     data: str
     """What the button carries: `<approval id>:<once|always|deny>`."""
     at_ms: int

@@ -51,7 +51,7 @@ class HistoryPage(Struct, frozen=True, kw_only=True):
     last_seq: int
     """The newest `seq` of the log, or of an ended incarnation, when the page was read; follow from here."""
     seqs: Sequence[int] = ()
-    """For a session, which knows the events by numbers of their own: where they stand in the log."""
+    """For a session, which knows events by other numbers: their places in the log."""
 
 
 class History:

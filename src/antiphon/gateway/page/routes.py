@@ -170,7 +170,7 @@ async def show_approvals(ask: Ask, params: NoParams) -> Response:
 
 @operation("pages.admitting", NoParams, Response, _at("/page/admitting"), scope=TokenScope.ADMIN)
 async def show_admitting(ask: Ask, params: NoParams) -> Response:
-    """The people who wait to be admitted, and the groups that ask for the bot, each with its buttons."""
+    """The people who wait to be admitted, and the groups that no owner has decided about, each with its buttons."""
     people = await ask.services.pairings.list(ask.principal)
     groups = await ask.services.groups.list(ask.principal)
     asking = [group for group in groups if group.is_asking]

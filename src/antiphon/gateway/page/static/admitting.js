@@ -1,4 +1,4 @@
-// People who wait to be admitted to a channel, and groups that ask for the bot: owners decide.
+// People who wait to be admitted to a channel, and groups that are not allowed yet: owners decide.
 'use strict';
 
 async function showWaitingPeople() {
@@ -7,7 +7,7 @@ async function showWaitingPeople() {
   showTimes(find('#admitting-list'));
 }
 
-// `address` is the operation that decides. Who was decided meanwhile is not in the list any more.
+// `address` is the operation that decides. Anybody decided about meanwhile is not in the list any more.
 async function admit(button) {
   const { address, body } = button.dataset;
   const problem = find('#admitting-problem');
