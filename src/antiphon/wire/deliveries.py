@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from antiphon.domain.codes import without_codes
 from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.wire.encoding import Shape, milliseconds, optional_milliseconds
 
@@ -16,6 +17,7 @@ class DeliveryShape(Shape, frozen=True, kw_only=True):
     account_id: str | None = None
     thread_id: str | None = None
     text: str
+    """Words of Antiphon are shown without their codes."""
     status: DeliveryStatus
     attempts: int
     due_at: int | None = None
@@ -42,7 +44,7 @@ def delivery(delivery: Delivery) -> DeliveryShape:
         to=place.to,
         account_id=place.account_id,
         thread_id=place.thread_id,
-        text=delivery.text,
+        text=without_codes(delivery.text) if delivery.session is None else delivery.text,
         status=delivery.status,
         attempts=delivery.attempts,
         due_at=milliseconds(delivery.due_at) if delivery.status is DeliveryStatus.QUEUED else None,

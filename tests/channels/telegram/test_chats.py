@@ -1,18 +1,20 @@
 """Chats with a bot: what people write, and what they see."""
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
 
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import ImagePart
+from antiphon.domain.person import PersonId, person_principal
 from antiphon.testing.faults import Fault
 from antiphon.testing.telegram import FakeTelegram, Json
 from tests.channels.telegram.bots import ANN, BEN, CODE, FAMILY, OLGA, open_bot
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.stage import find_session, read_log
+from tests.engine.stage import find_session, post, read_log
 
 pytestmark = pytest.mark.anyio
 
@@ -125,6 +127,30 @@ async def test_files_of_people_who_may_not_write_are_not_fetched(open_home: Open
         fake.write(None, sender=ANN, **more)
         await fake.until(lambda: any("small.txt" in text for text in fake.texts(7)))
         assert [method for method, _ in fake.requests].count("getFile") == 1
+
+
+@requirement("channels:1")
+async def test_nobody_keeps_a_message_out_by_using_its_id_first(open_home: OpenHome, fake: FakeTelegram) -> None:
+    key = "agent:main:telegram:group:-100"
+    async with open_bot(open_home, fake, groups={"-100": {}}) as bot:
+        await bot.says("@test_bot hi", sender=ANN, chat=FAMILY)
+        await bot.settles()
+        (ann,) = (await find_session(bot.app, key)).participants
+        id = f"telegram:default:{fake.me['id']}:-100:5000"
+        await post(
+            bot.app, key, "mine", message_id=id, principal=person_principal(PersonId(ann.removeprefix("person:")))
+        )
+        await bot.says("@test_bot help", sender=BEN, chat=FAMILY, message_id=5000)
+
+
+async def test_no_log_holds_the_token_or_what_is_said(
+    open_home: OpenHome, fake: FakeTelegram, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with open_bot(open_home, fake, access="public") as bot:
+        await bot.says("canary", sender=ANN)
+        await bot.settles()
+    assert fake.token not in caplog.text and "canary" not in caplog.text
 
 
 async def test_updates_that_mean_nothing_hold_up_nothing(open_home: OpenHome, fake: FakeTelegram) -> None:

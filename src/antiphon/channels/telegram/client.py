@@ -33,6 +33,8 @@ POLL_SECONDS: Final = 25
 MAX_CONNECTIONS: Final = 16
 LONGEST_WISH: Final = timedelta(hours=1)
 """How long Telegram may ask to wait."""
+_TALKATIVE: Final = ("httpx", "httpcore")
+"""Loggers whose lines can hold the token; a filter does not hold for loggers below."""
 TELEGRAM: Final = "https://api.telegram.org"
 
 
@@ -51,7 +53,7 @@ class _BotRequests(HTTPXRequest):
 
 
 class _WithoutToken(logging.Filter):
-    """Drops log lines of the HTTP client that contain the token: it is part of every address."""
+    """Drops log lines of libraries that contain the token: it is part of every address."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -93,6 +95,9 @@ class TelegramClient:
     """Connections to the Bot API for one bot; opened by `open`, closed by `aclose`."""
 
     def __init__(self, settings: TelegramSettings) -> None:
+        for name in _TALKATIVE:
+            logging.getLogger(name).addFilter(_WithoutToken(settings.token))
+        logging.getLogger("telegram").setLevel(logging.WARNING)  # below that, it logs what is sent
         base = settings.api_base
         # The proxies of the environment are meant for Telegram, not for a server that the settings name.
         options: dict[str, Any] = {"httpx_kwargs": {"trust_env": base is None}}
@@ -108,8 +113,6 @@ class TelegramClient:
             request=request,
             get_updates_request=self._polling,
         )
-        for name in ("httpx", "httpcore"):
-            logging.getLogger(name).addFilter(_WithoutToken(settings.token))
 
     async def open(self) -> None:
         await self._polling.initialize()

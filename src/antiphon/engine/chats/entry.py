@@ -174,7 +174,12 @@ async def post_in_chat(
         now=drawn.now,
         at_ms=drawn.at_ms,
     )
-    return await post_message(tx, command)
+    posted = await post_message(tx, command)
+    if isinstance(posted, Refusal) and posted.error.code == "message_id_reused":
+        # Its arrival shows that it came once; somebody else who may post here has used its id.
+        own = MessageId(f"{command.message.message_id}:{drawn.random}")
+        return await post_message(tx, replace(command, message=replace(command.message, message_id=own)))
+    return posted
 
 
 def content_of(inbound: Inbound, uploaded: Uploaded | None = None) -> tuple[Part, ...]:
