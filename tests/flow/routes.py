@@ -260,7 +260,7 @@ ROUTES = (
         name="requests for approval in private chats, and their answers",
         doors=(
             "delivery engine/deliveries/requests.py::ask_deciders",
-            "delivery engine/deliveries/requests.py::show_answer",
+            "delivery engine/deliveries/outbox.py::show_outcome",
         ),
         sink="the clearance of the decider's chat",
         check="engine/deliveries/requests.py::as_claimed",
@@ -268,10 +268,7 @@ ROUTES = (
     ),
     Route(
         name="questions to owners in private chats: who may write, and which groups are answered",
-        doors=(
-            "delivery engine/deliveries/questions.py::queue_question",
-            "delivery engine/deliveries/questions.py::show_decision",
-        ),
+        doors=("delivery engine/deliveries/questions.py::queue_question",),
         sink="chats of owners",
         check="engine/deliveries/questions.py::question_as_claimed",
         tests=(

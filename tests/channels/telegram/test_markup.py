@@ -33,6 +33,9 @@ def shown(markdown: str) -> tuple[str, list[tuple[str, str]]]:
         ("x\n```python\na = **b**\n```\ny", "x\na = **b**\ny", [("pre", "a = **b**")]),
         ("```\nopen", "```\nopen", []),
         ("****", "****", []),
+        ("**a **b**", "**a b", [("bold", "b")]),
+        ("```a\n```b\nx\n```\n```c\ny", "```b\nx\n```c\ny", [("pre", "```b\nx")]),
+        ("```\n```", "```\n```", []),
     ],
 )
 def test_marks_become_spans_and_everything_else_stays(markdown: str, text: str, spans: list[tuple[str, str]]) -> None:

@@ -4,20 +4,31 @@ Spans need no escaping, and whatever is not understood stays as it was written.
 """
 
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct
 
-_FENCE = re.compile(r"^```([^\n`]*)\n(.*?)\n?^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_OPENING = re.compile(r"^```([^\n`]*)\n", re.MULTILINE)
+_CLOSING = re.compile(r"^```[ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6} +(\S[^\n]*)$", re.MULTILINE)
 _INLINE = re.compile(
     r"`(?P<code>[^`\n]+)`"
     r"|\[(?P<label>[^\[\]\n]+)\]\((?P<url>https?://[^\s()]+)\)"
-    r"|\*\*(?=\S)(?P<bold>[^\n]+?)(?<=\S)\*\*"
+    r"|\*\*(?=\S)(?P<bold>(?:[^\n*]|\*(?!\*))+)(?<=\S)\*\*"
     r"|~~(?=\S)(?P<strikethrough>[^~\n]+)(?<=\S)~~"
     r"|(?<![\w*])\*(?=[^\s*])(?P<italic>[^*\n]+)(?<=\S)\*(?![\w*])"
     r"|(?<!\w)_(?=[^\s_])(?P<italic_>[^_\n]+)(?<=\S)_(?!\w)"
 )
 _DEEPEST = 3
+
+
+class _FencedCode(Struct, frozen=True):
+    """A block of code with the lines around it."""
+
+    start: int
+    end: int
+    language: str
+    code: str
 
 
 class StyledSpan(Struct, frozen=True, kw_only=True):
@@ -36,14 +47,23 @@ def render(markdown: str) -> tuple[str, list[StyledSpan]]:
     """The text without its marks, and the spans that they marked. The text is never longer than it was."""
     drawn = _Drawn()
     end = 0
-    for fence in _FENCE.finditer(markdown):
-        _draw_lines(drawn, markdown[end : fence.start()])
-        language = fence[1].strip()
-        drawn.mark("pre", fence[2], language=language if re.fullmatch(r"[\w+#.-]{1,30}", language) else None)
-        end = fence.end()
+    for fence in _fences(markdown):
+        _draw_lines(drawn, markdown[end : fence.start])
+        is_named = re.fullmatch(r"[\w+#.-]{1,30}", fence.language) is not None
+        drawn.mark("pre", fence.code, language=fence.language if is_named else None)
+        end = fence.end
     _draw_lines(drawn, markdown[end:])
     text = "".join(drawn.pieces)
     return (text, drawn.spans) if text.strip() else (markdown, [])
+
+
+def _fences(markdown: str) -> Iterator[_FencedCode]:
+    """The closed ones. If one is not closed, none behind it is, so each line is read once."""
+    end = 0
+    while (opening := _OPENING.search(markdown, end)) and (closing := _CLOSING.search(markdown, opening.end())):
+        code = markdown[opening.end() : closing.start()].removesuffix("\n")
+        end = closing.end()
+        yield _FencedCode(opening.start(), end, opening[1].strip(), code)
 
 
 class _Drawn:

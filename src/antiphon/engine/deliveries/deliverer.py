@@ -32,6 +32,7 @@ from antiphon.engine.deliveries.deliveries import (
     settle_sent,
     settle_withdrawn,
 )
+from antiphon.engine.ledger.text_work import work_on
 from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
 from antiphon.store import deliveries as outbox
@@ -116,7 +117,9 @@ class Deliverer:
         self._woken.set()
 
     async def wait_idle(self) -> None:
-        """Returns after a look that found nothing due while nothing is being sent."""
+        """Returns after a look that began after this call and found nothing due while nothing is being sent."""
+        if self._senders and not self._is_stopped:
+            self.wake()
         await self._is_idle.wait()
 
     async def drain(self, seconds: float) -> None:
@@ -201,7 +204,7 @@ class Deliverer:
 
     async def _send_parts(self, claimed: Delivery, sender: PartSender) -> bool:
         """Sends the parts that the platform does not have yet; False if the claim was taken over."""
-        texts = parts_of(claimed.text, sender.form) or [claimed.text]
+        texts = await work_on(len(claimed.text), parts_of, claimed.text, sender.form) or [claimed.text]
         sent = claimed.parts
         while True:
             index = min(len(sent), len(texts) - 1)

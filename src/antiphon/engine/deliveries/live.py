@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from antiphon.clock import Clock
-from antiphon.domain.channel_form import DeliveryPart, Streaming
+from antiphon.domain.channel_form import ChannelForm, DeliveryPart, Streaming
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.delay import Delta
 from antiphon.domain.delivery import Delivery, DeliveryFailed, DeliveryStatus
@@ -31,6 +31,7 @@ from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import chat_type, may_deliver
 from antiphon.engine.deliveries.deliverer import PartSender, Withdrawer
 from antiphon.engine.deliveries.outbox import StreamedText, begin_stream, is_external
+from antiphon.engine.ledger.text_work import work_on
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Deny
 from antiphon.store import deliveries as outbox
@@ -159,7 +160,9 @@ class LiveReplies:
         self._woken.set()
 
     async def wait_idle(self) -> None:
-        """Returns after a look that found nothing due while nothing is being shown."""
+        """Returns after a look that began after this call and found nothing due while nothing is being shown."""
+        if self._channels:
+            self.wake()
         await self._is_idle.wait()
 
     def begin(self, run: Run) -> None:
@@ -298,8 +301,8 @@ class LiveReplies:
         stream.view, stream.judged = view, made_of
 
     async def _change(self, stream: _Stream, view: _Showing) -> None:
-        words = self._words(stream, view) if stream.is_changed else stream.shown
         is_new, stream.is_changed = stream.is_changed, False
+        words = await self._words(stream, view) if is_new else stream.shown
         now = self._clock.now_ms()
         if not words:
             if view.may_type and not stream.shown:
@@ -341,10 +344,10 @@ class LiveReplies:
                 self._showing.failed(error)
                 await anyio.sleep(RETRY_SECONDS)
 
-    def _words(self, stream: _Stream, view: _Showing) -> str:
+    async def _words(self, stream: _Stream, view: _Showing) -> str:
         """The words that may be shown so far, as far as one message holds them."""
-        words = spoken_so_far("".join(stream.pieces)).strip()
-        parts = parts_of(words, view.channel.form)
+        beginning = "".join(stream.pieces)
+        parts = await work_on(len(beginning), _parts_so_far, beginning, view.channel.form)
         if not parts:
             return ""
         return parts[-1] if self._is_drafted(stream, view) else parts[0]
@@ -419,6 +422,10 @@ async def _within(channel: LiveSender, request: Callable[[], Awaitable[R]]) -> R
             return await request()
     except TimeoutError as error:
         raise DeliveryFailed("The platform did not answer in time.", code="channel_timeout") from error
+
+
+def _parts_so_far(beginning: str, form: ChannelForm) -> list[str]:
+    return parts_of(spoken_so_far(beginning).strip(), form)
 
 
 def _delivery(stream: _Stream, view: _Showing, words: str, clock: Clock) -> Delivery:

@@ -223,6 +223,22 @@ async def enqueue_notice(
     await deliveries.insert(tx, notice, at_ms)
 
 
+async def show_outcome(tx: Transaction, shown: Delivery, outcome: str, at_ms: int) -> None:
+    """Queues the text with what became of it, without buttons, in place of the message that asked."""
+    await deliveries.delete(tx, shown.id)
+    answered = deliveries.NewDelivery(
+        name=name_of(f"answer {shown.id}"),
+        session=None,
+        incarnation=None,
+        run_id=None,
+        place=shown.place,
+        text=f"{shown.text}\n\n{outcome}",
+        made_of=shown.made_of,
+        replaces=shown.platform_id,
+    )
+    await deliveries.insert(tx, answered, at_ms)
+
+
 def name_of(cause: str) -> str:
     """The part of a delivery's id that its cause decides, so that one cause has one delivery."""
     return hashlib.sha256(cause.encode()).hexdigest()[:20]

@@ -13,7 +13,7 @@ from antiphon.domain.classification import PUBLIC
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.ids import ApprovalId
 from antiphon.domain.session import DeliveryContext
-from antiphon.engine.deliveries.outbox import is_external, name_of
+from antiphon.engine.deliveries.outbox import is_external, name_of, show_outcome
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.rights import decide_act
@@ -97,18 +97,7 @@ async def show_decision(tx: Transaction, subject: str, at_ms: int) -> None:
     if outcome is None:
         return
     for shown in await deliveries.list_requests(tx, ApprovalId(subject)):
-        await deliveries.delete(tx, shown.id)
-        answered = NewDelivery(
-            name=name_of(f"answer {shown.id}"),
-            session=None,
-            incarnation=None,
-            run_id=None,
-            place=shown.place,
-            text=f"{shown.text}\n\n{outcome}",
-            made_of=shown.made_of,
-            replaces=shown.platform_id,
-        )
-        await deliveries.insert(tx, answered, at_ms)
+        await show_outcome(tx, shown, outcome, at_ms)
 
 
 async def _outcome(query: Query, subject: str) -> str | None:

@@ -18,7 +18,7 @@ from antiphon.domain.person import person_of
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import exact
 from antiphon.engine.access.recipients import may_leave
-from antiphon.engine.deliveries.outbox import name_of
+from antiphon.engine.deliveries.outbox import name_of, show_outcome
 from antiphon.engine.rules import Rules
 from antiphon.policy.deciders import decide_answer, decide_deciding
 from antiphon.policy.decision import Deny
@@ -85,18 +85,7 @@ async def show_answer(tx: Transaction, approval: Approval, at_ms: int) -> None:
     outcome: str | None = None
     for shown in await deliveries.list_requests(tx, approval.id):
         outcome = outcome or await _outcome(tx, approval)
-        await deliveries.delete(tx, shown.id)
-        answered = NewDelivery(
-            name=name_of(f"answer {shown.id}"),
-            session=None,
-            incarnation=None,
-            run_id=None,
-            place=shown.place,
-            text=f"{shown.text}\n\n{outcome}",
-            made_of=shown.made_of,
-            replaces=shown.platform_id,
-        )
-        await deliveries.insert(tx, answered, at_ms)
+        await show_outcome(tx, shown, outcome, at_ms)
 
 
 def _may_decide(standing: Standing, approval: Approval, rules: Rules, verdict: Verdict) -> bool:
