@@ -2,7 +2,7 @@
 
 import errno
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace as replace_settings
 from datetime import timedelta
@@ -16,6 +16,7 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.adapters import Adapters, build_entrances, open_adapters
 from antiphon.agents.approved_calls import ApprovedCalls
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.calls import ToolCalls
@@ -32,8 +33,7 @@ from antiphon.backends import (
     open_sqlite,
 )
 from antiphon.channels.channel import Channel
-from antiphon.channels.telegram.settings import BotLook, TelegramSettings
-from antiphon.channels.webhook import WebhookChannel
+from antiphon.channels.telegram.settings import TelegramSettings
 from antiphon.channels.webhook_inbox import WebhookInbox
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.clock import Clock, RandomIds, SystemClock
@@ -77,7 +77,6 @@ from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.deliveries.outgoing import OutgoingMessages
-from antiphon.engine.deliveries.replies import Replies
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.rules import Rules
@@ -115,7 +114,6 @@ from antiphon.private_files import check_files, create_private_file, make_privat
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.compartments import read_compartments
 from antiphon.store.database import CommitHook, Database
-from antiphon.store.deliveries import ChannelAccount
 from antiphon.store.migrations import StoreUnusable
 from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, connect_sqlite
@@ -231,7 +229,10 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
     refused: Invalid | None = None
-    async with _open_backend(base, process, workers) as backend, _open_channels(base) as adapters:
+    async with (
+        _open_backend(base, process, workers) as backend,
+        open_adapters(base.webhooks, base.telegram, clock, more=parts.channels) as adapters,
+    ):
         try:
             base = await _with_compartments(base, backend.database)
         except Invalid as error:
@@ -355,40 +356,17 @@ def _describe(base: _Base, process: ProcessId) -> Process:
     return describe_process(process, role.value, version=VERSION, fingerprint=base.config.fingerprint(), agents=agents)
 
 
-class _Adapters(Struct, frozen=True):
-    """What connects this process with platforms."""
-
-    channels: Mapping[ChannelAccount, Channel]
-    telegram: "TelegramBot | None"
-
-
-@asynccontextmanager
-async def _open_channels(base: _Base) -> AsyncGenerator[_Adapters]:
-    """The adapters."""
-    found: list[Channel] = [WebhookChannel(webhook, base.clock) for webhook in base.webhooks if webhook.url is not None]
-    telegram = None if base.telegram is None else open_telegram(base.telegram)
-    if telegram is not None:
-        found.append(telegram.channel)
-    channels = {ChannelAccount(channel.name, channel.account): channel for channel in (*found, *base.parts.channels)}
-    try:
-        yield _Adapters(channels, telegram)
-    finally:
-        with anyio.CancelScope(shield=True):
-            for channel in channels.values():
-                await channel.aclose()
-
-
 def _build(
     base: _Base,
     backend: Backend,
     *,
     process: ProcessId,
-    adapters: _Adapters,
+    adapters: Adapters,
     home_key: HomeKey,
 ) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules
-    channels, telegram = adapters.channels, adapters.telegram
+    channels = adapters.channels
     waits = Waits(database, notifier)
     names = PersonNames(database, notifier)
     history = History(database, rules, names)
@@ -497,8 +475,15 @@ def _build(
         process=process,
         on_sent=live.sent,
     )
-    accounts = Accounts(database, process, clock)
-    reception = Reception(database, rules, workspaces, clock=clock, ids=ids)
+    entrances = build_entrances(
+        adapters,
+        services,
+        base.webhooks,
+        database=database,
+        workspaces=workspaces,
+        process=process,
+        is_global=config.session.scope is SessionScope.GLOBAL,
+    )
     app = App(
         home=base.home,
         config=config,
@@ -514,17 +499,12 @@ def _build(
         live=live,
         deliverer=deliverer,
         timers=Timers(database, notifier, workspaces, rules, clock=clock),
-        webhook_inbox=WebhookInbox(
-            base.webhooks,
-            services,
-            Replies(database, rules),
-            is_global=config.session.scope is SessionScope.GLOBAL,
-        ),
-        accounts=accounts,
-        reception=reception,
-        telegram=telegram,
-        telegram_loop=None if telegram is None else telegram.loop(reception, accounts, clock, home_key),
-        telegram_webhook=None if telegram is None else telegram.webhook(reception, home_key),
+        webhook_inbox=entrances.webhook_inbox,
+        accounts=entrances.accounts,
+        reception=entrances.reception,
+        telegram=adapters.telegram,
+        telegram_loop=entrances.telegram_loop,
+        telegram_webhook=entrances.telegram_webhook,
         drain=Drain(
             services.health,
             backend.dispatch,
@@ -650,30 +630,6 @@ def _classified(
 
 def _function_tool(function: ToolFunction) -> FunctionTool:
     return FunctionTool(function if isinstance(function, DeclaredFunction) else tool(function))
-
-
-def open_telegram(settings: TelegramSettings) -> "TelegramBot":
-    """The bot, connected to nothing yet. Raises `Invalid` if the client library is not installed."""
-    try:
-        from antiphon.channels.telegram.bot import TelegramBot
-    except ModuleNotFoundError as error:
-        raise Invalid(
-            f"Telegram needs a package that is not installed ({error.name}). Install antiphon[telegram].",
-            code="package_missing",
-        ) from error
-    return TelegramBot(settings)
-
-
-async def look_at_bot(settings: TelegramSettings, *, may_poll: bool) -> BotLook:
-    """What Telegram says about the bot; nothing is changed or confirmed. Raises `Invalid` like `open_telegram`.
-
-    Polling shows whether another program polls, and would disturb a gateway that does.
-    """
-    bot = open_telegram(settings)
-    try:
-        return await bot.look(may_poll=may_poll)
-    finally:
-        await bot.channel.aclose()
 
 
 def open_models(home: Path, config: Config) -> Models:
