@@ -58,12 +58,16 @@ def test_people_and_groups_are_admitted_and_chats_routed(home: Path) -> None:
     assert "/link" in antiphon("pair", "link", home=home).stdout
 
     assert "Family" in antiphon("groups", "list", home=home).stdout
+    assert "Family" in antiphon("groups", home=home).stdout
+    assert antiphon_json("groups", home=home) == antiphon_json("groups", "list", home=home)
     assert antiphon("groups", "allow", "-100", home=home).stdout == "Family: allowed.\n"
     assert antiphon_json("groups", "refuse", "--channel", "telegram", "-100", home=home)["state"] == "refused"
     missing = antiphon("groups", "allow", "nobody", home=home)
     assert missing.returncode == 3 and "Group not found" in missing.stderr
 
-    assert "All chats follow the settings." in antiphon("routes", "list", home=home).stdout
+    for words in (("routes", "list"), ("routes",)):
+        assert "All chats follow the settings." in antiphon(*words, home=home).stdout
+        assert antiphon_json(*words, home=home)["routes"] == []
     chat = ("telegram", "direct:4711")
     unknown = antiphon("routes", "set", *chat, "--agent", "nobody", home=home)
     assert "Agent is not configured" in unknown.stderr

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
+from antiphon.cli.commands.listing import ListingGroup
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 
-app = typer.Typer(no_args_is_help=True, help="List and change which agent and session chats use.")
+app = typer.Typer(cls=ListingGroup, help="List and change which agent and session chats use.")
 ChannelArgument = Annotated[str, typer.Argument(metavar="CHANNEL", help="Such as telegram or webhook.")]
 PeerArgument = Annotated[str, typer.Argument(metavar="CHAT", help="direct:<platform id> or group:<group id>.")]
 AccountOption = Annotated[
