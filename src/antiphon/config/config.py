@@ -362,19 +362,12 @@ class Config(Section):
         default = self.agents.default or next(iter(self.agent_map()))
         found: list[WebhookSettings] = []
         for name, section in self.channels.webhook.items():
-            secret = section.key() or ""
-            if len(secret) < MIN_SECRET_LENGTH:
-                place = f"variable {section.secret_env}" if section.secret_env and section.secret is None else "secret"
-                what = f"one of {MIN_SECRET_LENGTH} characters or more" if secret else "one"
-                raise Invalid(
-                    f"Webhook has no usable secret: channels.webhook.{name} needs {what} ({place}). "
-                    "Make one with `openssl rand -hex 32`.",
-                    code="invalid_config",
-                )
+            if (problem := self.webhook_problem(name)) is not None:
+                raise Invalid(problem, code="invalid_config")
             found.append(
                 WebhookSettings(
                     name=name,
-                    secret=secret,
+                    secret=section.key() or "",
                     url=section.url,
                     agent_id=AgentId(section.agent or default),
                     principal=OWNER if section.principal == "owner" else None,
@@ -387,6 +380,19 @@ class Config(Section):
             )
         return found
 
+    def webhook_problem(self, name: str) -> str | None:
+        """Why the webhook cannot start: it has no secret that protects."""
+        section = self.channels.webhook[name]
+        secret = section.key() or ""
+        if len(secret) >= MIN_SECRET_LENGTH:
+            return None
+        place = f"variable {section.secret_env}" if section.secret_env and section.secret is None else "secret"
+        what = f"one of {MIN_SECRET_LENGTH} characters or more" if secret else "one"
+        return (
+            f"Webhook has no usable secret: channels.webhook.{name} needs {what} ({place}). "
+            "Make one with `openssl rand -hex 32`."
+        )
+
     def telegram(self) -> TelegramSettings | None:
         """The bot with its token; None if none is configured. Raises `Invalid` without a usable token or address."""
         section = self.channels.telegram
@@ -396,8 +402,10 @@ class Config(Section):
         if not _TOKEN.fullmatch(token):
             named = section.token_env if section.token is None else None
             place = "channels.telegram.token" if named is None else f"the variable {named}"
+            where = self.origins.where(self.origins.spelt("channels", TELEGRAM, "token"))
             raise Invalid(
-                f"Telegram has no usable token: {place} {'does not hold one' if token else 'is not set'}. Ask "
+                f"{where}: Telegram has no usable token: "
+                f"{place} {'does not hold one' if token else 'is not set'}. Ask "
                 f"@BotFather on Telegram for one, and set the variable {named or 'ANTIPHON_TELEGRAM_TOKEN'}.",
                 code="invalid_config",
             )
