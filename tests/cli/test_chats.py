@@ -73,10 +73,13 @@ def test_people_and_groups_are_admitted_and_chats_routed(home: Path) -> None:
     assert "Agent is not configured" in unknown.stderr
     route = antiphon_json("routes", "set", *chat, "--agent", "main", "--version", "0", home=home)
     assert (route["agentId"], route["version"]) == ("main", 1)
+    assert "note" not in route
     stale = antiphon("routes", "set", *chat, "--agent", "main", "--version", "0", "--json", home=home)
     assert '"route_changed"' in stale.stdout + stale.stderr
     assert "telegram direct:4711" in antiphon("routes", "list", home=home).stdout
+    said = antiphon("routes", "set", *chat, "--session", "agent:main:telegram:direct:4711", home=home).stdout
+    assert "People who write in telegram direct:4711 take part in this session" in " ".join(said.split())
     assert (
-        "the chat's own session. Version 2." in antiphon("routes", "clear", *chat, "--version", "1", home=home).stdout
+        "the chat's own session. Version 3." in antiphon("routes", "clear", *chat, "--version", "2", home=home).stdout
     )
     assert antiphon("routes", "set", *chat, home=home).returncode == 2

@@ -102,6 +102,8 @@ def _show(route: JsonObject, *, as_json: bool) -> None:
         show_json(route)
     else:
         show(f"{_chat(route)}: agent {_agent(route)}, {_session(route)}. Version {route['version']}.")
+        if note := route.get("note"):
+            show(str(note), "yellow")
 
 
 def _chat(route: JsonObject) -> str:
