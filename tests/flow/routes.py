@@ -479,6 +479,7 @@ ROUTES = (
                     "compartments",
                     "deliveries",
                     "live_tree",
+                    "listing",
                     "mcp",
                     "mcp_server",
                     "open",

@@ -4,6 +4,20 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a channel that refuses every message is not warned of",
+        "config/readiness.py",
+        "    return may_enter(made_of, limit) and set(data.compartments) <= set(clearance.compartments)\n",
+        "    return may_enter(made_of, limit)\n",
+        "cli/test_config.py::test_a_channel_whose_messages_are_above_its_clearance_is_warned_of",
+    ),
+    Bug(
+        "a webhook without a secret is not warned of",
+        "config/readiness.py",
+        "        if problem := config.webhook_problem(name):\n",
+        "        if not config.webhook_problem(name) and (problem := None):\n",
+        "cli/test_config.py::test_what_a_start_lacks_is_warned_of_with_its_place",
+    ),
+    Bug(
         "an unsent message of the page is not kept",
         "gateway/page/static/outbox.js",
         "    await this.keep(() => this.stored.put(message));",
