@@ -75,7 +75,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "deliveries list": ("", OWNERS),
     "groups list": ("", OWNERS),
     "pair list": ("", OWNERS),
-    "pair link": ("", EVERYONE),
+    "pair link": ("", USERS),
     "routes list": ("", OWNERS),
     "routes set": ("telegram direct:42 --agent main", OWNERS),
     "routes clear": ("telegram direct:42", OWNERS),

@@ -89,7 +89,7 @@ LEAST: Mapping[str, str] = {
     "pairings.list": OWNERS,
     "pairings.approve": OWNERS,
     "pairings.refuse": OWNERS,
-    "link-codes.create": EVERYONE,  # for an account of their own
+    "link-codes.create": USERS,  # for an account of their own
     "groups.list": OWNERS,
     "groups.allow": OWNERS,
     "groups.refuse": OWNERS,

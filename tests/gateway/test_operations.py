@@ -54,7 +54,7 @@ UNTYPED = {"tools.invoke": dict[str, Any]}
 OF_OWNERS = (*("tokens", "people", "compartments", "approvals", "standing-approvals", "pairings", "groups", "routes"),)
 """What needs another scope even for reading."""
 OF_ONESELF = {"link-codes.create"}
-"""What everybody may do, because it concerns nobody else."""
+"""What people do for themselves: it concerns nobody else."""
 NAMES = {
     TargetKind.SESSION: ("key", "session_key"),
     TargetKind.RUN: ("run_id",),
