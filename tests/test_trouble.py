@@ -47,7 +47,7 @@ LOGGED_EACH_TIME = {
         "engine/deliveries/live.py",
         "Adapter failed",
     ): "one line for each reply, which is then shown only once it is over",
-    ("engine/sessions/sessions.py", "Workspace was not deleted"): "one line for each deleted session",
+    ("engine/sessions/deletion.py", "Workspace was not deleted"): "one line for each deleted session",
     ("engine/work/worker.py", "Runner failed"): "one line for each run, which ends by it",
     ("store/postgres/schema.py", "Database not reached yet"): "once, at the start",
     ("store/sqlite.py", "Database was not closed cleanly"): "once for each connection, at the end",

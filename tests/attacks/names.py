@@ -87,7 +87,7 @@ class Kind(StrEnum):
     """Of a child; elsewhere it filters or is one of the configured, by `Rules.agent`."""
     CONFIGURED_AGENT = "antiphon.engine.rules.Rules"
     MODEL = "antiphon.policy.models.decide_child_model"
-    OWNERS_MODEL = "antiphon.engine.sessions.sessions.patch_session"
+    OWNERS_MODEL = "antiphon.engine.sessions.patches.patch_session"
     """The owner's alone; what is opened then is bounded by `agents/scripts`."""
     FILE_NAME = "antiphon.domain.attachments.check_attachments"
     """A plain name, of a file that is made."""

@@ -11,7 +11,7 @@ from antiphon.app import Parts
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import RunStatus
-from antiphon.engine.sessions.sessions import session_columns
+from antiphon.engine.sessions.patches import session_columns
 from antiphon.store.database import Query
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement

@@ -17,7 +17,8 @@ from antiphon.domain.person import Identity, PersonRole
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.sessions.inbox import Envelope
-from antiphon.engine.sessions.sessions import SessionAttributes, session_columns
+from antiphon.engine.sessions.patches import session_columns
+from antiphon.engine.sessions.sessions import SessionAttributes
 from antiphon.store import people as store_people
 from tests.claims import requirement
 from tests.conftest import OpenHome

@@ -13,7 +13,7 @@ from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus, SessionType, Source
 from antiphon.engine.sessions.inbox import Posted
-from antiphon.engine.sessions.sessions import session_columns
+from antiphon.engine.sessions.patches import session_columns
 from antiphon.store import sessions as rows
 from tests.claims import requirement
 from tests.conftest import OpenHome

@@ -23,7 +23,7 @@ from antiphon.engine.children.due import LATER_MS
 from antiphon.engine.children.wait import MARGIN
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import ConstantRunner, RunEnding
-from antiphon.engine.sessions.sessions import session_columns
+from antiphon.engine.sessions.patches import session_columns
 from antiphon.store import spawns
 from antiphon.store.database import Query
 from tests.channels.fake_channel import NAME, FakeChannel

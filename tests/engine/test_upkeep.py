@@ -7,7 +7,8 @@ from antiphon.config.sources import load_config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict
 from antiphon.engine.access.reach import Rights
-from antiphon.engine.sessions.sessions import SessionFilter, delete_session
+from antiphon.engine.sessions.deletion import delete_session
+from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store import arrivals
 from tests.claims import requirement

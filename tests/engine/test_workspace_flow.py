@@ -10,7 +10,7 @@ from antiphon.app import Parts
 from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.event import EventType
 from antiphon.domain.ids import SessionId
-from antiphon.engine.sessions.sessions import session_columns
+from antiphon.engine.sessions.patches import session_columns
 from antiphon.store import sessions as rows
 from tests.claims import requirement
 from tests.conftest import OpenHome

@@ -176,7 +176,7 @@ ROUTES = (
             "http sessions.delete",
             "http sessions.cancel",
             "event engine/sessions/sessions.py::create_session",
-            "event engine/sessions/sessions.py::_change",
+            "event engine/sessions/patches.py::change_session",
         ),
         sink="the caller, for whom a hidden key does not exist",
         check=REACH,

@@ -164,7 +164,7 @@ BUGS = (
     ),
     Bug(
         "a clearance is lowered under a taint",
-        "engine/sessions/sessions.py",
+        "engine/sessions/patches.py",
         "refuse_above(session.base.join(session.taint), clearance)",
         "refuse_above(session.base, clearance)",
         f"{CEILINGS}test_a_session_is_not_opened_changed_or_written_to_above_its_clearance[sqlite]",

@@ -14,7 +14,7 @@ from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.person import PersonRole
 from antiphon.engine.exchanges.send import MAX_MESSAGE_BYTES
-from antiphon.engine.sessions.sessions import session_columns
+from antiphon.engine.sessions.patches import session_columns
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store import sessions as rows
 from antiphon.tools.session_tool import SessionTool

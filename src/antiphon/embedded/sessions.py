@@ -20,7 +20,8 @@ from antiphon.embedded.runs import RunHandle
 from antiphon.embedded.streams import follow_log
 from antiphon.engine.runs.cancel import Cancelled
 from antiphon.engine.sessions.inbox import Envelope
-from antiphon.engine.sessions.sessions import ListCursor, SessionAttributes, SessionFilter, session_columns
+from antiphon.engine.sessions.patches import session_columns
+from antiphon.engine.sessions.sessions import ListCursor, SessionAttributes, SessionFilter
 from antiphon.engine.views.trees import Tree
 from antiphon.wire.encoding import milliseconds
 

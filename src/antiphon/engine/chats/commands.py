@@ -30,8 +30,8 @@ from antiphon.engine.chats.session_commands import base_of_chats, perform_sessio
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_session
+from antiphon.engine.sessions.patches import SessionPatch, patch_session
 from antiphon.engine.sessions.resets import BeginAnew, reset_session
-from antiphon.engine.sessions.sessions import SessionPatch, patch_session
 from antiphon.policy.acts import Act
 from antiphon.policy.authorize import Limits, decide_scope
 from antiphon.policy.commands import may_command, needed_scopes

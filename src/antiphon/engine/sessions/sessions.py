@@ -1,10 +1,8 @@
-"""Opening, finding, listing, changing and deleting sessions. Contract: sessions 1 to 3, 7."""
+"""Opening, finding and listing sessions. Contract: sessions 1 to 3, 7."""
 
-import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from anyio import to_thread
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
@@ -12,15 +10,13 @@ from antiphon.clock import Clock
 from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.agent import Agent
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.errors import Conflict, Denied, Invalid, Unavailable
+from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
-from antiphon.domain.keys import SessionKey, SessionKind, main_key
-from antiphon.domain.label import names_all
+from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.new_keys import check_new_key
 from antiphon.domain.person import Identity, Person, PersonRole
-from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.session_ids import has_namespace, is_key_of_channel, key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
@@ -38,20 +34,18 @@ from antiphon.engine.access.reach import (
     refuse_act,
     target_name,
 )
-from antiphon.engine.ledger.append import append_events, shown_text
+from antiphon.engine.ledger.append import append_events
 from antiphon.engine.refusal import Refusal, accepted
-from antiphon.engine.reports.inherit import abandon_reports
 from antiphon.engine.rules import Rules
-from antiphon.engine.runs.lifecycle import end_queued_run
+from antiphon.engine.sessions.deletion import delete_session, remove_workspace
+from antiphon.engine.sessions.patches import SessionPatch, change_session, patch_session, refuse_label
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import ceiling, is_public
 from antiphon.policy.rights import may_open, reaches_all
 from antiphon.policy.shown import shown_session
 from antiphon.policy.standing import Standing
-from antiphon.store import activities, approvals, deliveries, exchanges, people, spawns, tokens
-from antiphon.store import events as log
-from antiphon.store import runs as ledger
+from antiphon.store import activities, people, spawns
 from antiphon.store import sessions as rows
 from antiphon.store.activities import LastRun
 from antiphon.store.codec import classification_values, clearance_columns, json_text, milliseconds, moment
@@ -59,8 +53,6 @@ from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
 from antiphon.store.sessions import ListCursor, SessionFilter
-
-logger = logging.getLogger(__name__)
 
 
 class SessionAttributes(Struct, frozen=True, kw_only=True):
@@ -276,7 +268,7 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
         if refusal := await _refuse_place(tx, found, command, rules):
             return refusal
         label = command.attributes.label
-        if label is not None and (refusal := _refuse_label(found, label)):
+        if label is not None and (refusal := refuse_label(found, label)):
             return Refusal(refusal)
         return Opened(shown_session(await _reopen(tx, found, command), reach.clearance), is_new=False)
     if reach.namespace is not None and not is_key_of_channel(_key_of(command), reach.namespace):
@@ -445,7 +437,7 @@ async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Se
     if not changes:
         return session
     changes["interacted_at"] = max(command.at_ms, milliseconds(session.interacted_at))
-    await _change(tx, session, changes, actor=str(command.principal), at_ms=command.at_ms)
+    await change_session(tx, session, changes, actor=str(command.principal), at_ms=command.at_ms)
     changed = await rows.find_by_row(tx, session.row)
     assert changed is not None
     return changed
@@ -466,126 +458,6 @@ def _place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
     }
 
 
-_ACTS = {
-    "send_policy": Act.SET_SEND_POLICY,
-    "model": Act.SET_MODEL,
-    "clearance_level": Act.SET_CLASSIFICATION,
-}
-"""The columns that need another act besides changing the session."""
-
-
-class SessionPatch(Struct, frozen=True, kw_only=True):
-    changes: Mapping[str, SqlValue]
-    """Columns of the row, with their new values."""
-    at_ms: int
-
-
-async def patch_session(tx: Transaction, rights: Rights, target: NamedTarget, patch: SessionPatch) -> Session | Refusal:
-    found = await find_session(tx, rights, Act.EDIT, target)
-    if isinstance(found, Refusal):
-        return found
-    changes, standing = patch.changes, await find_standing(tx, rights.principal)
-    for column, act in _ACTS.items():
-        if column in changes and (refusal := refuse_act(standing, act)):
-            return refusal
-    if isinstance(label := changes.get("label"), str) and (invalid := _refuse_label(found.session, label)):
-        return Refusal(invalid)
-    if refusal := _refuse_lowered(found.session, changes):
-        return refusal
-    await _change(tx, found.session, changes, actor=str(standing.principal), at_ms=patch.at_ms)
-    changed = await rows.find_by_row(tx, found.session.row)
-    assert changed is not None
-    return shown_session(changed, found.grant.clearance)
-
-
-def _refuse_lowered(session: Session, changes: Mapping[str, SqlValue]) -> Refusal | None:
-    """The refusal of a clearance below what the session holds. Contract: flow 2."""
-    clearance = rows.clearance_in(changes)
-    return None if clearance is None else refuse_above(session.base.join(session.taint), clearance)
-
-
-def _refuse_label(session: Session, label: str) -> Invalid | None:
-    """The refusal of a reserved label: `all` names every child of its requester."""
-    if session.depth == 0 or not names_all(label):
-        return None
-    return Invalid(
-        f"Label is reserved: {label!r} means all sub-agents together. Use another word.", code="invalid_request"
-    )
-
-
-_MADE_OF = shown_text("description", None, PUBLIC).keys() - {"description"}
-"""The columns that say what a description was made of; they change with it."""
-
-
-async def _change(
-    tx: Transaction, session: Session, changes: Mapping[str, SqlValue], *, actor: str, at_ms: int
-) -> None:
-    changed = NewEvent(
-        type=EventType.SESSION_CHANGED,
-        actor=actor,
-        classification=session.taint,
-        data={"phase": "patched", "fields": list[JsonValue](sorted(changes.keys() - _MADE_OF))},
-    )
-    addition = Addition(incarnation=session.id, events=[changed], at_ms=at_ms, set=changes)
-    await append_events(tx, session.row, addition)
-
-
-async def remove_workspace(workspaces: Workspaces, session: Session | rows.Deleted) -> None:
-    """Deletes the files of a deleted session, as far as they are in this home."""
-    try:
-        of_session = (session.agent_id, session.row, session.created_at)
-        for each in await to_thread.run_sync(workspaces.list_of, *of_session):
-            await to_thread.run_sync(each.remove)
-    except (Conflict, Unavailable) as error:
-        logger.warning("Workspace was not deleted", extra={"action": "workspace_left", "code": error.code})
-
-
-async def delete_session(tx: Transaction, rights: Rights, target: NamedTarget, at_ms: int) -> Session | Refusal:
-    found = await find_session(tx, rights, Act.DELETE, target)
-    if isinstance(found, Refusal):
-        return found
-    session = found.session
-    if refusal := _undeletable(session, is_busy=await ledger.is_active(tx, session.row)):
-        return Refusal(refusal)
-    await bury_session(tx, session, at_ms)
-    return session
-
-
-async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:
-    """Deletes everything of the session but its number. Results it owes are reported as failed; its children stay."""
-    for run, outcome, made_of in await abandon_reports(tx, session, at_ms):
-        await end_queued_run(tx, run, outcome, made_of=made_of, at_ms=at_ms)
-    await exchanges.delete_all(tx, session.row)
-    await deliveries.delete_all(tx, session.row)
-    await approvals.delete_all(tx, session.row)
-    await log.delete_all(tx, session.row)
-    await ledger.delete_all(tx, session.row)
-    await tokens.delete_of_session(tx, session.row)
-    await rows.bury(tx, session.row, taint=session.taint, at_ms=at_ms)
-    tx.wake(session.row)
-
-
-def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:
-    name = repr(str(session.key))
-    if session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP:
-        return Conflict(
-            f"Session of a group cannot be deleted: {name}. Its history belongs to the group.", code="group_session"
-        )
-    if session.key == main_key(session.agent_id):
-        return Conflict(
-            f"Main session of an agent cannot be deleted: {name}. Reset it to start over.",
-            code="main_session",
-        )
-    if session.pending_approvals:
-        return Conflict(
-            f"Session waits for an approval: {name}. Decide its requests first, or cancel its run.",
-            code="awaiting_approval",
-        )
-    if is_busy:
-        return Conflict(f"Session is busy: {name}. Cancel its run first, or wait.", code="session_busy")
-    return None
-
-
 class _Listed(NamedTuple):
     sessions: list[SessionSummary]
     last_runs: Mapping[SessionRow, LastRun]
@@ -597,24 +469,3 @@ async def _list_page(query: Query, rights: Rights, wanted: SessionPageRequest) -
         return reach
     sessions = await rows.list_page(query, reach, wanted.where, limit=wanted.limit, after=wanted.after)
     return _Listed(sessions, await activities.find_last_runs(query, reach, [each.row for each in sessions]))
-
-
-def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:
-    """The columns that a patch sets: those of the same name, and several for a clearance and for a description."""
-    columns: dict[str, SqlValue] = {}
-    for name, value in changes.items():
-        match name, value:
-            case "clearance", Classification():
-                columns |= clearance_columns(value)
-            case "clearance", _:
-                columns |= clearance_columns(None)
-            case "description", _:
-                # The new words have no part of the old description.
-                assert value is None or isinstance(value, str)
-                columns |= shown_text(name, value, PUBLIC)
-            case "queue_mode", str():
-                columns[name] = QueueMode(value).value
-            case _:
-                assert value is None or isinstance(value, str)
-                columns[name] = value
-    return columns

@@ -12,7 +12,7 @@ from anyio import to_thread
 from antiphon.clock import Clock
 from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import SessionRow
-from antiphon.engine.sessions.sessions import remove_workspace
+from antiphon.engine.sessions.deletion import remove_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.store import arrivals
 from antiphon.store import events as log

@@ -15,7 +15,8 @@ from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import SessionType, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import TokenScope
-from antiphon.engine.sessions.sessions import ListCursor, SessionAttributes, SessionFilter, session_columns
+from antiphon.engine.sessions.patches import session_columns
+from antiphon.engine.sessions.sessions import ListCursor, SessionAttributes, SessionFilter
 from antiphon.gateway.operations.operation import Ask, Http, HttpReply, Params, TargetKind, operation
 from antiphon.incoming import misfit
 from antiphon.wire import sessions as wire

@@ -1,0 +1,79 @@
+"""Deleting sessions, with all that belongs to them. Contract: sessions 7."""
+
+import logging
+
+from anyio import to_thread
+
+from antiphon.domain.errors import Conflict, Unavailable
+from antiphon.domain.keys import SessionKind, main_key
+from antiphon.domain.session import Session, SessionType
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.reach import Rights, find_session
+from antiphon.engine.refusal import Refusal
+from antiphon.engine.reports.inherit import abandon_reports
+from antiphon.engine.runs.lifecycle import end_queued_run
+from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.policy.acts import Act
+from antiphon.store import approvals, deliveries, exchanges, tokens
+from antiphon.store import events as log
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store.database import Transaction
+
+logger = logging.getLogger(__name__)
+
+
+async def remove_workspace(workspaces: Workspaces, session: Session | rows.Deleted) -> None:
+    """Deletes the files of a deleted session, as far as they are in this home."""
+    try:
+        of_session = (session.agent_id, session.row, session.created_at)
+        for each in await to_thread.run_sync(workspaces.list_of, *of_session):
+            await to_thread.run_sync(each.remove)
+    except (Conflict, Unavailable) as error:
+        logger.warning("Workspace was not deleted", extra={"action": "workspace_left", "code": error.code})
+
+
+async def delete_session(tx: Transaction, rights: Rights, target: NamedTarget, at_ms: int) -> Session | Refusal:
+    found = await find_session(tx, rights, Act.DELETE, target)
+    if isinstance(found, Refusal):
+        return found
+    session = found.session
+    if refusal := _undeletable(session, is_busy=await ledger.is_active(tx, session.row)):
+        return Refusal(refusal)
+    await bury_session(tx, session, at_ms)
+    return session
+
+
+async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:
+    """Deletes everything of the session but its number. Results it owes are reported as failed; its children stay."""
+    for run, outcome, made_of in await abandon_reports(tx, session, at_ms):
+        await end_queued_run(tx, run, outcome, made_of=made_of, at_ms=at_ms)
+    await exchanges.delete_all(tx, session.row)
+    await deliveries.delete_all(tx, session.row)
+    await approvals.delete_all(tx, session.row)
+    await log.delete_all(tx, session.row)
+    await ledger.delete_all(tx, session.row)
+    await tokens.delete_of_session(tx, session.row)
+    await rows.bury(tx, session.row, taint=session.taint, at_ms=at_ms)
+    tx.wake(session.row)
+
+
+def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:
+    name = repr(str(session.key))
+    if session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP:
+        return Conflict(
+            f"Session of a group cannot be deleted: {name}. Its history belongs to the group.", code="group_session"
+        )
+    if session.key == main_key(session.agent_id):
+        return Conflict(
+            f"Main session of an agent cannot be deleted: {name}. Reset it to start over.",
+            code="main_session",
+        )
+    if session.pending_approvals:
+        return Conflict(
+            f"Session waits for an approval: {name}. Decide its requests first, or cancel its run.",
+            code="awaiting_approval",
+        )
+    if is_busy:
+        return Conflict(f"Session is busy: {name}. Cancel its run first, or wait.", code="session_busy")
+    return None
