@@ -110,6 +110,11 @@ class Ask(Struct, frozen=True, kw_only=True):
         return self.http
 
     @property
+    def node(self) -> str | None:
+        """The key of the only session to which the caller may post, if their token is a node's."""
+        return None if self.http is None else self.http.scope.get("antiphon.node")
+
+    @property
     def browser(self) -> Browser | None:
         """The browser that asks; None for a program."""
         return None if self.http is None else self.http.scope.get("antiphon.browser")
@@ -153,6 +158,8 @@ class Operation(Struct, Generic[P, A], frozen=True, kw_only=True):
     http: Http
     serves_bound: bool
     """Whether it answers a token that is bound to a session."""
+    serves_nodes: bool
+    """Whether it answers the token of a node."""
     handle: Callable[[Ask, P], Awaitable[Answered[A]]]
     description: str
 
@@ -173,6 +180,7 @@ def operation(
     scope: TokenScope | None,
     target: TargetKind = TargetKind.NONE,
     serves_bound: bool = False,
+    serves_nodes: bool = False,
 ) -> Callable[[Callable[[Ask, P], Awaitable[Answered[A]]]], Operation[P, A]]:
     """Makes a table entry from a handler. The handler's docstring is the description."""
 
@@ -185,6 +193,7 @@ def operation(
             target=target,
             http=http,
             serves_bound=serves_bound,
+            serves_nodes=serves_nodes,
             handle=handle,
             description=inspect.getdoc(handle) or "",
         )
