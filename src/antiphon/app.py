@@ -2,7 +2,7 @@
 
 import errno
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace as replace_settings
 from datetime import timedelta
@@ -16,6 +16,7 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.adapters import Adapters, build_entrances, open_adapters
 from antiphon.agents.approved_calls import ApprovedCalls
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.calls import ToolCalls
@@ -32,8 +33,9 @@ from antiphon.backends import (
     open_sqlite,
 )
 from antiphon.channels.channel import Channel
-from antiphon.channels.telegram.settings import BotLook, TelegramSettings
-from antiphon.channels.webhook import WebhookChannel
+from antiphon.channels.hook_inbox import HookInbox
+from antiphon.channels.hook_settings import HookSettings
+from antiphon.channels.telegram.settings import TelegramSettings
 from antiphon.channels.webhook_inbox import WebhookInbox
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.clock import Clock, RandomIds, SystemClock
@@ -64,7 +66,9 @@ from antiphon.engine.approvals.standing import StandingApprovals
 from antiphon.engine.chats.accounts import Accounts
 from antiphon.engine.chats.commands import ChatCommands
 from antiphon.engine.chats.groups import Groups
+from antiphon.engine.chats.hooks import Hooks
 from antiphon.engine.chats.linking import Links
+from antiphon.engine.chats.nodes import Nodes
 from antiphon.engine.chats.pairing import Pairings
 from antiphon.engine.chats.peer_chats import PeerChats
 from antiphon.engine.chats.reception import Reception
@@ -77,7 +81,6 @@ from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.deliveries.outgoing import OutgoingMessages
-from antiphon.engine.deliveries.replies import Replies
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.rules import Rules
@@ -115,7 +118,6 @@ from antiphon.private_files import check_files, create_private_file, make_privat
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.compartments import read_compartments
 from antiphon.store.database import CommitHook, Database
-from antiphon.store.deliveries import ChannelAccount
 from antiphon.store.migrations import StoreUnusable
 from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, connect_sqlite
@@ -170,6 +172,7 @@ class App(Struct, frozen=True, kw_only=True):
     deliverer: Deliverer
     """Runs if the process runs agents."""
     webhook_inbox: WebhookInbox
+    hook_inbox: HookInbox
     accounts: Accounts
     reception: Reception
     telegram: "TelegramBot | None"
@@ -219,6 +222,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         models=open_models(home, config),
         tools=_classified([*installed_tools(), *map(_function_tool, parts.tools)], config),
         webhooks=config.webhooks(),
+        hooks=config.hook_settings(),
         telegram=config.telegram(),
     )
     await to_thread.run_sync(_check_models, base.rules, base.models)
@@ -231,7 +235,10 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
     refused: Invalid | None = None
-    async with _open_backend(base, process, workers) as backend, _open_channels(base) as adapters:
+    async with (
+        _open_backend(base, process, workers) as backend,
+        open_adapters(base.webhooks, base.telegram, clock, more=parts.channels) as adapters,
+    ):
         try:
             base = await _with_compartments(base, backend.database)
         except Invalid as error:
@@ -290,6 +297,7 @@ async def _with_compartments(base: "_Base", database: Database) -> "_Base":
         compartments=found,
         rules=config.rules(found),
         webhooks=config.webhooks(found),
+        hooks=config.hook_settings(found),
         tools=_classified(base.tools, config, found),
     )
 
@@ -307,6 +315,7 @@ class _Base(Struct, frozen=True, kw_only=True):
     tools: Sequence[FunctionTool]
     """The tools of installed packages and embedding programs."""
     webhooks: Sequence[WebhookSettings]
+    hooks: Sequence[HookSettings]
     telegram: TelegramSettings | None = None
     compartments: Compartments | None = None
     """Those of the home, once the database was asked for them; None if no setting names any."""
@@ -355,40 +364,17 @@ def _describe(base: _Base, process: ProcessId) -> Process:
     return describe_process(process, role.value, version=VERSION, fingerprint=base.config.fingerprint(), agents=agents)
 
 
-class _Adapters(Struct, frozen=True):
-    """What connects this process with platforms."""
-
-    channels: Mapping[ChannelAccount, Channel]
-    telegram: "TelegramBot | None"
-
-
-@asynccontextmanager
-async def _open_channels(base: _Base) -> AsyncGenerator[_Adapters]:
-    """The adapters."""
-    found: list[Channel] = [WebhookChannel(webhook, base.clock) for webhook in base.webhooks if webhook.url is not None]
-    telegram = None if base.telegram is None else open_telegram(base.telegram)
-    if telegram is not None:
-        found.append(telegram.channel)
-    channels = {ChannelAccount(channel.name, channel.account): channel for channel in (*found, *base.parts.channels)}
-    try:
-        yield _Adapters(channels, telegram)
-    finally:
-        with anyio.CancelScope(shield=True):
-            for channel in channels.values():
-                await channel.aclose()
-
-
 def _build(
     base: _Base,
     backend: Backend,
     *,
     process: ProcessId,
-    adapters: _Adapters,
+    adapters: Adapters,
     home_key: HomeKey,
 ) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules
-    channels, telegram = adapters.channels, adapters.telegram
+    channels = adapters.channels
     waits = Waits(database, notifier)
     names = PersonNames(database, notifier)
     history = History(database, rules, names)
@@ -445,6 +431,7 @@ def _build(
         unwind_seconds=parts.unwind_seconds,
     )
     inbox = Inbox(database, sessions, rules, clock=clock, ids=ids)
+    tokens = Tokens(database, rules, clock, ids)
     services = Services(
         rules=rules,
         clock=clock,
@@ -456,6 +443,8 @@ def _build(
         senders=Senders(database, rules, clock),
         commands=ChatCommands(database, rules, clock=clock, ids=ids),
         peer_chats=PeerChats(database, rules),
+        hooks=Hooks(database, rules, clock=clock, ids=ids),
+        nodes=Nodes(database, tokens, rules, clock=clock, ids=ids),
         pairings=Pairings(database, rules, clock=clock, ids=ids),
         groups=Groups(database, rules, clock),
         routes=Routes(database, rules, clock),
@@ -475,7 +464,7 @@ def _build(
         waits=waits,
         hub=hub,
         sign_in=SignIn(database, rules, clock, ids),
-        tokens=Tokens(database, rules, clock, ids),
+        tokens=tokens,
         people=People(database, rules, clock, ids),
         names=names,
         compartments=HomeCompartments(database, clock),
@@ -497,8 +486,16 @@ def _build(
         process=process,
         on_sent=live.sent,
     )
-    accounts = Accounts(database, process, clock)
-    reception = Reception(database, rules, workspaces, clock=clock, ids=ids)
+    entrances = build_entrances(
+        adapters,
+        services,
+        base.webhooks,
+        base.hooks,
+        database=database,
+        workspaces=workspaces,
+        process=process,
+        is_global=config.session.scope is SessionScope.GLOBAL,
+    )
     app = App(
         home=base.home,
         config=config,
@@ -514,17 +511,13 @@ def _build(
         live=live,
         deliverer=deliverer,
         timers=Timers(database, notifier, workspaces, rules, clock=clock),
-        webhook_inbox=WebhookInbox(
-            base.webhooks,
-            services,
-            Replies(database, rules),
-            is_global=config.session.scope is SessionScope.GLOBAL,
-        ),
-        accounts=accounts,
-        reception=reception,
-        telegram=telegram,
-        telegram_loop=None if telegram is None else telegram.loop(reception, accounts, clock, home_key),
-        telegram_webhook=None if telegram is None else telegram.webhook(reception, home_key),
+        webhook_inbox=entrances.webhook_inbox,
+        hook_inbox=entrances.hook_inbox,
+        accounts=entrances.accounts,
+        reception=entrances.reception,
+        telegram=adapters.telegram,
+        telegram_loop=entrances.telegram_loop,
+        telegram_webhook=entrances.telegram_webhook,
         drain=Drain(
             services.health,
             backend.dispatch,
@@ -652,30 +645,6 @@ def _function_tool(function: ToolFunction) -> FunctionTool:
     return FunctionTool(function if isinstance(function, DeclaredFunction) else tool(function))
 
 
-def open_telegram(settings: TelegramSettings) -> "TelegramBot":
-    """The bot, connected to nothing yet. Raises `Invalid` if the client library is not installed."""
-    try:
-        from antiphon.channels.telegram.bot import TelegramBot
-    except ModuleNotFoundError as error:
-        raise Invalid(
-            f"Telegram needs a package that is not installed ({error.name}). Install antiphon[telegram].",
-            code="package_missing",
-        ) from error
-    return TelegramBot(settings)
-
-
-async def look_at_bot(settings: TelegramSettings, *, may_poll: bool) -> BotLook:
-    """What Telegram says about the bot; nothing is changed or confirmed. Raises `Invalid` like `open_telegram`.
-
-    Polling shows whether another program polls, and would disturb a gateway that does.
-    """
-    bot = open_telegram(settings)
-    try:
-        return await bot.look(may_poll=may_poll)
-    finally:
-        await bot.channel.aclose()
-
-
 def open_models(home: Path, config: Config) -> Models:
     """The models that the configuration allows, by name; none is loaded yet."""
     beside = () if config.directory is None else (config.directory,)
@@ -770,6 +739,7 @@ def _gateway_of(app: App) -> Gateway:
         tool_calls=app.tool_calls,
         check_model=check_model,
         webhooks=app.webhook_inbox,
+        hooks=app.hook_inbox,
         telegram=app.telegram_webhook,
         public_url=app.config.gateway.public_url,
         rotate_owner_token=rotate,

@@ -15,7 +15,10 @@ from antiphon.app import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import ApprovalState
 from antiphon.domain.ids import ApprovalId, RunId
+from antiphon.domain.person import PersonRole
 from antiphon.domain.run import RunStatus
+from antiphon.engine.chats.link_commands import SHARED
+from antiphon.engine.chats.linking import NO_GUESTS
 from antiphon.store.approvals import ApprovalFilter
 from tests.channels.receiver import Receiver
 from tests.channels.test_webhook import SECRET, signed
@@ -337,9 +340,13 @@ async def test_a_request_is_decided_by_a_command_and_the_first_decision_stands(o
 @requirement("access:3", "channels:3")
 async def test_a_code_links_the_chats_of_one_person(open_home: OpenHome) -> None:
     async with chatting(open_home, principal="guest") as chat:
+        services = chat.served.app.services
+        anna = (await services.people.invite(OWNER, "Anna", PersonRole.USER)).person
         other = Chatting(chat.served, chat.client, chat.clock, peer="ann", door="gate")
         await chat.says("hello")
         await other.says("hello")
+        assert await chat.says("/link") == NO_GUESTS
+        await chat.says(f"/link {(await services.links.make_code(anna.principal)).code}")
         made = str(await chat.says("/link"))
         code = made.removeprefix("Your code is ").partition(".")[0]
         assert len(code) == 8
@@ -349,6 +356,16 @@ async def test_a_code_links_the_chats_of_one_person(open_home: OpenHome) -> None
         people = (await chat.served.client.get("/people")).json()["people"]
         (linked,) = [person for person in people if person.get("identities") and "mergedInto" not in person]
         assert {account["platformId"] for account in linked["identities"]} == {"42", "ann"}
+
+
+@requirement("access:3", "channels:3")
+async def test_a_webhook_that_speaks_for_the_owner_links_nobody(open_home: OpenHome) -> None:
+    async with chatting(open_home) as chat:
+        made = await chat.served.app.services.links.make_code(OWNER)
+        for text in ("/link", f"/link {made.code}", f"/start {made.code}"):
+            assert await chat.says(text) == SHARED
+        guest = Chatting(chat.served, chat.client, chat.clock, peer="ann", door="gate")
+        assert str(await guest.says(f"/link {made.code}")).startswith("This chat is linked")
 
 
 @requirement("channels:3")

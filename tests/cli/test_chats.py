@@ -58,21 +58,28 @@ def test_people_and_groups_are_admitted_and_chats_routed(home: Path) -> None:
     assert "/link" in antiphon("pair", "link", home=home).stdout
 
     assert "Family" in antiphon("groups", "list", home=home).stdout
+    assert "Family" in antiphon("groups", home=home).stdout
+    assert antiphon_json("groups", home=home) == antiphon_json("groups", "list", home=home)
     assert antiphon("groups", "allow", "-100", home=home).stdout == "Family: allowed.\n"
     assert antiphon_json("groups", "refuse", "--channel", "telegram", "-100", home=home)["state"] == "refused"
     missing = antiphon("groups", "allow", "nobody", home=home)
     assert missing.returncode == 3 and "Group not found" in missing.stderr
 
-    assert "All chats follow the settings." in antiphon("routes", "list", home=home).stdout
+    for words in (("routes", "list"), ("routes",)):
+        assert "All chats follow the settings." in antiphon(*words, home=home).stdout
+        assert antiphon_json(*words, home=home)["routes"] == []
     chat = ("telegram", "direct:4711")
     unknown = antiphon("routes", "set", *chat, "--agent", "nobody", home=home)
     assert "Agent is not configured" in unknown.stderr
     route = antiphon_json("routes", "set", *chat, "--agent", "main", "--version", "0", home=home)
     assert (route["agentId"], route["version"]) == ("main", 1)
+    assert "note" not in route
     stale = antiphon("routes", "set", *chat, "--agent", "main", "--version", "0", "--json", home=home)
     assert '"route_changed"' in stale.stdout + stale.stderr
     assert "telegram direct:4711" in antiphon("routes", "list", home=home).stdout
+    said = antiphon("routes", "set", *chat, "--session", "agent:main:telegram:direct:4711", home=home).stdout
+    assert "People who write in telegram direct:4711 take part in this session" in " ".join(said.split())
     assert (
-        "the chat's own session. Version 2." in antiphon("routes", "clear", *chat, "--version", "1", home=home).stdout
+        "the chat's own session. Version 3." in antiphon("routes", "clear", *chat, "--version", "2", home=home).stdout
     )
     assert antiphon("routes", "set", *chat, home=home).returncode == 2

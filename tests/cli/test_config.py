@@ -107,6 +107,71 @@ def test_settings_that_the_running_gateway_did_not_read_make_a_restart_due(home:
         assert antiphon_json("config", "check", home=home)["restartDue"] is False
 
 
+
+LACKING = """\
+[channels.webhook.door]
+secret_env = "DOOR_SECRET"
+
+[channels.webhook.gate]
+secret = "short"
+
+[channels.telegram]
+token_env = "BOT_TOKEN"
+
+[providers.mine]
+base_url = "http://127.0.0.1:1/v1"
+api_key_env = "MINE_KEY"
+"""
+
+
+def test_what_a_start_lacks_is_warned_of_with_its_place(home: Path) -> None:
+    write(home, LACKING)
+    told = antiphon_json("config", "check", home=home)["warnings"]
+    assert [re.sub(r"^Configuration '[^']+', ", "", text).partition(". ")[0] for text in told] == [
+        "line 2: Webhook has no usable secret: channels.webhook.door needs one (variable DOOR_SECRET)",
+        "line 4: Webhook has no usable secret: channels.webhook.gate needs one of 16 characters or more (secret)",
+        "line 7: Telegram has no usable token: the variable BOT_TOKEN is not set",
+        "line 12: providers.mine.api_key_env names a variable that is not set: 'MINE_KEY'",
+    ]
+    shown = antiphon("config", "check", home=home)
+    assert shown.returncode == 0 and shown.stdout.count("Warning: ") == 4
+    there = {"DOOR_SECRET": "x" * 32, "BOT_TOKEN": "7001:abcdefghijklmnop", "MINE_KEY": "key"}
+    (told,) = antiphon_json("config", "check", home=home, env=there)["warnings"]
+    assert "channels.webhook.gate" in told
+    write(home, "")
+    (told,) = antiphon_json("config", "check", home=home, env={"ANTIPHON_TELEGRAM_TOKEN": "nonsense"})["warnings"]
+    assert told.startswith("Environment variable ANTIPHON_TELEGRAM_TOKEN: Telegram has no usable token")
+
+
+CLASSIFIED = """\
+[channels.telegram]
+token = "7001:abcdefghijklmnop"
+classification = {level = "INTERNAL", compartments = ["health"]}
+api_base = "http://127.0.0.1:9"
+"""
+
+
+@requirement("flow:7")
+def test_a_channel_whose_messages_are_above_its_clearance_is_warned_of(home: Path) -> None:
+    refused = "line 3: channels.telegram.classification is above the clearance: every message is refused"
+
+    def told(text: str) -> list[str]:
+        write(home, text)
+        return antiphon_json("config", "check", home=home).get("warnings", [])
+
+    (warning,) = told(CLASSIFIED)
+    assert refused in warning
+    checks = json.loads(antiphon("doctor", "--json", home=home).stdout)["checks"]
+    assert [check["detail"] for check in checks if check["name"] == "setting"] == [warning]
+    (warning,) = told(CLASSIFIED + 'clearance = {level = "RESTRICTED"}\n')
+    assert refused in warning
+    assert told(CLASSIFIED + 'clearance = {level = "INTERNAL", compartments = ["health", "money"]}\n') == []
+    door = '[channels.webhook.door]\nsecret = "0123456789abcdef"\nclassification = {level = "INTERNAL"}\n'
+    assert told(door) == []  # it only receives
+    (warning,) = told(door + 'url = "http://127.0.0.1:1/hook"\n')
+    assert "channels.webhook.door.classification is above the clearance" in warning
+
+
 SEEDED = """\
 {
   session: { threadBindings: { enabled: true, ttlHours: 24 } },

@@ -431,6 +431,7 @@ def gateway_of(served: Served) -> Gateway:
         tool_calls=app.tool_calls,
         check_model=unused,
         webhooks=app.webhook_inbox,
+        hooks=app.hook_inbox,
         rotate_owner_token=rotate,
     )
 

@@ -127,9 +127,30 @@ BUGS = (
     Bug(
         "a suspended person's code links an account",
         "engine/chats/linking.py",
-        "person = None if standing is None or standing.is_suspended else",
+        "person = None if standing is None or is_guest(standing) else",
         "person = None if standing is None else",
         LINKING + "test_a_suspended_person_makes_no_codes_and_theirs_link_nobody[sqlite]",
+    ),
+    Bug(
+        "a code outlives the role of its maker",
+        "engine/chats/linking.py",
+        "person = None if standing is None or is_guest(standing) else",
+        "person = None if standing is None or standing.is_suspended else",
+        LINKING + "test_a_guest_makes_no_codes_and_those_of_a_former_user_link_nobody[sqlite]",
+    ),
+    Bug(
+        "a guest's code lets another account in",
+        "engine/chats/linking.py",
+        "    if is_guest(standing):\n        return Refusal(Denied(NO_GUESTS, code=\"forbidden\"))\n",
+        "",
+        LINKING + "test_a_guest_makes_no_codes_and_those_of_a_former_user_link_nobody[sqlite]",
+    ),
+    Bug(
+        "whoever writes by the owner's webhook gets a code of the owner",
+        "engine/chats/link_commands.py",
+        "    if chat.is_shared:\n        return SHARED\n",
+        "",
+        "channels/test_chat_commands.py::test_a_webhook_that_speaks_for_the_owner_links_nobody[sqlite]",
     ),
     Bug(
         "a group is answered before an owner allows it",

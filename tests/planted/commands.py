@@ -66,6 +66,13 @@ BUGS = (
         FLOW,
     ),
     Bug(
+        "a key in a chat tells a label that not everybody there may read",
+        "engine/chats/session_commands.py",
+        "    return session.label is None and base_of_chats(session.key) != session.key\n",
+        "    return False\n",
+        FLOW,
+    ),
+    Bug(
         "the status in a chat counts what was made of data above public",
         "engine/chats/commands.py",
         "    shown = shown_session(session, PUBLIC)\n",

@@ -374,11 +374,12 @@ class Config(Section):
         default = self.agents.default or next(iter(self.agent_map()))
         found: list[WebhookSettings] = []
         for name, section in self.channels.webhook.items():
-            secret = _secret_of(section, f"channels.webhook.{name}", "Webhook")
+            if (problem := self.webhook_problem(name)) is not None:
+                raise Invalid(problem, code="invalid_config")
             found.append(
                 WebhookSettings(
                     name=name,
-                    secret=secret,
+                    secret=section.key() or "",
                     url=section.url,
                     agent_id=AgentId(section.agent or default),
                     principal=OWNER if section.principal == "owner" else None,
@@ -390,6 +391,14 @@ class Config(Section):
                 )
             )
         return found
+
+    def webhook_problem(self, name: str) -> str | None:
+        """Why the webhook cannot start: it has no secret that protects."""
+        return _secret_problem("Webhook", f"channels.webhook.{name}", self.channels.webhook[name])
+
+    def hook_problem(self, name: str) -> str | None:
+        """Why the hook cannot start: it has no secret that protects."""
+        return _secret_problem("Hook", f"hooks.{name}", self.hooks[name])
 
     def _check_hooks(self, agents: Collection[AgentId], default: AgentId) -> None:
         """Raises `Invalid` for hooks whose agent, session or place cannot be theirs."""
@@ -440,12 +449,13 @@ class Config(Section):
         default = self.agents.default or next(iter(self.agent_map()))
         found: list[HookSettings] = []
         for name, section in self.hooks.items():
-            secret = _secret_of(section, f"hooks.{name}", "Hook")
+            if (problem := self.hook_problem(name)) is not None:
+                raise Invalid(problem, code="invalid_config")
             place = section.deliver
             found.append(
                 HookSettings(
                     name=name,
-                    secret=secret,
+                    secret=section.key() or "",
                     signature=section.signature,
                     agent_id=AgentId(section.agent or default),
                     session_key=section.session,
@@ -468,8 +478,10 @@ class Config(Section):
         if not _TOKEN.fullmatch(token):
             named = section.token_env if section.token is None else None
             place = "channels.telegram.token" if named is None else f"the variable {named}"
+            where = self.origins.where(self.origins.spelt("channels", TELEGRAM, "token"))
             raise Invalid(
-                f"Telegram has no usable token: {place} {'does not hold one' if token else 'is not set'}. Ask "
+                f"{where}: Telegram has no usable token: "
+                f"{place} {'does not hold one' if token else 'is not set'}. Ask "
                 f"@BotFather on Telegram for one, and set the variable {named or 'ANTIPHON_TELEGRAM_TOKEN'}.",
                 code="invalid_config",
             )
@@ -558,14 +570,11 @@ def _check_shared_secrets(hooks: Sequence[HookSettings]) -> None:
             )
 
 
-def _secret_of(section: WebhookSection | HookSection, place: str, noun: str) -> str:
-    """The secret, if it protects. Raises `Invalid`."""
+def _secret_problem(noun: str, place: str, section: WebhookSection | HookSection) -> str | None:
+    """What is wrong with the secret; None for one that protects."""
     secret = section.key() or ""
     if len(secret) >= MIN_SECRET_LENGTH:
-        return secret
+        return None
     named = f"variable {section.secret_env}" if section.secret_env and section.secret is None else "secret"
     what = f"one of {MIN_SECRET_LENGTH} characters or more" if secret else "one"
-    raise Invalid(
-        f"{noun} has no usable secret: {place} needs {what} ({named}). Make one with `openssl rand -hex 32`.",
-        code="invalid_config",
-    )
+    return f"{noun} has no usable secret: {place} needs {what} ({named}). Make one with `openssl rand -hex 32`."

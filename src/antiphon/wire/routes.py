@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from antiphon.engine.chats.routing import ShownRoute
+from antiphon.store.routes import StoredRoute
 from antiphon.wire.encoding import Shape, milliseconds
 
 
@@ -26,6 +27,8 @@ class RouteShape(Shape, frozen=True, kw_only=True):
     """Grows with each change; name it to change the route only if nobody else did meanwhile."""
     changed_by: str
     changed_at: int
+    note: str | None = None
+    """What the route lets people do, if it leads into a chosen session."""
 
 
 class RouteList(Shape, frozen=True, kw_only=True):
@@ -47,4 +50,15 @@ def route(shown: ShownRoute) -> RouteShape:
         version=stored.version,
         changed_by=stored.changed_by,
         changed_at=milliseconds(stored.changed_at),
+        note=_note(stored),
+    )
+
+
+def _note(stored: StoredRoute) -> str | None:
+    if stored.session_key is None:
+        return None
+    thread = f" ({stored.thread})" if stored.thread else ""
+    return (
+        f"People who write in {stored.channel} {stored.peer}{thread} take part in this session: "
+        f"they can read and write in {stored.session_key}."
     )

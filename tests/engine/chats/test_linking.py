@@ -5,8 +5,8 @@ import pytest
 from antiphon.app import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Denied
-from antiphon.domain.person import PersonRole
-from antiphon.engine.chats.linking import LINK_ANSWERS, Linked
+from antiphon.domain.person import PersonId, PersonRole, person_principal
+from antiphon.engine.chats.linking import LINK_ANSWERS, NO_GUESTS, Linked
 from antiphon.policy.chats import ChannelAccess
 from antiphon.policy.reception import MOST_WRONG_CODES
 from antiphon.store.arrivals import ArrivalOutcome
@@ -125,6 +125,27 @@ async def test_a_suspended_person_makes_no_codes_and_theirs_link_nobody(open_hom
             await scene.links.make_code(anna.principal)
         await scene.hears("42", f"/link {made.code}")
         assert await scene.person_of("42") is None
+
+
+@requirement("access:3")
+async def test_a_guest_makes_no_codes_and_those_of_a_former_user_link_nobody(open_home: OpenHome) -> None:
+    async with lobby(open_home, access=PUBLIC) as scene:
+        people = scene.app.services.people
+        await scene.hears("42", "hello")
+        await scene.hears("42", "/link")
+        assert await scene.told("42") == [NO_GUESTS]
+        guest = await scene.person_of("42")
+        assert guest is not None
+        with pytest.raises(Denied):
+            await scene.links.make_code(person_principal(PersonId(guest)))
+        assert await scene.count("link_codes") == 0
+        anna = (await people.invite(OWNER, "Anna", PersonRole.USER)).person
+        made = await scene.links.make_code(anna.principal)
+        await people.change_role(OWNER, anna.id, PersonRole.GUEST)
+        await scene.hears("43", "hello")
+        await scene.hears("43", f"/link {made.code}")
+        assert await scene.told("43") == [LINK_ANSWERS[Linked.WRONG]]
+        assert await scene.person_of("43") not in (None, anna.id)
 
 
 @requirement("access:3")

@@ -6,6 +6,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import ProcessId
 from antiphon.domain.inbound import InboundFile
 from antiphon.domain.keys import DmScope
+from antiphon.domain.person import PersonRole
 from antiphon.engine.chats.accounts import LEASE, Accounts, LeaseLost
 from antiphon.policy.chats import ChannelAccess, ChatRules
 from antiphon.store.arrivals import ArrivalOutcome
@@ -154,7 +155,10 @@ async def test_two_persons_with_the_same_id_on_two_channels_have_two_sessions(
 @requirement("keys:5", "access:3")
 async def test_the_chats_of_a_linked_person_are_one_session_per_peer(open_home: OpenHome) -> None:
     async with lobby(open_home, access=PUBLIC, chats=ChatRules(dm_scope=DmScope.PER_PEER)) as scene:
+        anna = (await scene.app.services.people.invite(OWNER, "Anna", PersonRole.USER)).person
+        made = await scene.links.make_code(anna.principal)
         await scene.hears("42", "hello")
+        await scene.hears("77", f"/link {made.code}", channel="signal")
         await scene.hears("77", "/link", channel="signal")
         code = (await scene.told("77"))[-1].partition("code is ")[2][:8]
         await scene.hears("42", f"/link {code}")
@@ -162,8 +166,8 @@ async def test_the_chats_of_a_linked_person_are_one_session_per_peer(open_home: 
         there = await scene.hears("77", "from there", channel="signal")
         assert here.posted is not None and there.posted is not None
         assert here.posted.session_key == there.posted.session_key
-        person = await scene.person_of("42")
-        assert here.posted.session_key == f"agent:main:direct:{person}"
+        assert await scene.person_of("42") == anna.id
+        assert here.posted.session_key == f"agent:main:direct:{anna.id}"
 
 
 @requirement("access:3", "runs:7")

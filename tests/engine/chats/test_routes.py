@@ -6,6 +6,7 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import parse_key
 from antiphon.engine.chats.chat import ChatAddress
 from antiphon.policy.chats import ChannelAccess
+from antiphon.wire import routes as wire
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.chats.lobby import ACCOUNT, CHANNEL, lobby
@@ -80,3 +81,17 @@ async def test_only_owners_see_and_change_routes(open_home: OpenHome) -> None:
             await routes.set(guest("somebody"), CHAT)
         with pytest.raises(Invalid):
             await routes.set(OWNER, CHAT, agent_id=AgentId("nobody"))
+
+
+@requirement("channels:2", "access:1")
+async def test_a_route_into_a_session_lets_the_people_of_the_chat_take_part(open_home: OpenHome) -> None:
+    async with lobby(open_home, access=PUBLIC) as scene:
+        sessions = scene.app.services.sessions
+        await sessions.open(OWNER, sessions.target("agent:main:plans"))
+        shown = await scene.app.services.routes.set(OWNER, CHAT, session_key=parse_key("agent:main:plans"))
+        note = wire.route(shown).note
+        assert note is not None and "telegram direct:42" in note and "read and write in agent:main:plans" in note
+        received = await scene.hears("42", "hello")
+        assert received.posted is not None and received.posted.session_key == "agent:main:plans"
+        person = await scene.person_of("42")
+        assert await scene.rows("SELECT principal FROM participants") == [(f"person:{person}",)]

@@ -27,6 +27,7 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
     from antiphon.cli.homes.settings import address_problem, model_problems, needs_restart, restart_reason
     from antiphon.cli.rendering.output import show, show_json
     from antiphon.config.file import TOML_NAME
+    from antiphon.config.readiness import missing, refusing
     from antiphon.config.sources import find_config_file
     from antiphon.domain.errors import Invalid
     from antiphon.domain.message import JsonValue
@@ -35,7 +36,7 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
     settings = config_of(directory, config)
     if problems := list(model_problems(directory, settings)):
         raise Invalid("\n".join(problems), code="invalid_config")
-    warnings: list[JsonValue] = list(settings.ineffective())
+    warnings: list[JsonValue] = [*settings.ineffective(), *missing(settings), *refusing(settings)]
     if (unusable := address_problem(settings)) is not None:
         warnings.append(unusable)
     running = find_gateway(directory)

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
+from antiphon.cli.commands.listing import ListingGroup
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 
-app = typer.Typer(no_args_is_help=True, help="List groups of channels, and say where the bot may answer.")
+app = typer.Typer(cls=ListingGroup, help="List groups of channels, and say where the bot may answer.")
 NEGATIVE_IDS = {"ignore_unknown_options": True}
 """Ids of groups may begin with a minus, as an option does."""
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The id that the list shows.")]

@@ -3,37 +3,27 @@
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
+from antiphon.cli.commands.listing import ListingGroup
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 
 
-class PairGroup(TyperGroup):
-    """`antiphon pair CODE` admits somebody, without another word; options alone belong to `list`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        is_list = bool(args) and args[0].startswith("-") and args[0] not in ctx.help_option_names
-        return super().parse_args(ctx, ["list", *args] if is_list else args)
+class PairGroup(ListingGroup):
+    """`antiphon pair CODE` admits somebody, without another word."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         known = args and (args[0] in self.commands or args[0].startswith("-"))
         return super().resolve_command(ctx, args if known else ["approve", *args])
 
 
-app = typer.Typer(cls=PairGroup)
+app = typer.Typer(
+    cls=PairGroup,
+    help="Admit people who wrote on a channel, and link your own accounts.\n\n"
+    "Without a command, list the people who wait to be admitted.",
+)
 WhoArgument = Annotated[str, typer.Argument(metavar="CODE", help="The code that the person was given, or the id.")]
-
-
-@app.callback(invoke_without_command=True)
-def pair(context: typer.Context) -> None:
-    """Admit people who wrote on a channel, and link your own accounts.
-
-    Without a command, list the people who wait to be admitted.
-    """
-    if context.invoked_subcommand is None:
-        list_waiting()
 
 
 @app.command("list")

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
+from antiphon.cli.commands.listing import ListingGroup
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 
-app = typer.Typer(no_args_is_help=True, help="List and change which agent and session chats use.")
+app = typer.Typer(cls=ListingGroup, help="List and change which agent and session chats use.")
 ChannelArgument = Annotated[str, typer.Argument(metavar="CHANNEL", help="Such as telegram or webhook.")]
 PeerArgument = Annotated[str, typer.Argument(metavar="CHAT", help="direct:<platform id> or group:<group id>.")]
 AccountOption = Annotated[
@@ -101,6 +102,8 @@ def _show(route: JsonObject, *, as_json: bool) -> None:
         show_json(route)
     else:
         show(f"{_chat(route)}: agent {_agent(route)}, {_session(route)}. Version {route['version']}.")
+        if note := route.get("note"):
+            show(str(note), "yellow")
 
 
 def _chat(route: JsonObject) -> str:

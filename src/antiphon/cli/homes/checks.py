@@ -25,6 +25,7 @@ from antiphon.cli.homes.settings import listening_error, needs_restart, restart_
 from antiphon.cli.homes.telegram_checks import check_telegram
 from antiphon.config.config import Config
 from antiphon.config.file import TOML_NAME
+from antiphon.config.readiness import refusing
 from antiphon.config.sources import find_config_file
 from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.delivery import DeliveryStatus
@@ -57,7 +58,8 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
         detail = str(file) if file else f"none, so defaults apply (to set something, create {home / TOML_NAME})"
         findings.append(CheckResult("configuration", Grade.OK, detail))
         findings += [
-            CheckResult("setting", Grade.WARNING, problem, "Correct or remove it.") for problem in config.ineffective()
+            CheckResult("setting", Grade.WARNING, problem, "Correct or remove it.")
+            for problem in (*config.ineffective(), *refusing(config))
         ]
     except Invalid as error:
         findings.append(CheckResult("configuration", Grade.BROKEN, error.message, "Correct the file or the variable."))

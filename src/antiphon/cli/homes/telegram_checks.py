@@ -6,7 +6,7 @@ from functools import partial
 
 import anyio
 
-from antiphon.app import look_at_bot
+from antiphon.adapters import look_at_bot
 from antiphon.channels.telegram.settings import NAME, BotLook, TelegramMode, TelegramSettings
 from antiphon.cli.homes.check_result import CheckResult, Grade
 from antiphon.config.config import Config

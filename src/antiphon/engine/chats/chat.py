@@ -53,6 +53,8 @@ class Chat(Struct, frozen=True, kw_only=True):
     """That of the sender, who is known and not suspended."""
     identity: Identity | None = None
     """The sender's account; None outside channels."""
+    is_shared: bool = False
+    """Whether everybody who writes here acts as the same person, so that no account proves who the sender is."""
     sender_name: str = ""
     rules: ChannelRules | None = None
     """The settings of the account; None outside configured accounts."""

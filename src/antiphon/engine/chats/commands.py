@@ -26,7 +26,7 @@ from antiphon.engine.chats.chat import DEFAULT_ACCOUNT, Chat, ChatAddress, ChatR
 from antiphon.engine.chats.decision_commands import decide
 from antiphon.engine.chats.link_commands import link
 from antiphon.engine.chats.occasion import NO_SESSION, Occasion
-from antiphon.engine.chats.session_commands import base_of_chats, perform_session, shown_label
+from antiphon.engine.chats.session_commands import base_of_chats, perform_session, shown_keys, shown_label
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_session
@@ -126,7 +126,8 @@ async def _status(query: Query, chat: Chat, rules: Rules) -> str:
     shown = shown_session(session, PUBLIC)
     if agent is not None:
         lines.append(f"Model: {shown.model or agent.model}")
-    lines.append(f"Session: {shown_label(chat.route, shown)} ({shown.key})")
+    keys = [f"({key})" for key in shown_keys(chat.route, shown)]
+    lines.append(" ".join([f"Session: {shown_label(chat.route, shown)}", *keys]))
     if shown.usage.total_tokens:
         lines.append(f"Tokens: {shown.usage.total_tokens:,}")
     if session.queue_mode is not None:

@@ -13,12 +13,18 @@ from antiphon.store.people import find_standing_of_account
 
 IN_PRIVATE = "Send /link in a private chat: whoever reads a code can use it."
 ELSEWHERE = "Codes of /link are redeemed in chats of channels, by the account that is to be linked."
+SHARED = (
+    "Accounts cannot be linked here: every message of this webhook is the owner's, whoever sends it. "
+    "Send /link in a chat in which you are known by an account of your own."
+)
 
 
 async def link(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
     """Makes a code for the sender, or redeems one that they were given in another chat of theirs."""
     if chat.chat_type is not ChatType.DIRECT:
         return IN_PRIVATE
+    if chat.is_shared:
+        return SHARED
     if command.argument is None:
         made = await make_link_code(tx, chat.standing.principal, code_from_hex(occasion.drawn), occasion.at_ms)
         if isinstance(made, Refusal):

@@ -59,6 +59,12 @@ LINK_ANSWERS = {
 }
 """What the sender is told."""
 
+NO_GUESTS = (
+    "Guests cannot make codes. If you are known in another chat, send /link there, and then send its code here. "
+    "Otherwise ask an owner to make you a user."
+)
+"""A guest is known by one account alone: a code of theirs would let others in whom no owner has admitted."""
+
 
 class Links:
     """Codes for accounts, made by persons for themselves."""
@@ -73,7 +79,7 @@ class Links:
         """A code that links the account that sends it to the person who asks, once, within an hour.
 
         Its sender writes `/link <code>`, or opens the chat with it (`/start <code>`). Raises `Denied` for a principal
-        that is no person, or is suspended.
+        that is no person, and for guests and suspended persons.
         """
         code = code_from_hex(self._ids.random_hex(RANDOM_DIGITS))
         return accepted(await self._database.run(make_link_code, principal, code, self._clock.now_ms()))
@@ -91,6 +97,8 @@ async def make_link_code(tx: Transaction, principal: Principal, code: str, at_ms
         return Refusal(Denied(SUSPENDED.reason, code=SUSPENDED.rule))
     if person is None:
         return Refusal(Denied("Only persons can link accounts", code="forbidden"))
+    if is_guest(standing):
+        return Refusal(Denied(NO_GUESTS, code="forbidden"))
     return await store_code(tx, person, code, at_ms=at_ms)
 
 
@@ -104,7 +112,7 @@ async def store_code(tx: Transaction, person: PersonId, code: str, *, at_ms: int
 async def redeem(tx: Transaction, who: Who, text: str, at_ms: int) -> Linked:
     """Links the sender's account to the person who made the code; a guest who wrote from it becomes that person.
 
-    A wrong code is counted. The sender must not be suspended.
+    A wrong code is counted; so is one whose maker is a guest or suspended by now. The sender must not be suspended.
     """
     sender, since_ms = who.identity, at_ms - WRONG_CODES_LIFE_MS
     if await link_codes.count_wrong(tx, sender, since_ms) >= MOST_WRONG_CODES:
@@ -112,7 +120,7 @@ async def redeem(tx: Transaction, who: Who, text: str, at_ms: int) -> Linked:
     code = parse_code(text)
     made_by = None if code is None else await link_codes.use_up(tx, hash_of(code), at_ms)
     standing = None if made_by is None else await find_standing(tx, person_principal(made_by))
-    person = None if standing is None or standing.is_suspended else person_of(standing.principal)
+    person = None if standing is None or is_guest(standing) else person_of(standing.principal)
     if person is None:
         await link_codes.note_wrong(tx, sender, at_ms=at_ms, since_ms=since_ms)
         return Linked.WRONG

@@ -181,6 +181,7 @@ async def _carry_out(tx: Transaction, typed: PeerCommand) -> CommandDone | Refus
         chat_type=ChatType.DIRECT,
         standing=await find_standing(tx, principal),
         identity=None if peer.is_fixed else peer.identity,
+        is_shared=peer.newcomer is None,
         sender_name=peer.name,
         rules=ChannelRules(agent_id=peer.agent_id, classification=peer.classification),
         route=route,

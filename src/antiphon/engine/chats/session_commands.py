@@ -59,8 +59,10 @@ async def perform_session(tx: Transaction, chat: Chat, command: ChatCommand, occ
         case Subcommand.SWITCH:
             return await _switch(tx, chat, command.argument or "", occasion)
         case _:
-            label = MAIN if chat.session is None else shown_label(route, shown_session(chat.session, PUBLIC))
-            return f"Session: {label}\n{route.session_key}"
+            if chat.session is None or route.session_key == route.base_key:
+                return f"Session: {MAIN}\n{route.session_key}"
+            shown = shown_session(chat.session, PUBLIC)
+            return "\n".join([f"Session: {shown_label(route, shown)}", *shown_keys(route, shown)])
 
 
 def can_switch(chat: Chat) -> bool:
@@ -69,10 +71,26 @@ def can_switch(chat: Chat) -> bool:
 
 
 def shown_label(route: ChatRoute, session: SessionSummary) -> str:
-    """What people call the session: its label if anybody may read it, else the end of its key."""
+    """What the session is called: by its label if anybody may read it."""
     if session.key == route.base_key:
         return MAIN
-    return f'"{session.label or session.key.last_segment}"'
+    return f'"{_name(session)}"'
+
+
+def shown_keys(route: ChatRoute, session: SessionSummary) -> list[str]:
+    """The key, unless it could tell a label that not everybody may read."""
+    return [] if _is_key_hidden(session) else [str(session.key)]
+
+
+def _name(session: SessionSummary) -> str:
+    if _is_key_hidden(session):
+        return f"Begun {session.created_at:%Y-%m-%d %H:%M} UTC"
+    return session.label or session.key.last_segment
+
+
+def _is_key_hidden(session: SessionSummary) -> bool:
+    """Whether the key may have been made of a label that is not shown."""
+    return session.label is None and base_of_chats(session.key) != session.key
 
 
 async def _chats(query: Query, chat: Chat) -> list[SessionSummary]:
@@ -91,7 +109,7 @@ async def _list(query: Query, chat: Chat) -> str:
     active = next((session for session in found[LISTED:] if session.key == route.session_key), None)
     if active is not None:
         shown[-1] = active
-    lines = [MAIN, *(shown_label(route, session).strip('"') for session in shown)]
+    lines = [MAIN, *(_name(session) for session in shown)]
     keys = [route.base_key, *(session.key for session in shown)]
     marked = [
         f"- {line}" + (" active" if key == route.session_key else "") for line, key in zip(lines, keys, strict=True)
@@ -186,9 +204,9 @@ async def _switch(tx: Transaction, chat: Chat, name: str, occasion: Occasion) ->
 
 
 def _named(chats: list[SessionSummary], name: str) -> SessionSummary | None:
-    """The newest of that key, else of that label, else of that end of the key; case does not matter for names."""
+    """The newest of that key, else of that name, else of that end of the key; case does not matter for names."""
     wanted = folded(name.strip('"'))
     by_key = (session for session in chats if session.key.value == name)
-    by_label = (session for session in chats if session.label is not None and folded(session.label) == wanted)
+    by_label = (session for session in chats if folded(_name(session)) == wanted)
     by_slug = (session for session in chats if session.key.last_segment == wanted)
     return next(by_key, None) or next(by_label, None) or next(by_slug, None)

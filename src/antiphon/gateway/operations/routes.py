@@ -53,14 +53,16 @@ async def list_routes(ask: Ask, params: NoParams) -> wire.RouteList:
     target=TargetKind.SESSION,
 )
 async def set_route(ask: Ask, params: SetRoute) -> wire.RouteShape:
-    """Chooses the agent and the session of a chat's next message."""
+    """Chooses the agent and the session of a chat's next message.
+
+    People who write in the chat then take part in a chosen session: they can read and write in it, as `note` says.
+    """
     agent = None if params.agent_id is None else AgentId(params.agent_id)
     key = await _key_of(ask, params.session_key)
-    return wire.route(
-        await ask.services.routes.set(
-            ask.principal, params.address, agent_id=agent, session_key=key, version=params.version
-        )
+    chosen = await ask.services.routes.set(
+        ask.principal, params.address, agent_id=agent, session_key=key, version=params.version
     )
+    return wire.route(chosen)
 
 
 @operation(
