@@ -39,6 +39,13 @@ class Adapters(Struct, frozen=True):
     """None if no bot is configured."""
 
 
+class InboundSettings(Struct, frozen=True):
+    """The programs that may send signed messages."""
+
+    webhooks: Sequence[WebhookSettings]
+    hooks: Sequence[HookSettings]
+
+
 class Entrances(Struct, frozen=True, kw_only=True):
     """Where messages of people and programs come in."""
 
@@ -80,8 +87,7 @@ async def open_adapters(
 def build_entrances(
     adapters: Adapters,
     services: Services,
-    webhooks: Sequence[WebhookSettings],
-    hooks: Sequence[HookSettings],
+    inbound: InboundSettings,
     *,
     database: Database,
     workspaces: Workspaces,
@@ -94,8 +100,8 @@ def build_entrances(
     reception = Reception(database, rules, workspaces, clock=clock, ids=services.ids)
     replies = Replies(database, rules)
     return Entrances(
-        webhook_inbox=WebhookInbox(webhooks, services, replies, is_global=is_global),
-        hook_inbox=HookInbox(hooks, services, replies),
+        webhook_inbox=WebhookInbox(inbound.webhooks, services, replies, is_global=is_global),
+        hook_inbox=HookInbox(inbound.hooks, services, replies),
         accounts=accounts,
         reception=reception,
         telegram_loop=None if bot is None else bot.loop(reception, accounts, clock, home_key),

@@ -16,7 +16,7 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.adapters import Adapters, build_entrances, open_adapters
+from antiphon.adapters import Adapters, InboundSettings, build_entrances, open_adapters
 from antiphon.agents.approved_calls import ApprovedCalls
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.calls import ToolCalls
@@ -489,8 +489,7 @@ def _build(
     entrances = build_entrances(
         adapters,
         services,
-        base.webhooks,
-        base.hooks,
+        InboundSettings(base.webhooks, base.hooks),
         database=database,
         workspaces=workspaces,
         process=process,

@@ -107,7 +107,6 @@ def test_settings_that_the_running_gateway_did_not_read_make_a_restart_due(home:
         assert antiphon_json("config", "check", home=home)["restartDue"] is False
 
 
-
 LACKING = """\
 [channels.webhook.door]
 secret_env = "DOOR_SECRET"

@@ -141,7 +141,7 @@ BUGS = (
     Bug(
         "a guest's code lets another account in",
         "engine/chats/linking.py",
-        "    if is_guest(standing):\n        return Refusal(Denied(NO_GUESTS, code=\"forbidden\"))\n",
+        '    if is_guest(standing):\n        return Refusal(Denied(NO_GUESTS, code="forbidden"))\n',
         "",
         LINKING + "test_a_guest_makes_no_codes_and_those_of_a_former_user_link_nobody[sqlite]",
     ),

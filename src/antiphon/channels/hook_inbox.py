@@ -69,7 +69,7 @@ class HookInbox:
         hook = self._hooks.get(name)
         signature = check_any_form(headers) if hook is None else hook.signature
         secret = self._nobody if hook is None else hook.secret
-        signed = verify_hook(secret, name, signature, headers, body, now=services.clock.now().timestamp())
+        signed = verify_hook(secret, name, signature, headers, body=body, now=services.clock.now().timestamp())
         assert hook is not None
         services.buckets.take(person_principal(identity_of_hook(name).person_id), is_favoured=False)
         message = _read(body, hook)

@@ -31,7 +31,7 @@ def check_any_form(headers: Mapping[str, str]) -> HookSignature:
 
 
 def verify_hook(
-    secret: str, name: str, signature: HookSignature, headers: Mapping[str, str], body: bytes, *, now: float
+    secret: str, name: str, signature: HookSignature, headers: Mapping[str, str], *, body: bytes, now: float
 ) -> str:
     """A name for what was signed: the same for every repetition by its sender, and different for all else.
 
@@ -56,7 +56,7 @@ def _verify_stripe(secret: str, headers: Mapping[str, str], body: bytes, now: fl
         raise bad_signature(Direction.HOOK)
     expected = _digest(secret, f"{found[1]}.".encode() + body)
     given = [each.removeprefix("v1=") for each in found[2].split(",") if each.startswith("v1=")]
-    if not any([_is_same(expected, each) for each in given]):
+    if not any(_is_same(expected, each) for each in given):
         raise bad_signature(Direction.HOOK)
     check_age(found[1], now)
 

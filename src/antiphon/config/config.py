@@ -104,7 +104,7 @@ class Config(Section):
                 "channels": {
                     "webhook": {"__all__": {"secret", "secret_env"}},
                     "telegram": {"token": True, "token_env": True},
-                }
+                },
             },
         )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -564,8 +564,8 @@ def _check_shared_secrets(hooks: Sequence[HookSettings]) -> None:
         other = by_secret.setdefault(hook.secret, hook)
         if other is not hook and {hook.signature, other.signature} != {HookSignature.ANTIPHON}:
             raise Invalid(
-                f"Hooks have the same secret: hooks.{other.name} and hooks.{hook.name}. A signature of GitHub or Stripe "
-                "does not name its hook, so each needs a secret of its own.",
+                f"Hooks have the same secret: hooks.{other.name} and hooks.{hook.name}. A signature of GitHub or "
+                "Stripe does not name its hook, so each needs a secret of its own.",
                 code="invalid_config",
             )
 

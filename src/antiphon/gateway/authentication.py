@@ -71,8 +71,8 @@ class Authentication:
     ) -> Entry:
         """Identifies the caller, at addresses that are not open.
 
-        Raises `Unproven`, `Denied`; no error repeats a secret. A token that is bound to a session, or is a node's, counts only where such
-        tokens are served.
+        Raises `Unproven`, `Denied`; no error repeats a secret. A token that is bound to a session, or is
+        a node's, counts only where such tokens are served.
         """
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
@@ -216,9 +216,7 @@ def with_cookie(send: Send, cookie: str) -> Send:
     return send_with_cookie
 
 
-def check_scope(
-    limits: Limits, needed: TokenScope | None, *, serves_bound: bool, serves_nodes: bool = False
-) -> None:
+def check_scope(limits: Limits, needed: TokenScope | None, *, serves_bound: bool, serves_nodes: bool = False) -> None:
     """Raises `Denied` unless a credential with these limits may ask for what needs the scope."""
     decision = decide_scope(limits, needed, serves_bound=serves_bound, serves_nodes=serves_nodes)
     if isinstance(decision, Deny):

@@ -46,7 +46,8 @@ class _Refused(Exception):
 
 class Guard:
     """The outermost application. Puts `antiphon.principal`, `antiphon.found` (the match of the address) and the raw
-    `antiphon.send` into the scope; for a caller also `antiphon.scopes`, `antiphon.holder` if their token is bound, `antiphon.node` if it is a node's.
+    `antiphon.send` into the scope; for a caller also `antiphon.scopes`, `antiphon.holder` if their token is bound, and
+    `antiphon.node` if it is a node's.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ def _addresses_of(operations: Iterable[AnyOperation], gateway: Gateway) -> Addre
             max_body_bytes=max(operation.http.max_body_bytes for operation in there),
             is_open=any(operation.scope is None for operation in there),
             serves_bound=any(operation.serves_bound for operation in there),
-            serves_nodes=any(operation.serves_nodes for operation in there),
+            serves_nodes=any(operation.http.serves_nodes for operation in there),
         )
         addresses.add(method, path, endpoint)
     return addresses
@@ -107,7 +107,7 @@ class _RoutePlace:
         operation, binding = self._choose(request) if self._others else self._usual
         limits = limits_of(scope)
         check_scope(
-            limits, operation.scope, serves_bound=operation.serves_bound, serves_nodes=operation.serves_nodes
+            limits, operation.scope, serves_bound=operation.serves_bound, serves_nodes=operation.http.serves_nodes
         )
         params = await binding.read(request)
         ask = Ask(

@@ -86,6 +86,4 @@ def decide_new_clearance(held: Classification | None, wanted: Classification | N
 _BOUND = Deny(
     "token_bound", "Token is bound to a session: it serves POST /mcp and POST /tools/{name}, and nothing else."
 )
-_OF_NODE = Deny(
-    "token_bound", "Token is a node's: it posts to the session of that node, and does nothing else."
-)
+_OF_NODE = Deny("token_bound", "Token is a node's: it posts to the session of that node, and does nothing else.")

@@ -1,4 +1,4 @@
-"""`antiphon tokens`: tokens of persons, channels, nodes and sessions, browsers, the owner's token. Contract: access 2."""
+"""`antiphon tokens`: tokens of people and programs, browsers, the owner's token. Contract: access 2."""
 
 import re
 from typing import Annotated
@@ -13,7 +13,7 @@ from antiphon.program import with_path
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Manage tokens that act as a person, a channel, a node or one session, signed-in browsers, and the owner's token.",
+    help="Manage tokens of persons, channels, nodes and sessions, signed-in browsers, and the owner's token.",
 )
 
 
@@ -93,7 +93,8 @@ def create_token(
     else:
         show(str(token["token"]), "bold green")
         acting = token.get("sessionKey") or _served(token) or f"the person {token['personId']}"
-        show(f"It acts as {acting} and is not shown again. Revoke it: antiphon tokens revoke {token['id']}")
+        does = "posts to" if token["kind"] == "node" else "acts as"
+        show(f"It {does} {acting} and is not shown again. Revoke it: antiphon tokens revoke {token['id']}")
 
 
 @app.command("list")

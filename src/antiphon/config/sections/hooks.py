@@ -23,7 +23,9 @@ def _hook_key(text: str) -> str:
     except Invalid as error:
         raise ValueError(error.message) from error
     if key.kind is not SessionKind.HOOK:
-        raise ValueError(f"{text[:80]!r} is not the key of a hook; write 'hook:<name>' or 'agent:<agentId>:hook:<name>'")
+        raise ValueError(
+            f"{text[:80]!r} is not the key of a hook; write 'hook:<name>' or 'agent:<agentId>:hook:<name>'"
+        )
     return text
 
 

@@ -78,9 +78,7 @@ class Nodes:
             new_session_id=parse_session_id(f"{NODE}:{self._ids.random_hex(12)}"),
             new=new,
         )
-        return accepted(
-            await self._database.run(issue_node_token, command, sessions=(NamedTarget(key, None),))
-        ), secret
+        return accepted(await self._database.run(issue_node_token, command, sessions=(NamedTarget(key, None),))), secret
 
 
 def identity_of_node(node_id: str) -> Identity:

@@ -107,7 +107,7 @@ async def list_tokens(ask: Ask, params: NoParams) -> wire.TokenList:
     target=TargetKind.SESSION,
 )
 async def create_token(ask: Ask, params: CreateToken) -> wire.TokenRow:
-    """Creates a token that calls tools as a session, acts as a person, or serves a channel or a node. Shown only now."""
+    """Creates a token of a session, a person, a channel or a node. It is shown only now."""
     scopes = USUAL_SCOPES if params.scopes is None else read_scopes(params.scopes)
     served = (params.session_key, params.person_id, params.namespace, params.node_id)
     takes_scopes = params.person_id is not None or params.namespace is not None

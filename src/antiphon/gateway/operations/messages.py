@@ -128,10 +128,9 @@ _MESSAGES = Http(method="POST", path="/sessions/{key}/messages", max_body_bytes=
     "sessions.post",
     PostParams,
     PostedShape,
-    replace(_MESSAGES, query=("wait", "stream"), is_streamed=True),
+    replace(_MESSAGES, query=("wait", "stream"), is_streamed=True, serves_nodes=True),
     scope=TokenScope.WRITE,
     target=TargetKind.SESSION,
-    serves_nodes=True,
 )
 async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResponse:
     """Posts a message. Answers at once, after its run (`wait`), or with a stream (`stream`)."""

@@ -74,6 +74,8 @@ class Http(Struct, frozen=True, kw_only=True):
     """Whether the handler reads the raw body itself."""
     is_lenient: bool = False
     """Whether unknown names in the query are ignored."""
+    serves_nodes: bool = False
+    """Whether it answers the token of a node, which comes by HTTP alone."""
 
     @property
     def status(self) -> int:
@@ -158,8 +160,6 @@ class Operation(Struct, Generic[P, A], frozen=True, kw_only=True):
     http: Http
     serves_bound: bool
     """Whether it answers a token that is bound to a session."""
-    serves_nodes: bool
-    """Whether it answers the token of a node."""
     handle: Callable[[Ask, P], Awaitable[Answered[A]]]
     description: str
 
@@ -180,7 +180,6 @@ def operation(
     scope: TokenScope | None,
     target: TargetKind = TargetKind.NONE,
     serves_bound: bool = False,
-    serves_nodes: bool = False,
 ) -> Callable[[Callable[[Ask, P], Awaitable[Answered[A]]]], Operation[P, A]]:
     """Makes a table entry from a handler. The handler's docstring is the description."""
 
@@ -193,7 +192,6 @@ def operation(
             target=target,
             http=http,
             serves_bound=serves_bound,
-            serves_nodes=serves_nodes,
             handle=handle,
             description=inspect.getdoc(handle) or "",
         )
