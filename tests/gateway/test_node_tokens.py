@@ -77,7 +77,7 @@ async def test_the_token_of_a_node_does_nothing_else(open_home: OpenHome) -> Non
             alike = {answer.text.replace(other, "NAME") for other, answer in told.items()}
             assert len(alike) == 1, "what there is and what there is not look alike"
             assert (await say(node, "Node-kitchen")).json()["error"]["code"] == "invalid_key"
-            for method, path, body in (
+            asked: list[tuple[str, str, Json | None]] = [
                 ("GET", "/sessions", None),
                 ("GET", "/sessions/node-kitchen", None),
                 ("GET", "/sessions/node-kitchen/history", None),
@@ -91,11 +91,12 @@ async def test_the_token_of_a_node_does_nothing_else(open_home: OpenHome) -> Non
                 ("POST", "/tokens", {"nodeId": "kitchen"}),
                 ("GET", "/openapi.json", None),
                 ("GET", "/no/such/place", None),
-            ):
+            ]
+            for method, path, body in asked:
                 answer = await node.request(method, path, json=body)
                 assert code_of(answer) == (403, "token_bound"), (method, path)
-            for more in ({"deliver": True}, {"sender": {"id": "7"}}):
-                assert (await say(node, "node-kitchen", **more)).status_code in (400, 403)
+            assert code_of(await say(node, "node-kitchen", deliver=True)) == (403, "forbidden")
+            assert code_of(await say(node, "node-kitchen", sender={"id": "7"})) == (400, "invalid_message")
 
 
 @requirement("access:2")
