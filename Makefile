@@ -25,7 +25,7 @@ lists: setup-dev  ## The tests that compare the code with lists of all its parts
 planted: setup-dev  ## Plant known bugs one by one: each has to turn its test red; with ARGS only some
 	$(BIN)/python -m tests.planted $(ARGS)
 
-prove: setup-dev  ## Information flow at length: PAIRS=10000 pairs of worlds, each planted leak, the red team on every pair
+prove: setup-dev  ## Information flow at length: PAIRS=10000 pairs of worlds on each database, each planted leak, the red team on every pair
 	$(BIN)/python -m tests.worlds.pairs $(or $(PAIRS),10000)
 	$(BIN)/python -m tests.worlds.leaks $(ARGS)
 	$(BIN)/python -m pytest tests/flow --prove

@@ -7,12 +7,13 @@ from typing import Any
 import httpx
 import pytest
 
+from antiphon.app import Parts
 from antiphon.domain.errors import Invalid
 from antiphon.domain.person import Identity
 from antiphon.domain.session_ids import RESERVED_NAMESPACES, parse_namespace
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.stage import until_indexed
+from tests.engine.stage import ManualClock, until_indexed
 from tests.gateway.served import Json, Served, new_client, serve
 from tests.waiting import SECONDS
 
@@ -76,6 +77,17 @@ def test_no_channel_gets_a_namespace_of_other_sessions() -> None:
             parse_namespace(namespace)
     for namespace in ("telegram", "my_bot-2", "7"):
         assert parse_namespace(namespace) == namespace
+
+
+@requirement("access:2", "answers:5")
+async def test_a_loud_sender_does_not_use_up_the_share_of_the_channel(open_home: OpenHome) -> None:
+    settings = {"limits": {"guest": {"requestsPerMinute": 60, "burst": 2}}}
+    parts = Parts(clock=ManualClock())
+    async with serve(open_home, settings, parts) as served, channel(served) as bot:
+        await bot.post("/sessions", json={"sessionId": ROOM})
+        loud = [(await say(bot, ROOM, {"id": "eve"})).status_code for _ in range(30)]
+        assert loud == [200] * 2 + [429] * 28
+        assert [(await say(bot, ROOM, {"id": id})).status_code for id in ("bob", "ann")] == [200, 200]
 
 
 @requirement("access:2", "access:3", "keys:4")

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import anyio
+from pydantic import SecretStr
 
 from antiphon.agents.toolset import tool
 from antiphon.app import App, Parts, gateway_app, open_app
 from antiphon.config.config import Config
+from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
 from antiphon.domain.classification import Classification, Level, NamedClassification
@@ -193,8 +195,11 @@ async def _count_work(query: Query) -> int:
 
 
 @asynccontextmanager
-async def open_world(home: Path, side: str) -> AsyncGenerator[World]:
-    """A fresh home. Nothing is flushed to disk: what is compared does not survive the test."""
+async def open_world(home: Path, side: str, url: str | None = None) -> AsyncGenerator[World]:
+    """A fresh home, with its database in a file or at the address.
+
+    Nothing is flushed to disk: what is compared does not survive the test.
+    """
     clock, books = ManualClock(), dict[str, str]()
     ids = CountedIds(clock)
 
@@ -217,7 +222,9 @@ async def open_world(home: Path, side: str) -> AsyncGenerator[World]:
         tool(burn, name="burn", effects=["deletes"], classification=level),
     ]
     parts = Parts(tools=tools, clock=clock, ids=ids, synchronous="OFF", channels=[FakeChannel()])
-    async with open_app(home, Config.model_validate(SETTINGS), parts) as app:
+    section = DatabaseSection() if url is None else DatabaseSection(url=SecretStr(url), connections=6)
+    settings = Config.model_validate(SETTINGS).model_copy(update={"database": section})
+    async with open_app(home, settings, parts) as app:
         people = app.services.people
         door = Door(gateway_app(app, TOKEN))
         invited = await door.ask("POST", "/people", token=TOKEN, body={"name": "ann", "agents": ["main"]})

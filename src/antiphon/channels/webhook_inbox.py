@@ -92,11 +92,15 @@ class WebhookInbox:
         secret = self._nobody if webhook is None else webhook.secret
         verify(secret, name, headers, body, now=services.clock.now().timestamp())
         assert webhook is not None
-        if webhook.principal is None:
-            services.buckets.take_for_crowd(f"{NAME}:{name}")
+        crowd = None if webhook.principal is not None else f"{NAME}:{name}"
+        if crowd is not None:
+            services.buckets.take_for_crowd(crowd)
         message = decode(body, _MESSAGE)
         principal = principal_of(webhook, message.peer)
-        services.buckets.take(principal, is_favoured=webhook.principal is not None)
+        if crowd is None:
+            services.buckets.take(principal, is_favoured=True)
+        else:
+            services.buckets.take_in_crowd(principal, crowd)
         chat = self._chat_of(webhook, message, principal)
         if (command := parse(message.text)) is not None:
             return await self._carry_out(chat, message, command)

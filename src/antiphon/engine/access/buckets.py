@@ -38,6 +38,19 @@ class Buckets:
         """Does the same for all principals that one relay speaks for together, at ten times one principal's rate."""
         self._take(f"crowd:{name}", self._rates.crowd)
 
+    def take_in_crowd(self, principal: Principal, name: str) -> None:
+        """Takes a token for one of the crowd, after `take_for_crowd` did for all.
+
+        If the principal has none left, the crowd gets its own back, so that one who is loud does not use up all.
+        """
+        try:
+            self.take(principal, is_favoured=False)
+        except Limited:
+            crowd = self._buckets.get(f"crowd:{name}")
+            if crowd is not None:
+                crowd.tokens = min(self._rates.crowd.burst, crowd.tokens + 1)
+            raise
+
     def _take(self, name: str, rate: Rate) -> None:
         now = self._clock.monotonic()
         bucket = self._buckets.pop(name, None) or _Bucket(rate.burst, now)

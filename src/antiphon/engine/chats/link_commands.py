@@ -14,7 +14,7 @@ from antiphon.store.people import find_standing_of_account
 IN_PRIVATE = "Send /link in a private chat: whoever reads a code can use it."
 ELSEWHERE = "Codes of /link are redeemed in chats of channels, by the account that is to be linked."
 SHARED = (
-    "Accounts cannot be linked here: every message of this webhook is the owner's, whoever sends it. "
+    "Accounts cannot be linked here: every message of this webhook is the owner's. "
     "Send /link in a chat in which you are known by an account of your own."
 )
 

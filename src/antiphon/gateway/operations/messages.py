@@ -303,7 +303,8 @@ async def sender_of(ask: Ask, target: NamedTarget, sender: str | SenderParams | 
         return caller
     if not isinstance(sender, SenderParams):
         raise Invalid("Message of a channel needs its sender: {'id': …, 'name': …}.", code="invalid_message")
-    services.buckets.take(person_principal(services.senders.identity(caller, sender.id).person_id), is_favoured=False)
+    person = person_principal(services.senders.identity(caller, sender.id).person_id)
+    services.buckets.take_in_crowd(person, str(caller))
     return await services.senders.admit(caller, target, sender.id, sender.name)
 
 
