@@ -181,6 +181,10 @@ async def test_a_message_may_have_a_text_and_data(open_home: OpenHome, clock: Ma
         key = await answered(served, answer)
         lead, data = [part["text"] for part in (await served.messages(key))[0]["content"]]
         assert (lead, json.loads(data)) == ("Why did it fail?\n", EVENT)
+        exact = b'{"amount": 1.10, "id": 123456789012345678901234567890}'
+        whole = await client.post(PATH, content=exact, headers=signed(exact, clock))
+        kept = (await served.messages(await answered(served, whole)))[0]["content"][1]["text"]
+        assert kept == exact.decode()
         for wrong in ({"text": ""}, {"text": "a", "wait": 601}, {"messageId": "a\nb"}, {"messageId": "x" * 121}):
             assert code_of(await call(client, clock, wrong)) == (422, "invalid_request")
         refused = await call(client, clock, {"text": {"secret": "words"}})
@@ -192,8 +196,8 @@ async def test_long_data_are_cut_and_too_large_bodies_refused(open_home: OpenHom
     async with serve_hooks(open_home, clock) as (served, client):
         key = await answered(served, await call(client, clock, {"log": "x" * 100_000}))
         data = (await served.messages(key))[0]["content"][1]["text"]
-        assert data.startswith('{"log":"xxx') and len(data) < MAX_DATA_CHARACTERS + 100
-        assert data.endswith(f"[Cut: these are the first {MAX_DATA_CHARACTERS} of 100010 characters.]")
+        assert data.startswith('{"log": "xxx') and len(data) < MAX_DATA_CHARACTERS + 100
+        assert data.endswith(f"[Cut: these are the first {MAX_DATA_CHARACTERS} of 100011 characters.]")
         assert code_of(await call(client, clock, {"log": "x" * 2**20})) == (413, "body_too_large")
         for body in (
             b"",

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Raw, Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
@@ -18,7 +18,6 @@ from antiphon.engine.chats.hooks import HookMessage, identity_of_hook, place_of_
 from antiphon.engine.deliveries.replies import Replies
 from antiphon.engine.services import Services
 from antiphon.incoming import decode
-from antiphon.wire.encoding import compact_json
 from antiphon.wire.runs import PostedShape
 from antiphon.wire.runs import posted as shown_posted
 
@@ -32,8 +31,8 @@ class HookBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
     message_id: Name | None = None
     """The sender's id of the message; a repeated id is the same message."""
     text: Annotated[str, Meta(min_length=1)] | None = None
-    data: Any = UNSET
-    """Any JSON, which the agent is shown as data."""
+    data: Raw = Raw()
+    """Any JSON, which the agent is shown as data, as it was sent; empty for none."""
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)] | None = None
     """Seconds to wait for the reply."""
 
@@ -99,7 +98,7 @@ def _read(body: bytes, hook: HookSettings) -> HookBody:
     """The message. Raises `NotJson`, and `Misfit` for one in Antiphon's form with a wrong value."""
     said = decode(body, _ANY)
     if hook.signature is not HookSignature.ANTIPHON or not _is_own_form(said):
-        return HookBody(data=said)
+        return HookBody(data=Raw(body))
     return decode(body, _OWN)
 
 
@@ -114,9 +113,10 @@ def _is_own_form(said: object) -> bool:
 def _content(message: HookBody, name: str) -> tuple[Part, ...]:
     """The text, then the data if there are any, each as a part of its own."""
     text = message.text or f"Event of the hook {name}."
-    if isinstance(message.data, UnsetType):
+    data = bytes(message.data).decode().strip()
+    if not data:
         return (TextPart(text=text),)
-    return TextPart(text=f"{text}\n"), TextPart(text=_cut(compact_json(message.data).decode()))
+    return TextPart(text=f"{text}\n"), TextPart(text=_cut(data))
 
 
 def _cut(data: str) -> str:
