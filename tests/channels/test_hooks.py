@@ -26,7 +26,10 @@ from antiphon.domain.run import Outcome, RunStatus
 from antiphon.engine.chats.hooks import identity_of_hook
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
+from antiphon.testing.serving import serve_fake
+from antiphon.testing.telegram import FakeTelegram
 from tests.channels.receiver import Receiver
+from tests.channels.telegram.bots import settings_of
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import HeldRunner, ManualClock, find_session, read_log
@@ -157,6 +160,20 @@ async def test_a_set_key_is_the_session_of_all_messages_and_replies_go_to_the_se
         assert said == [("anna", "T1", f"echo: hello {number}", "hook:ci") for number in range(2)]
         session = await find_session(served.app, "hook:ci")
         assert (session.agent_id, session.message_count) == ("porter", 4)
+
+
+@requirement("channels:1", "sessions:4")
+async def test_replies_of_a_hook_may_go_to_a_chat_of_telegram(open_home: OpenHome) -> None:
+    async with serve_fake(FakeTelegram()) as fake:
+        fake.chats[4711] = {"id": 4711, "type": "private", "first_name": "Ann"}  # who wrote to the bot once
+        settings: Json = {
+            "deliver": {"channel": "telegram", "to": "4711"},
+            "channels": {"telegram": settings_of(fake)},
+        }
+        clock = ManualClock()
+        async with serve_hooks(open_home, clock, **settings) as (served, client):
+            await answered(served, await call(client, clock, {"text": "!say the build failed"}))
+            await fake.until(lambda: fake.texts(4711) == ["the build failed"])
 
 
 @requirement("events:2", "channels:1")
