@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from antiphon.app import Parts
 from antiphon.channels.hook_inbox import MAX_DATA_CHARACTERS
+from antiphon.cli.rendering.rows import author_of
 from antiphon.config.config import Config
 from antiphon.config.readiness import missing
 from antiphon.domain.actor import OWNER
@@ -26,6 +27,7 @@ from antiphon.domain.run import Outcome, RunStatus
 from antiphon.engine.chats.hooks import identity_of_hook
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
+from antiphon.gateway.page.entries import entry_of
 from antiphon.testing.serving import serve_fake
 from antiphon.testing.telegram import FakeTelegram
 from tests.channels.receiver import Receiver
@@ -132,6 +134,9 @@ async def test_each_message_of_a_hook_opens_a_session_of_its_own(open_home: Open
         assert event.actor == str(guest) and event.classification.integrity is Integrity.UNTRUSTED
         (message, _) = await served.messages(key)
         assert message["provenance"] == {"kind": "hook"}
+        entry = entry_of(event, lambda _: None)
+        assert entry is not None and (entry.who, entry.is_foreign) == ("hook ci", True)
+        assert author_of(message) == "  (hook ci)"
         row = (await served.client.get(f"/sessions/{key}")).json()
         assert (row["kind"], row["channel"]) == ("hook", "internal") and "deliveryContext" not in row
         person = (await served.app.services.people.get(OWNER, guest.name)).person
