@@ -36,10 +36,7 @@ REQUIREMENTS = {
     "keys:1": Requirement("Keys have the listed forms; old short forms are canonicalised."),
     "keys:2": Requirement("A key's kind follows from its canonical text."),
     "keys:3": Requirement("`global` and `unknown` are never keys; `current` and `parent` are relative."),
-    "keys:4": Requirement(
-        "A key is parsed once, strictly, and never repaired; URLs encode it once more.",
-        remaining="who may choose keys comes with people and tokens",
-    ),
+    "keys:4": Requirement("A key is parsed once, strictly, and never repaired; URLs encode it once more."),
     "keys:5": Requirement(
         "`session.dmScope` decides who shares a direct session; links fold one person's peers.",
     ),

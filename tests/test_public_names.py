@@ -75,6 +75,7 @@ MISSING = {
     "browsers.sign-out": CREDENTIALS,
     "gateways.prove": CREDENTIALS,
     "webhooks.receive": "platforms reach a program by HTTP",
+    "hooks.receive": "other programs reach a program by HTTP",
     "telegram.receive": "Telegram reaches a program by HTTP",
     "health.get": PROCESS,
     "health.ready": PROCESS,

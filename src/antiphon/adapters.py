@@ -8,6 +8,8 @@ import anyio
 from msgspec import Struct
 
 from antiphon.channels.channel import Channel
+from antiphon.channels.hook_inbox import HookInbox
+from antiphon.channels.hook_settings import HookSettings
 from antiphon.channels.telegram.settings import BotLook, TelegramSettings
 from antiphon.channels.webhook import WebhookChannel
 from antiphon.channels.webhook_inbox import WebhookInbox
@@ -37,10 +39,18 @@ class Adapters(Struct, frozen=True):
     """None if no bot is configured."""
 
 
+class InboundSettings(Struct, frozen=True):
+    """The programs that may send signed messages."""
+
+    webhooks: Sequence[WebhookSettings]
+    hooks: Sequence[HookSettings]
+
+
 class Entrances(Struct, frozen=True, kw_only=True):
-    """Where messages of people come in."""
+    """Where messages of people and programs come in."""
 
     webhook_inbox: WebhookInbox
+    hook_inbox: HookInbox
     accounts: Accounts
     reception: Reception
     telegram_loop: "TelegramLoop | None"
@@ -77,7 +87,7 @@ async def open_adapters(
 def build_entrances(
     adapters: Adapters,
     services: Services,
-    webhooks: Sequence[WebhookSettings],
+    inbound: InboundSettings,
     *,
     database: Database,
     workspaces: Workspaces,
@@ -88,8 +98,10 @@ def build_entrances(
     rules, clock, home_key, bot = services.rules, services.clock, services.home_key, adapters.telegram
     accounts = Accounts(database, process, clock)
     reception = Reception(database, rules, workspaces, clock=clock, ids=services.ids)
+    replies = Replies(database, rules)
     return Entrances(
-        webhook_inbox=WebhookInbox(webhooks, services, Replies(database, rules), is_global=is_global),
+        webhook_inbox=WebhookInbox(inbound.webhooks, services, replies, is_global=is_global),
+        hook_inbox=HookInbox(inbound.hooks, services, replies),
         accounts=accounts,
         reception=reception,
         telegram_loop=None if bot is None else bot.loop(reception, accounts, clock, home_key),

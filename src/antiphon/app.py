@@ -16,7 +16,7 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.adapters import Adapters, build_entrances, open_adapters
+from antiphon.adapters import Adapters, InboundSettings, build_entrances, open_adapters
 from antiphon.agents.approved_calls import ApprovedCalls
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.calls import ToolCalls
@@ -33,6 +33,8 @@ from antiphon.backends import (
     open_sqlite,
 )
 from antiphon.channels.channel import Channel
+from antiphon.channels.hook_inbox import HookInbox
+from antiphon.channels.hook_settings import HookSettings
 from antiphon.channels.telegram.settings import TelegramSettings
 from antiphon.channels.webhook_inbox import WebhookInbox
 from antiphon.channels.webhook_settings import WebhookSettings
@@ -64,7 +66,9 @@ from antiphon.engine.approvals.standing import StandingApprovals
 from antiphon.engine.chats.accounts import Accounts
 from antiphon.engine.chats.commands import ChatCommands
 from antiphon.engine.chats.groups import Groups
+from antiphon.engine.chats.hooks import Hooks
 from antiphon.engine.chats.linking import Links
+from antiphon.engine.chats.nodes import Nodes
 from antiphon.engine.chats.pairing import Pairings
 from antiphon.engine.chats.peer_chats import PeerChats
 from antiphon.engine.chats.reception import Reception
@@ -168,6 +172,7 @@ class App(Struct, frozen=True, kw_only=True):
     deliverer: Deliverer
     """Runs if the process runs agents."""
     webhook_inbox: WebhookInbox
+    hook_inbox: HookInbox
     accounts: Accounts
     reception: Reception
     telegram: "TelegramBot | None"
@@ -217,6 +222,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         models=open_models(home, config),
         tools=_classified([*installed_tools(), *map(_function_tool, parts.tools)], config),
         webhooks=config.webhooks(),
+        hooks=config.hook_settings(),
         telegram=config.telegram(),
     )
     await to_thread.run_sync(_check_models, base.rules, base.models)
@@ -291,6 +297,7 @@ async def _with_compartments(base: "_Base", database: Database) -> "_Base":
         compartments=found,
         rules=config.rules(found),
         webhooks=config.webhooks(found),
+        hooks=config.hook_settings(found),
         tools=_classified(base.tools, config, found),
     )
 
@@ -308,6 +315,7 @@ class _Base(Struct, frozen=True, kw_only=True):
     tools: Sequence[FunctionTool]
     """The tools of installed packages and embedding programs."""
     webhooks: Sequence[WebhookSettings]
+    hooks: Sequence[HookSettings]
     telegram: TelegramSettings | None = None
     compartments: Compartments | None = None
     """Those of the home, once the database was asked for them; None if no setting names any."""
@@ -423,6 +431,7 @@ def _build(
         unwind_seconds=parts.unwind_seconds,
     )
     inbox = Inbox(database, sessions, rules, clock=clock, ids=ids)
+    tokens = Tokens(database, rules, clock, ids)
     services = Services(
         rules=rules,
         clock=clock,
@@ -434,6 +443,8 @@ def _build(
         senders=Senders(database, rules, clock),
         commands=ChatCommands(database, rules, clock=clock, ids=ids),
         peer_chats=PeerChats(database, rules),
+        hooks=Hooks(database, rules, clock=clock, ids=ids),
+        nodes=Nodes(database, tokens, rules, clock=clock, ids=ids),
         pairings=Pairings(database, rules, clock=clock, ids=ids),
         groups=Groups(database, rules, clock),
         routes=Routes(database, rules, clock),
@@ -453,7 +464,7 @@ def _build(
         waits=waits,
         hub=hub,
         sign_in=SignIn(database, rules, clock, ids),
-        tokens=Tokens(database, rules, clock, ids),
+        tokens=tokens,
         people=People(database, rules, clock, ids),
         names=names,
         compartments=HomeCompartments(database, clock),
@@ -478,7 +489,7 @@ def _build(
     entrances = build_entrances(
         adapters,
         services,
-        base.webhooks,
+        InboundSettings(base.webhooks, base.hooks),
         database=database,
         workspaces=workspaces,
         process=process,
@@ -500,6 +511,7 @@ def _build(
         deliverer=deliverer,
         timers=Timers(database, notifier, workspaces, rules, clock=clock),
         webhook_inbox=entrances.webhook_inbox,
+        hook_inbox=entrances.hook_inbox,
         accounts=entrances.accounts,
         reception=entrances.reception,
         telegram=adapters.telegram,
@@ -726,6 +738,7 @@ def _gateway_of(app: App) -> Gateway:
         tool_calls=app.tool_calls,
         check_model=check_model,
         webhooks=app.webhook_inbox,
+        hooks=app.hook_inbox,
         telegram=app.telegram_webhook,
         public_url=app.config.gateway.public_url,
         rotate_owner_token=rotate,

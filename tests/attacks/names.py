@@ -34,11 +34,17 @@ def headers_declared(operations: Iterable[AnyOperation]) -> set[str]:
     return {header.name.lower() for operation in operations for header in operation.http.headers.values()}
 
 
+READING = (
+    *("gateway/**/*.py", "mcp/endpoint.py", "channels/signature.py", "channels/hook_signature.py"),
+    "channels/telegram/webhook.py",
+)
+
+
 def headers_read(package: Path) -> set[str]:
     """The headers of requests that the package's own code reads, in lower case, by its source."""
     return {
         name
-        for pattern in ("gateway/**/*.py", "mcp/endpoint.py", "channels/signature.py", "channels/telegram/webhook.py")
+        for pattern in READING
         for path in package.glob(pattern)
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         for name in _header_in(node)
@@ -140,7 +146,8 @@ _TOOLS: dict[Kind, str] = {
 }
 _OPERATIONS: dict[Kind, str] = {
     Kind.CONFIGURED_AGENT: (
-        "people.invite agents | routes.set agentId | sessions.create agentId | sessions.list agentId"
+        "people.invite agents | routes.set agentId | sessions.create agentId | sessions.list agentId | "
+        "tokens.create agentId"
     ),
     Kind.OWNERS_MODEL: "sessions.patch model",
     Kind.CREDENTIAL: "gateways.prove nonce",
@@ -165,12 +172,12 @@ _OPERATIONS: dict[Kind, str] = {
         "pairings.approve pairing | pairings.approve into | pairings.refuse pairing | "
         "groups.allow groupId | groups.allow channel | groups.allow account | "
         "groups.refuse groupId | groups.refuse channel | groups.refuse account | "
-        "tokens.create personId | tokens.revoke tokenId | tokens.rotate tokenId | "
+        "tokens.create personId | tokens.create nodeId | tokens.revoke tokenId | tokens.rotate tokenId | "
         "people.get personId | people.link personId | people.list after | people.merge into | people.merge personId | "
         "people.patch personId | people.remove personId | people.resume personId | people.role personId | "
         "people.suspend personId"
     ),
-    Kind.WEBHOOK: "webhooks.receive name | telegram.receive account",
+    Kind.WEBHOOK: "webhooks.receive name | hooks.receive name | telegram.receive account",
     Kind.CHAT: (
         "routes.set channel | routes.set account | routes.set peer | routes.set thread | "
         "routes.clear channel | routes.clear account | routes.clear peer | routes.clear thread"
@@ -220,11 +227,18 @@ _WEBHOOK: dict[Kind, str] = {
     Kind.STORED: "messageId | text | sender",
     Kind.CHOICE: "wait",
 }
+_HOOK: dict[Kind, str] = {
+    Kind.STORED: "messageId | text | data",
+    Kind.CHOICE: "wait",
+}
 _HEADERS: dict[Kind, str] = {
     Kind.PERSONS_SESSION: "antiphon-session",
     Kind.ORIGIN: "host | origin | sec-fetch-site",
     Kind.CREDENTIAL: "authorization | cookie | antiphon-page",
-    Kind.WEBHOOK: "antiphon-signature | antiphon-timestamp | x-telegram-bot-api-secret-token",
+    Kind.WEBHOOK: (
+        "antiphon-signature | antiphon-timestamp | stripe-signature | x-hub-signature-256 | "
+        "x-telegram-bot-api-secret-token"
+    ),
     Kind.STORED: "user-agent | idempotency-key",
     Kind.CHOICE: "accept | content-length | content-type | expect | last-event-id | transfer-encoding",
 }
@@ -236,4 +250,4 @@ def _listed(kinds: dict[Kind, str]) -> dict[str, Kind]:
     return {name.strip(): kind for kind, names in kinds.items() for name in names.split(" | ")}
 
 
-TOOLS, OPERATIONS, WEBHOOK, HEADERS = map(_listed, (_TOOLS, _OPERATIONS, _WEBHOOK, _HEADERS))
+TOOLS, OPERATIONS, WEBHOOK, HOOK, HEADERS = map(_listed, (_TOOLS, _OPERATIONS, _WEBHOOK, _HOOK, _HEADERS))

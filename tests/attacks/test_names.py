@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 import antiphon
 from antiphon.app import App, gateway_app, open_app
+from antiphon.channels.hook_inbox import HookBody
 from antiphon.channels.webhook_inbox import WebhookMessage
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
@@ -32,6 +33,7 @@ from antiphon.store.runs import RunFilter
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.attacks.names import (
     HEADERS,
+    HOOK,
     OPERATIONS,
     TOOLS,
     WEBHOOK,
@@ -279,6 +281,7 @@ async def test_every_parameter_says_what_it_names(tmp_path: Path) -> None:
         assert parameters_of_tools(app.tool_calls.schemas) == TOOLS.keys()
     assert parameters_of_operations((*TABLE.values(), *PAGE)) == OPERATIONS.keys()
     assert {field.encode_name for field in fields(WebhookMessage)} == WEBHOOK.keys()
+    assert {field.encode_name for field in fields(HookBody)} == HOOK.keys()
 
 
 def test_every_header_that_is_read_says_what_it_names() -> None:

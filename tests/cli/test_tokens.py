@@ -50,6 +50,28 @@ def test_tokens_are_made_listed_rotated_and_revoked(home: Path) -> None:
             assert refused.returncode != 0 and code in refused.stderr, arguments
 
 
+@requirement("cli:1", "access:2", "keys:1")
+def test_a_node_gets_a_token_for_a_session_of_its_own(home: Path) -> None:
+    with serving(home) as gateway:
+        made = antiphon("tokens", "create", "--node", "kitchen", "--agent", "main", home=home).stdout
+        secret, told = made.split("\n", 1)
+        assert "It posts to node-kitchen" in told.replace("\n", " ")
+        headers, asked = {"Authorization": f"Bearer {secret.strip()}"}, {"text": "21 degrees"}
+        for path, status in (("node-kitchen", 200), ("main", 404)):
+            url = f"{gateway.url}/sessions/{path}/messages"
+            answer = httpx.post(url, headers=headers, json=asked, timeout=PROCESS_SECONDS, trust_env=False)
+            assert answer.status_code == status
+        (row,) = antiphon_json("tokens", "list", home=home)["tokens"]
+        assert (row["kind"], row["sessionKey"]) == ("node", "node-kitchen")
+        assert "node-kitchen" in antiphon("tokens", "list", home=home).stdout
+        for arguments in (
+            ["--node", "a:b"],
+            ["--node", "x", "--scopes", "admin"],
+            ["--person", "owner", "--agent", "x"],
+        ):
+            assert antiphon("tokens", "create", *arguments, home=home).returncode != 0
+
+
 @requirement("access:5", "keys:6")
 @pytest.mark.parametrize("command", ["show", "history"])
 def test_a_command_finds_its_session_by_every_name(home: Path, command: str) -> None:

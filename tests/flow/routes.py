@@ -434,6 +434,13 @@ ROUTES = (
         tests=(WORLDS, "channels/test_webhook.py"),
     ),
     Route(
+        name="hook in, its session, and the answer that waits",
+        doors=("http hooks.receive",),
+        sink="what the guest of the hook may have; for its place, the clearance of that",
+        check="engine/deliveries/replies.py::outward",
+        tests=("channels/test_hooks.py::test_who_waits_at_a_hook_is_told_nothing_of_what_may_not_go_there",),
+    ),
+    Route(
         name="Telegram in: updates that are posted or fetched, and the sessions of its chats",
         doors=("http telegram.receive",),
         sink="the clearance of the bot, met with its recipient's",

@@ -23,6 +23,7 @@ import antiphon
 from antiphon import Antiphon, RunHandle, SessionHandle, ToolContext
 from antiphon.app import Parts, ToolFunction
 from antiphon.channels.channel import Channel
+from antiphon.channels.signature import Direction, sign
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
@@ -62,6 +63,7 @@ BROOD = 4
 TEXTS = 3
 CLIENTS = 3
 OUTSTANDING = 4
+HOOK_SECRET = "s3cret-of-the-build-server"
 LOOK_SECONDS = 0.01
 """Between looks at what nothing tells of."""
 
@@ -188,6 +190,7 @@ class Program:
                 "database": database,
                 "tools": {"sessions": {"visibility": "agent"}},
                 "agents": {"defaults": {"subagents": subagents}},
+                "hooks": {"ci": {"secret": HOOK_SECRET}},
             }
         )
         async with antiphon.open(self._home, config=config, parts=parts) as app:
@@ -203,6 +206,8 @@ class Program:
                 case "effect":
                     session = await app.sessions.open("effect")
                     await (await self._post(session, "n-1", '!call note {"text": "once"}')).wait()
+                case "hook":
+                    await self._hook(app)
                 case "example":
                     await self._example(app)
                 case "outbox":
@@ -542,6 +547,18 @@ class Program:
             if len(runs) >= OUTSTANDING:
                 await runs.pop(0).wait()
             number += 1
+
+    async def _hook(self, app: Antiphon) -> None:
+        """A message of a hook, whose sender repeats it until it gets an answer, and once more."""
+        body = json.dumps({"messageId": "h-1", "text": "!say hooked"}).encode()
+        for _ in range(2):
+            timestamp = int(app.app.services.clock.now().timestamp())
+            signature = sign(HOOK_SECRET, Direction.HOOK, "ci", timestamp=timestamp, body=body)
+            headers = {"antiphon-timestamp": str(timestamp), "antiphon-signature": signature}
+            answer = await app.app.hook_inbox.receive("ci", headers, body)
+            assert answer.run_id is not None
+            self._note("acknowledged", json.dumps([answer.session_key, "hook:ci:h-1", answer.run_id]))
+            await app.run(RunId(answer.run_id)).wait()
 
     async def _outbox(self, app: Antiphon) -> None:
         """Replies to two rooms, each of which leaves by a channel."""

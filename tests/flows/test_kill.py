@@ -385,6 +385,32 @@ def test_the_python_example_goes_through_a_kill_with_one_message_and_one_reply(k
             assert [event["text"] for event in events if event["type"] == "assistant_message"] == ["echo: Hello"]
 
 
+@requirement("channels:1", "runs:8")
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_hooks_message_killed_at_any_commit_is_stored_once_and_its_repetition_gets_the_first_answer(
+    killer: Killer, places: Places, tmp_path: Path, moment: str
+) -> None:
+    kills = 0
+    while True:
+        directory = tmp_path / f"{kills + 1}"
+        request = replace(places("hook", directory), kill_at=kills + 1, moment=moment)
+        code = killer.carry_out(request)
+        assert code in (0, -9)
+        if code == 0:
+            break
+        kills += 1
+        bury_the_dead(request)
+        killer.carry_out_to_end(request)
+        dump = read_dump(directory)
+        check(directory, dump)
+        ((key, events),) = dump["sessions"].items()
+        assert key.startswith("hook:")
+        assert [event["text"] for event in events if event["type"] == "user_message"] == ["!say hooked"]
+        assert [event["text"] for event in events if event["type"] == "assistant_message"] == ["hooked"]
+        assert len({*acknowledgements(directory)}) == 1
+    assert kills > 1
+
+
 def bury_the_dead(request: Request) -> None:
     """What other processes see of a killed one after some seconds."""
     if request.database is not None:

@@ -47,6 +47,7 @@ async def test_only_where_messages_enter_may_bodies_be_large(open_home: OpenHome
     assert {place for place, limit in limits.items() if limit == WEBHOOK_BYTES} == {
         ("POST", "/channels/webhook/{name}"),
         ("POST", "/channels/telegram/{account}"),
+        ("POST", "/hooks/{name}"),
     }
     assert set(limits.values()) == {SMALL_BYTES, WEBHOOK_BYTES, LARGE_BYTES} and len(limits) > 30
     assert {limit_of(limit, 1000) for limit in limits.values()} == {1000}

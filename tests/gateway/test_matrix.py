@@ -108,6 +108,7 @@ LEAST: Mapping[str, str] = {
     "browsers.sign-out": NOBODY,  # no browser asks here
     "gateways.prove": OPEN,
     "webhooks.receive": OPEN,
+    "hooks.receive": OPEN,
     "telegram.receive": OPEN,
     "health.get": OPEN,
     "health.ready": OPEN,
@@ -140,7 +141,7 @@ RANKS = (EVERYONE, USERS, OWNERS)
 class Cell:
     operation: str
     who: str
-    """`owner`, `user`, `guest`, `channel`, `bound`, `suspended`, `none`."""
+    """`owner`, `user`, `guest`, `channel`, `node`, `bound`, `suspended`, `none`."""
     where: str
     """The session: `shared`, in which all of them take part, or `hidden`."""
     way: str
@@ -159,6 +160,10 @@ def expected(cell: Cell, kind: TargetKind) -> tuple[str, ...]:
             return ("suspended",)
         case "channel":
             return (expected_of_channel(cell, kind),)
+        case "node" if cell.operation != "sessions.post":
+            return ("token_bound",)
+        case "node":
+            return ("invalid",) if cell.way == "other case" else ("not_found",)
         case "bound" if cell.operation != "tools.invoke":
             return ("token_bound",)
         case "bound" if cell.way == "other case":
@@ -317,6 +322,7 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
             session = await app.services.sessions.get(OWNER, app.services.sessions.target(SHARED))
             await app.database.run(_let_in, session.session.row, f"person:{person}")
         secrets["bound"] = (await owner.post("/tokens", json={"sessionKey": SHARED})).json()["token"]
+        secrets["node"] = (await owner.post("/tokens", json={"nodeId": "kitchen"})).json()["token"]
         secrets["channel"] = (await owner.post("/tokens", json={"namespace": "telegram"})).json()["token"]
         (await owner.post("/people/suspended/suspend", json={})).raise_for_status()
         clients = {who: await stack.enter_async_context(new_client(url, secret)) for who, secret in secrets.items()}
@@ -345,7 +351,7 @@ def cells_of(operation: AnyOperation) -> list[Cell]:
     """Every cell of an operation's line."""
     ways = {TargetKind.SESSION: WAYS, TargetKind.NONE: ("key",), TargetKind.RUN: ("key", "missing")}
     found: list[Cell] = []
-    for who in ("none", "suspended", "bound", "channel", "guest", "user", "owner"):
+    for who in ("none", "suspended", "bound", "node", "channel", "guest", "user", "owner"):
         for where in ("shared", "hidden"):
             if operation.target in ALWAYS_MISSING:
                 names: tuple[str, ...] = ("missing",)

@@ -48,7 +48,10 @@ pytestmark = pytest.mark.anyio
 
 CHAT, OTHER, NONE = "agent:main:api:chat", "agent:main:api:other", "agent:main:api:none"
 SECRET = "s3cret-of-the-door-bell"
-OPEN = {"webhooks.receive", "telegram.receive", "browsers.sign-in", "gateways.prove", "health.get", "health.ready"}
+OPEN = {
+    *("webhooks.receive", "hooks.receive", "telegram.receive", "browsers.sign-in", "gateways.prove"),
+    *("health.get", "health.ready"),
+}
 UNTYPED = {"tools.invoke": dict[str, Any]}
 """A tool's object is answered as it is."""
 OF_OWNERS = (*("tokens", "people", "compartments", "approvals", "standing-approvals", "pairings", "groups", "routes"),)
@@ -76,6 +79,7 @@ def test_every_operation_has_types_a_scope_a_target_and_words(operation: AnyOper
     assert answer is type(None) or answer == UNTYPED.get(operation.name) or issubclass(answer, Shape)
     assert (operation.scope is None) == (operation.name in OPEN)
     assert operation.serves_bound == (operation.name == "tools.invoke")
+    assert operation.http.serves_nodes == (operation.name == "sessions.post")
     names = {field.name for field in fields(operation.params)}
     assert set(re.findall(r"\{(\w+)\}", operation.http.path)) <= names
     assert {*operation.http.query, *operation.http.headers} <= names
@@ -188,6 +192,7 @@ async def served(open_home: OpenHome, channel: FakeChannel, fake: FakeTelegram) 
             "webhook": {"door": {"secret": SECRET}},
             "telegram": settings_of(fake, mode="webhook", access="public"),
         },
+        "hooks": {"ci": {"secret": SECRET}},
     }
     parts = Parts(channels=[channel], tools=[tool(wipe, effects=["deletes"])])
     async with serve(open_home, settings, parts) as served:
@@ -235,6 +240,7 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     await journey.ask("tools.invoke", name="session_status", sessionKey=CHAT, arguments={}, idempotencyKey="once")
     await deliver(journey, channel)
     await ring(journey)
+    await call_hook(journey)
     await post_update(journey, fake)
     token = await journey.ask("tokens.create", sessionKey=CHAT, name="one", days=1.0)
     await sign_in_and_out(journey)
@@ -339,6 +345,21 @@ async def ring(journey: Journey) -> None:
     assert journey.check(TABLE["webhooks.receive"], answer)["status"] == "ok"
 
 
+async def call_hook(journey: Journey) -> None:
+    """A message of a hook, waited for."""
+    body = json.dumps({"text": "hello", "wait": 60}).encode()
+    timestamp = str(int(journey.served.app.services.clock.now().timestamp()))
+    digest = hmac.new(SECRET.encode(), f"v2.hook.ci.{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+    headers = {
+        "Content-Type": "application/json",
+        "Antiphon-Timestamp": timestamp,
+        "Antiphon-Signature": f"v2={digest}",
+    }
+    async with new_client(journey.served.url) as nobody:
+        answer = await nobody.post("/hooks/ci", content=body, headers=headers)
+    assert journey.check(TABLE["hooks.receive"], answer)["status"] == "ok"
+
+
 async def post_update(journey: Journey, fake: FakeTelegram) -> None:
     """Telegram posts a message."""
     await fake.until(lambda: fake.webhook["url"])
@@ -431,6 +452,7 @@ def gateway_of(served: Served) -> Gateway:
         tool_calls=app.tool_calls,
         check_model=unused,
         webhooks=app.webhook_inbox,
+        hooks=app.hook_inbox,
         rotate_owner_token=rotate,
     )
 

@@ -1,6 +1,6 @@
 """All planted bugs, by the package that they stand in."""
 
-from tests.planted import agents, ceilings, chats, commands, domain, edges, engine, feed, policy, store, telegram
+from tests.planted import agents, ceilings, chats, commands, domain, edges, engine, feed, hooks, policy, store, telegram
 
 BUGS = (
     *domain.BUGS,
@@ -14,4 +14,5 @@ BUGS = (
     *chats.BUGS,
     *commands.BUGS,
     *telegram.BUGS,
+    *hooks.BUGS,
 )

@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.agents.fence import DataFences
+from antiphon.agents.hook_words import hook_words
 from antiphon.agents.inter_session import raw_words, request_text, shown_words, stage_of
 from antiphon.agents.model import Prompt, PromptEntry, PromptText
 from antiphon.agents.sub_agents import waited_replies
@@ -162,7 +163,7 @@ def _instructions(agent: Agent, session: Session, notices: Sequence[str]) -> str
 
 
 def shown_input(entry: Input, waited: Mapping[str, str], framing: Framing) -> UserMessage | AssistantMessage:
-    """The message with its framing; words of other sessions are fenced."""
+    """The message with its framing; words of other sessions and data of hooks are fenced."""
     message, session_type = entry.message, framing.session_type
     if isinstance(message, AssistantMessage):
         return message
@@ -175,6 +176,8 @@ def shown_input(entry: Input, waited: Mapping[str, str], framing: Framing) -> Us
         mentioned=message.mentioned,
         provenance=message.provenance,
     )
+    if message.provenance.kind is ProvenanceKind.HOOK:
+        return replace(message, content=text_content(hook_words(message, framing.fences.of(entry.seq))))
     if is_of_session(message):
         return replace(message, content=text_content(shown_words(message, waited, framing.fences.of(entry.seq))))
     return replace(message, content=_prefixed(prefix, message.content)) if prefix else message

@@ -1,4 +1,4 @@
-"""Signatures of webhooks: HMAC-SHA256 of the direction, the webhook's name, the time and the body."""
+"""Signatures of webhooks and hooks: HMAC-SHA256 of the direction, the name, the time and the body."""
 
 import hashlib
 import hmac
@@ -19,10 +19,14 @@ _SIGNATURE = re.compile(_VERSION + "[0-9a-f]{64}")
 
 
 class Direction(StrEnum):
-    """The direction of a message, so that a message sent out is never accepted as incoming."""
+    """What a message is, so that one is never accepted as another, even with the same name and secret."""
 
     IN = "in"
+    """To a webhook."""
     OUT = "out"
+    """From a webhook."""
+    HOOK = "hook"
+    """To a hook."""
 
 
 def sign(secret: str, direction: Direction, name: str, *, timestamp: int, body: bytes) -> str:
@@ -31,23 +35,36 @@ def sign(secret: str, direction: Direction, name: str, *, timestamp: int, body: 
     return _VERSION + hmac.new(secret.encode(), head + body, hashlib.sha256).hexdigest()
 
 
-def check_form(headers: Mapping[str, str]) -> None:
+def check_form(headers: Mapping[str, str], direction: Direction = Direction.IN) -> None:
     """Raises `Unproven` for headers (with lower-case names) that cannot sign anything, before a body is read."""
     time, signature = headers.get(TIME_HEADER.lower(), ""), headers.get(SIGNATURE_HEADER.lower(), "")
     if not (_TIME.fullmatch(time) and _SIGNATURE.fullmatch(signature)):
-        raise _bad_signature()
+        raise bad_signature(direction)
 
 
-def verify(secret: str, name: str, headers: Mapping[str, str], body: bytes, *, now: float) -> None:
-    """Raises `Unproven` unless the headers sign this body as sent in to that webhook, a short time ago.
+def verify(
+    secret: str,
+    name: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    now: float,
+    direction: Direction = Direction.IN,
+) -> None:
+    """Raises `Unproven` unless the headers sign this body as sent in to that webhook or hook, a short time ago.
 
     The time is checked last, so only a sender with the secret learns that the time is wrong.
     """
-    check_form(headers)
+    check_form(headers, direction)
     time = headers[TIME_HEADER.lower()]
-    expected = sign(secret, Direction.IN, name, timestamp=int(time), body=body)
+    expected = sign(secret, direction, name, timestamp=int(time), body=body)
     if not hmac.compare_digest(expected.encode(), headers[SIGNATURE_HEADER.lower()].encode()):
-        raise _bad_signature()
+        raise bad_signature(direction)
+    check_age(time, now)
+
+
+def check_age(time: str, now: float) -> None:
+    """Raises `Unproven` for a signed time that is too long ago, or too far ahead."""
     if abs(now - int(time)) > MAX_AGE_SECONDS:
         raise Unproven(
             f"Timestamp is more than {MAX_AGE_SECONDS // 60} minutes off: {time!r}. Set the clock, and sign again.",
@@ -55,7 +72,13 @@ def verify(secret: str, name: str, headers: Mapping[str, str], body: bytes, *, n
         )
 
 
-def _bad_signature() -> Unproven:
+def bad_signature(direction: Direction) -> Unproven:
+    """The one refusal for a name that does not exist, a wrong secret, and headers that sign nothing."""
+    if direction is Direction.HOOK:
+        return Unproven(
+            "Signature is not valid: sign the body as docs/HOOKS.md shows, with the secret of this hook.",
+            code="bad_signature",
+        )
     return Unproven(
         "Signature is not valid: send Antiphon-Timestamp and Antiphon-Signature as docs/WEBHOOKS.md shows, "
         "with the secret of this webhook.",

@@ -184,13 +184,17 @@ def _chat(webhook: WebhookSettings, message: WebhookMessage) -> DeliveryContext:
 
 
 def _with_end(answer: PostedShape, run: Run, reply: ChannelReply, webhook: WebhookSettings) -> PostedShape:
+    is_told = webhook.principal is not None and reply.suppressed != "send_denied"
+    return with_end(answer, run, reply, is_told=is_told)
+
+
+def with_end(answer: PostedShape, run: Run, reply: ChannelReply, *, is_told: bool) -> PostedShape:
     """Everyone sees the code of an error. Only the owner sees its text, which may name hosts, settings and budgets.
 
     A place that may not have the reply does not learn that the run failed either. Contract: flow 4, 7.
     """
     if reply.is_withheld:
         return replace(answer, status=RunStatus.OK, suppressed=reply.suppressed)
-    is_told = webhook.principal is not None and reply.suppressed != "send_denied"
     return replace(
         answer,
         status=run.status,

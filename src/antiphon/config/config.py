@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal, Self
@@ -10,6 +10,7 @@ from typing import Literal, Self
 from msgspec.structs import replace
 from pydantic import Field, PrivateAttr
 
+from antiphon.channels.hook_settings import HookSettings, HookSignature
 from antiphon.channels.telegram.settings import ACCOUNT as TELEGRAM_ACCOUNT
 from antiphon.channels.telegram.settings import NAME as TELEGRAM
 from antiphon.channels.telegram.settings import TelegramMode, TelegramSettings
@@ -26,9 +27,10 @@ from antiphon.config.sections.agents import (
     SandboxSection,
     SubagentsSection,
 )
-from antiphon.config.sections.channels import MIN_SECRET_LENGTH, AccessSection, ChannelsSection
+from antiphon.config.sections.channels import MIN_SECRET_LENGTH, AccessSection, ChannelsSection, WebhookSection
 from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
 from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, LogSection, ProcessRole
+from antiphon.config.sections.hooks import HookPlaceSection, HookSection, HookSections
 from antiphon.config.sections.limits import LimitsSection, RunsSection
 from antiphon.config.sections.section import Section
 from antiphon.config.sections.sessions import GroupsSection, MessagesSection, SessionSection
@@ -39,6 +41,7 @@ from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classificati
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
+from antiphon.domain.session import NOWHERE, DeliveryContext
 from antiphon.engine.rules import ResetRules, Rules
 from antiphon.policy.chats import ChannelRules, GroupRules
 from antiphon.policy.session_tools import SESSION_TOOLS
@@ -47,6 +50,10 @@ from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{8,100}")
 """The form of bots' tokens."""
+SHARED_SECTIONS = (
+    *("agents", "limits", "messages", "groups", "session", "tools", "access", "channels", "hooks", "compat"),
+)
+"""The settings by which processes treat sessions and runs."""
 
 
 class Config(Section):
@@ -65,6 +72,8 @@ class Config(Section):
     tools: ToolsSection = ToolsSection()
     access: AccessSection = AccessSection()
     channels: ChannelsSection = ChannelsSection()
+    hooks: HookSections = Field(default_factory=dict[str, HookSection])
+    """Programs that start runs by signed requests to `/hooks/<name>`, by name."""
     log: LogSection = LogSection()
     compat: Literal["s0"] | None = None
     """`s0`: rows of sessions also give their channel as `provider`, the name that it had in S0."""
@@ -89,12 +98,13 @@ class Config(Section):
     def fingerprint(self) -> str:
         """Equal for processes that treat sessions and runs alike."""
         text = self.model_dump_json(
-            include={"agents", "limits", "messages", "groups", "session", "tools", "access", "channels", "compat"},
+            include={*SHARED_SECTIONS},
             exclude={
+                "hooks": {"__all__": {"secret", "secret_env"}},
                 "channels": {
                     "webhook": {"__all__": {"secret", "secret_env"}},
                     "telegram": {"token": True, "token_env": True},
-                }
+                },
             },
         )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -130,6 +140,7 @@ class Config(Section):
                     for each in (webhook.classification, webhook.clearance)
                 ),
                 *(() if telegram is None else (telegram.classification, telegram.clearance)),
+                *(hook.classification for hook in self.hooks.values()),
                 *(
                     each
                     for servers in (self.agents.defaults, *self.agents.list)
@@ -274,6 +285,7 @@ class Config(Section):
             )
         for name, webhook in self.channels.webhook.items():
             self._known_agent(webhook.agent, agents, "channels", "webhook", name, "agent")
+        self._check_hooks(agents, default)
         days, kept_days = self.session.stale_after_days, self.session.retention_days
         return Rules(
             agents=agents,
@@ -382,16 +394,80 @@ class Config(Section):
 
     def webhook_problem(self, name: str) -> str | None:
         """Why the webhook cannot start: it has no secret that protects."""
-        section = self.channels.webhook[name]
-        secret = section.key() or ""
-        if len(secret) >= MIN_SECRET_LENGTH:
-            return None
-        place = f"variable {section.secret_env}" if section.secret_env and section.secret is None else "secret"
-        what = f"one of {MIN_SECRET_LENGTH} characters or more" if secret else "one"
-        return (
-            f"Webhook has no usable secret: channels.webhook.{name} needs {what} ({place}). "
-            "Make one with `openssl rand -hex 32`."
-        )
+        return _secret_problem("Webhook", f"channels.webhook.{name}", self.channels.webhook[name])
+
+    def hook_problem(self, name: str) -> str | None:
+        """Why the hook cannot start: it has no secret that protects."""
+        return _secret_problem("Hook", f"hooks.{name}", self.hooks[name])
+
+    def _check_hooks(self, agents: Collection[AgentId], default: AgentId) -> None:
+        """Raises `Invalid` for hooks whose agent, session or place cannot be theirs."""
+        users: dict[str, tuple[str, AgentId]] = {}
+        for name, hook in self.hooks.items():
+            agent_id = self._known_agent(hook.agent, agents, "hooks", name, "agent") or default
+            if (key := hook.session) is not None:
+                named = self._at("hooks", name, "session_key")
+                if key.agent_id not in (None, agent_id):
+                    raise Invalid(
+                        f"{named} names a session of another agent: {str(key)!r}, and the hook's agent is "
+                        f"{agent_id!r}. Name the same one twice.",
+                        code="invalid_config",
+                    )
+                other, others_agent = users.setdefault(str(key), (name, agent_id))
+                if others_agent != agent_id:
+                    raise Invalid(
+                        f"{named} is also the session of hooks.{other}, whose agent is {others_agent!r}: {str(key)!r}. "
+                        "Give each hook its own session, or both the same agent.",
+                        code="invalid_config",
+                    )
+            if hook.deliver is not None:
+                self._check_hook_place(name, hook.deliver)
+
+    def _check_hook_place(self, name: str, place: HookPlaceSection) -> None:
+        """Raises `Invalid` for a place that no configured channel sends to."""
+        named = self._at("hooks", name, "deliver")
+        if place.channel == TELEGRAM:
+            if self.channels.telegram is None:
+                raise Invalid(f"{named} needs a bot, and channels.telegram is not set.", code="invalid_config")
+            if place.account not in (None, TELEGRAM_ACCOUNT):
+                raise Invalid(
+                    f"{named} names an account that does not exist: {place.account!r}. Leave it out.",
+                    code="invalid_config",
+                )
+            return
+        webhook = self.channels.webhook.get(place.account or "")
+        if webhook is None or webhook.url is None:
+            names = [each for each, section in self.channels.webhook.items() if section.url is not None]
+            raise Invalid(
+                f"{named} needs the name of a webhook that has a url as its account, not {place.account!r}. "
+                f"Such webhooks: {', '.join(names) or 'none'}.",
+                code="invalid_config",
+            )
+
+    def hook_settings(self, compartments: Compartments | None = None) -> list[HookSettings]:
+        """The hooks with their secrets. Raises `Invalid` for one without a secret that protects."""
+        default = self.agents.default or next(iter(self.agent_map()))
+        found: list[HookSettings] = []
+        for name, section in self.hooks.items():
+            if (problem := self.hook_problem(name)) is not None:
+                raise Invalid(problem, code="invalid_config")
+            place = section.deliver
+            found.append(
+                HookSettings(
+                    name=name,
+                    secret=section.key() or "",
+                    signature=section.signature,
+                    agent_id=AgentId(section.agent or default),
+                    session_key=section.session,
+                    place=NOWHERE if place is None else _place_of(place),
+                    queue_mode=section.queue_mode,
+                    classification=self._classification(
+                        section.classification, compartments, "hooks", name, "classification"
+                    ),
+                )
+            )
+        _check_shared_secrets(found)
+        return found
 
     def telegram(self) -> TelegramSettings | None:
         """The bot with its token; None if none is configured. Raises `Invalid` without a usable token or address."""
@@ -474,3 +550,31 @@ def _command_limits(section: AgentSandboxSection, defaults: SandboxSection) -> S
         disk_bytes=(section.disk_mb or defaults.disk_mb) * MEBIBYTE,
         time=timedelta(seconds=seconds),
     )
+
+
+def _place_of(place: HookPlaceSection) -> DeliveryContext:
+    account = place.account or (TELEGRAM_ACCOUNT if place.channel == TELEGRAM else None)
+    return DeliveryContext(channel=place.channel, to=place.to, account_id=account, thread_id=place.thread)
+
+
+def _check_shared_secrets(hooks: Sequence[HookSettings]) -> None:
+    """Raises `Invalid` for a secret of two hooks, of which one has a signature that does not name the hook."""
+    by_secret: dict[str, HookSettings] = {}
+    for hook in hooks:
+        other = by_secret.setdefault(hook.secret, hook)
+        if other is not hook and {hook.signature, other.signature} != {HookSignature.ANTIPHON}:
+            raise Invalid(
+                f"Hooks have the same secret: hooks.{other.name} and hooks.{hook.name}. A signature of GitHub or "
+                "Stripe does not name its hook, so each needs a secret of its own.",
+                code="invalid_config",
+            )
+
+
+def _secret_problem(noun: str, place: str, section: WebhookSection | HookSection) -> str | None:
+    """What is wrong with the secret; None for one that protects."""
+    secret = section.key() or ""
+    if len(secret) >= MIN_SECRET_LENGTH:
+        return None
+    named = f"variable {section.secret_env}" if section.secret_env and section.secret is None else "secret"
+    what = f"one of {MIN_SECRET_LENGTH} characters or more" if secret else "one"
+    return f"{noun} has no usable secret: {place} needs {what} ({named}). Make one with `openssl rand -hex 32`."

@@ -20,6 +20,9 @@ def missing(config: Config) -> Iterator[str]:
     for name in config.channels.webhook:
         if problem := config.webhook_problem(name):
             yield f"{origins.where(origins.spelt('channels', WEBHOOK, name, 'secret_env'))}: {problem.rstrip('.')}"
+    for name in config.hooks:
+        if problem := config.hook_problem(name):
+            yield f"{origins.where(origins.spelt('hooks', name, 'secret_env'))}: {problem.rstrip('.')}"
     try:
         config.telegram()
     except Invalid as error:

@@ -54,6 +54,13 @@ def parse_namespace(text: str) -> str:
     return text
 
 
+def parse_node_id(text: str) -> str:
+    """The id of a node, whose session is `node-<id>`. Raises `Invalid` (`invalid_node`)."""
+    if _NAMESPACE.fullmatch(text) is None:
+        raise Invalid(f"Node id is not valid: {text[:80]!r}. Use 1 to 64 of a-z, 0-9, _ and -.", code="invalid_node")
+    return text
+
+
 def is_key_of_channel(key: SessionKey, namespace: str) -> bool:
     """Whether a session with this key belongs to the channel: `agent:<id>:<namespace>:…`."""
     parts = key.value.split(":", 3)

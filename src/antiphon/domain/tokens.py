@@ -26,6 +26,8 @@ USUAL_SCOPES = frozenset({TokenScope.READ, TokenScope.WRITE})
 """Those of a new token that names none."""
 CHANNEL_SCOPES = USUAL_SCOPES
 """The most that the token of a channel may have."""
+NODE_SCOPES = frozenset({TokenScope.WRITE})
+"""What the token of a node may do, in its own session only."""
 
 
 def read_scopes(names: Collection[str]) -> frozenset[TokenScope]:

@@ -17,7 +17,9 @@ from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.standing import StandingApprovals
 from antiphon.engine.chats.commands import ChatCommands
 from antiphon.engine.chats.groups import Groups
+from antiphon.engine.chats.hooks import Hooks
 from antiphon.engine.chats.linking import Links
+from antiphon.engine.chats.nodes import Nodes
 from antiphon.engine.chats.pairing import Pairings
 from antiphon.engine.chats.peer_chats import PeerChats
 from antiphon.engine.chats.routing import Routes
@@ -52,6 +54,8 @@ class Services(Struct, frozen=True, kw_only=True):
     senders: Senders
     commands: ChatCommands
     peer_chats: PeerChats
+    hooks: Hooks
+    nodes: Nodes
     pairings: Pairings
     groups: Groups
     routes: Routes

@@ -18,6 +18,8 @@ class RouteEndpoint(Struct, frozen=True, kw_only=True):
     """Whether it answers requests without a credential."""
     serves_bound: bool = False
     """Whether it answers a token that is bound to a session."""
+    serves_nodes: bool = False
+    """Whether it answers the token of a node."""
 
 
 class Route(Struct, frozen=True):

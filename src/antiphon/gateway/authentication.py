@@ -18,7 +18,7 @@ from antiphon.engine.access.credentials import CredentialEnding, Watch
 from antiphon.engine.access.reach import TokenHolder
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.access.signin import BROWSER_LIFE, Browser
-from antiphon.engine.access.tokens import Token
+from antiphon.engine.access.tokens import Token, TokenKind
 from antiphon.engine.services import Services
 from antiphon.gateway.asgi import AsgiApp, Scope, Send
 from antiphon.policy.authorize import Limits, decide_scope
@@ -47,6 +47,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     scopes: frozenset[TokenScope] = ALL_SCOPES
     holder: TokenHolder | None = None
     """The caller, if their token is bound to a session."""
+    node: str | None = None
+    """The key of the session to which the caller posts, if their token is a node's; it has no scopes."""
     browser: Browser | None = None
     cookie: str = ""
     """The cookie that the browser has to store now; empty for no change."""
@@ -64,15 +66,17 @@ class Authentication:
         self._owner_token = owner_token
         self._own_hash = "" if own_token is None else hash_of(own_token)
 
-    async def find(self, scope: Scope, headers: Mapping[str, str], *, serves_bound: bool) -> Entry:
+    async def find(
+        self, scope: Scope, headers: Mapping[str, str], *, serves_bound: bool, serves_nodes: bool = False
+    ) -> Entry:
         """Identifies the caller, at addresses that are not open.
 
-        Raises `Unproven`, `Denied`; no error repeats a secret. A token bound to a session counts only where such tokens
-        are served.
+        Raises `Unproven`, `Denied`; no error repeats a secret. A token that is bound to a session, or is
+        a node's, counts only where such tokens are served.
         """
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return await self._by_token(shown.strip(), serves_bound=serves_bound)
+            return await self._by_token(shown.strip(), serves_bound=serves_bound, serves_nodes=serves_nodes)
         entry = await self._by_browser(scope, headers)
         if entry is None:
             raise Unproven(
@@ -98,11 +102,11 @@ class Authentication:
     def release(self, watch: Watch) -> None:
         self._services.credentials.release(watch)
 
-    async def _by_token(self, secret: str, *, serves_bound: bool) -> Entry:
+    async def _by_token(self, secret: str, *, serves_bound: bool, serves_nodes: bool) -> Entry:
         if self._own_hash and hmac.compare_digest(hash_of(secret), self._own_hash):
             return Entry(principal=OWNER, is_favoured=True, credential=None)
         if secret.startswith(f"{TOKEN_PREFIX}_"):
-            return await self._by_stored_token(secret, serves_bound=serves_bound)
+            return await self._by_stored_token(secret, serves_bound=serves_bound, serves_nodes=serves_nodes)
         ownership = self._services.ownership
         try:
             is_valid = await ownership.holds(secret, first=self._owner_token)
@@ -115,8 +119,8 @@ class Authentication:
             raise _bad_token()
         return Entry(principal=OWNER, is_favoured=True, credential=hash_of(secret), revision=ownership.revision)
 
-    async def _by_stored_token(self, secret: str, *, serves_bound: bool) -> Entry:
-        """A person within the token's scopes, or a session that calls tools and reaches nothing else."""
+    async def _by_stored_token(self, secret: str, *, serves_bound: bool, serves_nodes: bool) -> Entry:
+        """A person within the token's scopes, a session that calls tools, or a node that posts, and nothing else."""
         token = await self._services.tokens.find(secret)
         if token is None:
             raise _bad_token()
@@ -124,6 +128,9 @@ class Authentication:
         holder = _holder_of(token, principal)
         if holder is not None:
             check_scope(Limits(session=holder.session), None, serves_bound=serves_bound)
+        is_nodes = token.kind is TokenKind.NODE
+        if is_nodes:
+            check_scope(Limits(is_nodes=True), None, serves_bound=False, serves_nodes=serves_nodes)
         if token.is_suspended:
             raise Denied(SUSPENDED.reason, code=SUSPENDED.rule)
         return Entry(
@@ -131,8 +138,9 @@ class Authentication:
             is_favoured=token.is_owners and holder is None,
             credential=token.hash,
             revision=token.revision,
-            scopes=token.scopes,
+            scopes=frozenset() if is_nodes else token.scopes,
             holder=holder,
+            node=token.session_key if is_nodes else None,
         )
 
     async def _by_browser(self, scope: Scope, headers: Mapping[str, str]) -> Entry | None:
@@ -208,9 +216,9 @@ def with_cookie(send: Send, cookie: str) -> Send:
     return send_with_cookie
 
 
-def check_scope(limits: Limits, needed: TokenScope | None, *, serves_bound: bool) -> None:
+def check_scope(limits: Limits, needed: TokenScope | None, *, serves_bound: bool, serves_nodes: bool = False) -> None:
     """Raises `Denied` unless a credential with these limits may ask for what needs the scope."""
-    decision = decide_scope(limits, needed, serves_bound=serves_bound)
+    decision = decide_scope(limits, needed, serves_bound=serves_bound, serves_nodes=serves_nodes)
     if isinstance(decision, Deny):
         raise Denied(decision.reason, code=decision.rule)
 
@@ -220,12 +228,14 @@ def limits_of(scope: Scope) -> Limits:
     holder: TokenHolder | None = scope.get("antiphon.holder")
     if holder is not None:
         return Limits(scopes=frozenset(), session=holder.session)
+    if scope.get("antiphon.node") is not None:
+        return Limits(scopes=frozenset(), is_nodes=True)
     return Limits(scopes=scope.get("antiphon.scopes", frozenset()))
 
 
 def _holder_of(token: Token, principal: Principal) -> TokenHolder | None:
-    """The session that the token acts as; None for a token of a person."""
-    if token.session is None or token.session_key is None:
+    """The session that the token acts as; None for a token of a person or a node."""
+    if token.kind is not TokenKind.SESSION or token.session is None or token.session_key is None:
         return None
     return TokenHolder(principal=principal, session=token.session, session_key=token.session_key)
 

@@ -37,6 +37,8 @@ SINGLE = frozenset(
         b"antiphon-page",
         b"antiphon-signature",
         b"antiphon-timestamp",
+        b"x-hub-signature-256",
+        b"stripe-signature",
         b"sec-fetch-site",
         b"x-telegram-bot-api-secret-token",
     }

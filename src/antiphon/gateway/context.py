@@ -12,8 +12,8 @@ from antiphon.engine.services import Services
 from antiphon.wire.runs import PostedShape
 
 
-class InboundWebhooks(Protocol):
-    """Accepts webhook messages from any caller; the message itself proves its sender.
+class InboundMessages(Protocol):
+    """Accepts messages of webhooks or of hooks from any caller; the message itself proves its sender.
 
     - `headers` have lower-case names; `body` is the body as sent, byte for byte.
     - Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and the errors of posting a message.
@@ -45,7 +45,8 @@ class Gateway(Struct, frozen=True, kw_only=True):
     tool_calls: ToolCalls
     check_model: Callable[[str], Awaitable[None]]
     """Raises `Invalid` for a model name that cannot be used."""
-    webhooks: InboundWebhooks
+    webhooks: InboundMessages
+    hooks: InboundMessages
     rotate_owner_token: RotateOwnerToken
     telegram: InboundUpdates | None = None
     """None unless Telegram posts updates here."""

@@ -46,7 +46,8 @@ class _Refused(Exception):
 
 class Guard:
     """The outermost application. Puts `antiphon.principal`, `antiphon.found` (the match of the address) and the raw
-    `antiphon.send` into the scope; for a caller also `antiphon.scopes`, and `antiphon.holder` if their token is bound.
+    `antiphon.send` into the scope; for a caller also `antiphon.scopes`, `antiphon.holder` if their token is bound, and
+    `antiphon.node` if it is a node's.
     """
 
     def __init__(
@@ -125,7 +126,10 @@ class Guard:
             return None
         try:
             entry = await self._authentication.find(
-                scope, headers, serves_bound=endpoint is not None and endpoint.serves_bound
+                scope,
+                headers,
+                serves_bound=endpoint is not None and endpoint.serves_bound,
+                serves_nodes=endpoint is not None and endpoint.serves_nodes,
             )
         except AntiphonError as error:
             raise _refused(error) from error
@@ -133,6 +137,7 @@ class Guard:
         scope["antiphon.browser"] = entry.browser
         scope["antiphon.scopes"] = entry.scopes
         scope["antiphon.holder"] = entry.holder
+        scope["antiphon.node"] = entry.node
         return entry
 
     async def _pass_on(self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send) -> None:

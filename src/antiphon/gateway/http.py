@@ -53,6 +53,7 @@ def _addresses_of(operations: Iterable[AnyOperation], gateway: Gateway) -> Addre
             max_body_bytes=max(operation.http.max_body_bytes for operation in there),
             is_open=any(operation.scope is None for operation in there),
             serves_bound=any(operation.serves_bound for operation in there),
+            serves_nodes=any(operation.http.serves_nodes for operation in there),
         )
         addresses.add(method, path, endpoint)
     return addresses
@@ -105,7 +106,9 @@ class _RoutePlace:
         request = Request(scope, receive)
         operation, binding = self._choose(request) if self._others else self._usual
         limits = limits_of(scope)
-        check_scope(limits, operation.scope, serves_bound=operation.serves_bound)
+        check_scope(
+            limits, operation.scope, serves_bound=operation.serves_bound, serves_nodes=operation.http.serves_nodes
+        )
         params = await binding.read(request)
         ask = Ask(
             gateway=self._gateway,

@@ -25,13 +25,19 @@ class Limits(Struct, frozen=True, kw_only=True, gc=False):
     scopes: frozenset[TokenScope] = ALL_SCOPES
     session: SessionRow | None = None
     """The only session that it reaches, and only to call tools as it; None for no such limit."""
+    is_nodes: bool = False
+    """Whether it posts to the session of a node, and does nothing else."""
 
 
 UNLIMITED = Limits()
 
 
-def decide_scope(limits: Limits, needed: TokenScope | None, *, serves_bound: bool) -> Decision:
+def decide_scope(
+    limits: Limits, needed: TokenScope | None, *, serves_bound: bool, serves_nodes: bool = False
+) -> Decision:
     """Whether a credential with these limits may ask for an operation, whoever holds it. Open ones need no scope."""
+    if limits.is_nodes:
+        return ALLOW if serves_nodes else _OF_NODE
     if limits.session is not None:
         return ALLOW if serves_bound else _BOUND
     if needed is None or needed in limits.scopes:
@@ -80,3 +86,4 @@ def decide_new_clearance(held: Classification | None, wanted: Classification | N
 _BOUND = Deny(
     "token_bound", "Token is bound to a session: it serves POST /mcp and POST /tools/{name}, and nothing else."
 )
+_OF_NODE = Deny("token_bound", "Token is a node's: it posts to the session of that node, and does nothing else.")

@@ -29,6 +29,8 @@ class TokenKind(StrEnum):
     """A token of a program that acts as a person."""
     CHANNEL = "channel"
     """A token of a program that serves a channel."""
+    NODE = "node"
+    """A token of a node, which posts to its own session."""
     OWNER = "owner"
     """The owner's token; one row."""
 
@@ -211,13 +213,13 @@ class Token(Struct, frozen=True, kw_only=True):
     kind: TokenKind
     hash: str
     principal: Principal
-    """Who acts with it; for a token that is bound to a session, the person who made it."""
+    """Who acts with it; for a token that is bound to a session, the person who made it; for a node, its guest."""
     scopes: frozenset[TokenScope] = frozenset()
     """Empty for a token that is bound to a session."""
     namespace: str | None = None
     """The namespace of the channel that it serves; None for other tokens."""
     session: SessionRow | None = None
-    """The session that it is bound to; None for a token of a person."""
+    """The session that it is bound to, or posts to; None for a token of a person or a channel."""
     session_key: str | None = None
     clearance: Classification | None = None
     """The most that it may read, within what its principal may; None for all of that."""
@@ -261,7 +263,7 @@ _TOKEN = SelectList(
 _TOKENS = (
     f"SELECT {_TOKEN.text} FROM tokens t LEFT JOIN people p ON p.id = {_PERSON} "
     f"LEFT JOIN sessions s ON s.id = t.session WHERE t.kind IN ('{TokenKind.SESSION}', '{TokenKind.PERSON}', "
-    f"'{TokenKind.CHANNEL}') "
+    f"'{TokenKind.CHANNEL}', '{TokenKind.NODE}') "
     "AND s.deleted_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > ?)"
 )
 

@@ -13,13 +13,14 @@ from antiphon.wire.encoding import Shape
 
 
 class TokenRow(Shape, frozen=True, kw_only=True):
-    """A token of a person, of a channel or of a session, or a signed-in browser, without its secrets."""
+    """A token of a person, a channel, a node or a session, or a signed-in browser, without its secrets."""
 
     id: str
-    kind: Literal["session", "person", "channel", "browser"]
+    kind: Literal["session", "person", "channel", "node", "browser"]
     session_key: str | None = None
+    """The session as which it calls tools, or to which a node posts."""
     person_id: str | None = None
-    """The person as whom it acts; for a session's token, the one who made it and within whose rights it acts."""
+    """The person as whom it acts, for a node its guest; for a session's token, the one within whose rights it acts."""
     namespace: str | None = None
     """The namespace of the channel that it serves: the sessions whose ids begin with it and a colon."""
     scopes: Sequence[TokenScope] | None = None
@@ -66,10 +67,11 @@ class Proof(Shape, frozen=True, kw_only=True):
     proof: str
 
 
-_KINDS: Mapping[TokenKind, Literal["session", "person", "channel"]] = {
+_KINDS: Mapping[TokenKind, Literal["session", "person", "channel", "node"]] = {
     TokenKind.SESSION: "session",
     TokenKind.PERSON: "person",
     TokenKind.CHANNEL: "channel",
+    TokenKind.NODE: "node",
 }
 
 

@@ -1,4 +1,4 @@
-"""`antiphon tokens`: tokens of persons, channels and sessions, browsers, the owner's token. Contract: access 2."""
+"""`antiphon tokens`: tokens of people and programs, browsers, the owner's token. Contract: access 2."""
 
 import re
 from typing import Annotated
@@ -13,7 +13,7 @@ from antiphon.program import with_path
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Manage tokens that act as a person, a channel or one session, signed-in browsers, and the owner's token.",
+    help="Manage tokens of persons, channels, nodes and sessions, signed-in browsers, and the owner's token.",
 )
 
 
@@ -27,6 +27,13 @@ def create_token(
     namespace: Annotated[
         str | None,
         typer.Option("--namespace", metavar="NAMESPACE", help="The channel to serve, such as telegram."),
+    ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="ID", help="The node that posts to the session node-ID, and does nothing else."),
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="AGENT", help="The agent of a new node's session.")
     ] = None,
     scopes: Annotated[
         str | None,
@@ -52,13 +59,17 @@ def create_token(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a token that acts as a person, serves a channel, or calls tools as a session, and print it once."""
+    """Create a token that acts as a person, serves a channel or a node, or calls tools as a session; print it once."""
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session
     from antiphon.cli.rendering.output import show, show_json
 
-    if [session, person, namespace].count(None) != 2 or (scopes is not None and session is not None):
-        raise typer.BadParameter("Give one of --session, --person and --namespace; --scopes is only for the last two.")
+    if [session, person, namespace, node].count(None) != 3:
+        raise typer.BadParameter("Give one of --session, --person, --namespace and --node.")
+    if scopes is not None and person is None and namespace is None:
+        raise typer.BadParameter("--scopes is only for --person and --namespace.")
+    if agent is not None and node is None:
+        raise typer.BadParameter("--agent is only for --node.")
     body: JsonObject = {} if name is None else {"name": name}
     if expires is not None:
         body["days"] = _days(expires)
@@ -72,6 +83,8 @@ def create_token(
             body["personId"] = person
         elif namespace is not None:
             body["namespace"] = namespace
+        elif node is not None:
+            body |= {"nodeId": node} if agent is None else {"nodeId": node, "agentId": agent}
         elif session is not None:
             body["sessionKey"] = find_session(client, session)["key"]
         token = client.post("/tokens", body)
@@ -80,7 +93,8 @@ def create_token(
     else:
         show(str(token["token"]), "bold green")
         acting = token.get("sessionKey") or _served(token) or f"the person {token['personId']}"
-        show(f"It acts as {acting} and is not shown again. Revoke it: antiphon tokens revoke {token['id']}")
+        does = "posts to" if token["kind"] == "node" else "acts as"
+        show(f"It {does} {acting} and is not shown again. Revoke it: antiphon tokens revoke {token['id']}")
 
 
 @app.command("list")

@@ -69,6 +69,8 @@ def _known_secrets(config: Config) -> Iterable[str]:
         yield from section.headers.values()
     for webhook in config.channels.webhook.values():
         yield webhook.key() or ""
+    for hook in config.hooks.values():
+        yield hook.key() or ""
     if config.channels.telegram is not None:
         yield config.channels.telegram.key() or ""
     for servers in config.mcp_servers().values():

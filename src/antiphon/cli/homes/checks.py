@@ -85,6 +85,7 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
         findings += _restart(config, running)
         findings += _models(home, file or home / TOML_NAME, config)
         findings += _webhooks(config)
+        findings += _hooks(config)
         findings += check_telegram(config, _chats_of(home, config), is_running=running is not None)
         findings += _mcp_servers(home, config)
         findings += _sandbox(config)
@@ -198,6 +199,16 @@ def _webhooks(config: Config) -> Iterator[CheckResult]:
     if webhooks:
         ways = [f"{webhook.name} ({'both ways' if webhook.url else 'in only'})" for webhook in webhooks]
         yield CheckResult("webhooks", Grade.OK, ", ".join(ways))
+
+
+def _hooks(config: Config) -> Iterator[CheckResult]:
+    try:
+        hooks = config.hook_settings()
+    except Invalid as error:
+        yield CheckResult("hooks", Grade.BROKEN, error.message, "Until this is fixed, nothing starts.")
+        return
+    if hooks:
+        yield CheckResult("hooks", Grade.OK, ", ".join(f"{hook.name} (agent {hook.agent_id})" for hook in hooks))
 
 
 def _database(home: Path) -> Iterator[CheckResult]:

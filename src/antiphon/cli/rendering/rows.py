@@ -138,6 +138,8 @@ def author_of(message: JsonObject) -> str:
     report = message.get("report")
     if isinstance(provenance, dict) and isinstance(report, dict):
         return f"  ({report_for_people(str(report['stage']), str(provenance.get('sourceSessionKey')))})"
+    if isinstance(provenance, dict) and provenance.get("kind") == "hook":
+        return f"  (hook {message.get('sender')})"
     if isinstance(provenance, dict) and provenance.get("kind") != "external":
         return f"  ({provenance.get('sourceSessionKey') or provenance.get('kind')})"
     author = message.get("sender") or message.get("author")

@@ -36,7 +36,7 @@ class GatewaySection(Section):
     public_url: WebAddress | None = None
     """The address under which people reach the gateway, for links of invitations; its host is allowed in `Host`."""
     max_body_bytes: Annotated[int, Field(gt=0)] = 8 * 1024 * 1024
-    """The largest request body for messages and tool calls. For webhooks it is 1 MiB, elsewhere 64 KiB."""
+    """The largest request body for messages and tool calls. For webhooks and hooks it is 1 MiB, elsewhere 64 KiB."""
     max_connections: Annotated[int, Field(ge=16, le=60_000)] = 4096
     """Connections open at a time; beyond that, the connection that has been idle longest is closed."""
     drain_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS)] = 10

@@ -47,8 +47,8 @@ class OwnerLimitsSection(Section):
 
 class GuestLimitsSection(Section):
     requests_per_minute: Annotated[int, Field(ge=1, le=10**9)] = 120
-    """Messages and tool calls of each guest, webhook peer or bound token, per process. All peers of a webhook together
-    may send ten times as many."""
+    """Messages and tool calls of each guest, webhook peer, hook or bound token, per process. All peers of a webhook
+    together may send ten times as many."""
     burst: Annotated[int, Field(ge=1, le=10**9)] = 60
     """How many of these requests may come at once, after a pause."""
     sessions: Annotated[int, Field(ge=1)] = 100

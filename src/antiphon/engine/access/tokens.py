@@ -95,7 +95,7 @@ class Tokens:
         holds data above its clearance. Raises `NotFound` for the session, and like `create_for_person` for the
         clearance.
         """
-        new, secret = self._draw(name, life, clearance)
+        new, secret = self.draw(name, life, clearance)
         command = BindToken(rights=Rights(principal, self._rules), target=target, new=new)
         return accepted(await self._database.run(bind_token, command, sessions=(target,))), secret
 
@@ -116,7 +116,7 @@ class Tokens:
         `clearance`. Raises `NotFound` for the person, `Denied` (`scope_beyond_maker`, `clearance_beyond_maker`) for
         more than the credential that asks has, and `Invalid` for an unknown compartment.
         """
-        new, secret = self._draw(name, life, clearance)
+        new, secret = self.draw(name, life, clearance)
         command = IssueToken(
             rights=Rights(principal, self._rules), held=held, person=PersonId(person), scopes=scopes, new=new
         )
@@ -144,7 +144,7 @@ class Tokens:
                 f"Channel token cannot have the scope {beyond[0].value!r}. Use sessions.read and sessions.write.",
                 code="invalid_request",
             )
-        new, secret = self._draw(name, life, clearance)
+        new, secret = self.draw(name, life, clearance)
         command = IssueToken(
             rights=Rights(principal, self._rules),
             held=held,
@@ -179,9 +179,10 @@ class Tokens:
         is_same = hmac.compare_digest(hash_of(secret), found.hash if found else "")
         return found if is_same else None
 
-    def _draw(
+    def draw(
         self, name: str | None, life: timedelta | None, clearance: NamedClassification | None
     ) -> tuple[NewToken, str]:
+        """An id, a secret with its hash, and what else is known of a new token."""
         id = self._ids.new(TOKEN_PREFIX)
         secret = f"{id}_{self._ids.random_hex(48)}"
         now_ms = self._clock.now_ms()
@@ -196,7 +197,7 @@ async def bind_token(tx: Transaction, command: BindToken) -> Token | Refusal:
     found = await find_session(tx, command.rights, Act.TOKENS, command.target)
     if isinstance(found, Refusal):
         return found
-    clearance = await _clearance_of(tx, command.new, command.rights.principal)
+    clearance = await find_clearance(tx, command.new, command.rights.principal)
     if isinstance(clearance, Refusal):
         return clearance
     maker = await find_standing(tx, command.rights.principal)
@@ -212,7 +213,7 @@ async def bind_token(tx: Transaction, command: BindToken) -> Token | Refusal:
         created_at_ms=command.new.at_ms,
         expires_at_ms=command.new.expires_at_ms,
     )
-    return await _store(tx, token)
+    return await store_token(tx, token)
 
 
 async def issue_token(tx: Transaction, command: IssueToken) -> Token | Refusal:
@@ -221,7 +222,7 @@ async def issue_token(tx: Transaction, command: IssueToken) -> Token | Refusal:
         return reach
     if refusal := refuse_credential(command.held, command.scopes):
         return refusal
-    clearance = await _clearance_of(tx, command.new, command.rights.principal)
+    clearance = await find_clearance(tx, command.new, command.rights.principal)
     if isinstance(clearance, Refusal):
         return clearance
     if command.person is None:
@@ -244,23 +245,23 @@ async def issue_token(tx: Transaction, command: IssueToken) -> Token | Refusal:
         created_at_ms=command.new.at_ms,
         expires_at_ms=command.new.expires_at_ms,
     )
-    return await _store(tx, token)
+    return await store_token(tx, token)
 
 
-class _Clearance(NamedTuple):
+class MostRead(NamedTuple):
     most: Classification | None
     """None for all that the token's principal may read."""
 
 
-async def _clearance_of(tx: Transaction, new: NewToken, maker: Principal) -> _Clearance | Refusal:
+async def find_clearance(tx: Transaction, new: NewToken, maker: Principal) -> MostRead | Refusal:
     """The clearance of a new token; refused beyond what its maker may read with the credential that asks."""
     wanted = None if new.clearance is None else await read_clearance(tx, new.clearance)
     if isinstance(wanted, Refusal):
         return wanted
-    return refuse_clearance(maker, wanted) or _Clearance(wanted)
+    return refuse_clearance(maker, wanted) or MostRead(wanted)
 
 
-async def _store(tx: Transaction, token: Token) -> Token:
+async def store_token(tx: Transaction, token: Token) -> Token:
     await tokens.delete_expired(tx, token.created_at_ms)
     await tokens.insert_token(tx, token)
     return token

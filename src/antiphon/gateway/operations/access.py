@@ -55,7 +55,7 @@ class ClearanceParams(Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 class CreateToken(Params, frozen=True, kw_only=True):
-    """Needs exactly one of `sessionKey`, `personId` and `namespace`."""
+    """Needs exactly one of `sessionKey`, `personId`, `namespace` and `nodeId`."""
 
     session_key: str | None = None
     """The session that the token calls tools as; it can do nothing else."""
@@ -63,6 +63,10 @@ class CreateToken(Params, frozen=True, kw_only=True):
     """The person that the token acts as."""
     namespace: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
     """The channel that the token serves: it reaches only sessions whose ids begin with this word and a colon."""
+    node_id: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    """The node that the token serves: it posts to the session `node-<id>`, which is opened, and does nothing else."""
+    agent_id: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    """The agent of a node's new session; the default agent if absent."""
     scopes: Annotated[list[Annotated[str, Meta(max_length=60)]], Meta(min_length=1, max_length=10)] | None = None
     """For a person or a channel: what the token may do; reading and writing if absent."""
     name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
@@ -103,15 +107,19 @@ async def list_tokens(ask: Ask, params: NoParams) -> wire.TokenList:
     target=TargetKind.SESSION,
 )
 async def create_token(ask: Ask, params: CreateToken) -> wire.TokenRow:
-    """Creates a token that calls tools as a session, acts as a person or serves a channel. It is shown only now."""
+    """Creates a token of a session, a person, a channel or a node. It is shown only now."""
     scopes = USUAL_SCOPES if params.scopes is None else read_scopes(params.scopes)
-    named = [each for each in (params.session_key, params.person_id, params.namespace) if each is not None]
+    served = (params.session_key, params.person_id, params.namespace, params.node_id)
+    takes_scopes = params.person_id is not None or params.namespace is not None
     life = None if params.days is None else timedelta(days=params.days)
-    if len(named) != 1 or (params.session_key is not None and params.scopes is not None):
+    if served.count(None) != len(served) - 1 or (params.scopes is not None and not takes_scopes):
         raise Invalid(
-            "Token needs one of 'sessionKey', 'personId' and 'namespace'; 'scopes' is only for the last two.",
+            "Token needs one of 'sessionKey', 'personId', 'namespace' and 'nodeId'; 'scopes' is only for persons and "
+            "channels.",
             code="invalid_request",
         )
+    if params.agent_id is not None and params.node_id is None:
+        raise Invalid("Token takes an 'agentId' only with a 'nodeId'.", code="invalid_request")
     everybody = None if params.namespace is not None else PEOPLE
     clearance = None if params.clearance is None else params.clearance.named(person=everybody)
     if params.session_key is not None:
@@ -128,9 +136,20 @@ async def create_token(ask: Ask, params: CreateToken) -> wire.TokenRow:
             life=life,
             clearance=clearance,
         )
-    else:
+    elif params.namespace is not None:
         token, secret = await ask.services.tokens.create_for_channel(
-            ask.principal, named[0], scopes, held=ask.scopes, name=params.name, life=life, clearance=clearance
+            ask.principal, params.namespace, scopes, held=ask.scopes, name=params.name, life=life, clearance=clearance
+        )
+    else:
+        assert params.node_id is not None
+        token, secret = await ask.services.nodes.create_token(
+            ask.principal,
+            params.node_id,
+            agent_id=params.agent_id,
+            held=ask.scopes,
+            name=params.name,
+            life=life,
+            clearance=clearance,
         )
     return wire.token_row(token, await _compartments(ask, [token]), secret)
 

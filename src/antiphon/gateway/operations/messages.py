@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from starlette.responses import StreamingResponse
 
 from antiphon.domain.actor import Principal, channel_of
-from antiphon.domain.errors import Invalid
+from antiphon.domain.errors import Invalid, NotFound
 from antiphon.domain.event import Event
 from antiphon.domain.message import MAX_PARTS, ImagePart, Part, Role, TextPart, text_content
 from antiphon.domain.person import person_principal
@@ -128,13 +128,14 @@ _MESSAGES = Http(method="POST", path="/sessions/{key}/messages", max_body_bytes=
     "sessions.post",
     PostParams,
     PostedShape,
-    replace(_MESSAGES, query=("wait", "stream"), is_streamed=True),
+    replace(_MESSAGES, query=("wait", "stream"), is_streamed=True, serves_nodes=True),
     scope=TokenScope.WRITE,
     target=TargetKind.SESSION,
 )
 async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResponse:
     """Posts a message. Answers at once, after its run (`wait`), or with a stream (`stream`)."""
     target = ask.target(params.key)
+    _check_node(ask, target, params.key)
     if params.role != "user" or params.occurred_at is not None:
         raise Invalid("'role' and 'occurredAt' are for appending. Use ?append=1.", code="invalid_message")
     parts = params.parts()
@@ -305,6 +306,12 @@ async def sender_of(ask: Ask, target: NamedTarget, sender: str | SenderParams | 
     person = person_principal(services.senders.identity(caller, sender.id).person_id)
     services.buckets.take_in_crowd(person, str(caller))
     return await services.senders.admit(caller, target, sender.id, sender.name)
+
+
+def _check_node(ask: Ask, target: NamedTarget, named: str) -> None:
+    """Raises `NotFound` unless a node posts to its own session. Contract: keys 1, access 2."""
+    if ask.node is not None and (target.key is None or str(target.key) != ask.node):
+        raise NotFound(f"Session not found: {named[:200]!r}. The token of a node posts to {ask.node!r} alone.")
 
 
 def _channel_of(ask: Ask) -> str | None:

@@ -74,6 +74,8 @@ class Http(Struct, frozen=True, kw_only=True):
     """Whether the handler reads the raw body itself."""
     is_lenient: bool = False
     """Whether unknown names in the query are ignored."""
+    serves_nodes: bool = False
+    """Whether it answers the token of a node, which comes by HTTP alone."""
 
     @property
     def status(self) -> int:
@@ -108,6 +110,11 @@ class Ask(Struct, frozen=True, kw_only=True):
         """For operations on HTTP itself: cookies and signatures."""
         assert self.http is not None
         return self.http
+
+    @property
+    def node(self) -> str | None:
+        """The key of the only session to which the caller may post, if their token is a node's."""
+        return None if self.http is None else self.http.scope.get("antiphon.node")
 
     @property
     def browser(self) -> Browser | None:

@@ -11,6 +11,7 @@ from antiphon.gateway.operations import (
     deliveries,
     groups,
     health,
+    hooks,
     messages,
     pairings,
     people,
@@ -58,6 +59,7 @@ TABLE = table_of(
         *compartments.OPERATIONS,
         *access.OPERATIONS,
         *webhooks.OPERATIONS,
+        *hooks.OPERATIONS,
         *telegram.OPERATIONS,
         *health.OPERATIONS,
     )

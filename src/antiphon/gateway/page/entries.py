@@ -316,6 +316,8 @@ def _author(message: UserMessage, person: ShownPerson | None) -> str:
     provenance = message.provenance
     if provenance.kind is ProvenanceKind.EXTERNAL:
         return message.sender or ("" if person is None else person.shown)
+    if provenance.kind is ProvenanceKind.HOOK:
+        return f"hook {message.sender}"
     if message.exchange is not None and provenance.source_session_key is not None:
         step = message.exchange
         return step_for_people(step.stage, step.turn, step.of, provenance.source_session_key)

@@ -1,0 +1,125 @@
+"""Messages of hooks: proved by their signature, read as text or as data, stored once. Contract: channels 1, keys 1."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated, cast
+
+from msgspec import Meta, Raw, Struct
+from msgspec.json import Decoder
+from msgspec.structs import replace
+
+from antiphon.channels.hook_settings import HookSettings, HookSignature
+from antiphon.channels.hook_signature import check_any_form, verify_hook
+from antiphon.channels.webhook_inbox import MAX_WAIT_SECONDS, Name, with_end
+from antiphon.domain.message import Part, TextPart
+from antiphon.domain.person import person_principal
+from antiphon.domain.run import RunStatus
+from antiphon.engine.chats.hooks import HookMessage, identity_of_hook, place_of_caller
+from antiphon.engine.deliveries.replies import Replies
+from antiphon.engine.services import Services
+from antiphon.incoming import decode
+from antiphon.wire.runs import PostedShape
+from antiphon.wire.runs import posted as shown_posted
+
+MAX_DATA_CHARACTERS = 64_000
+"""The most of a message's data that the agent is shown."""
+
+
+class HookBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The body of a message in Antiphon's own form. Any other JSON is data as a whole."""
+
+    message_id: Name | None = None
+    """The sender's id of the message; a repeated id is the same message."""
+    text: Annotated[str, Meta(min_length=1)] | None = None
+    data: Raw = Raw()
+    """Any JSON, which the agent is shown as data, as it was sent; empty for none."""
+    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)] | None = None
+    """Seconds to wait for the reply."""
+
+    def __post_init__(self) -> None:
+        if self.message_id is not None and not self.message_id.isprintable():
+            raise ValueError("messageId holds a control character")
+
+
+_ANY, _OWN = Decoder(object), Decoder(HookBody)
+_FIELDS = frozenset({"messageId", "text", "data", "wait"})
+
+
+class HookInbox:
+    """Accepts the messages that programs post to hooks."""
+
+    def __init__(self, hooks: Sequence[HookSettings], services: Services, replies: Replies) -> None:
+        self._hooks = {hook.name: hook for hook in hooks}
+        self._services = services
+        self._replies = replies
+        self._nobody = services.ids.random_hex(64)
+        """The secret for unknown hooks, so that an unknown name looks the same as a wrong secret."""
+
+    def check_form(self, headers: Mapping[str, str]) -> None:
+        """Raises `Unproven` for headers that cannot sign anything, so that the body need not be read."""
+        check_any_form(headers)
+
+    async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> PostedShape:
+        """Stores the message and queues its run; the same message again gets the same answer.
+
+        `headers` have lower-case names. Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and the errors of posting.
+        """
+        services = self._services
+        hook = self._hooks.get(name)
+        signature = check_any_form(headers) if hook is None else hook.signature
+        secret = self._nobody if hook is None else hook.secret
+        signed = verify_hook(secret, name, signature, headers, body=body, now=services.clock.now().timestamp())
+        assert hook is not None
+        services.buckets.take(person_principal(identity_of_hook(name).person_id), is_favoured=False)
+        message = _read(body, hook)
+        message_id = message.message_id or signed
+        posted = await services.hooks.post(
+            HookMessage(
+                hook=name,
+                agent_id=hook.agent_id,
+                session_key=hook.session_key,
+                place=hook.place,
+                queue_mode=hook.queue_mode,
+                classification=hook.classification,
+                message_id=message_id,
+                content=_content(message, name),
+            )
+        )
+        answer = replace(shown_posted(posted), message_id=message_id)
+        if message.wait is None or posted.run_id is None:
+            return answer
+        run = await services.waits.wait(posted.run_id, timedelta(seconds=message.wait))
+        if run is None:
+            return replace(answer, status=RunStatus.TIMEOUT)
+        return with_end(answer, run, await self._replies.outward(run, place_of_caller(name)), is_told=False)
+
+
+def _read(body: bytes, hook: HookSettings) -> HookBody:
+    """The message. Raises `NotJson`, and `Misfit` for one in Antiphon's form with a wrong value."""
+    said = decode(body, _ANY)
+    if hook.signature is not HookSignature.ANTIPHON or not _is_own_form(said):
+        return HookBody(data=Raw(body))
+    return decode(body, _OWN)
+
+
+def _is_own_form(said: object) -> bool:
+    """Whether it names a text or an id, and nothing that Antiphon does not know."""
+    if not isinstance(said, dict):
+        return False
+    names = cast("dict[str, object]", said).keys()
+    return names <= _FIELDS and bool(names & {"text", "messageId"})
+
+
+def _content(message: HookBody, name: str) -> tuple[Part, ...]:
+    """The text, then the data if there are any, each as a part of its own."""
+    text = message.text or f"Event of the hook {name}."
+    data = bytes(message.data).decode().strip()
+    if not data:
+        return (TextPart(text=text),)
+    return TextPart(text=f"{text}\n"), TextPart(text=_cut(data))
+
+
+def _cut(data: str) -> str:
+    if len(data) <= MAX_DATA_CHARACTERS:
+        return data
+    return f"{data[:MAX_DATA_CHARACTERS]}…\n[Cut: these are the first {MAX_DATA_CHARACTERS} of {len(data)} characters.]"

@@ -1,0 +1,69 @@
+"""Proves that a message of a hook comes from its sender, by one of the signatures that programs send.
+
+Contract: channels 1.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+
+from antiphon.channels.hook_settings import HookSignature
+from antiphon.channels.signature import TIME_HEADER, Direction, bad_signature, check_age, check_form, verify
+
+HUB_HEADER = "X-Hub-Signature-256"
+STRIPE_HEADER = "Stripe-Signature"
+_HUB = re.compile(r"sha256=([0-9a-f]{64})")
+_STRIPE = re.compile(r"t=([0-9]{1,12})((?:,v[0-9]=[0-9a-f]{64}){1,8})")
+
+
+def check_any_form(headers: Mapping[str, str]) -> HookSignature:
+    """The signature whose form the headers (with lower-case names) have; raises `Unproven` if they have none.
+
+    It does not depend on the hook, so that a hook that does not exist is answered like one that does.
+    """
+    if _HUB.fullmatch(headers.get(HUB_HEADER.lower(), "")):
+        return HookSignature.GITHUB
+    if _STRIPE.fullmatch(headers.get(STRIPE_HEADER.lower(), "")):
+        return HookSignature.STRIPE
+    check_form(headers, Direction.HOOK)
+    return HookSignature.ANTIPHON
+
+
+def verify_hook(
+    secret: str, name: str, signature: HookSignature, headers: Mapping[str, str], *, body: bytes, now: float
+) -> str:
+    """A name for what was signed: the same for every repetition by its sender, and different for all else.
+
+    Raises `Unproven` unless the headers sign this body with the secret. Contract: channels 1.
+    """
+    match signature:
+        case HookSignature.ANTIPHON:
+            verify(secret, name, headers, body, now=now, direction=Direction.HOOK)
+            return hashlib.sha256(f"{headers[TIME_HEADER.lower()]}.".encode() + body).hexdigest()
+        case HookSignature.GITHUB:
+            found = _HUB.fullmatch(headers.get(HUB_HEADER.lower(), ""))
+            if found is None or not _is_same(_digest(secret, body), found[1]):
+                raise bad_signature(Direction.HOOK)
+        case HookSignature.STRIPE:
+            _verify_stripe(secret, headers, body, now)
+    return hashlib.sha256(body).hexdigest()
+
+
+def _verify_stripe(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> None:
+    found = _STRIPE.fullmatch(headers.get(STRIPE_HEADER.lower(), ""))
+    if found is None:
+        raise bad_signature(Direction.HOOK)
+    expected = _digest(secret, f"{found[1]}.".encode() + body)
+    given = [each.removeprefix("v1=") for each in found[2].split(",") if each.startswith("v1=")]
+    if not any(_is_same(expected, each) for each in given):
+        raise bad_signature(Direction.HOOK)
+    check_age(found[1], now)
+
+
+def _digest(secret: str, signed: bytes) -> str:
+    return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+
+
+def _is_same(expected: str, given: str) -> bool:
+    return hmac.compare_digest(expected, given)

@@ -1,0 +1,191 @@
+"""Messages of hooks: each opens its session and starts a run in it, in one unit. Contract: keys 1, 4, channels 1.
+
+A hook is a guest of its own. It chooses keys only of the kind `hook`, and its words are never trusted.
+"""
+
+import hashlib
+import sys
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.clock import Clock
+from antiphon.domain.classification import Classification
+from antiphon.domain.errors import Conflict, Unavailable
+from antiphon.domain.ids import AgentId, Ids, MessageId, RunId
+from antiphon.domain.keys import SessionKey, hook_key, parse_key
+from antiphon.domain.message import Part, Provenance, ProvenanceKind, UserMessage, check_content
+from antiphon.domain.person import Identity, person_principal
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.session import DeliveryContext, Source
+from antiphon.domain.session_ids import parse_session_id
+from antiphon.engine.chats.entry import DrawnIds, SessionMoved, target_of
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.engine.sessions.inbox import Posted, PostMessage, post_message
+from antiphon.engine.sessions.sessions import Newcomer, OpenSession, SessionAttributes, open_session
+from antiphon.store import arrivals
+from antiphon.store.arrivals import ArrivalName, ArrivalOutcome, ArrivalRow, PostedRow
+from antiphon.store.database import Database, Query, Transaction
+
+HOOK = "hook"
+"""What hooks are called where channels have names."""
+MOST_TRIES = 5
+
+
+class HookMessage(Struct, frozen=True, kw_only=True):
+    """A message whose sender is proved, and what the settings say of its hook."""
+
+    hook: str
+    agent_id: AgentId
+    session_key: SessionKey | None
+    """None for a session of its own."""
+    place: DeliveryContext
+    """The place of the reply; nowhere if it stays in the log."""
+    queue_mode: QueueMode
+    classification: Classification
+    message_id: str
+    """Unique in the hook."""
+    content: tuple[Part, ...]
+
+    @property
+    def key(self) -> SessionKey:
+        """The session that it goes to the first time. The same for each repetition, so that both wait for one lock."""
+        if self.session_key is not None:
+            return self.session_key
+        digest = hashlib.sha256(f"{self.hook}\0{self.message_id}".encode()).digest()
+        return hook_key(str(UUID(bytes=digest[:16], version=5)))
+
+
+class TakeHook(Struct, frozen=True, kw_only=True):
+    message: HookMessage
+    rules: Rules
+    drawn: DrawnIds
+
+
+class Hooks:
+    """Takes in what hooks bring."""
+
+    def __init__(self, database: Database, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._rules = rules
+        self._clock = clock
+        self._ids = ids
+
+    async def post(self, message: HookMessage) -> Posted:
+        """Stores the message and queues its run; a repeated id gets the first answer, wherever the hook posts now.
+
+        Raises `Conflict` for an id that was used with another body (`message_id_reused`) and for a session of another
+        agent (`agent_mismatch`), and the errors of opening a session and of posting.
+        """
+        check_content(message.content)
+        drawn = DrawnIds(
+            random=self._ids.random_hex(12),
+            run_id=RunId(self._ids.new("run")),
+            now=self._clock.now(),
+            at_ms=self._clock.now_ms(),
+        )
+        command = TakeHook(message=message, rules=self._rules, drawn=drawn)
+        key = await self._database.read(_foresee, message)
+        for _ in range(MOST_TRIES):
+            try:
+                return accepted(await self._database.run(take_hook, command, key, sessions=(target_of(key),)))
+            except SessionMoved as moved:
+                key = moved.key
+        raise Unavailable("Hook posts elsewhere again and again. Try once more.", code="store_busy")
+
+
+def identity_of_hook(name: str) -> Identity:
+    """The hook as the account of a guest."""
+    return Identity(channel=HOOK, account=name, platform_id=name)
+
+
+def place_of_caller(name: str) -> DeliveryContext:
+    """The program that waits for a reply, as a place: what may be told there is what its guest may have."""
+    return DeliveryContext(channel=HOOK, to=name, account_id=name)
+
+
+async def _foresee(query: Query, message: HookMessage) -> SessionKey:
+    return _key_of(message, await arrivals.find(query, _arrival_of(message)))
+
+
+async def take_hook(tx: Transaction, command: TakeHook, foreseen: SessionKey) -> Posted | Refusal:
+    message, rules, drawn = command.message, command.rules, command.drawn
+    arrival = _arrival_of(message)
+    first = await arrivals.find(tx, arrival)
+    key = _key_of(message, first)
+    if key != foreseen:
+        raise SessionMoved(key)
+    identity = identity_of_hook(message.hook)
+    principal, new_id = person_principal(identity.person_id), parse_session_id(f"{HOOK}:{drawn.random}")
+    opening = OpenSession(
+        principal=principal,
+        target=target_of(key),
+        agent_id=message.agent_id,
+        base=rules.agent(message.agent_id).classification,
+        source=Source(kind=HOOK, interactive=False, trigger_id=message.hook),
+        attributes=SessionAttributes(taint=message.classification),
+        place=message.place,
+        newcomer=Newcomer(identity, f"hook {message.hook}"),
+        new_session_id=new_id,
+        at_ms=drawn.at_ms,
+    )
+    opened = await open_session(tx, opening, _with_any_sessions(rules))
+    if isinstance(opened, Refusal):
+        return opened
+    if opened.session.agent_id != message.agent_id:
+        raise _of_another_agent(key, opened.session.agent_id, message.agent_id)
+    posting = PostMessage(
+        principal=principal,
+        target=target_of(key),
+        message=UserMessage(
+            message_id=MessageId(f"{HOOK}:{message.hook}:{message.message_id}"),
+            content=message.content,
+            sender=message.hook,
+            provenance=Provenance(kind=ProvenanceKind.HOOK),
+        ),
+        may_repeat=True,
+        mode=message.queue_mode,
+        is_mode_chosen=False,
+        run_id=drawn.run_id,
+        new_session_id=new_id,
+        rules=rules,
+        place=message.place,
+        route=message.classification.distrusted(),
+        is_delivered=False,
+        now=drawn.now,
+        at_ms=drawn.at_ms,
+    )
+    posted = await post_message(tx, posting)
+    if isinstance(posted, Refusal):
+        if opened.is_new:
+            raise posted.error  # so that no empty session stays
+        return posted
+    if first is None or first.posted is None:
+        row = PostedRow(opened.session.row, str(key), posted.message_id, posted.seq, posted.run_id)
+        await arrivals.store(tx, arrival, ArrivalRow(ArrivalOutcome.POSTED, row), drawn.at_ms)
+    return posted
+
+
+def _arrival_of(message: HookMessage) -> ArrivalName:
+    name = hashlib.sha256(message.message_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return ArrivalName(HOOK, message.hook, name)
+
+
+def _key_of(message: HookMessage, first: ArrivalRow | None) -> SessionKey:
+    """Where the message went the first time, unless that session was deleted."""
+    return message.key if first is None or first.posted is None else parse_key(first.posted.session_key)
+
+
+def _with_any_sessions(rules: Rules) -> Rules:
+    """A hook takes part in as many sessions as it has sent messages; their rate and their bytes are limited."""
+    return replace(rules, shares=replace(rules.shares, sessions=sys.maxsize))
+
+
+def _of_another_agent(key: SessionKey, agent: AgentId, wanted: AgentId) -> Conflict:
+    return Conflict(
+        f"Session belongs to another agent: {str(key)!r} is {agent!r}'s, and the hook's is {wanted!r}. "
+        "Delete the session, or set another session_key.",
+        code="agent_mismatch",
+    )
