@@ -41,9 +41,40 @@ BUGS = (
     Bug(
         "a resumed run shows its words in a second message",
         "engine/deliveries/live.py",
-        "        message=await outbox.find_streaming(query, run.id),\n",
-        "        message=None,\n",
+        "        streaming=await outbox.find_streaming(query, run.id),\n",
+        "        streaming=None,\n",
         "engine/test_live.py::test_after_a_restart_the_same_message_is_completed[sqlite]",
+    ),
+    Bug(
+        "words whose sending was not answered are sent again",
+        "engine/deliveries/live.py",
+        "                await self._database.run(forget_stream, run.id, sessions=sessions)\n"
+        "            else:\n"
+        "                stream.is_mute = True\n",
+        "                await self._database.run(forget_stream, run.id, sessions=sessions)\n"
+        "            await self._database.run(forget_stream, run.id, sessions=sessions)\n",
+        "engine/test_live.py::test_words_that_may_have_arrived_are_not_sent_again_and_the_log_tells[sqlite]",
+    ),
+    Bug(
+        "after a restart, words that may have arrived are sent again",
+        "engine/deliveries/outbox.py",
+        "    if await deliveries.find_streaming(tx, run.id) is not None:\n        return None\n",
+        "",
+        "engine/test_live.py::test_a_restart_sends_no_words_again_that_may_have_arrived[sqlite]",
+    ),
+    Bug(
+        "the log does not tell that a beginning may stay beside its reply",
+        "engine/deliveries/outbox.py",
+        "    if shown.platform_id is None and shown.session is not None and shown.session_id is not None:\n",
+        "    if shown.platform_id == '' and shown.session is not None and shown.session_id is not None:\n",
+        "engine/test_live.py::test_words_that_may_have_arrived_are_not_sent_again_and_the_log_tells[sqlite]",
+    ),
+    Bug(
+        "a reply is another delivery than its beginning",
+        "store/deliveries.py",
+        "    number = at_ms if new.since is None else new.since\n",
+        "    number = at_ms\n",
+        "engine/test_live.py::test_in_a_group_the_message_that_is_edited_is_the_delivery[sqlite]",
     ),
     Bug(
         "the message of a run without a reply stays",

@@ -88,6 +88,8 @@ class NewDelivery(Struct, frozen=True, kw_only=True):
     """Whether it may not go to its place; then it is kept, and not sent."""
     is_streaming: bool = False
     """Whether it is still being written."""
+    since: int | None = None
+    """The number in the id that it had while it was written, and keeps if no later text waits for its place."""
     replaces: str | None = None
     """The platform's id of a message that shows an earlier text of it."""
     approval: ApprovalId | None = None
@@ -104,9 +106,9 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
         f"SELECT MAX(d.id) FROM deliveries d WHERE {_WAITS} AND d.channel = ? AND d.recipient = ?",
         (place.channel, place.to),
     )
-    number = at_ms
+    number = at_ms if new.since is None else new.since
     if newest is not None and newest[0] is not None:
-        number = max(at_ms, _number_in(newest[0]) + 1)
+        number = max(number, number_in(newest[0]) + 1)
     id = new.id_at(number)
     status = _status_of(new)
     code, error = (FLOW, NOT_CLEARED) if new.is_suppressed else (None, None)
@@ -146,10 +148,16 @@ def _status_of(new: NewDelivery) -> DeliveryStatus:
     return DeliveryStatus.STREAMING if new.is_streaming else DeliveryStatus.QUEUED
 
 
-async def find_streaming(query: Query, run: RunId) -> str | None:
-    """The platform's id of the message that shows the run's reply while it is written."""
-    row = await query.fetch_one("SELECT platform_id FROM deliveries WHERE run_id = ? AND status = 'streaming'", (run,))
-    return None if row is None else row[0]
+async def find_streaming(query: Query, run: RunId) -> Delivery | None:
+    """The run's reply while it is written; without `platform_id` if it is unknown whether a message shows it."""
+    row = await query.fetch_one(f"{_SELECT} WHERE d.run_id = ? AND d.status = 'streaming'", (run,))
+    return None if row is None else _DELIVERY.read(row)
+
+
+async def note_streaming(tx: Transaction, run: RunId, platform_id: str) -> bool:
+    """Stores the message that shows the run's reply; False if the reply is not being written any more."""
+    statement = "UPDATE deliveries SET platform_id = ? WHERE run_id = ? AND status = 'streaming'"
+    return await tx.change(statement, (platform_id, run)) == 1
 
 
 async def delete_streaming(tx: Transaction, run: RunId) -> None:
@@ -178,7 +186,8 @@ async def find_named(query: Query, session: SessionRow, name: str) -> QueuedText
     return QueuedText(id, place, text)
 
 
-def _number_in(id: str) -> int:
+def number_in(id: str) -> int:
+    """The number in the id of a delivery, which decides its turn at its place."""
     return int(id.removeprefix("dlv_")[:11], 16)
 
 

@@ -24,7 +24,7 @@ from telegram.request import HTTPXRequest
 
 from antiphon.channels.telegram.settings import WANTED, TelegramSettings
 from antiphon.channels.telegram.updates import Me
-from antiphon.domain.delivery import GONE, DeliveryFailed
+from antiphon.domain.delivery import BUSY, GONE, DeliveryFailed
 
 REQUEST_SECONDS: Final = 20.0
 """How long a request may take that does not wait for anything."""
@@ -167,7 +167,7 @@ def failure_of(error: TelegramError) -> DeliveryFailed:
     """What the error means for a text that was to be sent. The message holds no token and no text of anybody."""
     match error:
         case RetryAfter():
-            return DeliveryFailed("Telegram asks to wait.", code="channel_busy", retry_after=wished_pause(error))
+            return DeliveryFailed("Telegram asks to wait.", code=BUSY, retry_after=wished_pause(error))
         case Forbidden():
             return DeliveryFailed(
                 "Telegram refuses: the bot was blocked there, or is no member of the group.",

@@ -1,8 +1,9 @@
 """Replies shown while they are written: drafts in direct chats, one message that is edited elsewhere.
 
-Only runs that execute in this process are shown. The message that is edited is stored before it is changed, and the
-run's reply replaces it: `outbox.enqueue`. Before its run ends, the worker leaves the stream, so that no late change
-covers the reply. Contract: groups 3, flow 7, channels 1.
+Only runs that execute in this process are shown. That a message is about to be sent is stored before it is sent, and
+its id before it is changed; the run's reply replaces it: `outbox.enqueue`. If no answer says whether the platform has
+the message, nothing more is shown until the reply, which is a new message of the same delivery. Before its run ends,
+the worker leaves the stream, so that no late change covers the reply. Contract: groups 3, flow 7, channels 1.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from antiphon.domain.silence import spoken_so_far
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import chat_type, may_deliver
 from antiphon.engine.deliveries.deliverer import PartSender, Withdrawer
-from antiphon.engine.deliveries.outbox import StreamedText, begin_stream, is_external
+from antiphon.engine.deliveries.outbox import StreamedText, begin_stream, forget_stream, is_external, note_shown
 from antiphon.engine.ledger.text_work import work_on
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Deny
@@ -90,6 +91,8 @@ class _Stream:
     view: "_Showing | None" = None
     judged: Classification | None = None
     """What the words were made of when the place was last judged."""
+    delivery: str | None = None
+    """The delivery that the message belongs to."""
     message: str | None = None
     """The platform's id of the message that shows it."""
     shown: str = ""
@@ -116,7 +119,8 @@ class _Showing(NamedTuple):
     is_direct: bool
     may_show: bool
     may_type: bool
-    message: str | None
+    streaming: Delivery | None
+    """The reply as an earlier attempt of the run has shown it."""
 
 
 class _Question(NamedTuple):
@@ -296,8 +300,9 @@ class LiveReplies:
             stream.is_mute = True
         if view is None:
             return
-        if stream.view is None:
-            stream.message = view.message
+        if stream.view is None and (earlier := view.streaming) is not None:
+            stream.delivery, stream.message = earlier.id, earlier.platform_id
+            stream.is_mute = stream.is_mute or earlier.platform_id is None
         stream.view, stream.judged = view, made_of
 
     async def _change(self, stream: _Stream, view: _Showing) -> None:
@@ -319,25 +324,43 @@ class LiveReplies:
 
     async def _write(self, stream: _Stream, view: _Showing, words: str) -> None:
         """Sends the words as a message, or changes it."""
-        delivery = _delivery(stream, view, words, self._clock)
-        part = DeliveryPart(index=0, text=words, replaces=stream.message)
-        sent = await _within(view.channel, lambda: view.channel.send(delivery, part))
-        if stream.message is not None:
+        if stream.message is None:
+            await self._send_first(stream, view, words)
             return
-        if sent is None:
+        part = DeliveryPart(index=0, text=words, replaces=stream.message)
+        await self._send(stream, view, part)
+
+    async def _send_first(self, stream: _Stream, view: _Showing, words: str) -> None:
+        """Stores that a message is about to be sent, sends it, and stores its id."""
+        run, sessions = stream.run, (SessionRow(stream.run.session),)
+        streamed = StreamedText(run=run, place=view.place, made_of=stream.made_of)
+        stream.delivery = await self._database.run(begin_stream, streamed, self._clock.now_ms(), sessions=sessions)
+        if stream.delivery is None:
+            stream.is_mute = True
+            return
+        try:
+            sent = await self._send(stream, view, DeliveryPart(index=0, text=words))
+        except DeliveryFailed as failed:
+            if failed.was_refused:
+                await self._database.run(forget_stream, run.id, sessions=sessions)
+            else:
+                stream.is_mute = True
+            raise
+        if sent is None or not await self._store(streamed, sent):
             stream.is_mute = True
             return
         stream.message = sent
-        streamed = StreamedText(run=stream.run, place=view.place, made_of=stream.made_of, platform_id=sent)
-        if not await self._store(streamed):
-            stream.is_mute = True
 
-    async def _store(self, streamed: StreamedText) -> bool:
+    async def _send(self, stream: _Stream, view: _Showing, part: DeliveryPart) -> str | None:
+        delivery = _delivery(stream, view, part.text, self._clock)
+        return await _within(view.channel, lambda: view.channel.send(delivery, part))
+
+    async def _store(self, streamed: StreamedText, sent: str) -> bool:
         """Tries until the database accepts it: a message that is not stored stays beside the reply."""
         sessions = (SessionRow(streamed.run.session),)
         while True:
             try:
-                return await self._database.run(begin_stream, streamed, self._clock.now_ms(), sessions=sessions)
+                return await self._database.run(note_shown, streamed, sent, self._clock.now_ms(), sessions=sessions)
             except Unavailable as error:
                 if error.code == "store_closed":
                     raise
@@ -412,7 +435,7 @@ async def _look(
         is_direct=chat_type(session) == ChatType.DIRECT,
         may_show=may_show,
         may_type=may_show and await may_leave(query, session.taint, place, rules.sinks),
-        message=await outbox.find_streaming(query, run.id),
+        streaming=await outbox.find_streaming(query, run.id),
     )
 
 
@@ -430,9 +453,10 @@ def _parts_so_far(beginning: str, form: ChannelForm) -> list[str]:
 
 def _delivery(stream: _Stream, view: _Showing, words: str, clock: Clock) -> Delivery:
     """The reply so far, in the form that adapters take."""
+    assert stream.delivery is not None
     now = clock.now()
     return Delivery(
-        id=f"live_{stream.run.id}",
+        id=stream.delivery,
         session=view.session.row,
         session_key=str(view.session.key),
         session_id=SessionId(stream.run.session_id),
