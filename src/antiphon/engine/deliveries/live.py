@@ -302,7 +302,6 @@ class LiveReplies:
             return
         if stream.view is None and (earlier := view.streaming) is not None:
             stream.delivery, stream.message = earlier.id, earlier.platform_id
-            stream.is_mute = stream.is_mute or earlier.platform_id is None
         stream.view, stream.judged = view, made_of
 
     async def _change(self, stream: _Stream, view: _Showing) -> None:
