@@ -100,10 +100,11 @@ class Scene:
         context.emit(words)
         await self.passes(seconds)
 
-    async def ends(self, context: RunContext, reply: str | None) -> None:
+    async def ends(self, context: RunContext, reply: str | None, *, is_sent: bool = True) -> None:
         self._writer.end(context, reply)
         await wait_end(self.app, context.run.id)
-        await quiet(self.app)
+        if is_sent:
+            await quiet(self.app)
 
 
 def shown(channel: LiveFakeChannel) -> list[str]:
@@ -251,6 +252,65 @@ async def test_all_topics_of_a_group_share_one_pace(open_home: OpenHome) -> None
         await scene.ends(one, "Done.")
         await scene.ends(two, "Done too.")
         assert sorted(shown(channel)) == ["Done too.", "Done."]
+
+
+@requirement("channels:1")
+async def test_a_complete_reply_goes_before_changes_that_are_due(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        one = await scene.asked(f"{GROUP}:topic:1", thread="1")
+        two = await scene.asked(f"{GROUP}:topic:2", thread="2", runs=2)
+        await scene.writes(one, "One", seconds=10)
+        two.emit("Two")
+        channel.hold()
+        await scene.ends(one, "One is done.", is_sent=False)
+        await channel.until_asked(2)
+        for _ in range(3):
+            await scene.passes(10)
+        await scene.passes(3)
+        assert [asked.text for asked in channel.asked] == ["One", "One is done."]
+        channel.release()
+        await quiet(app)
+        await scene.passes(5.999)
+        assert shown(channel) == ["One is done."]
+        await scene.passes(0.001)
+        assert shown(channel) == ["One is done.", "Two"]
+        await scene.ends(two, "Two is done.")
+        assert shown(channel) == ["One is done.", "Two is done."]
+
+
+@requirement("channels:1")
+async def test_a_complete_reply_waits_as_long_as_the_platform_says_and_then_goes_first(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    channel.retry_after = timedelta(seconds=30)
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        one = await scene.asked(f"{GROUP}:topic:1", thread="1")
+        two = await scene.asked(f"{GROUP}:topic:2", thread="2", runs=2)
+        channel.will(Act.BUSY)
+        await scene.writes(one, "One", seconds=0.3)
+        assert len(channel.asked) == 1
+        two.emit("Two")
+        await scene.ends(one, "One is done.")
+        await scene.passes(29)
+        app.deliverer.wake()
+        await quiet(app)
+        assert len(channel.asked) == 1
+        await scene.passes(1)
+        assert len(channel.asked) == 1, "the complete reply is due, so nothing is changed"
+        channel.will(Act.BUSY)
+        app.deliverer.wake()
+        await quiet(app)
+        await scene.passes(29.999)
+        assert [asked.text for asked in channel.asked] == ["One", "One is done."]
+        await scene.passes(0.001)
+        app.deliverer.wake()
+        await quiet(app)
+        assert shown(channel) == ["One is done."]
+        await scene.passes(6)
+        assert shown(channel) == ["One is done.", "Two"]
+        await scene.ends(two, "Two is done.")
 
 
 @requirement("groups:3")

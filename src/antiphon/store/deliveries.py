@@ -64,6 +64,7 @@ class Head(NamedTuple):
     id: str
     session: SessionRow | None
     account: ChannelAccount
+    to: str
 
 
 class DeliveryFilter(Struct, frozen=True, kw_only=True):
@@ -199,12 +200,24 @@ async def list_heads(query: Query, accounts: Collection[ChannelAccount], process
     marks = ", ".join(["(?, ?)"] * len(accounts))
     served = [part for account in accounts for part in (account.channel, account.account_id or "")]
     found = await query.fetch_all(
-        f"SELECT d.id, d.session, d.channel, d.account_id FROM deliveries d WHERE {_WAITS} "
+        f"SELECT d.id, d.session, d.channel, d.account_id, d.recipient FROM deliveries d WHERE {_WAITS} "
         f"AND (d.channel, COALESCE(d.account_id, '')) IN (VALUES {marks}) "
         f"AND {_IS_FREE} AND {_IS_FIRST} ORDER BY d.due_at, d.id LIMIT ?",
         (*served, now_ms, process, HEADS_AT_ONCE),
     )
-    return [Head(id, session, ChannelAccount(channel, account_id)) for id, session, channel, account_id in found]
+    return [
+        Head(id, session, ChannelAccount(channel, account_id), to) for id, session, channel, account_id, to in found
+    ]
+
+
+async def is_any_due(query: Query, account: ChannelAccount, to: str, now_ms: int) -> bool:
+    """Whether a text for the recipient, in any thread, is due or being sent."""
+    row = await query.fetch_one(
+        f"SELECT 1 FROM deliveries d WHERE {_WAITS} AND d.channel = ? AND d.recipient = ? "
+        "AND COALESCE(d.account_id, '') = ? AND (d.status = 'claimed' OR d.due_at <= ?) LIMIT 1",
+        (account.channel, to, account.account_id or "", now_ms),
+    )
+    return row is not None
 
 
 async def claim(tx: Transaction, reach: Reach, id: str, *, process: ProcessId, now_ms: int) -> Delivery | None:
