@@ -2,12 +2,12 @@
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from anyio import to_thread
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from antiphon.testing.faults import ApiRefusal, Fault, error_response, faulty_response, read_parameters
@@ -16,6 +16,7 @@ from antiphon.testing.serving import FakeServer
 Json = dict[str, Any]
 LONGEST_TEXT = 4096
 LARGEST_FILE = 20 * 1024 * 1024
+PIECE = 65_536
 
 
 class BotApi(FakeServer):
@@ -46,6 +47,10 @@ class BotApi(FakeServer):
         self.updates: list[Json] = []
         """Those that the bot has not confirmed."""
         self.files: dict[str, bytes] = {}
+        self.is_endless = False
+        """Whether a file that is fetched has no end, whatever its size was said to be."""
+        self.downloads = 0
+        """How often a file was fetched."""
         self.base_url = f"http://127.0.0.1:{self.port}/bot"
         self.base_file_url = f"http://127.0.0.1:{self.port}/file/bot"
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
@@ -69,7 +74,18 @@ class BotApi(FakeServer):
         return [file, Route("/bot{token}/{method}", self._answer, methods=["GET", "POST"])]
 
     async def _download(self, request: Request) -> Response:
-        return Response(self.files[request.path_params["file"]])
+        data = self.files[request.path_params["file"]]
+        with self.changed:
+            self.downloads += 1
+        return StreamingResponse(self._sent(data))
+
+    async def _sent(self, data: bytes) -> AsyncGenerator[bytes]:
+        """The file; over and over if `is_endless`."""
+        while True:
+            for begin in range(0, len(data), PIECE):
+                yield data[begin : begin + PIECE]
+            if not self.is_endless or self.stopped.is_set():
+                return
 
     async def _answer(self, request: Request) -> Response:
         method, sent = request.path_params["method"], await read_parameters(request)
@@ -90,6 +106,8 @@ class BotApi(FakeServer):
             done = await to_thread.run_sync(act, sent)
         except ApiRefusal as refused:
             return error_response(str(refused), 0)
+        with self.changed:
+            self.changed.notify_all()
         if fault is not None:
             return await faulty_response(fault, self.stopped, self.retry_after)
         return JSONResponse({"ok": True, "result": done})
