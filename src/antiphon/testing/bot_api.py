@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -47,10 +48,10 @@ class BotApi(FakeServer):
         self.updates: list[Json] = []
         """Those that the bot has not confirmed."""
         self.files: dict[str, bytes] = {}
-        self.is_endless = False
-        """Whether a file that is fetched has no end, whatever its size was said to be."""
-        self.downloads = 0
-        """How often a file was fetched."""
+        self.more_bytes = 0
+        """How many more bytes follow a file than its size says."""
+        self.sent_bytes = 0
+        """How many of those were sent."""
         self.base_url = f"http://127.0.0.1:{self.port}/bot"
         self.base_file_url = f"http://127.0.0.1:{self.port}/file/bot"
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
@@ -75,17 +76,14 @@ class BotApi(FakeServer):
 
     async def _download(self, request: Request) -> Response:
         data = self.files[request.path_params["file"]]
-        with self.changed:
-            self.downloads += 1
-        return StreamingResponse(self._sent(data))
+        return StreamingResponse(self._pieces(data))
 
-    async def _sent(self, data: bytes) -> AsyncGenerator[bytes]:
-        """The file; over and over if `is_endless`."""
-        while True:
-            for begin in range(0, len(data), PIECE):
-                yield data[begin : begin + PIECE]
-            if not self.is_endless or self.stopped.is_set():
-                return
+    async def _pieces(self, data: bytes) -> AsyncGenerator[bytes]:
+        yield data
+        for _ in range(0, self.more_bytes, PIECE):
+            self.sent_bytes += PIECE
+            yield bytes(PIECE)
+            await checkpoint()  # the server takes pieces for a client that has gone at once
 
     async def _answer(self, request: Request) -> Response:
         method, sent = request.path_params["method"], await read_parameters(request)
