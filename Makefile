@@ -7,7 +7,7 @@ LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-em
 LISTS := $(wildcard tests/test_*.py) tests/planted tests/flow/test_routes.py tests/store/test_reach.py tests/store/test_statements.py \
   tests/store/test_schema_origin.py tests/engine/test_clock_steps.py tests/cli/test_rights.py tests/gateway/test_matrix.py
 
-.PHONY: run try-telegram test lists planted prove check bench bench-labelled bench-against bench-peers lock setup setup-dev soak clean
+.PHONY: run try-telegram test lists planted prove check bench bench-labelled bench-against bench-peers lock setup setup-dev setup-clients soak clean
 
 run: setup  ## Start the gateway
 	@$(BIN)/antiphon serve
@@ -16,7 +16,7 @@ try-telegram: setup  ## Start a gateway in a home of its own for the bot whose t
 	@test -n "$$ANTIPHON_TELEGRAM_TOKEN" || { echo "Set ANTIPHON_TELEGRAM_TOKEN to a token of @BotFather."; exit 1; }
 	@$(BIN)/antiphon serve --home $(or $(TRY_HOME),.try-telegram) --port 0
 
-test: setup-dev  ## All tests, on SQLite and on PostgreSQL; with ARGS only some, one after the other
+test: setup-dev setup-clients  ## All tests, on SQLite and on PostgreSQL; with ARGS only some, one after the other
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n auto --dist worksteal)
 
 lists: setup-dev  ## The tests that compare the code with lists of all its parts: what narrow runs of tests miss
@@ -55,9 +55,11 @@ soak: setup-dev  ## The long forms of the tests of kills, power cuts, reconnecti
 lock:  ## Bring the lock files up to date with pyproject.toml
 	$(UV) $(LOCK) pyproject.toml --extra metrics --extra anthropic --extra postgres --extra telegram --group build -o lock/run.txt
 	$(UV) $(LOCK) pyproject.toml --all-extras --group build --group dev -c lock/run.txt -o lock/dev.txt
+	echo aiogram | $(UV) $(LOCK) - -o lock/aiogram.txt
 
 setup: .venv/run.stamp
 setup-dev: .venv/dev.stamp
+setup-clients: .venv/aiogram/installed
 
 .venv/bin/uv:
 	@echo "Making .venv …"
@@ -75,6 +77,12 @@ setup-dev: .venv/dev.stamp
 .venv/dev.stamp: lock/dev.txt pyproject.toml .venv/run.stamp | .venv/bin/uv
 	@echo "Installing the development tools …"
 	@$(UV) pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r lock/dev.txt
+	@touch $@
+
+.venv/aiogram/installed: lock/aiogram.txt | .venv/bin/uv
+	@echo "Installing aiogram …"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv/aiogram
+	@$(UV) pip install --quiet --python .venv/aiogram/bin/python --compile-bytecode --require-hashes -r lock/aiogram.txt
 	@touch $@
 
 clean:

@@ -25,6 +25,9 @@ from bench.runs import PARTS
 CHATS = 50
 A_MINUTE = 20
 SECONDS = 30
+STRANGERS = 1_000
+"""Who write within a minute, beside the known chats."""
+FIRST_STRANGER = 100_000
 IDLE_SECONDS = 20
 MIB = 1024 * 1024
 
@@ -57,18 +60,32 @@ def serve_platform() -> None:
     """Serves the fake; begins to write as soon as a line comes in, and prints what people waited for."""
     with run_fake(_Platform()) as fake:
         print(json.dumps({"token": fake.token, "port": fake.port}), flush=True)
-        count = int(sys.stdin.readline() or 0)
-        due = time.perf_counter()
-        for number in range(count):
-            time.sleep(max(0.0, due - time.perf_counter()))
-            chat = 100 + number % CHATS
-            fake.written[chat] = time.perf_counter()
-            fake.write("hello", sender=person(chat, f"P{chat}"))
-            due += 60 / (CHATS * A_MINUTE)
-        deadline = time.perf_counter() + 10
-        while fake.written and time.perf_counter() < deadline:
-            time.sleep(0.05)
-        print(json.dumps({"waited": fake.waited, "unanswered": len(fake.written)}), flush=True)
+        while line := sys.stdin.readline():
+            count, strangers = map(int, line.split())
+            print(json.dumps(_write(fake, count, strangers)), flush=True)
+
+
+def _write(fake: _Platform, count: int, strangers: int) -> Json:
+    """Writes so many messages of known chats, and of strangers between them; what the known ones waited for."""
+    fake.waited.clear()
+    said, due = len(fake.requests), time.perf_counter()
+    for number in range(count):
+        time.sleep(max(0.0, due - time.perf_counter()))
+        chat = 100 + number % CHATS
+        fake.written[chat] = time.perf_counter()
+        fake.write("hello", sender=person(chat, f"P{chat}"))
+        for stranger in range(strangers * number // count, strangers * (number + 1) // count):
+            fake.write("who are you?", sender=person(FIRST_STRANGER + stranger, f"S{stranger}"))
+        due += 60 / (CHATS * A_MINUTE)
+    deadline = time.perf_counter() + 10
+    while fake.written and time.perf_counter() < deadline:
+        time.sleep(0.05)
+    sent = [int(found["chat_id"]) for method, found in fake.requests[said:] if method == "sendMessage"]
+    return {
+        "waited": fake.waited,
+        "unanswered": len(fake.written),
+        "strangers_told": sum(chat >= FIRST_STRANGER for chat in sent),
+    }
 
 
 @contextmanager
@@ -92,10 +109,11 @@ async def chats(directory: Path) -> list[Row]:
             "access": {"messages_per_minute": 1000},
         }
         async with open_app(directory / "home", Config.model_validate(settings), PARTS):
-            process.stdin.write(f"{SECONDS * CHATS * A_MINUTE // 60}\n")
-            process.stdin.flush()
-            measured = json.loads(await to_thread.run_sync(process.stdout.readline))
+            measured = await _measure(process, SECONDS, 0)
     waited, unanswered = measured["waited"], measured["unanswered"]
+    with _platform() as (process, section):
+        alone, beside = await _beside_strangers(directory / "strangers", process, section)
+    ratio = p50(beside["waited"]) / p50(alone["waited"])
     with _platform() as (_, section):
         with_bot = await _idle(directory / "with", section)
     without = await _idle(directory / "without", None)
@@ -112,6 +130,15 @@ async def chats(directory: Path) -> list[Row]:
         ),
         Row(
             id="B20",
+            what=f"the same chats beside {STRANGERS:,} strangers a minute who have to be admitted",
+            measured=f"p50 {micros(p50(beside['waited']))}, {ratio:.2f} of {micros(p50(alone['waited']))} without them",
+            reference=f"{beside['unanswered']} unanswered, {beside['strangers_told']} strangers told a code",
+            target="p50 unchanged (≤ 1.2 of it), at most 3 codes",
+            is_met=ratio <= 1.2 and not beside["unanswered"] and beside["strangers_told"] <= 3,
+            figures={"ratio": ratio, "p50_s": p50(beside["waited"])},
+        ),
+        Row(
+            id="B20",
             what="an idle bot, beside a gateway without one: CPU, memory",
             measured=f"{more_cpu:.2%}, {more_memory / MIB:.0f} MiB",
             reference=f"with {with_bot[0]:.2%}, {with_bot[1] / MIB:.0f} MiB; without {without[0]:.2%}",
@@ -120,6 +147,26 @@ async def chats(directory: Path) -> list[Row]:
             figures={"cpu": more_cpu, "rss": more_memory},
         ),
     ]
+
+
+async def _measure(process: "subprocess.Popen[str]", seconds: int, strangers: int) -> Json:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(f"{seconds * CHATS * A_MINUTE // 60} {strangers}\n")
+    process.stdin.flush()
+    return json.loads(await to_thread.run_sync(process.stdout.readline))
+
+
+async def _beside_strangers(home: Path, process: "subprocess.Popen[str]", section: Json) -> tuple[Json, Json]:
+    """What known chats wait for without strangers, and beside them."""
+    known = [f"telegram:{100 + chat}" for chat in range(CHATS)]
+    settings: dict[str, Any] = {
+        "channels": {"telegram": {**section, "access": "pairing"}},
+        "access": {"messages_per_minute": 1000},
+        "session": {"identity_links": {f"known-{each.partition(':')[2]}": [each] for each in known}},
+    }
+    async with open_app(home, Config.model_validate(settings), PARTS):
+        await _measure(process, 3, 0)
+        return await _measure(process, SECONDS, 0), await _measure(process, SECONDS, STRANGERS * SECONDS // 60)
 
 
 async def _idle(home: Path, section: Json | None) -> tuple[float, int]:

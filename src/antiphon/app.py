@@ -81,6 +81,7 @@ from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.deliveries.outgoing import OutgoingMessages
+from antiphon.engine.deliveries.paces import Paces
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.rules import Rules
@@ -383,7 +384,8 @@ def _build(
     if backend.deltas is not None:
         backend.deltas.show_deltas(hub.publish_delta)
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
-    live = LiveReplies(database=database, channels=channels, rules=rules, clock=clock)
+    paces = Paces(clock)
+    live = LiveReplies(database=database, channels=channels, rules=rules, paces=paces, clock=clock)
     if live.is_serving:
         publish_delta = _everywhere(publish_delta, live.publish)
     workspaces = Workspaces(base.home / WORKSPACES_NAME)
@@ -484,7 +486,7 @@ def _build(
         rules=rules,
         clock=clock,
         process=process,
-        on_sent=live.sent,
+        paces=paces,
     )
     entrances = build_entrances(
         adapters,

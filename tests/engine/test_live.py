@@ -100,10 +100,11 @@ class Scene:
         context.emit(words)
         await self.passes(seconds)
 
-    async def ends(self, context: RunContext, reply: str | None) -> None:
+    async def ends(self, context: RunContext, reply: str | None, *, is_sent: bool = True) -> None:
         self._writer.end(context, reply)
         await wait_end(self.app, context.run.id)
-        await quiet(self.app)
+        if is_sent:
+            await quiet(self.app)
 
 
 def shown(channel: LiveFakeChannel) -> list[str]:
@@ -161,8 +162,78 @@ async def test_in_a_group_the_message_that_is_edited_is_the_delivery(open_home: 
         await scene.ends(context, "Once upon a time.")
         assert {id: part.text for id, part in channel.shown.items()} == {"platform-1": "Once upon a time."}
         (sent,) = await Story(app).deliveries()
-        assert (sent.status, sent.parts) == ("sent", ("platform-1",))
-        assert len(facts(await read_log(app, GROUP), "delivered")) == 1
+        assert (sent.id, sent.status, sent.parts) == (streaming.id, "sent", ("platform-1",))
+        assert {asked.id for asked in channel.asked} == {sent.id}
+        log = await read_log(app, GROUP)
+        assert len(facts(log, "delivered")) == 1 and facts(log, "error") == []
+
+
+@requirement("channels:1")
+async def test_words_that_may_have_arrived_are_not_sent_again_and_the_log_tells(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked(GROUP)
+        channel.will(Act.TAKE_AND_DROP)
+        await scene.writes(context, "Once", seconds=10)
+        (streaming,) = await Story(app).deliveries()
+        assert (streaming.status, streaming.platform_id) == (DeliveryStatus.STREAMING, None)
+        await scene.writes(context, " upon", seconds=10)
+        assert shown(channel) == ["Once"]
+        await scene.ends(context, "Once upon a time.")
+        assert shown(channel) == ["Once", "Once upon a time."]
+        (sent,) = await Story(app).deliveries()
+        assert {asked.id for asked in channel.asked} == {sent.id} == {streaming.id}
+        (told,) = facts(await read_log(app, GROUP), "error")
+        assert (told["code"], told["deliveryId"]) == ("may_be_shown_twice", sent.id)
+        context = await scene.asked(GROUP, runs=2)
+        channel.will(Act.TAKE_AND_DROP)
+        await scene.writes(context, "I will", seconds=10)
+        await scene.ends(context, None)
+        codes = [fact["code"] for fact in facts(await read_log(app, GROUP), "error")]
+        assert codes.count("may_be_shown_twice") == 2
+
+
+@requirement("channels:1")
+async def test_words_that_were_refused_are_sent_again(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked(GROUP)
+        channel.will(Act.BUSY)
+        await scene.writes(context, "Once", seconds=10)
+        assert (shown(channel), await Story(app).deliveries()) == ([], [])
+        await scene.passes(10)
+        assert shown(channel) == ["Once"]
+        await scene.ends(context, "Once upon a time.")
+        assert shown(channel) == ["Once upon a time."]
+        assert facts(await read_log(app, GROUP), "error") == []
+
+
+@requirement("channels:1")
+async def test_a_restart_sends_no_words_again_that_may_have_arrived(open_home: OpenHome) -> None:
+    clock, channel, first, second = ManualClock(), LiveFakeChannel(), Writer(), Writer()
+    async with open_home(config(gateway__drain_seconds=0), Parts(runner=first, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, first)
+        context = await scene.asked(GROUP)
+        channel.will(Act.TAKE_AND_HANG)
+        context.emit("Once")
+        clock.pass_time(timedelta(seconds=10))
+        app.live.wake()
+        await channel.until_asked(1)
+    async with open_home(parts=Parts(runner=second, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, second)
+        again = await second.begins()
+        assert again.run.id == context.run.id
+        await scene.settle()
+        await scene.writes(again, "Once upon", seconds=10)
+        assert shown(channel) == ["Once"]
+        await scene.ends(again, "Once upon a time.")
+        assert shown(channel) == ["Once", "Once upon a time."]
+        (sent,) = await Story(app).deliveries()
+        assert {asked.id for asked in channel.asked} == {sent.id}
+        (told,) = facts(await read_log(app, GROUP), "error")
+        assert (told["code"], told["deliveryId"]) == ("may_be_shown_twice", sent.id)
 
 
 @requirement("channels:1")
@@ -181,6 +252,65 @@ async def test_all_topics_of_a_group_share_one_pace(open_home: OpenHome) -> None
         await scene.ends(one, "Done.")
         await scene.ends(two, "Done too.")
         assert sorted(shown(channel)) == ["Done too.", "Done."]
+
+
+@requirement("channels:1")
+async def test_a_complete_reply_goes_before_changes_that_are_due(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        one = await scene.asked(f"{GROUP}:topic:1", thread="1")
+        two = await scene.asked(f"{GROUP}:topic:2", thread="2", runs=2)
+        await scene.writes(one, "One", seconds=10)
+        two.emit("Two")
+        channel.hold()
+        await scene.ends(one, "One is done.", is_sent=False)
+        await channel.until_asked(2)
+        for _ in range(3):
+            await scene.passes(10)
+        await scene.passes(3)
+        assert [asked.text for asked in channel.asked] == ["One", "One is done."]
+        channel.release()
+        await quiet(app)
+        await scene.passes(5.999)
+        assert shown(channel) == ["One is done."]
+        await scene.passes(0.001)
+        assert shown(channel) == ["One is done.", "Two"]
+        await scene.ends(two, "Two is done.")
+        assert shown(channel) == ["One is done.", "Two is done."]
+
+
+@requirement("channels:1")
+async def test_a_complete_reply_waits_as_long_as_the_platform_says_and_then_goes_first(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    channel.retry_after = timedelta(seconds=30)
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        one = await scene.asked(f"{GROUP}:topic:1", thread="1")
+        two = await scene.asked(f"{GROUP}:topic:2", thread="2", runs=2)
+        channel.will(Act.BUSY)
+        await scene.writes(one, "One", seconds=0.3)
+        assert len(channel.asked) == 1
+        two.emit("Two")
+        await scene.ends(one, "One is done.")
+        await scene.passes(29)
+        app.deliverer.wake()
+        await quiet(app)
+        assert len(channel.asked) == 1
+        await scene.passes(1)
+        assert len(channel.asked) == 1, "the complete reply is due, so nothing is changed"
+        channel.will(Act.BUSY)
+        app.deliverer.wake()
+        await quiet(app)
+        await scene.passes(29.999)
+        assert [asked.text for asked in channel.asked] == ["One", "One is done."]
+        await scene.passes(0.001)
+        app.deliverer.wake()
+        await quiet(app)
+        assert shown(channel) == ["One is done."]
+        await scene.passes(6)
+        assert shown(channel) == ["One is done.", "Two"]
+        await scene.ends(two, "Two is done.")
 
 
 @requirement("groups:3")

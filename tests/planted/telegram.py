@@ -121,6 +121,14 @@ BUGS = (
         "channels/telegram/test_loop.py::test_answers_that_make_no_sense_end_nothing[sqlite-number-getMe]",
     ),
     Bug(
+        "a file is read to its end, however large it is",
+        f"{DIRECTORY}/client.py",
+        "                    if len(found) > most_bytes:\n                        raise FileTooLarge\n",
+        "                if len(found) > most_bytes:\n                    raise FileTooLarge\n",
+        "channels/telegram/test_chats.py::"
+        "test_a_file_that_is_larger_than_was_said_is_not_read_to_its_end[sqlite-document]",
+    ),
+    Bug(
         "files of strangers are fetched",
         f"{DIRECTORY}/intake.py",
         "        if await self._reception.will_post(content):\n",

@@ -17,10 +17,14 @@ FIRST_WAIT = timedelta(seconds=5)
 LONGEST_WAIT = timedelta(minutes=10)
 LONGEST_WISH = timedelta(hours=1)
 """The longest pause that a platform may ask for, because later texts wait as long."""
+BUSY = "channel_busy"
+"""The code of a failure after which the platform wants to be left alone."""
 FLOW = "flow"
 """The code of a text that was suppressed because of what it was made of."""
 GONE = "channel_gone"
 """The code of a failure that no text for the place escapes: its person blocked the bot, or the bot left the group."""
+MAY_BE_SHOWN_TWICE = "may_be_shown_twice"
+"""The code of a reply whose beginning was sent without an answer: its message cannot be changed or deleted."""
 NOT_CLEARED = (
     "The text was made of data that may not go to this place. Set a clearance for the channel and link the recipient's "
     "account to a person with that clearance; then retry the delivery."
@@ -29,7 +33,7 @@ NOT_CLEARED = (
 
 class DeliveryStatus(StrEnum):
     STREAMING = "streaming"
-    """The reply of a run that is still being written; `parts` names the message that shows it so far."""
+    """The reply of a run that is still being written; `platform_id` names the message that shows it so far."""
     QUEUED = "queued"
     CLAIMED = "claimed"
     """A process is sending it, or was sending it when it died."""
@@ -106,6 +110,11 @@ class DeliveryFailed(Exception):
         """Whether the platform would reject the same text again."""
         self.retry_after = retry_after
         """When the platform wants the next attempt; None if it does not say."""
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether it is certain that the platform has not taken the text."""
+        return self.is_permanent or self.code == BUSY
 
 
 def wait_before_next(attempts: int, wish: timedelta | None) -> timedelta:

@@ -64,6 +64,7 @@ class Head(NamedTuple):
     id: str
     session: SessionRow | None
     account: ChannelAccount
+    to: str
 
 
 class DeliveryFilter(Struct, frozen=True, kw_only=True):
@@ -88,6 +89,8 @@ class NewDelivery(Struct, frozen=True, kw_only=True):
     """Whether it may not go to its place; then it is kept, and not sent."""
     is_streaming: bool = False
     """Whether it is still being written."""
+    since: int | None = None
+    """The number in the id that it had while it was written, and keeps if no later text waits for its place."""
     replaces: str | None = None
     """The platform's id of a message that shows an earlier text of it."""
     approval: ApprovalId | None = None
@@ -104,9 +107,9 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
         f"SELECT MAX(d.id) FROM deliveries d WHERE {_WAITS} AND d.channel = ? AND d.recipient = ?",
         (place.channel, place.to),
     )
-    number = at_ms
+    number = at_ms if new.since is None else new.since
     if newest is not None and newest[0] is not None:
-        number = max(at_ms, _number_in(newest[0]) + 1)
+        number = max(number, number_in(newest[0]) + 1)
     id = new.id_at(number)
     status = _status_of(new)
     code, error = (FLOW, NOT_CLEARED) if new.is_suppressed else (None, None)
@@ -146,10 +149,16 @@ def _status_of(new: NewDelivery) -> DeliveryStatus:
     return DeliveryStatus.STREAMING if new.is_streaming else DeliveryStatus.QUEUED
 
 
-async def find_streaming(query: Query, run: RunId) -> str | None:
-    """The platform's id of the message that shows the run's reply while it is written."""
-    row = await query.fetch_one("SELECT platform_id FROM deliveries WHERE run_id = ? AND status = 'streaming'", (run,))
-    return None if row is None else row[0]
+async def find_streaming(query: Query, run: RunId) -> Delivery | None:
+    """The run's reply while it is written; without `platform_id` if it is unknown whether a message shows it."""
+    row = await query.fetch_one(f"{_SELECT} WHERE d.run_id = ? AND d.status = 'streaming'", (run,))
+    return None if row is None else _DELIVERY.read(row)
+
+
+async def note_streaming(tx: Transaction, run: RunId, platform_id: str) -> bool:
+    """Stores the message that shows the run's reply; False if the reply is not being written any more."""
+    statement = "UPDATE deliveries SET platform_id = ? WHERE run_id = ? AND status = 'streaming'"
+    return await tx.change(statement, (platform_id, run)) == 1
 
 
 async def delete_streaming(tx: Transaction, run: RunId) -> None:
@@ -178,7 +187,8 @@ async def find_named(query: Query, session: SessionRow, name: str) -> QueuedText
     return QueuedText(id, place, text)
 
 
-def _number_in(id: str) -> int:
+def number_in(id: str) -> int:
+    """The number in the id of a delivery, which decides its turn at its place."""
     return int(id.removeprefix("dlv_")[:11], 16)
 
 
@@ -190,12 +200,24 @@ async def list_heads(query: Query, accounts: Collection[ChannelAccount], process
     marks = ", ".join(["(?, ?)"] * len(accounts))
     served = [part for account in accounts for part in (account.channel, account.account_id or "")]
     found = await query.fetch_all(
-        f"SELECT d.id, d.session, d.channel, d.account_id FROM deliveries d WHERE {_WAITS} "
+        f"SELECT d.id, d.session, d.channel, d.account_id, d.recipient FROM deliveries d WHERE {_WAITS} "
         f"AND (d.channel, COALESCE(d.account_id, '')) IN (VALUES {marks}) "
         f"AND {_IS_FREE} AND {_IS_FIRST} ORDER BY d.due_at, d.id LIMIT ?",
         (*served, now_ms, process, HEADS_AT_ONCE),
     )
-    return [Head(id, session, ChannelAccount(channel, account_id)) for id, session, channel, account_id in found]
+    return [
+        Head(id, session, ChannelAccount(channel, account_id), to) for id, session, channel, account_id, to in found
+    ]
+
+
+async def is_any_due(query: Query, account: ChannelAccount, to: str, now_ms: int) -> bool:
+    """Whether a text for the recipient, in any thread, is due or being sent."""
+    row = await query.fetch_one(
+        f"SELECT 1 FROM deliveries d WHERE {_WAITS} AND d.channel = ? AND d.recipient = ? "
+        "AND COALESCE(d.account_id, '') = ? AND (d.status = 'claimed' OR d.due_at <= ?) LIMIT 1",
+        (account.channel, to, account.account_id or "", now_ms),
+    )
+    return row is not None
 
 
 async def claim(tx: Transaction, reach: Reach, id: str, *, process: ProcessId, now_ms: int) -> Delivery | None:

@@ -2,12 +2,13 @@
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from antiphon.testing.faults import ApiRefusal, Fault, error_response, faulty_response, read_parameters
@@ -16,6 +17,7 @@ from antiphon.testing.serving import FakeServer
 Json = dict[str, Any]
 LONGEST_TEXT = 4096
 LARGEST_FILE = 20 * 1024 * 1024
+PIECE = 65_536
 
 
 class BotApi(FakeServer):
@@ -46,6 +48,10 @@ class BotApi(FakeServer):
         self.updates: list[Json] = []
         """Those that the bot has not confirmed."""
         self.files: dict[str, bytes] = {}
+        self.more_bytes = 0
+        """How many more bytes follow a file than its size says."""
+        self.sent_bytes = 0
+        """How many of those were sent."""
         self.base_url = f"http://127.0.0.1:{self.port}/bot"
         self.base_file_url = f"http://127.0.0.1:{self.port}/file/bot"
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
@@ -69,7 +75,15 @@ class BotApi(FakeServer):
         return [file, Route("/bot{token}/{method}", self._answer, methods=["GET", "POST"])]
 
     async def _download(self, request: Request) -> Response:
-        return Response(self.files[request.path_params["file"]])
+        data = self.files[request.path_params["file"]]
+        return StreamingResponse(self._pieces(data))
+
+    async def _pieces(self, data: bytes) -> AsyncGenerator[bytes]:
+        yield data
+        for _ in range(0, self.more_bytes, PIECE):
+            self.sent_bytes += PIECE
+            yield bytes(PIECE)
+            await checkpoint()  # the server takes pieces for a client that has gone at once
 
     async def _answer(self, request: Request) -> Response:
         method, sent = request.path_params["method"], await read_parameters(request)
@@ -90,6 +104,8 @@ class BotApi(FakeServer):
             done = await to_thread.run_sync(act, sent)
         except ApiRefusal as refused:
             return error_response(str(refused), 0)
+        with self.changed:
+            self.changed.notify_all()
         if fault is not None:
             return await faulty_response(fault, self.stopped, self.retry_after)
         return JSONResponse({"ok": True, "result": done})

@@ -96,6 +96,23 @@ async def test_a_file_that_telegram_does_not_give_is_told(open_home: OpenHome, f
         await fake.until(lambda: any("lost.txt" in text for text in fake.texts(1)))
 
 
+@pytest.mark.parametrize("kind", ["photo", "document"])
+async def test_a_file_that_is_larger_than_was_said_is_not_read_to_its_end(
+    open_home: OpenHome, fake: FakeTelegram, kind: str
+) -> None:
+    fake.more_bytes = 128 * 2**20
+    async with open_bot(open_home, fake) as bot:
+        await bot.link_owner()
+        file = fake.add_file(PICTURE, file_name="notes.txt", width=1, height=1)
+        files: Json = {"photo": [file], "document": file}
+        fake.write(None, sender=OLGA, caption="read", **{kind: files[kind]})
+        most = "5 MiB" if kind == "photo" else "20 MiB"
+        await fake.until(lambda: any(f"larger than {most}" in text for text in fake.texts(1)))
+        assert fake.sent_bytes < fake.more_bytes / 2
+        await bot.settles()
+        assert not any(path.is_file() for path in (bot.app.home / "workspaces").rglob("*notes.txt*"))
+
+
 async def test_no_file_of_this_machine_is_read_for_one_of_telegram(
     open_home: OpenHome, fake: FakeTelegram, tmp_path: Path
 ) -> None:

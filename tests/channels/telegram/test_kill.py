@@ -30,7 +30,7 @@ async def test_a_killed_gateway_loses_no_message_and_stores_none_twice(
     home, file = tmp_path / "home", tmp_path / "antiphon.toml"
     settings = settings_of(fake, access="public", queue_mode="enqueue")
     lines = [f'{name} = "{value}"' for name, value in settings.items() if name != "token"]
-    file.write_text("\n".join(["[channels.telegram]", *lines, ""]), "utf-8")
+    file.write_text("\n".join(["[access]", "messages_per_minute = 100000", "[channels.telegram]", *lines, ""]), "utf-8")
     variables = {"ANTIPHON_TELEGRAM_TOKEN": fake.token}
     for life in range(lives):
         for chat in CHATS:
@@ -45,7 +45,7 @@ async def test_a_killed_gateway_loses_no_message_and_stores_none_twice(
         finally:
             process.kill()
             process.wait()
-    async with open_app(home, config(channels__telegram=settings)) as app:
+    async with open_app(home, config(channels__telegram=settings, access__messages_per_minute=100_000)) as app:
         for chat in CHATS:
             texts = [f"{life} of {chat}" for life in range(lives)]
             await fake.until(lambda chat=chat, texts=texts: {f"echo: {each}" for each in texts} <= {*fake.texts(chat)})

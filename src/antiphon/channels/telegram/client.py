@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
+import httpx
 import msgspec
 from msgspec import Struct
 from telegram import Bot
@@ -24,7 +25,7 @@ from telegram.request import HTTPXRequest
 
 from antiphon.channels.telegram.settings import WANTED, TelegramSettings
 from antiphon.channels.telegram.updates import Me
-from antiphon.domain.delivery import GONE, DeliveryFailed
+from antiphon.domain.delivery import BUSY, GONE, DeliveryFailed
 
 REQUEST_SECONDS: Final = 20.0
 """How long a request may take that does not wait for anything."""
@@ -33,13 +34,36 @@ POLL_SECONDS: Final = 25
 MAX_CONNECTIONS: Final = 16
 LONGEST_WISH: Final = timedelta(hours=1)
 """How long Telegram may ask to wait."""
+TOO_MANY: Final = 429
 _TALKATIVE: Final = ("httpx", "httpcore")
 """Loggers whose lines can hold the token; a filter does not hold for loggers below."""
 TELEGRAM: Final = "https://api.telegram.org"
 
 
+class FileTooLarge(Exception):
+    """The server sends more of a file than may be taken in."""
+
+
 class _BotRequests(HTTPXRequest):
     """Requests whose answers are not logged: they are what people write."""
+
+    async def fetch(self, url: str, most_bytes: int) -> bytes:
+        """The content, of which no more is read than that. Raises `TelegramError` and `FileTooLarge`."""
+        found = bytearray()
+        try:
+            # As it is sent: a few compressed bytes could become many.
+            async with self._client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as answer:
+                if answer.is_client_error and answer.status_code != TOO_MANY:
+                    raise BadRequest("File cannot be fetched")
+                if not answer.is_success:
+                    raise NetworkError("File cannot be fetched now")
+                async for piece in answer.aiter_raw():
+                    found += piece
+                    if len(found) > most_bytes:
+                        raise FileTooLarge
+        except httpx.HTTPError as error:
+            raise NetworkError("File did not come") from error
+        return bytes(found)
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
@@ -103,14 +127,14 @@ class TelegramClient:
         options: dict[str, Any] = {"httpx_kwargs": {"trust_env": base is None}}
         waits = {"read_timeout": REQUEST_SECONDS, "write_timeout": REQUEST_SECONDS, "pool_timeout": REQUEST_SECONDS}
         self._polling = _BotRequests(connection_pool_size=1, **waits, **options)
-        request = _BotRequests(connection_pool_size=MAX_CONNECTIONS, **waits, **options)
+        self._requests = _BotRequests(connection_pool_size=MAX_CONNECTIONS, **waits, **options)
         root = base or TELEGRAM
         self._files = f"{root}/file/bot{settings.token}"
         self.bot = _Bot(
             settings.token,
             f"{root}/bot",
             f"{root}/file/bot",
-            request=request,
+            request=self._requests,
             get_updates_request=self._polling,
         )
 
@@ -130,13 +154,13 @@ class TelegramClient:
         """The webhook that is set for the bot. Raises `TelegramError`."""
         return _read(await self.bot.ask("getWebhookInfo", {}), Hook)
 
-    async def download(self, file_id: str) -> bytes:
-        """The file, from the server. Raises `TelegramError`.
+    async def download(self, file_id: str, most_bytes: int) -> bytes:
+        """The file, from the server. Raises `TelegramError`, and `FileTooLarge` once more bytes than that have come.
 
         The library reads the file of this machine instead, if there is one at the path that the server names.
         """
         place = _read(await self.bot.ask("getFile", {"file_id": file_id}), _FilePlace)
-        return await self.bot.request.retrieve(f"{self._files}/{quote(place.file_path)}")
+        return await self._requests.fetch(f"{self._files}/{quote(place.file_path)}", most_bytes)
 
     async def fetch_updates(self, offset: int | None, *, wait_seconds: int = POLL_SECONDS) -> list[object]:
         """The updates from the offset on, as they came; waits for the first one. Raises `TelegramError`."""
@@ -167,7 +191,7 @@ def failure_of(error: TelegramError) -> DeliveryFailed:
     """What the error means for a text that was to be sent. The message holds no token and no text of anybody."""
     match error:
         case RetryAfter():
-            return DeliveryFailed("Telegram asks to wait.", code="channel_busy", retry_after=wished_pause(error))
+            return DeliveryFailed("Telegram asks to wait.", code=BUSY, retry_after=wished_pause(error))
         case Forbidden():
             return DeliveryFailed(
                 "Telegram refuses: the bot was blocked there, or is no member of the group.",

@@ -7,9 +7,9 @@ import anyio
 from msgspec.structs import replace
 from telegram.error import BadRequest, Forbidden, TelegramError
 
-from antiphon.channels.telegram.client import TelegramClient
+from antiphon.channels.telegram.client import FileTooLarge, TelegramClient
 from antiphon.channels.telegram.settings import LARGEST_FILE, LARGEST_IMAGE
-from antiphon.channels.telegram.updates import SentFile
+from antiphon.channels.telegram.updates import PHOTO, SentFile, too_large
 from antiphon.domain.inbound import Inbound, InboundFile
 from antiphon.domain.message import ImagePart
 from antiphon.domain.text import bracketed_name
@@ -24,12 +24,16 @@ async def with_files(client: TelegramClient, inbound: Inbound, attachments: tupl
     """The message with its files, and a sentence for the sender about each file that could not be fetched."""
     images, files, refused = list(inbound.images), list(inbound.files), list(inbound.refused)
     for attachment in attachments:
-        data = await _fetch(client, attachment.file_id)
+        try:
+            data = await _fetch(client, attachment)
+        except FileTooLarge:
+            refused.append(too_large(attachment.kind, attachment.name))
+            continue
         if data is None:
             refused.append(_not_fetched(attachment))
-        elif attachment.kind != "photo":
+        elif attachment.kind != PHOTO:
             files.append(InboundFile(name=attachment.name, data=data, kind=attachment.kind))
-        elif (mime_type := _kind_of(data)) is None or len(data) > LARGEST_IMAGE:
+        elif (mime_type := _kind_of(data)) is None:
             refused.append("The photo cannot be read and was not taken in.")
         else:
             images.append(ImagePart(mime_type=mime_type, data=base64.b64encode(data).decode()))
@@ -45,13 +49,13 @@ def _not_fetched(attachment: SentFile) -> str:
     return f"The file {bracketed_name(attachment.name)!r} could not be fetched from Telegram. Send it again."
 
 
-async def _fetch(client: TelegramClient, file_id: str) -> bytes | None:
-    """The file; None if Telegram does not give it, or not in time."""
+async def _fetch(client: TelegramClient, attachment: SentFile) -> bytes | None:
+    """The file; None if Telegram does not give it, or not in time. Raises `FileTooLarge`, whatever Telegram said."""
+    most = LARGEST_IMAGE if attachment.kind == PHOTO else LARGEST_FILE
     with anyio.move_on_after(PATIENCE.total_seconds()):
         while True:
             try:
-                data = await client.download(file_id)
-                return data if len(data) <= LARGEST_FILE else None
+                return await client.download(attachment.file_id, most)
             except (BadRequest, Forbidden):
                 return None
             except TelegramError:

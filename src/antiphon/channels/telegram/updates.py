@@ -16,6 +16,8 @@ from antiphon.domain.keys import ChatType
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import bracketed_name
 
+PHOTO = "photo"
+"""The kind of files that become images; all others are files of the workspace."""
 PRESS = "press:"
 """Before the id of a press, so that it is not the id of a message."""
 LONGEST_DATA = 64
@@ -213,9 +215,9 @@ def _files_of(message: _Message) -> tuple[tuple[SentFile, ...], tuple[str, ...]]
     refused: list[str] = []
     sizes = [size for size in message.photo if (size.file_size or 0) <= LARGEST_IMAGE]
     if sizes:
-        attachments.append(SentFile(file_id=sizes[-1].file_id, kind="photo", name="photo.jpg"))
+        attachments.append(SentFile(file_id=sizes[-1].file_id, kind=PHOTO, name="photo.jpg"))
     elif message.photo:
-        refused.append("The photo is larger than 5 MiB and was not taken in. Send it as a file.")
+        refused.append(too_large(PHOTO, ""))
     named = (
         ("document", message.document, "file"),
         ("voice", message.voice, "voice.ogg"),
@@ -228,7 +230,7 @@ def _files_of(message: _Message) -> tuple[tuple[SentFile, ...], tuple[str, ...]]
             continue
         name = whole_characters(file.file_name or "")[:_LONGEST_FILE_NAME] or usual
         if (file.file_size or 0) > LARGEST_FILE:
-            refused.append(f"The file {bracketed_name(name)!r} is larger than 20 MiB and was not taken in.")
+            refused.append(too_large(kind, name))
         else:
             attachments.append(SentFile(file_id=file.file_id, kind=kind, name=name))
     refused += [
@@ -237,6 +239,13 @@ def _files_of(message: _Message) -> tuple[tuple[SentFile, ...], tuple[str, ...]]
         if getattr(message, kind) is not None
     ]
     return tuple(attachments), tuple(refused)
+
+
+def too_large(kind: str, name: str) -> str:
+    """A sentence for the sender about a file that is too large."""
+    if kind == PHOTO:
+        return "The photo is larger than 5 MiB and was not taken in. Send it as a file."
+    return f"The file {bracketed_name(name)!r} is larger than 20 MiB and was not taken in."
 
 
 def _is_meant(message: _Message, me: Me) -> bool:

@@ -32,6 +32,7 @@ from antiphon.engine.deliveries.deliveries import (
     settle_sent,
     settle_withdrawn,
 )
+from antiphon.engine.deliveries.paces import PacedChat, Paces, chat_of
 from antiphon.engine.ledger.text_work import work_on
 from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
@@ -90,16 +91,15 @@ class Deliverer:
         rules: Rules,
         clock: Clock,
         process: ProcessId,
-        on_sent: Callable[[DeliveryContext], None] | None = None,
+        paces: Paces,
     ) -> None:
-        """`on_sent` is called with the place of each part that the platform has taken."""
         self._database = database
         self._notifier = notifier
         self._senders = senders
         self._rules = rules
         self._clock = clock
         self._process = process
-        self._on_sent = on_sent
+        self._paces = paces
         self._sending: dict[str, ChannelAccount] = {}
         self._woken = asyncio.Event()
         self._is_idle = asyncio.Event()
@@ -166,6 +166,8 @@ class Deliverer:
         for head in heads:
             if begun >= room or head.id in self._sending or busy[head.account] >= MAX_OF_ACCOUNT:
                 continue
+            if self._paces.holds(PacedChat(head.account, head.to), head.id):
+                continue
             busy[head.account] += 1
             begun += 1
             self._sending[head.id] = head.account
@@ -216,8 +218,7 @@ class Deliverer:
                 replaces=claimed.replaces if not sent else None,
             )
             sent = (*sent, await self._send_part(claimed, part, sender) or "")
-            if self._on_sent is not None:
-                self._on_sent(claimed.place)
+            self._paces.note_use(chat_of(claimed.place))
             if is_last:
                 return await self._settle(settle_sent, claimed, sent, self._clock.now_ms())
             if not await self._settle(settle_part, claimed, sent):
@@ -256,6 +257,8 @@ class Deliverer:
 
     async def _settle_failed(self, claimed: Delivery, failed: DeliveryFailed) -> None:
         failure, at_ms = failure_of(claimed, failed), self._clock.now_ms()
+        if failed.retry_after is not None:
+            self._paces.pause(chat_of(claimed.place), failure.wait_ms, cause=claimed.id)
         settled = await self._database.run(
             settle_failed, claimed, failure, at_ms, sessions=sessions_of(claimed.session)
         )

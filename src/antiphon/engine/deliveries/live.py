@@ -1,8 +1,9 @@
 """Replies shown while they are written: drafts in direct chats, one message that is edited elsewhere.
 
-Only runs that execute in this process are shown. The message that is edited is stored before it is changed, and the
-run's reply replaces it: `outbox.enqueue`. Before its run ends, the worker leaves the stream, so that no late change
-covers the reply. Contract: groups 3, flow 7, channels 1.
+Only runs that execute in this process are shown. That a message is about to be sent is stored before it is sent, and
+its id before it is changed; the run's reply replaces it: `outbox.enqueue`. If no answer says whether the platform has
+the message, nothing more is shown until the reply, which is a new message of the same delivery. Before its run ends,
+the worker leaves the stream, so that no late change covers the reply. Contract: groups 3, flow 7, channels 1.
 """
 
 import asyncio
@@ -30,7 +31,8 @@ from antiphon.domain.silence import spoken_so_far
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import chat_type, may_deliver
 from antiphon.engine.deliveries.deliverer import PartSender, Withdrawer
-from antiphon.engine.deliveries.outbox import StreamedText, begin_stream, is_external
+from antiphon.engine.deliveries.outbox import StreamedText, begin_stream, forget_stream, is_external, note_shown
+from antiphon.engine.deliveries.paces import PacedChat, Paces, account_of, chat_of
 from antiphon.engine.ledger.text_work import work_on
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Deny
@@ -55,7 +57,6 @@ SWEEP_SECONDS = 1.0
 RETRY_SECONDS = 0.5
 LEAVE_SECONDS = 10.0
 """How long the end of a run waits for a change that is on its way."""
-MOST_PACES = 1_000
 
 
 @runtime_checkable
@@ -65,13 +66,6 @@ class LiveSender(PartSender, Withdrawer, Protocol):
     async def draft(self, place: DeliveryContext, draft_id: int, text: str) -> None: ...
 
     async def typing(self, place: DeliveryContext) -> None: ...
-
-
-class PacedChat(NamedTuple):
-    """A chat with all its threads."""
-
-    account: ChannelAccount
-    to: str
 
 
 @dataclass(slots=True, eq=False)
@@ -90,6 +84,8 @@ class _Stream:
     view: "_Showing | None" = None
     judged: Classification | None = None
     """What the words were made of when the place was last judged."""
+    delivery: str | None = None
+    """The delivery that the message belongs to."""
     message: str | None = None
     """The platform's id of the message that shows it."""
     shown: str = ""
@@ -116,7 +112,8 @@ class _Showing(NamedTuple):
     is_direct: bool
     may_show: bool
     may_type: bool
-    message: str | None
+    streaming: Delivery | None
+    """The reply as an earlier attempt of the run has shown it."""
 
 
 class _Question(NamedTuple):
@@ -130,7 +127,13 @@ class LiveReplies:
     """Shows replies on the accounts of this process while they are written. `run` must be running in a task."""
 
     def __init__(
-        self, *, database: Database, channels: Mapping[ChannelAccount, PartSender], rules: Rules, clock: Clock
+        self,
+        *,
+        database: Database,
+        channels: Mapping[ChannelAccount, PartSender],
+        rules: Rules,
+        paces: Paces,
+        clock: Clock,
     ) -> None:
         self._database = database
         self._channels = {
@@ -139,10 +142,9 @@ class LiveReplies:
             if channel.form.streaming is not Streaming.NONE and isinstance(channel, LiveSender)
         }
         self._rules = rules
+        self._paces = paces
         self._clock = clock
         self._streams: dict[RunId, _Stream] = {}
-        self._next_at: dict[PacedChat, int] = {}
-        """When something of a chat may be changed again."""
         self._woken = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._showing = Trouble(
@@ -169,7 +171,7 @@ class LiveReplies:
         """The run executes from now on: follows it, if its reply may go to a place that is served here."""
         if not self._channels or not run.purpose.speaks_for_itself:
             return
-        if run.place is not None and _account_of(run.place) not in self._channels:
+        if run.place is not None and account_of(run.place) not in self._channels:
             return
         self._streams[run.id] = _Stream(run, self._clock.now_ms())
         self.wake()
@@ -189,11 +191,6 @@ class LiveReplies:
             if not stream.is_changed:
                 stream.is_changed = True
                 self.wake()
-
-    def sent(self, place: DeliveryContext) -> None:
-        """A text was sent to the place; the chat is left alone for a while."""
-        if (channel := self._channels.get(_account_of(place))) is not None:
-            self._pace(_chat_of(place), channel.form.stream_interval_ms)
 
     def forget(self, run: RunId) -> None:
         """The run does not execute here any more; a change that is on its way ends by itself."""
@@ -244,7 +241,7 @@ class LiveReplies:
             stream.has_turn = stream.view is not None and stream.is_changed
             if stream.view is not None and stream.has_turn:
                 # Other streams of the chat wait their turn.
-                self._pace(stream.view.chat, self._interval(stream.view))
+                self._paces.note_use(stream.view.chat)
             tasks.start_soon(self._show_next, stream)
         return min(waits, default=None)
 
@@ -256,12 +253,13 @@ class LiveReplies:
             return stream.begun_at_ms + FIRST_MS
         if stream.is_changed:
             assert stream.since_ms is not None
-            return max(stream.since_ms + FIRST_MS, self._next_at.get(view.chat, 0))
+            return max(stream.since_ms + FIRST_MS, self._free_at(view))
+        pause_ends_at = self._paces.pause_ends_at(view.chat)
         if not stream.shown:
             if not view.may_type:
                 return None
-            return 0 if stream.typed_at_ms is None else stream.typed_at_ms + TYPING_MS
-        return stream.shown_at_ms + REPEAT_MS if self._is_drafted(stream, view) else None
+            return max(0 if stream.typed_at_ms is None else stream.typed_at_ms + TYPING_MS, pause_ends_at)
+        return max(stream.shown_at_ms + REPEAT_MS, pause_ends_at) if self._is_drafted(stream, view) else None
 
     async def _show_next(self, stream: _Stream) -> None:
         try:
@@ -269,7 +267,7 @@ class LiveReplies:
                 await self._judge(stream)
                 if stream.view is None or stream.is_left or stream.is_mute:
                     return
-                if stream.has_turn or not stream.is_changed or self._is_free(stream.view.chat):
+                if not stream.is_changed or await self._has_turn(stream, stream.view):
                     await self._change(stream, stream.view)
                     self._showing.worked()
         except DeliveryFailed as failed:
@@ -286,6 +284,13 @@ class LiveReplies:
             stream.rested.set()
             self.wake()
 
+    async def _has_turn(self, stream: _Stream, view: _Showing) -> bool:
+        """Whether the words may be shown now: complete texts for the chat, in any thread, go first."""
+        if not stream.has_turn and self._free_at(view) > self._clock.now_ms():
+            return False
+        self._paces.note_use(view.chat)
+        return not await self._database.read(outbox.is_any_due, view.chat.account, view.chat.to, self._clock.now_ms())
+
     async def _judge(self, stream: _Stream) -> None:
         """Decides whether the words may go to the place, once for all words with the same classification."""
         if stream.view is not None and stream.judged == stream.made_of:
@@ -296,8 +301,8 @@ class LiveReplies:
             stream.is_mute = True
         if view is None:
             return
-        if stream.view is None:
-            stream.message = view.message
+        if stream.view is None and (earlier := view.streaming) is not None:
+            stream.delivery, stream.message = earlier.id, earlier.platform_id
         stream.view, stream.judged = view, made_of
 
     async def _change(self, stream: _Stream, view: _Showing) -> None:
@@ -310,7 +315,7 @@ class LiveReplies:
                 await _within(view.channel, lambda: view.channel.typing(view.place))
             return
         if is_new:
-            self._pace(view.chat, self._interval(view))
+            self._paces.note_use(view.chat)
         if self._is_drafted(stream, view):
             await _within(view.channel, lambda: view.channel.draft(view.place, _draft_id(stream.run.id), words))
         elif words != stream.shown:
@@ -319,25 +324,43 @@ class LiveReplies:
 
     async def _write(self, stream: _Stream, view: _Showing, words: str) -> None:
         """Sends the words as a message, or changes it."""
-        delivery = _delivery(stream, view, words, self._clock)
-        part = DeliveryPart(index=0, text=words, replaces=stream.message)
-        sent = await _within(view.channel, lambda: view.channel.send(delivery, part))
-        if stream.message is not None:
+        if stream.message is None:
+            await self._send_first(stream, view, words)
             return
-        if sent is None:
+        part = DeliveryPart(index=0, text=words, replaces=stream.message)
+        await self._send(stream, view, part)
+
+    async def _send_first(self, stream: _Stream, view: _Showing, words: str) -> None:
+        """Stores that a message is about to be sent, sends it, and stores its id."""
+        run, sessions = stream.run, (SessionRow(stream.run.session),)
+        streamed = StreamedText(run=run, place=view.place, made_of=stream.made_of)
+        stream.delivery = await self._database.run(begin_stream, streamed, self._clock.now_ms(), sessions=sessions)
+        if stream.delivery is None:
+            stream.is_mute = True
+            return
+        try:
+            sent = await self._send(stream, view, DeliveryPart(index=0, text=words))
+        except DeliveryFailed as failed:
+            if failed.was_refused:
+                await self._database.run(forget_stream, run.id, sessions=sessions)
+            else:
+                stream.is_mute = True
+            raise
+        if sent is None or not await self._store(streamed, sent):
             stream.is_mute = True
             return
         stream.message = sent
-        streamed = StreamedText(run=stream.run, place=view.place, made_of=stream.made_of, platform_id=sent)
-        if not await self._store(streamed):
-            stream.is_mute = True
 
-    async def _store(self, streamed: StreamedText) -> bool:
+    async def _send(self, stream: _Stream, view: _Showing, part: DeliveryPart) -> str | None:
+        delivery = _delivery(stream, view, part.text, self._clock)
+        return await _within(view.channel, lambda: view.channel.send(delivery, part))
+
+    async def _store(self, streamed: StreamedText, sent: str) -> bool:
         """Tries until the database accepts it: a message that is not stored stays beside the reply."""
         sessions = (SessionRow(streamed.run.session),)
         while True:
             try:
-                return await self._database.run(begin_stream, streamed, self._clock.now_ms(), sessions=sessions)
+                return await self._database.run(note_shown, streamed, sent, self._clock.now_ms(), sessions=sessions)
             except Unavailable as error:
                 if error.code == "store_closed":
                     raise
@@ -365,7 +388,7 @@ class LiveReplies:
             },
         )
         if failed.retry_after is not None:
-            self._pace(view.chat, int(failed.retry_after.total_seconds() * 1000))
+            self._paces.pause(view.chat, int(failed.retry_after.total_seconds() * 1000))
         if failed.is_permanent and self._is_drafted(stream, view):
             stream.drafts_fail = stream.is_changed = True
         elif failed.is_permanent:
@@ -381,14 +404,9 @@ class LiveReplies:
         form = view.channel.form
         return form.stream_interval_ms if view.is_direct else form.group_interval_ms
 
-    def _is_free(self, chat: PacedChat) -> bool:
-        return self._next_at.get(chat, 0) <= self._clock.now_ms()
-
-    def _pace(self, chat: PacedChat, interval_ms: int) -> None:
-        now = self._clock.now_ms()
-        if len(self._next_at) > MOST_PACES:
-            self._next_at = {each: at for each, at in self._next_at.items() if at > now}
-        self._next_at[chat] = max(self._next_at.get(chat, 0), now + interval_ms)
+    def _free_at(self, view: _Showing) -> int:
+        """When something of the chat may be changed again."""
+        return self._paces.free_at(view.chat, self._interval(view))
 
 
 async def _look(
@@ -400,19 +418,19 @@ async def _look(
     if session is None:
         return None
     place = session.delivery if run.place is None else run.place
-    channel = channels.get(_account_of(place))
+    channel = channels.get(account_of(place))
     if channel is None or not is_external(place) or isinstance(may_deliver(session, place, rules), Deny):
         return None
     may_show = await may_leave(query, made_of, place, rules.sinks)
     return _Showing(
         session=session,
         place=place,
-        chat=_chat_of(place),
+        chat=chat_of(place),
         channel=channel,
         is_direct=chat_type(session) == ChatType.DIRECT,
         may_show=may_show,
         may_type=may_show and await may_leave(query, session.taint, place, rules.sinks),
-        message=await outbox.find_streaming(query, run.id),
+        streaming=await outbox.find_streaming(query, run.id),
     )
 
 
@@ -430,9 +448,10 @@ def _parts_so_far(beginning: str, form: ChannelForm) -> list[str]:
 
 def _delivery(stream: _Stream, view: _Showing, words: str, clock: Clock) -> Delivery:
     """The reply so far, in the form that adapters take."""
+    assert stream.delivery is not None
     now = clock.now()
     return Delivery(
-        id=f"live_{stream.run.id}",
+        id=stream.delivery,
         session=view.session.row,
         session_key=str(view.session.key),
         session_id=SessionId(stream.run.session_id),
@@ -445,14 +464,6 @@ def _delivery(stream: _Stream, view: _Showing, words: str, clock: Clock) -> Deli
         platform_id=stream.message,
         created_at=now,
     )
-
-
-def _account_of(place: DeliveryContext) -> ChannelAccount:
-    return ChannelAccount(place.channel or "", place.account_id)
-
-
-def _chat_of(place: DeliveryContext) -> PacedChat:
-    return PacedChat(_account_of(place), place.to or "")
 
 
 def _draft_id(run: RunId) -> int:

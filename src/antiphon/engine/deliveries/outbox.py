@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.actor import SYSTEM
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.delivery import FLOW, NOT_CLEARED, Delivery
+from antiphon.domain.delivery import FLOW, MAY_BE_SHOWN_TWICE, NOT_CLEARED, Delivery
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import JsonObject
@@ -22,6 +22,11 @@ from antiphon.store.database import Transaction
 from antiphon.store.events import Addition, note_unnoticed
 from antiphon.store.sessions import SessionHead
 
+_MAY_STAY = (
+    "The beginning of the reply was sent, and no answer came. If the platform has it, it stays there beside the reply, "
+    "because its message cannot be named."
+)
+
 
 class Origin(Struct, frozen=True, kw_only=True):
     """Where a text comes from."""
@@ -32,12 +37,11 @@ class Origin(Struct, frozen=True, kw_only=True):
 
 
 class StreamedText(Struct, frozen=True, kw_only=True):
-    """A message that shows a run's reply while it is written."""
+    """A run's reply that is about to be shown while it is written."""
 
     run: Run
     place: DeliveryContext
     made_of: Classification
-    platform_id: str
 
 
 class Outgoing(Struct, frozen=True, kw_only=True):
@@ -73,9 +77,7 @@ async def enqueue(tx: Transaction, run: Run, place: DeliveryContext, outgoing: O
     if not words.strip():
         await end_stream(tx, run, place, at_ms)
         return
-    shown = await deliveries.find_streaming(tx, run.id)
-    if shown is not None:
-        await deliveries.delete_streaming(tx, run.id)
+    shown = await _take_stream(tx, run, at_ms)
     session, incarnation = outgoing.on_behalf_of or (run.session, run.session_id)
     delivery = deliveries.NewDelivery(
         name=name_of(run.id),
@@ -85,23 +87,24 @@ async def enqueue(tx: Transaction, run: Run, place: DeliveryContext, outgoing: O
         place=place,
         text=words,
         made_of=outgoing.made_of,
-        replaces=shown,
+        since=None if shown is None else deliveries.number_in(shown.id),
+        replaces=None if shown is None else shown.platform_id,
     )
     await _queue(tx, delivery, outgoing.sinks, at_ms)
 
 
-async def begin_stream(tx: Transaction, streamed: StreamedText, at_ms: int) -> bool:
-    """Stores the message that shows the run's reply, so that the reply replaces it, whatever happens until then.
+async def begin_stream(tx: Transaction, streamed: StreamedText, at_ms: int) -> str | None:
+    """Stores that a message is about to show the run's reply, and returns the id of its delivery.
 
-    False if the run does not execute any more: then the message is deleted.
+    The reply will replace the message, whatever happens until then. None if the run does not execute any more, or if
+    a message may show the reply already: then nothing may be sent.
     """
     run, place = streamed.run, streamed.place
     now = await runs.find(tx, run.id)
     if now is None or now.fence != run.fence or now.status is not RunStatus.RUNNING:
-        await _queue_withdrawal(
-            tx, place, streamed.platform_id, cause=f"stream {run.id} {streamed.platform_id}", at_ms=at_ms
-        )
-        return False
+        return None
+    if await deliveries.find_streaming(tx, run.id) is not None:
+        return None
     delivery = deliveries.NewDelivery(
         name=name_of(run.id),
         session=run.session,
@@ -111,17 +114,48 @@ async def begin_stream(tx: Transaction, streamed: StreamedText, at_ms: int) -> b
         text="",
         made_of=streamed.made_of,
         is_streaming=True,
-        replaces=streamed.platform_id,
     )
-    await deliveries.insert(tx, delivery, at_ms)
-    return True
+    return await deliveries.insert(tx, delivery, at_ms)
+
+
+async def note_shown(tx: Transaction, streamed: StreamedText, platform_id: str, at_ms: int) -> bool:
+    """Stores the message that shows the run's reply; deletes it, and returns False, if the run has ended meanwhile."""
+    run = streamed.run
+    if await deliveries.note_streaming(tx, run.id, platform_id):
+        return True
+    await _queue_withdrawal(tx, streamed.place, platform_id, cause=f"stream {run.id} {platform_id}", at_ms=at_ms)
+    return False
+
+
+async def forget_stream(tx: Transaction, run: RunId) -> None:
+    """Takes back what `begin_stream` stored: the platform has refused the message."""
+    await deliveries.delete_streaming(tx, run)
 
 
 async def end_stream(tx: Transaction, run: Run, place: DeliveryContext, at_ms: int) -> None:
     """Deletes the message that showed the reply of a run that ends without one."""
-    if is_external(place) and (shown := await deliveries.find_streaming(tx, run.id)) is not None:
-        await deliveries.delete_streaming(tx, run.id)
-        await _queue_withdrawal(tx, place, shown, cause=f"stream {run.id}", at_ms=at_ms)
+    if not is_external(place):
+        return
+    shown = await _take_stream(tx, run, at_ms)
+    if shown is not None and shown.platform_id is not None:
+        await _queue_withdrawal(tx, place, shown.platform_id, cause=f"stream {run.id}", at_ms=at_ms)
+
+
+async def _take_stream(tx: Transaction, run: Run, at_ms: int) -> Delivery | None:
+    """The reply as it was shown while it was written, which is over.
+
+    The log tells if nobody knows whether the platform has its beginning.
+    """
+    shown = await deliveries.find_streaming(tx, run.id)
+    if shown is None:
+        return None
+    await deliveries.delete_streaming(tx, run.id)
+    if shown.platform_id is None and shown.session is not None and shown.session_id is not None:
+        data: JsonObject = {"code": MAY_BE_SHOWN_TWICE, "deliveryId": shown.id}
+        data |= {"channel": shown.place.channel, "to": shown.place.to, "error": _MAY_STAY}
+        origin = Origin(session=shown.session, incarnation=shown.session_id, run_id=run.id)
+        await tell(tx, origin, EventType.ERROR, data, made_of=shown.made_of, at_ms=at_ms)
+    return shown
 
 
 async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks | None, at_ms: int) -> None:
