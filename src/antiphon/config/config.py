@@ -416,7 +416,7 @@ class Config(Section):
         return None
 
     def _check_hooks(self, agents: Collection[AgentId], default: AgentId) -> None:
-        """Raises `Invalid` for hooks whose agent, session or place cannot be theirs."""
+        """Raises `Invalid` for a hook whose agent, session or place does not fit."""
         users: dict[str, tuple[str, AgentId]] = {}
         for name, hook in self.hooks.items():
             agent_id = self._known_agent(hook.agent, agents, "hooks", name, "agent") or default
@@ -425,7 +425,7 @@ class Config(Section):
                 if key.agent_id not in (None, agent_id):
                     raise Invalid(
                         f"{named} names a session of another agent: {str(key)!r}, and the hook's agent is "
-                        f"{agent_id!r}. Name the same one twice.",
+                        f"{agent_id!r}. Name the same agent in both.",
                         code="invalid_config",
                     )
                 other, others_agent = users.setdefault(str(key), (name, agent_id))
