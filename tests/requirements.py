@@ -45,7 +45,7 @@ REQUIREMENTS = {
     ),
     "keys:7": Requirement(
         "Session ids are `<namespace>:<rest>`; opening by id makes the key; a reset keeps the namespace.",
-        remaining="ids of schedules and hooks come with those parts",
+        remaining="ids of schedules come with schedules",
     ),
     # 2. Sessions
     "sessions:1": Requirement(

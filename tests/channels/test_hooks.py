@@ -476,7 +476,7 @@ async def test_a_command_in_a_hooks_message_is_only_text(open_home: OpenHome, cl
         ({"CI": {"secret": SECRET}}, "cannot be a hook's name"),
         ({"c\N{CYRILLIC SMALL LETTER I}": {"secret": SECRET}}, "cannot be a hook's name"),
         ({"a.b": {"secret": SECRET}}, "cannot be a hook's name"),
-        ({"ci": {"secret": SECRET, "session_key": "main"}}, "is not of a known form"),
+        ({"ci": {"secret": SECRET, "session_key": "main"}}, "is not the key of a hook; write 'hook:<name>'"),
         ({"ci": {"secret": SECRET, "session_key": "agent:main:main"}}, "is not the key of a hook"),
         ({"ci": {"secret": SECRET, "session_key": "cron:ci"}}, "is not the key of a hook"),
         ({"ci": {"secret": SECRET, "session_key": "node-ci"}}, "is not the key of a hook"),
@@ -519,7 +519,7 @@ def test_a_hook_that_cannot_be_is_no_configuration(hooks: Json, said: str) -> No
         ),
         (
             {"hooks": {"ci": {"secret": SECRET, "deliver": {"channel": "webhook", "account": "attic", "to": "anna"}}}},
-            "needs the name of a webhook that has a url",
+            "needs an account: the name of a webhook with a url. 'attic' is not one.",
         ),
         (
             {"hooks": {"ci": {"secret": SECRET, "deliver": {"channel": "webhook", "account": "in", "to": "anna"}}}},
@@ -556,6 +556,7 @@ def test_a_hook_needs_a_secret_that_protects_and_is_its_own(monkeypatch: pytest.
     pair["cd"]["signature"] = "github"
     with pytest.raises(Invalid, match="Hooks have the same secret"):
         Config.model_validate({"hooks": pair}).hook_settings()
+    assert any("Hooks have the same secret" in each for each in missing(Config.model_validate({"hooks": pair})))
 
 
 @requirement("channels:1")

@@ -64,6 +64,10 @@ def test_a_node_gets_a_token_for_a_session_of_its_own(home: Path) -> None:
         (row,) = antiphon_json("tokens", "list", home=home)["tokens"]
         assert (row["kind"], row["sessionKey"]) == ("node", "node-kitchen")
         assert "node-kitchen" in antiphon("tokens", "list", home=home).stdout
+        assert "21 degrees" in antiphon("sessions", "history", "node-kitchen", home=home).stdout
+        assert "tokens create --node hall" in " ".join(
+            antiphon("sessions", "show", "node-hall", home=home).stderr.split()
+        )
         for arguments in (
             ["--node", "a:b"],
             ["--node", "x", "--scopes", "admin"],

@@ -103,7 +103,7 @@ def _read(body: bytes, hook: HookSettings) -> HookBody:
 
 
 def _is_own_form(said: object) -> bool:
-    """Whether it names a text or an id, and nothing that Antiphon does not know."""
+    """Whether it is an object with a text or an id, and without fields that Antiphon does not know."""
     if not isinstance(said, dict):
         return False
     names = cast("dict[str, object]", said).keys()

@@ -33,7 +33,7 @@ def check_any_form(headers: Mapping[str, str]) -> HookSignature:
 def verify_hook(
     secret: str, name: str, signature: HookSignature, headers: Mapping[str, str], *, body: bytes, now: float
 ) -> str:
-    """A name for what was signed: the same for every repetition by its sender, and different for all else.
+    """An id made of what was signed: equal for a repetition, and different for everything else.
 
     Raises `Unproven` unless the headers sign this body with the secret. Contract: channels 1.
     """

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal, Self
@@ -400,8 +400,23 @@ class Config(Section):
         """Why the hook cannot start: it has no secret that protects."""
         return _secret_problem("Hook", f"hooks.{name}", self.hooks[name])
 
+    def shared_secret_problem(self) -> str | None:
+        """Why two hooks cannot start: they have the same secret, and the signature of one does not name its hook."""
+        by_secret: dict[str, str] = {}
+        for name, hook in self.hooks.items():
+            if not (secret := hook.key()):
+                continue
+            other = by_secret.setdefault(secret, name)
+            signatures = {hook.signature, self.hooks[other].signature}
+            if other != name and signatures != {HookSignature.ANTIPHON}:
+                return (
+                    f"Hooks have the same secret: hooks.{other} and hooks.{name}. A signature of GitHub or Stripe "
+                    "does not name its hook, so each needs a secret of its own."
+                )
+        return None
+
     def _check_hooks(self, agents: Collection[AgentId], default: AgentId) -> None:
-        """Raises `Invalid` for hooks whose agent, session or place cannot be theirs."""
+        """Raises `Invalid` for a hook whose agent, session or place does not fit."""
         users: dict[str, tuple[str, AgentId]] = {}
         for name, hook in self.hooks.items():
             agent_id = self._known_agent(hook.agent, agents, "hooks", name, "agent") or default
@@ -410,7 +425,7 @@ class Config(Section):
                 if key.agent_id not in (None, agent_id):
                     raise Invalid(
                         f"{named} names a session of another agent: {str(key)!r}, and the hook's agent is "
-                        f"{agent_id!r}. Name the same one twice.",
+                        f"{agent_id!r}. Name the same agent in both.",
                         code="invalid_config",
                     )
                 other, others_agent = users.setdefault(str(key), (name, agent_id))
@@ -439,7 +454,8 @@ class Config(Section):
         if webhook is None or webhook.url is None:
             names = [each for each, section in self.channels.webhook.items() if section.url is not None]
             raise Invalid(
-                f"{named} needs the name of a webhook that has a url as its account, not {place.account!r}. "
+                f"{named} needs an account: the name of a webhook with a url. "
+                f"{'' if place.account is None else f'{place.account!r} is not one. '}"
                 f"Such webhooks: {', '.join(names) or 'none'}.",
                 code="invalid_config",
             )
@@ -466,7 +482,8 @@ class Config(Section):
                     ),
                 )
             )
-        _check_shared_secrets(found)
+        if (problem := self.shared_secret_problem()) is not None:
+            raise Invalid(problem, code="invalid_config")
         return found
 
     def telegram(self) -> TelegramSettings | None:
@@ -555,19 +572,6 @@ def _command_limits(section: AgentSandboxSection, defaults: SandboxSection) -> S
 def _place_of(place: HookPlaceSection) -> DeliveryContext:
     account = place.account or (TELEGRAM_ACCOUNT if place.channel == TELEGRAM else None)
     return DeliveryContext(channel=place.channel, to=place.to, account_id=account, thread_id=place.thread)
-
-
-def _check_shared_secrets(hooks: Sequence[HookSettings]) -> None:
-    """Raises `Invalid` for a secret of two hooks, of which one has a signature that does not name the hook."""
-    by_secret: dict[str, HookSettings] = {}
-    for hook in hooks:
-        other = by_secret.setdefault(hook.secret, hook)
-        if other is not hook and {hook.signature, other.signature} != {HookSignature.ANTIPHON}:
-            raise Invalid(
-                f"Hooks have the same secret: hooks.{other.name} and hooks.{hook.name}. A signature of GitHub or "
-                "Stripe does not name its hook, so each needs a secret of its own.",
-                code="invalid_config",
-            )
 
 
 def _secret_problem(noun: str, place: str, section: WebhookSection | HookSection) -> str | None:

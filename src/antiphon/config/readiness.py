@@ -23,6 +23,8 @@ def missing(config: Config) -> Iterator[str]:
     for name in config.hooks:
         if problem := config.hook_problem(name):
             yield f"{origins.where(origins.spelt('hooks', name, 'secret_env'))}: {problem.rstrip('.')}"
+    if problem := config.shared_secret_problem():
+        yield f"{origins.where(('hooks',))}: {problem.rstrip('.')}"
     try:
         config.telegram()
     except Invalid as error:

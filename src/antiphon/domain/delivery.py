@@ -18,7 +18,7 @@ LONGEST_WAIT = timedelta(minutes=10)
 LONGEST_WISH = timedelta(hours=1)
 """The longest pause that a platform may ask for, because later texts wait as long."""
 BUSY = "channel_busy"
-"""The code of a failure after which the platform wants to be left alone."""
+"""The code of a failure after which the platform asks to wait."""
 FLOW = "flow"
 """The code of a text that was suppressed because of what it was made of."""
 GONE = "channel_gone"

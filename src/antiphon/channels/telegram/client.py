@@ -48,7 +48,7 @@ class _BotRequests(HTTPXRequest):
     """Requests whose answers are not logged: they are what people write."""
 
     async def fetch(self, url: str, most_bytes: int) -> bytes:
-        """The content, of which no more is read than that. Raises `TelegramError` and `FileTooLarge`."""
+        """The content; stops reading beyond `most_bytes`. Raises `TelegramError` and `FileTooLarge`."""
         found = bytearray()
         try:
             # As it is sent: a few compressed bytes could become many.

@@ -50,7 +50,7 @@ def _not_fetched(attachment: SentFile) -> str:
 
 
 async def _fetch(client: TelegramClient, attachment: SentFile) -> bytes | None:
-    """The file; None if Telegram does not give it, or not in time. Raises `FileTooLarge`, whatever Telegram said."""
+    """The file; None if Telegram does not give it, or not in time. Raises `FileTooLarge` by what arrives."""
     most = LARGEST_IMAGE if attachment.kind == PHOTO else LARGEST_FILE
     with anyio.move_on_after(PATIENCE.total_seconds()):
         while True:

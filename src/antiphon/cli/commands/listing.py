@@ -6,7 +6,7 @@ from typer.core import TyperGroup
 
 
 class ListingGroup(TyperGroup):
-    """Options without a command belong to `list`."""
+    """Runs `list` if no command is named; options without a command are those of `list`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         is_list = not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names)

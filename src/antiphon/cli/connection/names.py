@@ -9,11 +9,15 @@ from antiphon.domain.errors import Invalid, NotFound
 from antiphon.domain.message import JsonObject
 
 _CHILD = "subagent:"
+_NODE = "node-"
 
 
 def session_name(text: str, agent: str | None = None) -> str:
-    """A key or id: a plain word in any case names the chat `cli:<word>`, `main` is that of the agent."""
-    if ":" in text:
+    """A key or id: a plain word in any case names the chat `cli:<word>`, `main` is that of the agent.
+
+    A word that is the key of a node's session, `node-<id>`, names that session.
+    """
+    if ":" in text or _is_of_node(text):
         return text
     word = normalize("NFC", normalize("NFC", text).lower())
     if word == "main":
@@ -36,6 +40,8 @@ def find_session(client: Client, text: str, agent: str | None = None) -> JsonObj
         if name.startswith(_CHILD) and (key := _key_of_child(client, name, agent)):
             return client.get(session_path(key))
         begin = "." if _is_made_by_spawning(name) else f"; `antiphon chat {text} --new` creates it."
+        if _is_of_node(name):
+            begin = f"; `antiphon tokens create --node {name.removeprefix(_NODE)}` creates it."
         raise NotFound(f"Session not found: {text!r}. `antiphon sessions list` shows all sessions{begin}") from error
 
 
@@ -69,9 +75,9 @@ def _is_made_by_spawning(name: str) -> bool:
 def open_session(client: Client, text: str, agent: str | None = None) -> JsonObject:
     """The session's row, made if it is new. A word with capitals is then the name of the session too."""
     name = session_name(text, agent)
-    is_key = _is_main(text) or name.startswith("agent:")
+    is_key = _is_main(text) or name.startswith("agent:") or _is_of_node(name)
     body: JsonObject = {"key" if is_key else "sessionId": name, "source": {"kind": "cli"}}
-    if agent is not None and not is_key:
+    if agent is not None and (not is_key or _is_of_node(name)):
         body["agentId"] = agent
     row = client.post("/sessions", body)
     if is_key or name in (text, f"cli:{text}") or row["messageCount"] or row.get("label"):
@@ -83,3 +89,7 @@ def open_session(client: Client, text: str, agent: str | None = None) -> JsonObj
 
 def _is_main(text: str) -> bool:
     return ":" not in text and session_name(text) == "main"
+
+
+def _is_of_node(text: str) -> bool:
+    return text.startswith(_NODE) and text != _NODE

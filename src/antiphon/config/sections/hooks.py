@@ -21,12 +21,16 @@ def _hook_key(text: str) -> str:
         key = parse_key(text)
         check_new_key(key)
     except Invalid as error:
+        if "hook:" not in text:
+            raise _not_of_a_hook(text) from error
         raise ValueError(error.message) from error
     if key.kind is not SessionKind.HOOK:
-        raise ValueError(
-            f"{text[:80]!r} is not the key of a hook; write 'hook:<name>' or 'agent:<agentId>:hook:<name>'"
-        )
+        raise _not_of_a_hook(text)
     return text
+
+
+def _not_of_a_hook(text: str) -> ValueError:
+    return ValueError(f"{text[:80]!r} is not the key of a hook; write 'hook:<name>' or 'agent:<agentId>:hook:<name>'")
 
 
 class HookPlaceSection(Section):

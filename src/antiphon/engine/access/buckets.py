@@ -41,7 +41,7 @@ class Buckets:
     def take_in_crowd(self, principal: Principal, name: str) -> None:
         """Takes a token for one of the crowd, after `take_for_crowd` did for all.
 
-        If the principal has none left, the crowd gets its own back, so that one who is loud does not use up all.
+        If the principal has none left, the crowd gets its token back, so that one loud sender does not use up all.
         """
         try:
             self.take(principal, is_favoured=False)

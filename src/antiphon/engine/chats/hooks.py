@@ -1,6 +1,6 @@
 """Messages of hooks: each opens its session and starts a run in it, in one unit. Contract: keys 1, 4, channels 1.
 
-A hook is a guest of its own. It chooses keys only of the kind `hook`, and its words are never trusted.
+A hook is a guest of its own. Its keys are of the kind `hook`, and its messages are always untrusted.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from antiphon.store.arrivals import ArrivalName, ArrivalOutcome, ArrivalRow, Pos
 from antiphon.store.database import Database, Query, Transaction
 
 HOOK = "hook"
-"""What hooks are called where channels have names."""
+"""What stands for hooks in place of the name of a channel."""
 MOST_TRIES = 5
 
 
@@ -51,7 +51,7 @@ class HookMessage(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> SessionKey:
-        """The session that it goes to the first time. The same for each repetition, so that both wait for one lock."""
+        """The session of its first arrival. A repetition has the same key, so both wait for the same lock."""
         if self.session_key is not None:
             return self.session_key
         digest = hashlib.sha256(f"{self.hook}\0{self.message_id}".encode()).digest()
@@ -65,7 +65,7 @@ class TakeHook(Struct, frozen=True, kw_only=True):
 
 
 class Hooks:
-    """Takes in what hooks bring."""
+    """Stores messages of hooks and starts their runs."""
 
     def __init__(self, database: Database, rules: Rules, *, clock: Clock, ids: Ids) -> None:
         self._database = database
@@ -93,7 +93,7 @@ class Hooks:
                 return accepted(await self._database.run(take_hook, command, key, sessions=(target_of(key),)))
             except SessionMoved as moved:
                 key = moved.key
-        raise Unavailable("Hook posts elsewhere again and again. Try once more.", code="store_busy")
+        raise Unavailable("Hook posts to another session again and again. Try once more.", code="store_busy")
 
 
 def identity_of_hook(name: str) -> Identity:
@@ -179,7 +179,7 @@ def _key_of(message: HookMessage, first: ArrivalRow | None) -> SessionKey:
 
 
 def _with_any_sessions(rules: Rules) -> Rules:
-    """A hook takes part in as many sessions as it has sent messages; their rate and their bytes are limited."""
+    """A hook may take part in any number of sessions; its messages and their bytes are limited."""
     return replace(rules, shares=replace(rules.shares, sessions=sys.maxsize))
 
 

@@ -24,7 +24,7 @@ from antiphon.store.sessions import SessionHead
 
 _MAY_STAY = (
     "The beginning of the reply was sent, and no answer came. If the platform has it, it stays there beside the reply, "
-    "because its message cannot be named."
+    "because the id of its message is unknown."
 )
 
 
@@ -142,9 +142,9 @@ async def end_stream(tx: Transaction, run: Run, place: DeliveryContext, at_ms: i
 
 
 async def _take_stream(tx: Transaction, run: Run, at_ms: int) -> Delivery | None:
-    """The reply as it was shown while it was written, which is over.
+    """Removes the row of the reply as it was shown while it was written, and returns it; None if nothing was shown.
 
-    The log tells if nobody knows whether the platform has its beginning.
+    If it is unknown whether the platform has the beginning of the reply, the log says so.
     """
     shown = await deliveries.find_streaming(tx, run.id)
     if shown is None:

@@ -1,4 +1,4 @@
-"""How soon something may be sent to a chat: what this process knows of each. Contract: channels 1."""
+"""When something may be sent to a chat, as far as this process knows. Contract: channels 1."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from antiphon.store.deliveries import ChannelAccount
 
 MANY_CHATS = 1_000
 LONGEST_INTERVAL_MS = 60_000
-"""Between two changes of a chat; what is older is forgotten if there are many chats."""
+"""The longest time between two changes of a chat. If there are many chats, older uses are forgotten."""
 
 
 class PacedChat(NamedTuple):
@@ -33,7 +33,7 @@ class _Pause(NamedTuple):
 
 
 class Paces:
-    """Of chats with texts of the outbox, and with replies that are being written."""
+    """The uses and pauses of chats that get texts of the outbox, or replies while they are written."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -41,7 +41,7 @@ class Paces:
         self._used_at: dict[PacedChat, int] = {}
 
     def note_use(self, chat: PacedChat) -> None:
-        """Something is sent to the chat, or changed there."""
+        """Notes that something is sent to the chat, or changed there."""
         now = self._clock.now_ms()
         if len(self._used_at) > MANY_CHATS:
             self._used_at = {each: at for each, at in self._used_at.items() if at + LONGEST_INTERVAL_MS > now}
@@ -53,7 +53,7 @@ class Paces:
         return max(0 if used_at is None else used_at + interval_ms, self.pause_ends_at(chat))
 
     def pause(self, chat: PacedChat, wait_ms: int, *, cause: str | None = None) -> None:
-        """The platform asks to leave the chat alone that long."""
+        """Notes that the platform asks to send nothing to the chat for that long."""
         now = self._clock.now_ms()
         if len(self._pauses) > MANY_CHATS:
             self._pauses = {each: pause for each, pause in self._pauses.items() if pause.ends_at_ms > now}
