@@ -310,6 +310,9 @@ async def test_a_replayed_request_without_an_id_is_the_same_message(open_home: O
         headers = signed(body, clock)
         first, replayed = [await client.post(PATH, content=body, headers=headers) for _ in range(2)]
         assert first.text == replayed.text and first.status_code == 202
+        for other in (f"0{headers['Antiphon-Timestamp']}", f"00{headers['Antiphon-Timestamp']}"):
+            changed = await client.post(PATH, content=body, headers={**headers, "Antiphon-Timestamp": other})
+            assert code_of(changed) == (401, "bad_signature"), "the same time, written in another way"
         clock.pass_time(timedelta(seconds=1))
         later = await call(client, clock, EVENT)
         assert later.json()["messageId"] != first.json()["messageId"], "signed anew, it is said anew"
