@@ -321,6 +321,24 @@ async def test_a_replayed_request_without_an_id_is_the_same_message(open_home: O
         assert (await find_session(served.app, "hook:ci")).message_count == 4
 
 
+@requirement("channels:1", "access:3")
+async def test_a_repetition_finds_its_answer_although_the_hook_was_merged_into_somebody(
+    open_home: OpenHome, clock: ManualClock
+) -> None:
+    said = {"messageId": "m-1", "text": "hello"}
+    async with serve_hooks(open_home, clock, session_key="hook:ci") as (served, client):
+        first = await call(client, clock, said)
+        await answered(served, first)
+        await served.client.post("/people", json={"name": "Ann"})
+        merged = await served.client.post(f"/people/{identity_of_hook('ci').person_id}/merge", json={"into": "ann"})
+        assert merged.status_code == 200
+        assert (await call(client, clock, said)).text == first.text
+        spoken = await served.client.post(
+            "/sessions/hook:ci/messages", json={"text": "hello", "messageId": "hook:ci:m-1"}
+        )
+        assert code_of(spoken) == (409, "message_id_reused"), "somebody else's message"
+
+
 @requirement("channels:1")
 async def test_a_repetition_finds_its_answer_although_the_hook_posts_elsewhere_now(
     open_home: OpenHome, clock: ManualClock

@@ -335,6 +335,22 @@ async def test_a_change_that_is_refused_for_a_day_holds_complete_replies_back_fo
         assert shown(channel) == ["Once upon a time."]
 
 
+@requirement("channels:1")
+async def test_texts_that_wait_in_one_topic_hold_no_changes_back_in_another(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        two = await scene.asked(f"{GROUP}:topic:2", thread="2")
+        channel.will(Act.DROP)
+        for number in (1, 2):
+            one = await scene.asked(f"{GROUP}:topic:1", thread="1", runs=1 + number)
+            await scene.ends(one, f"Reply {number}.")
+        assert [asked.text for asked in channel.asked] == ["Reply 1."], "the other waits until this one is tried again"
+        await scene.writes(two, "Two", seconds=1)
+        assert shown(channel) == ["Two"]
+        await scene.ends(two, "Two is done.")
+
+
 @requirement("groups:3")
 async def test_no_part_of_a_marker_is_shown_and_a_silent_stream_leaves_nothing(open_home: OpenHome) -> None:
     clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()

@@ -46,6 +46,13 @@ BUGS = (
         "engine/test_live.py::test_a_change_that_is_refused_for_a_day_holds_complete_replies_back_for_an_hour[sqlite]",
     ),
     Bug(
+        "a text that waits in one topic holds back the changes in all others",
+        "store/deliveries.py",
+        "(d.status = 'claimed' OR d.due_at <= ?) AND {_IS_FIRST} LIMIT 1",
+        "(d.status = 'claimed' OR d.due_at <= ?) LIMIT 1",
+        "engine/test_live.py::test_texts_that_wait_in_one_topic_hold_no_changes_back_in_another[sqlite]",
+    ),
+    Bug(
         "each topic of a group has a pace of its own",
         "engine/deliveries/paces.py",
         '    return PacedChat(account_of(place), place.to or "")\n',
