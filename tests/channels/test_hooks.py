@@ -310,12 +310,33 @@ async def test_a_replayed_request_without_an_id_is_the_same_message(open_home: O
         headers = signed(body, clock)
         first, replayed = [await client.post(PATH, content=body, headers=headers) for _ in range(2)]
         assert first.text == replayed.text and first.status_code == 202
+        for other in (f"0{headers['Antiphon-Timestamp']}", f"00{headers['Antiphon-Timestamp']}"):
+            changed = await client.post(PATH, content=body, headers={**headers, "Antiphon-Timestamp": other})
+            assert code_of(changed) == (401, "bad_signature"), "the same time, written in another way"
         clock.pass_time(timedelta(seconds=1))
         later = await call(client, clock, EVENT)
         assert later.json()["messageId"] != first.json()["messageId"], "signed anew, it is said anew"
         for answer in (first, later):
             await answered(served, answer)
         assert (await find_session(served.app, "hook:ci")).message_count == 4
+
+
+@requirement("channels:1", "access:3")
+async def test_a_repetition_finds_its_answer_although_the_hook_was_merged_into_somebody(
+    open_home: OpenHome, clock: ManualClock
+) -> None:
+    said = {"messageId": "m-1", "text": "hello"}
+    async with serve_hooks(open_home, clock, session_key="hook:ci") as (served, client):
+        first = await call(client, clock, said)
+        await answered(served, first)
+        await served.client.post("/people", json={"name": "Ann"})
+        merged = await served.client.post(f"/people/{identity_of_hook('ci').person_id}/merge", json={"into": "ann"})
+        assert merged.status_code == 200
+        assert (await call(client, clock, said)).text == first.text
+        spoken = await served.client.post(
+            "/sessions/hook:ci/messages", json={"text": "hello", "messageId": "hook:ci:m-1"}
+        )
+        assert code_of(spoken) == (409, "message_id_reused"), "somebody else's message"
 
 
 @requirement("channels:1")

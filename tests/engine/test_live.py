@@ -1,5 +1,7 @@
 """Replies shown while they are written: drafts, edits, what is held back, and what remains after a crash."""
 
+import inspect
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -313,6 +315,42 @@ async def test_a_complete_reply_waits_as_long_as_the_platform_says_and_then_goes
         await scene.ends(two, "Two is done.")
 
 
+@requirement("channels:1")
+async def test_a_change_that_is_refused_for_a_day_holds_complete_replies_back_for_an_hour(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    channel.retry_after = timedelta(days=1)
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked(GROUP)
+        channel.will(Act.BUSY)
+        await scene.writes(context, "Once", seconds=0.3)
+        await scene.ends(context, "Once upon a time.")
+        clock.pass_time(timedelta(minutes=59))
+        app.deliverer.wake()
+        await quiet(app)
+        assert shown(channel) == []
+        clock.pass_time(timedelta(minutes=1))
+        app.deliverer.wake()
+        await quiet(app)
+        assert shown(channel) == ["Once upon a time."]
+
+
+@requirement("channels:1")
+async def test_texts_that_wait_in_one_topic_hold_no_changes_back_in_another(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        two = await scene.asked(f"{GROUP}:topic:2", thread="2")
+        channel.will(Act.DROP)
+        for number in (1, 2):
+            one = await scene.asked(f"{GROUP}:topic:1", thread="1", runs=1 + number)
+            await scene.ends(one, f"Reply {number}.")
+        assert [asked.text for asked in channel.asked] == ["Reply 1."], "the other waits until this one is tried again"
+        await scene.writes(two, "Two", seconds=1)
+        assert shown(channel) == ["Two"]
+        await scene.ends(two, "Two is done.")
+
+
 @requirement("groups:3")
 async def test_no_part_of_a_marker_is_shown_and_a_silent_stream_leaves_nothing(open_home: OpenHome) -> None:
     clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
@@ -402,6 +440,40 @@ async def test_words_that_may_not_go_to_the_place_are_not_shown(open_home: OpenH
         context.surroundings = Classification(Level.CONFIDENTIAL)
         await scene.writes(context, " there was a secret", seconds=10)
         assert shown(channel) == ["Once"]
+        await scene.ends(context, None)
+        assert channel.shown == {}
+
+
+class RisingClock(ManualClock):
+    """Tells when somebody asks for the time to send a change, which is after the place was judged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_change: Callable[[], None] | None = None
+
+    def now_ms(self) -> int:
+        here = inspect.currentframe()
+        caller = None if here is None or here.f_back is None else here.f_back.f_code.co_name
+        if self.on_change is not None and caller == "_has_turn":
+            then, self.on_change = self.on_change, None
+            then()
+        return super().now_ms()
+
+
+@requirement("flow:7")
+async def test_words_that_come_while_a_change_waits_for_its_turn_are_judged_too(open_home: OpenHome) -> None:
+    clock, writer, channel = RisingClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked(GROUP)
+
+        def rise() -> None:
+            context.surroundings = Classification(Level.CONFIDENTIAL)
+            context.emit(" there was a secret")
+
+        clock.on_change = rise
+        await scene.writes(context, "Once", seconds=10)
+        assert clock.on_change is None and channel.asked == []
         await scene.ends(context, None)
         assert channel.shown == {}
 

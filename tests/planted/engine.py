@@ -32,6 +32,27 @@ BUGS = (
         "engine/test_live.py::test_words_that_may_not_go_to_the_place_are_not_shown[sqlite]",
     ),
     Bug(
+        "words are shown that came after the place was judged",
+        "engine/deliveries/live.py",
+        "if stream.judged == stream.made_of:  # no words",
+        "if stream.view is not None:  # no words",
+        "engine/test_live.py::test_words_that_come_while_a_change_waits_for_its_turn_are_judged_too[sqlite]",
+    ),
+    Bug(
+        "a platform that refuses a change holds back the chat's complete replies as long as it likes",
+        "engine/deliveries/paces.py",
+        "now, wait_ms = self._clock.now_ms(), min(wait_ms, LONGEST_PAUSE_MS)",
+        "now = self._clock.now_ms()",
+        "engine/test_live.py::test_a_change_that_is_refused_for_a_day_holds_complete_replies_back_for_an_hour[sqlite]",
+    ),
+    Bug(
+        "a text that waits in one topic holds back the changes in all others",
+        "store/deliveries.py",
+        "(d.status = 'claimed' OR d.due_at <= ?) AND {_IS_FIRST} LIMIT 1",
+        "(d.status = 'claimed' OR d.due_at <= ?) LIMIT 1",
+        "engine/test_live.py::test_texts_that_wait_in_one_topic_hold_no_changes_back_in_another[sqlite]",
+    ),
+    Bug(
         "each topic of a group has a pace of its own",
         "engine/deliveries/paces.py",
         '    return PacedChat(account_of(place), place.to or "")\n',

@@ -17,17 +17,20 @@ _HUB = re.compile(r"sha256=([0-9a-f]{64})")
 _STRIPE = re.compile(r"t=([0-9]{1,12})((?:,v[0-9]=[0-9a-f]{64}){1,8})")
 
 
-def check_any_form(headers: Mapping[str, str]) -> HookSignature:
-    """The signature whose form the headers (with lower-case names) have; raises `Unproven` if they have none.
+def forms_of(headers: Mapping[str, str]) -> list[HookSignature]:
+    """The signatures whose forms the headers (with lower-case names) have; raises `Unproven` if they have none.
 
-    It does not depend on the hook, so that a hook that does not exist is answered like one that does.
+    They do not depend on the hook, so that a hook that does not exist is answered like one that does.
     """
+    forms: list[HookSignature] = []
     if _HUB.fullmatch(headers.get(HUB_HEADER.lower(), "")):
-        return HookSignature.GITHUB
+        forms.append(HookSignature.GITHUB)
     if _STRIPE.fullmatch(headers.get(STRIPE_HEADER.lower(), "")):
-        return HookSignature.STRIPE
-    check_form(headers, Direction.HOOK)
-    return HookSignature.ANTIPHON
+        forms.append(HookSignature.STRIPE)
+    if not forms or TIME_HEADER.lower() in headers:
+        check_form(headers, Direction.HOOK)
+        forms.append(HookSignature.ANTIPHON)
+    return forms
 
 
 def verify_hook(

@@ -14,7 +14,8 @@ SIGNATURE_HEADER = "Antiphon-Signature"
 MAX_AGE_SECONDS = 300
 """How far the sender's clock plus the delay on the way may be off."""
 _VERSION = "v2="
-_TIME = re.compile(r"[0-9]{1,12}")
+_TIME = re.compile(r"0|[1-9][0-9]{0,11}")
+"""In one form only: a header that is changed on the way and still fits the signature would pass for another request."""
 _SIGNATURE = re.compile(_VERSION + "[0-9a-f]{64}")
 
 

@@ -211,10 +211,10 @@ async def list_heads(query: Query, accounts: Collection[ChannelAccount], process
 
 
 async def is_any_due(query: Query, account: ChannelAccount, to: str, now_ms: int) -> bool:
-    """Whether a text for the recipient, in any thread, is due or being sent."""
+    """Whether a text for the recipient, in any thread, is due or being sent; not behind one that waits."""
     row = await query.fetch_one(
         f"SELECT 1 FROM deliveries d WHERE {_WAITS} AND d.channel = ? AND d.recipient = ? "
-        "AND COALESCE(d.account_id, '') = ? AND (d.status = 'claimed' OR d.due_at <= ?) LIMIT 1",
+        f"AND COALESCE(d.account_id, '') = ? AND (d.status = 'claimed' OR d.due_at <= ?) AND {_IS_FIRST} LIMIT 1",
         (account.channel, to, account.account_id or "", now_ms),
     )
     return row is not None

@@ -11,6 +11,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+_WORDS = ("text", "caption")
+"""Parameters that people read."""
+
 
 class Fault(StrEnum):
     """How a request fails."""
@@ -77,12 +80,12 @@ async def read_parameters(request: Request) -> dict[str, Any]:
         sent = [(str(name), cast(bytes, part.get_payload(decode=True)).decode()) for name, part in named if name]
     else:
         sent = parse_qsl(body.decode(), keep_blank_values=True)
-    return {name: _value(text) for name, text in (*request.query_params.items(), *sent)}
+    return {name: _value(name, text) for name, text in (*request.query_params.items(), *sent)}
 
 
-def _value(text: str) -> object:
-    """Lists and objects are sent as JSON; everything else stays text."""
-    if text[:1] not in ("[", "{"):
+def _value(name: str, text: str) -> object:
+    """Lists and objects are sent as JSON; everything else stays text, and so do words that look like JSON."""
+    if name in _WORDS or text[:1] not in ("[", "{"):
         return text
     try:
         return json.loads(text)

@@ -1,9 +1,6 @@
-"""Defects that other gateways have had with chats, one test each.
+"""Defects that other gateways have had with chats, one test each."""
 
-Two more have their tests elsewhere: `engine/test_live.py`, no part of a marker is shown
-("NO" is left of a marker), and `engine/test_requests.py` (buttons of a request that was decided elsewhere).
-"""
-
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +13,8 @@ from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, open_bot
 from tests.channels.telegram.test_replies import asked, data_of
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.stage import find_session, read_log
+from tests.engine.stage import ManualClock, find_session, read_log
+from tests.engine.test_live import Writer
 
 pytestmark = pytest.mark.anyio
 
@@ -30,6 +28,41 @@ def wiping(calls: list[str]) -> Parts:
         return "wiped"
 
     return Parts(tools=[tool(wipe, effects=["deletes"])])
+
+
+@requirement("groups:3")
+async def test_no_beginning_of_a_marker_such_as_no_is_left_in_a_chat(open_home: OpenHome, fake: FakeTelegram) -> None:
+    clock, writer = ManualClock(), Writer()
+    async with open_bot(open_home, fake, Parts(clock=clock, runner=writer), groups={"-100": {}}) as bot:
+        fake.write("@test_bot hello", sender=ANN, chat=FAMILY)
+        context = await writer.begins()
+        for piece in ("<", "NO", "_RE", "PLY", ">"):
+            context.emit(piece)
+            clock.pass_time(timedelta(seconds=10))
+            await bot.app.live.wait_idle()
+        writer.end(context, "<NO_REPLY>")
+        await bot.settles()
+        said = [method for method, _ in fake.requests if method in ("sendMessage", "editMessageText")]
+        assert (said, fake.texts(-100)) == ([], [])
+
+
+@requirement("approvals:4")
+async def test_buttons_of_a_request_that_was_decided_elsewhere_vanish_and_decide_nothing(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    calls: list[str] = []
+    async with open_bot(open_home, fake, wiping(calls), **MAY_ASK) as bot:
+        await bot.link_owner()
+        fake.write("!call wipe {}", sender=ANN)
+        message = await asked(bot)
+        data = data_of(message, "Approve")
+        fake.write(f"/deny {data.partition(':')[0]}", sender=OLGA)
+        await fake.until(lambda: not any("reply_markup" in each for each in fake.messages(1)))
+        fake.press(data, sender=OLGA, chat=1, message_id=message["message_id"])
+        await bot.settles()
+        (answer,) = [sent for method, sent in fake.requests if method == "answerCallbackQuery"]
+        assert "already decided" in answer["text"] and calls == []
+        assert '"status": "error"' in fake.texts(7)[-1]
 
 
 @requirement("approvals:4", "channels:4")

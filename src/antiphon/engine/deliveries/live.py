@@ -267,7 +267,9 @@ class LiveReplies:
                 await self._judge(stream)
                 if stream.view is None or stream.is_left or stream.is_mute:
                     return
-                if not stream.is_changed or await self._has_turn(stream, stream.view):
+                if stream.is_changed and not await self._has_turn(stream, stream.view):
+                    return
+                if stream.judged == stream.made_of:  # no words came meanwhile that were made of more
                     await self._change(stream, stream.view)
                     self._showing.worked()
         except DeliveryFailed as failed:

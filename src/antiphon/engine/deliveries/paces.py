@@ -3,12 +3,16 @@
 from typing import NamedTuple
 
 from antiphon.clock import Clock
+from antiphon.domain.delivery import LONGEST_WISH
 from antiphon.domain.session import DeliveryContext
 from antiphon.store.deliveries import ChannelAccount
 
 MANY_CHATS = 1_000
 LONGEST_INTERVAL_MS = 60_000
 """The longest time between two changes of a chat. If there are many chats, older uses are forgotten."""
+
+LONGEST_PAUSE_MS = int(LONGEST_WISH.total_seconds() * 1000)
+"""Complete texts of the chat wait as long."""
 
 
 class PacedChat(NamedTuple):
@@ -53,8 +57,8 @@ class Paces:
         return max(0 if used_at is None else used_at + interval_ms, self.pause_ends_at(chat))
 
     def pause(self, chat: PacedChat, wait_ms: int, *, cause: str | None = None) -> None:
-        """Notes that the platform asks to send nothing to the chat for that long."""
-        now = self._clock.now_ms()
+        """Notes that the platform asks to send nothing to the chat for that long; after an hour, it is asked again."""
+        now, wait_ms = self._clock.now_ms(), min(wait_ms, LONGEST_PAUSE_MS)
         if len(self._pauses) > MANY_CHATS:
             self._pauses = {each: pause for each, pause in self._pauses.items() if pause.ends_at_ms > now}
         if now + wait_ms > self.pause_ends_at(chat):

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.event import Event
@@ -54,6 +54,7 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import stored_key
 from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
 from antiphon.store.sessions import SessionHead
 
@@ -230,7 +231,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         command = replace(command, principal=standing.principal)
     session, named = found.head, MessageId(command.message.message_id)
     if command.may_repeat and (first := await log.find_message(tx, found.grant, named)):
-        return _repeated(session, first, command.principal, command.message)
+        return await _repeated(tx, session, first, command.principal, command.message)
     place = await _place_of_answers(tx, session, command, standing)
     if isinstance(place, Refusal):
         return place
@@ -432,7 +433,7 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
         return found
     session, message = found.head, command.message
     if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
-        return _repeated(session, first, standing.principal, message)
+        return await _repeated(tx, session, first, standing.principal, message)
     is_counted, shares = not is_favoured(standing), command.rules.shares
     if is_counted and (refusal := await refuse_message(tx, standing, message.content, shares, at_ms=command.at_ms)):
         return refusal
@@ -458,12 +459,14 @@ async def _count(
         await rows.add_stored_bytes(tx, session.row, str(standing.principal), stored_bytes(message.content))
 
 
-def _repeated(session: SessionHead, first: Event, principal: Principal, message: Message) -> Posted | Refusal:
-    """The first answer, for the same principal. The same id from another principal is another message."""
+async def _repeated(
+    query: Query, session: SessionHead, first: Event, principal: Principal, message: Message
+) -> Posted | Refusal:
+    """The first answer, for the same person. The same id from another one is another message."""
     stored = first.message
     assert isinstance(stored, UserMessage | AssistantMessage)
     is_same = type(stored) is type(message) and stored.content == message.content
-    if not is_same or first.actor != str(principal):
+    if not is_same or not await _is_same_person(query, first.actor, principal):
         return Refusal(
             Conflict(
                 f"Message id was used for another message: {message.message_id!r}. Use a new id.",
@@ -471,6 +474,13 @@ def _repeated(session: SessionHead, first: Event, principal: Principal, message:
             )
         )
     return _posted(session, stored, first.seq, first.run_id)
+
+
+async def _is_same_person(query: Query, actor: str, principal: Principal) -> bool:
+    """Whether the actor is the principal, or a person who was merged into that one since."""
+    if actor == str(principal) or not actor.startswith(f"{PrincipalKind.PERSON}:"):
+        return actor == str(principal)
+    return str((await find_standing(query, Principal.parse(actor))).principal) == str(principal)
 
 
 def _posted(session: SessionHead, message: UserMessage | AssistantMessage, seq: int, run_id: RunId | None) -> Posted:
