@@ -101,4 +101,18 @@ BUGS = (
         "return ALLOW",
         "gateway/test_node_tokens.py::test_the_token_of_a_node_does_nothing_else[sqlite]",
     ),
+    Bug(
+        "a shared secret of hooks is not warned of before the start",
+        "config/readiness.py",
+        "if problem := config.shared_secret_problem():",
+        "if False and (problem := config.shared_secret_problem()):",
+        "channels/test_hooks.py::test_a_hook_needs_a_secret_that_protects_and_is_its_own",
+    ),
+    Bug(
+        "the command line takes the session of a node for a chat of that name",
+        "cli/connection/names.py",
+        'if ":" in text or _is_of_node(text):',
+        'if ":" in text:',
+        "cli/test_tokens.py::test_a_node_gets_a_token_for_a_session_of_its_own",
+    ),
 )
