@@ -231,7 +231,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         command = replace(command, principal=standing.principal)
     session, named = found.head, MessageId(command.message.message_id)
     if command.may_repeat and (first := await log.find_message(tx, found.grant, named)):
-        return await _repeated(tx, session, first, command.principal, message=command.message)
+        return await _repeated(tx, session, first, principal=command.principal, message=command.message)
     place = await _place_of_answers(tx, session, command, standing)
     if isinstance(place, Refusal):
         return place
@@ -433,7 +433,7 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
         return found
     session, message = found.head, command.message
     if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
-        return await _repeated(tx, session, first, standing.principal, message=message)
+        return await _repeated(tx, session, first, principal=standing.principal, message=message)
     is_counted, shares = not is_favoured(standing), command.rules.shares
     if is_counted and (refusal := await refuse_message(tx, standing, message.content, shares, at_ms=command.at_ms)):
         return refusal
@@ -460,7 +460,7 @@ async def _count(
 
 
 async def _repeated(
-    query: Query, session: SessionHead, first: Event, principal: Principal, *, message: Message
+    query: Query, session: SessionHead, first: Event, *, principal: Principal, message: Message
 ) -> Posted | Refusal:
     """The first answer, for the same person. The same id from another one is another message."""
     stored = first.message
