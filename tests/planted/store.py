@@ -245,8 +245,8 @@ BUGS = (
     Bug(
         "texts of one moment leave in any order",
         "store/deliveries.py",
-        "number = max(at_ms, _number_in(newest[0]) + 1)",
-        "number = max(at_ms, _number_in(newest[0]))",
+        "number = max(number, number_in(newest[0]) + 1)",
+        "number = max(number, number_in(newest[0]))",
         "engine/test_deliveries.py::test_texts_for_one_place_keep_their_order_and_another_place_does_not_wait[sqlite]",
     ),
     Bug(
