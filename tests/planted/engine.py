@@ -326,14 +326,14 @@ BUGS = (
     Bug(
         "a repeated message is answered twice",
         "engine/sessions/inbox.py",
-        "        return _repeated(session, first, command.principal, command.message)",
-        "        _repeated(session, first, command.principal, command.message)",
+        "        return await _repeated(tx, session, first, principal=command.principal, message=command.message)",
+        "        await _repeated(tx, session, first, principal=command.principal, message=command.message)",
         "engine/test_inbox.py::test_the_same_message_again_gets_the_first_answer[sqlite]",
     ),
     Bug(
         "another's message of the same id gets the first one's answer",
         "engine/sessions/inbox.py",
-        "    if not is_same or first.actor != str(principal):",
+        "    if not is_same or not await _is_same_person(query, first.actor, principal):",
         "    if not is_same:",
         "engine/test_inbox.py::test_anothers_message_of_the_same_id_and_text_is_a_conflict[sqlite]",
     ),
