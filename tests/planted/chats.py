@@ -43,8 +43,8 @@ BUGS = (
     Bug(
         "a chat of a linked person is a peer of its own",
         "engine/chats/who.py",
-        "return person if any(account != identity for account in accounts) else None",
-        "return None",
+        "    if person != identity.person_id:\n        return person\n",
+        "    if person != identity.person_id:\n        return None\n",
         RECEPTION + "test_the_chats_of_a_linked_person_are_one_session_per_peer[sqlite]",
     ),
     Bug(

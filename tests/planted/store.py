@@ -250,13 +250,6 @@ BUGS = (
         "engine/test_deliveries.py::test_texts_for_one_place_keep_their_order_and_another_place_does_not_wait[sqlite]",
     ),
     Bug(
-        "a queued text waits for a look at the outbox",
-        "store/deliveries.py",
-        "    if status is DeliveryStatus.QUEUED:\n        tx.wake(OUTBOX)\n",
-        "",
-        "engine/test_deliveries.py::test_a_reply_leaves_by_the_channel_of_its_session_and_the_log_tells[sqlite]",
-    ),
-    Bug(
         "a yield waits for what another run waits for",
         "store/spawns.py",
         "AND t.stage = 'open' AND t.waiter IS NULL \"",

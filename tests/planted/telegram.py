@@ -114,13 +114,6 @@ BUGS = (
         "channels/telegram/test_checks.py::test_a_bot_that_works_is_in_order",
     ),
     Bug(
-        "an answer of another form ends the gateway",
-        f"{DIRECTORY}/client.py",
-        "        return msgspec.convert(answer, type)\n    except msgspec.ValidationError as error:\n",
-        "        return msgspec.convert(answer, type)\n    except KeyError as error:\n",
-        "channels/telegram/test_loop.py::test_answers_that_make_no_sense_end_nothing[sqlite-number-getMe]",
-    ),
-    Bug(
         "a file is read to its end, however large it is",
         f"{DIRECTORY}/client.py",
         "                    if len(found) > most_bytes:\n                        raise FileTooLarge\n",
