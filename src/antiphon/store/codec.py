@@ -117,6 +117,8 @@ def moment(ms: int) -> datetime:
     return _from_timestamp(ms / 1000, UTC)
 
 
+moment_of_list = lru_cache(maxsize=8192)(moment)
+"""A moment of a row that lists show again and again."""
 stored_key = lru_cache(maxsize=4096)(parse_key)
 """The key of stored text, which was canonical when it was stored."""
 
