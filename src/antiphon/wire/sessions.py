@@ -165,10 +165,10 @@ def session_row(
         description=None if is_ended else session.description,
         preview=None if is_ended else session.preview,
         source=_source(session.source),
-        updated_at=milliseconds(session.updated_at),
-        created_at=milliseconds(session.created_at),
-        started_at=milliseconds(session.started_at),
-        interacted_at=milliseconds(session.interacted_at),
+        updated_at=_milliseconds(session.updated_at),
+        created_at=_milliseconds(session.created_at),
+        started_at=_milliseconds(session.started_at),
+        interacted_at=_milliseconds(session.interacted_at),
         session_id=session.id,
         status=session.status,
         model=session.model or default_model,
@@ -204,6 +204,8 @@ def listed_row(session: SessionSummary, *, default_model: str, names_provider: b
     return row
 
 
+_milliseconds = lru_cache(maxsize=8192)(milliseconds)
+"""Lists show the same moments again and again."""
 _FOR_PEOPLE = (
     "agentId",
     "description",
