@@ -1,0 +1,240 @@
+"""A task that fires at its slots, as a pure machine: what happens when one is due, and when its run has ended.
+
+Contract: tasks 1, 2. The engine looks around, asks here, and carries out the step in one unit.
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.domain.schedule import At, Schedule, count_slots, next_slot
+
+ON_TIME = timedelta(minutes=1)
+"""A slot that begins this late at most was not missed."""
+BACKOFF = (
+    timedelta(seconds=30),
+    timedelta(minutes=1),
+    timedelta(minutes=5),
+    timedelta(minutes=15),
+    timedelta(minutes=60),
+)
+"""How long a task rests after so many errors in a row; the last one for all further ones."""
+MOST_ERRORS = 10
+"""Errors in a row after which the task pauses."""
+
+
+class TaskState(StrEnum):
+    ACTIVE = "active"
+    PAUSED = "paused"
+    """Fires again once it is resumed."""
+    ENDED = "ended"
+    """Never fires again."""
+
+
+class Why(StrEnum):
+    """Why a task pauses or ends, or why a slot has no run."""
+
+    STILL_RUNNING = "already_running"
+    MISSED = "missed"
+    HOURLY_RUNS = "run_budget"
+    DAILY_TOKENS = "token_budget"
+    DAILY_COST = "cost_budget"
+    TOTAL_RUNS = "total_runs"
+    STOP_TEXT = "stop_text"
+    DONE = "done"
+    """A task for one time has had its run."""
+    ERRORS = "errors"
+    MAKER = "maker"
+    """Its maker no longer has the right to do what the task does."""
+
+
+class MissedPolicy(StrEnum):
+    """What becomes of slots that came while nothing fired them."""
+
+    RUN = "run"
+    """One run for all of them, with their number."""
+    SKIP = "skip"
+    """No run, if the newest slot is older than the grace."""
+
+
+class SlotOutcome(StrEnum):
+    """What became of a slot."""
+
+    OK = "ok"
+    ERROR = "error"
+    SKIPPED = "skipped"
+    RECOVERED = "recovered"
+    """Its run had begun when the process died, and had done nothing; it is not repeated."""
+
+
+class TaskLimits(Struct, frozen=True, kw_only=True):
+    """None for no limit."""
+
+    runs_an_hour: int | None = None
+    tokens_a_day: int | None = None
+    microusd_a_day: int | None = None
+    total_runs: int | None = None
+    stop_text: str | None = None
+    """The task ends once a reply contains it."""
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """The part of a task that decides when it fires."""
+
+    schedule: Schedule
+    next_at: datetime | None
+    """The slot that fires next; None once there is none."""
+    state: TaskState = TaskState.ACTIVE
+    missed: MissedPolicy = MissedPolicy.RUN
+    grace: timedelta = timedelta(minutes=10)
+    limits: TaskLimits = TaskLimits()
+    errors: int = 0
+    """In a row."""
+    runs: int = 0
+    """That began, in all."""
+
+
+class Around(Struct, frozen=True, kw_only=True):
+    """What the engine sees around a task whose slot is due."""
+
+    now: datetime
+    is_running: bool
+    """Whether the run of an earlier slot has not ended."""
+    may_run: bool
+    """Whether its maker may do now what the task does."""
+    runs_this_hour: int = 0
+    tokens_today: int = 0
+    microusd_today: int = 0
+
+
+class Begin(Struct, frozen=True):
+    """Queue a run for the slot."""
+
+    slot: datetime
+    missed: int
+    """How many slots came before, or with it, while nothing fired them."""
+
+
+class Skip(Struct, frozen=True):
+    """Store that the slot has no run."""
+
+    slot: datetime
+    why: Why
+    missed: int = 0
+
+
+class TellMaker(Struct, frozen=True):
+    """Tell the maker that the task paused or ended; the owner too if the maker lost rights."""
+
+    why: Why
+
+
+Action = Begin | Skip | TellMaker
+
+
+class TaskStep(Struct, frozen=True):
+    """What the task becomes, and what is to be done, in this order."""
+
+    task: Task
+    actions: tuple[Action, ...] = ()
+
+
+def on_due(task: Task, around: Around) -> TaskStep:
+    """The slot `next_at` has come. Nothing happens for a task that is not active, or whose slot lies ahead."""
+    slot, now = task.next_at, around.now
+    if task.state is not TaskState.ACTIVE or slot is None or slot > now:
+        return TaskStep(task)
+    later = count_slots(task.schedule, slot, now)
+    newest = slot if not later else _newest(task.schedule, slot, now)
+    missed = later + (now - newest > ON_TIME)
+    ahead = replace(task, next_at=next_slot(task.schedule, now))
+    if not around.may_run:
+        return TaskStep(replace(ahead, state=TaskState.PAUSED), (Skip(slot, Why.MAKER, missed), TellMaker(Why.MAKER)))
+    if task.missed is MissedPolicy.SKIP and now - newest > task.grace:
+        return _without_run(ahead, Skip(slot, Why.MISSED, missed))
+    why = _obstacle(task.limits, around)
+    if why is not None:
+        return _without_run(ahead, Skip(slot, why, missed))
+    return TaskStep(replace(ahead, runs=task.runs + 1), (Begin(slot, missed),))
+
+
+def on_ended(task: Task, outcome: SlotOutcome, reply: str, at: datetime) -> TaskStep:
+    """The run of a slot has ended at that time; `reply` is empty unless it went well."""
+    if task.state is TaskState.ENDED:
+        return TaskStep(task)
+    errors = task.errors + 1 if outcome is SlotOutcome.ERROR else task.errors
+    task = replace(task, errors=0 if outcome is SlotOutcome.OK else errors)
+    if (why := _ending(task, outcome, reply)) is not None:
+        return TaskStep(
+            replace(task, state=TaskState.ENDED, next_at=None), (TellMaker(why),) if why is not Why.DONE else ()
+        )
+    if task.errors >= MOST_ERRORS and task.state is TaskState.ACTIVE:
+        return TaskStep(replace(task, state=TaskState.PAUSED), (TellMaker(Why.ERRORS),))
+    if outcome is SlotOutcome.ERROR:
+        return TaskStep(_rested(task, at))
+    return TaskStep(task)
+
+
+def on_resumed(task: Task, now: datetime) -> TaskStep:
+    """A paused task goes on with the slots after now; those of the pause were not missed."""
+    if task.state is not TaskState.PAUSED:
+        return TaskStep(task)
+    following = next_slot(task.schedule, now)
+    state = TaskState.ENDED if following is None else TaskState.ACTIVE
+    return TaskStep(replace(task, state=state, errors=0, next_at=following))
+
+
+def _newest(schedule: Schedule, slot: datetime, now: datetime) -> datetime:
+    """The last slot up to now, looked for in ever longer times back from now."""
+    back = ON_TIME
+    while True:
+        start = max(now - back, slot)
+        if count_slots(schedule, start, now) or start == slot:
+            break
+        back *= 4
+    newest = slot if start == slot else start
+    following = next_slot(schedule, newest)
+    while following is not None and following <= now:
+        newest, following = following, next_slot(schedule, following)
+    return newest
+
+
+def _obstacle(limits: TaskLimits, around: Around) -> Why | None:
+    """Why the slot has no run, although the task goes on."""
+    if around.is_running:
+        return Why.STILL_RUNNING
+    if limits.runs_an_hour is not None and around.runs_this_hour >= limits.runs_an_hour:
+        return Why.HOURLY_RUNS
+    if limits.tokens_a_day is not None and around.tokens_today >= limits.tokens_a_day:
+        return Why.DAILY_TOKENS
+    if limits.microusd_a_day is not None and around.microusd_today >= limits.microusd_a_day:
+        return Why.DAILY_COST
+    return None
+
+
+def _without_run(task: Task, skipped: Skip) -> TaskStep:
+    """A task for one time ends with its slot, even if that slot had no run."""
+    if task.next_at is None:
+        return TaskStep(replace(task, state=TaskState.ENDED), (skipped, TellMaker(skipped.why)))
+    return TaskStep(task, (skipped,))
+
+
+def _ending(task: Task, outcome: SlotOutcome, reply: str) -> Why | None:
+    limits = task.limits
+    if isinstance(task.schedule.trigger, At):
+        return Why.DONE
+    if limits.total_runs is not None and task.runs >= limits.total_runs:
+        return Why.TOTAL_RUNS
+    if outcome is SlotOutcome.OK and limits.stop_text and limits.stop_text.casefold() in reply.casefold():
+        return Why.STOP_TEXT
+    return None
+
+
+def _rested(task: Task, ended_at: datetime) -> Task:
+    """The next slot is the first one after the rest that the errors ask for."""
+    rest = BACKOFF[min(task.errors, len(BACKOFF)) - 1]
+    if task.next_at is None or task.next_at >= ended_at + rest:
+        return task
+    return replace(task, next_at=next_slot(task.schedule, ended_at + rest - timedelta(seconds=1)))
