@@ -156,5 +156,7 @@ class LiveFakeChannel(FakeChannel):
                 raise DeliveryFailed("Too many requests.", code="channel_busy", retry_after=self.retry_after)
             case Act.REFUSE:
                 raise DeliveryFailed("No drafts here.", code="channel_refused", is_permanent=True)
+            case Act.GONE:
+                raise DeliveryFailed("The bot was blocked.", code=GONE, is_permanent=True)
             case _:
                 return

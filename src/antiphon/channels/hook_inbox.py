@@ -14,10 +14,11 @@ from antiphon.channels.webhook_inbox import MAX_WAIT_SECONDS, Name, with_end
 from antiphon.domain.message import Part, TextPart
 from antiphon.domain.person import person_principal
 from antiphon.domain.run import RunStatus
-from antiphon.engine.chats.hooks import HookMessage, identity_of_hook, place_of_caller
+from antiphon.engine.chats.hooks import HookMessage, place_of_caller
 from antiphon.engine.deliveries.replies import Replies
 from antiphon.engine.services import Services
 from antiphon.incoming import decode
+from antiphon.policy.machines import identity_of_hook
 from antiphon.wire.runs import PostedShape
 from antiphon.wire.runs import posted as shown_posted
 

@@ -43,5 +43,7 @@ class Act(StrEnum):
     """Create sign-in links."""
     PEOPLE = "people"
     """See and manage persons."""
+    MEASURE = "measure"
+    """Read metrics."""
     CHATS = "chats"
     """Admit people and groups of channels, and change routes."""

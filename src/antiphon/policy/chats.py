@@ -52,6 +52,8 @@ class ChatRules(Struct, frozen=True, kw_only=True):
     """Accounts of persons as `<channel>:<platform id>`, by the person's id. They count as linked by an owner."""
     channels: Mapping[tuple[str, str], ChannelRules] = field(default_factory=dict[tuple[str, str], ChannelRules])
     """By channel and account."""
+    bots: frozenset[str] = frozenset()
+    """The accounts of Antiphon itself on platforms, as `<channel>:<platform id>`."""
 
     def person_of(self, channel: str, platform_id: str) -> str | None:
         """The person to whom the settings link the account."""

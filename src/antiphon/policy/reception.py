@@ -46,6 +46,8 @@ class Knock(Struct, frozen=True, kw_only=True):
     is_admitted: bool
     """Whether the sender's account is linked to a person, or an owner has admitted it."""
     is_suspended: bool = False
+    is_machine: bool = False
+    """Whether a program speaks with the sender's account."""
     brings_code: bool = False
     wrong_codes: int = 0
     """Those that the sender has tried within an hour."""
@@ -59,7 +61,7 @@ class Knock(Struct, frozen=True, kw_only=True):
 
 def decide_admission(knock: Knock) -> Admission:
     """Groups are open to all their members once an owner has allowed them; direct chats only to admitted senders."""
-    if knock.is_suspended:
+    if knock.is_suspended or knock.is_machine:
         return Admission.IGNORE
     match knock.group:
         case GroupStanding.ALLOWED:

@@ -26,7 +26,9 @@ def shown_session(session: Session, clearance: Classification) -> Session:
         preview=session.preview if base and preview else None,
         description=session.description if base and description else None,
     )
-    return shown if base and taint else replace(shown, context_tokens=0, usage=NO_USAGE, aborted_last_run=False)
+    if base and taint:
+        return shown
+    return replace(shown, context_tokens=0, usage=NO_USAGE, aborted_last_run=False, working_memory="")
 
 
 def shown_run(run: Run, clearance: Classification) -> Run:
@@ -44,6 +46,7 @@ def shown_run(run: Run, clearance: Classification) -> Run:
         reply=None,
         error=None,
         code=None,
+        model=None,
         delay=None,
         usage=NO_USAGE,
         is_withheld=True,

@@ -17,7 +17,7 @@ Attempt = Callable[[AttackScene, str], Awaitable[str]]
 PERSON: Final = Classification(Level.PUBLIC, person=f"person:{PEOPLE[0]}")
 """The clearance of a user who was given no other."""
 TOOLS: Final = ("tool", "HTTP", "MCP")
-EVERYWHERE: Final = (*TOOLS, COMMAND_LINE)
+EVERYWHERE: Final = (*TOOLS, "WebSocket", COMMAND_LINE)
 
 
 class AttackRoute(Struct, frozen=True):
@@ -213,6 +213,14 @@ def _http(path: str) -> Attempt:
     return attempt
 
 
+async def _earlier(scene: AttackScene, transport: str) -> str:
+    await scene.opens("earlier", scene.pair.source)
+    token = await scene.participant("earlier")
+    await scene.says("earlier", scene.canary.everything)
+    await scene.app.services.resets.reset(OWNER, scene.target("earlier"))
+    return await scene.asks("GET", f"/sessions/{scene.key('earlier')}/incarnations", token)
+
+
 async def _events(scene: AttackScene, transport: str) -> str:
     token = await scene.participant("high")
     path = f"/sessions/{scene.key('high')}/events?after=0"
@@ -222,6 +230,23 @@ async def _events(scene: AttackScene, transport: str) -> str:
         await owners.until("and this is the end")
         await scene.settles()
         return stream.text
+
+
+async def _socket(scene: AttackScene, transport: str) -> str:
+    """All that a WebSocket brings of the session: by its log, by lists, by questions."""
+    token, key = await scene.participant("high"), scene.key("high")
+    connect, owner = scene.door.connect, scene.home.owner_token
+    async with connect(token=token) as socket, connect(token=owner) as owners:
+        for each in (socket, owners):
+            await each.ask("sessions.messages.subscribe", key=key, after=0, deltas=True, includeTools=True)
+            await each.ask("sessions.subscribe", limit=200)
+            await each.ask("runs.subscribe", limit=200)
+        await scene.says("high", scene.canary.everything, "and this is the end")
+        await owners.stream.until("and this is the end")
+        await scene.settles()
+        await socket.ask("chat.history", key=key, includeTools=True)
+        await socket.ask("sessions.resolve", key=key)
+        return socket.stream.text
 
 
 # Out of the system.
@@ -274,6 +299,7 @@ ROUTES: Final[Sequence[AttackRoute]] = (
     AttackRoute("row over HTTP", _http("/sessions/HIGH"), ("HTTP",), PERSON),
     AttackRoute("rows over HTTP", _http("/sessions?limit=200"), ("HTTP",), PERSON),
     AttackRoute("history over HTTP", _http("/sessions/HIGH/history?includeTools=1"), ("HTTP",), PERSON),
+    AttackRoute("earlier conversations over HTTP", _earlier, ("HTTP",), PERSON),
     AttackRoute("transcript over HTTP", _http("/sessions/HIGH/transcript"), ("HTTP",), PERSON),
     AttackRoute("tree over HTTP", _http("/sessions/HIGH/tree"), ("HTTP",), PERSON),
     AttackRoute("trees over HTTP", _http("/tree"), ("HTTP",), PERSON),
@@ -283,6 +309,7 @@ ROUTES: Final[Sequence[AttackRoute]] = (
     AttackRoute("page", _http("/page?session=HIGH"), ("HTTP",), PERSON),
     AttackRoute("page of sessions", _http("/page/sessions"), ("HTTP",), PERSON),
     AttackRoute("events over HTTP, backlog and live", _events, ("HTTP",), PERSON),
+    AttackRoute("WebSocket: backlog, live, lists and questions", _socket, ("WebSocket",), PERSON),
     AttackRoute("message to a person", _message, EVERYWHERE, PERSON),
     AttackRoute("replies through a channel", _outward, ("channel",), PUBLIC),
 )

@@ -50,6 +50,45 @@ class OpenStream:
                 await self._changed.wait()
 
 
+class DoorSocket:
+    """A WebSocket in memory. `stream` holds all frames that came, as they were sent."""
+
+    stall_seconds: Final = SECONDS
+    is_writable: Final = True
+
+    def __init__(self) -> None:
+        self.stream = OpenStream()
+        self._sent, self._incoming = anyio.create_memory_object_stream[MutableMapping[str, Any]](1000)
+        self._count = 0
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        return await self._incoming.receive()
+
+    async def ask(self, method: str, **params: object) -> None:
+        """Sends the request and returns when it is answered, or refused and the connection ended."""
+        self._count += 1
+        id = f"request {self._count}"
+        frame = {"type": "req", "id": id, "method": method, "params": params}
+        await self._sent.send({"type": "websocket.receive", "bytes": json.dumps(frame).encode()})
+        await self.stream.until(f'"type":"res","id":"{id}"')
+
+    async def begin(self) -> None:
+        await self._sent.send({"type": "websocket.connect"})
+
+    def prove(self) -> None:
+        """Nothing is limited here."""
+
+    def write(self, frames: bytes) -> None:
+        self.stream.add(frames, is_last=False)
+
+    async def wait_writable(self) -> None:
+        """It always is."""
+
+    def end(self, code: int, reason: str) -> None:
+        self.stream.add(f"closed {code} {reason}".encode(), is_last=True)
+        self._sent.send_nowait({"type": "websocket.disconnect", "code": code})
+
+
 class Door:
     """Asks as one caller or another, by their tokens."""
 
@@ -110,6 +149,29 @@ class Door:
                 await begun.wait()
             try:
                 yield stream
+            finally:
+                tasks.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def connect(self, *, token: str) -> AsyncGenerator[DoorSocket]:
+        """A WebSocket that is connected with the token, until left."""
+        socket = DoorSocket()
+        scope = _scope("GET", "/ws", token=token, headers={}, length=0)
+        scope.update({"type": "websocket", "subprotocols": [], "antiphon.socket": socket})
+        await socket.begin()
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            if message["type"] != "websocket.accept":
+                socket.stream.add(json.dumps(message, default=str).encode(), is_last=True)
+
+        async def answer() -> None:
+            await self._application(scope, socket.receive, send)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer)
+            try:
+                await socket.ask("connect", protocol={"min": 1, "max": 1}, client="door")
+                yield socket
             finally:
                 tasks.cancel_scope.cancel()
 

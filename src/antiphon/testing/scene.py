@@ -203,13 +203,17 @@ class AttackScene(Struct, frozen=True):
         return run
 
     async def calls(self, name: str, tool: str, transport: str, /, **arguments: Any) -> str:
-        """What the session is told by the tool: in a run, over HTTP, over MCP or at the command line."""
+        """What the session is told by the tool: in a run, from outside, or at the command line."""
         if transport == "tool":
             run = await self.says(name, f"!call {tool} {json.dumps(arguments)}")
             return "\n".join(filter(None, (run.reply, run.error)))
         if transport == COMMAND_LINE:
             return await run_command_line(self.home.path, "tool", tool, json.dumps(arguments), "--as", self.key(name))
         token = (await self.app.services.tokens.create(OWNER, self.target(name)))[1]
+        if transport == "WebSocket":
+            async with self.door.connect(token=token) as socket:
+                await socket.ask("tools.invoke", name=tool, arguments=arguments)
+                return _payload_of(socket.stream.data)
         if transport == "HTTP":
             answer = await self.door.ask("POST", f"/tools/{tool}", token=token, body={"arguments": arguments})
         else:
@@ -252,6 +256,12 @@ class AttackScene(Struct, frozen=True):
         session = (await self.app.services.sessions.get(OWNER, self.target(name))).session
         await self.app.database.run(_add_participant, session.row)
         return (await self.app.services.tokens.create_for_person(OWNER, PEOPLE[0], ALL_SCOPES))[1]
+
+
+def _payload_of(frames: bytearray) -> str:
+    """The JSON of the last answer among the frames, or what stands there instead."""
+    text = bytes(frames).rpartition(b'"ok":true,"payload":')[2].decode("utf-8", "replace")
+    return text.removesuffix("}")
 
 
 async def _add_participant(tx: Transaction, session: SessionRow) -> None:

@@ -17,10 +17,12 @@ from tests.channels.telegram.cutting_proxy import CuttingProxy, cutting
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, read_log
+from tests.shards import shard
 
 pytestmark = pytest.mark.anyio
 
 CHATS = 10
+SEED = 17
 SOON = timedelta(milliseconds=1)
 
 
@@ -28,10 +30,10 @@ SOON = timedelta(milliseconds=1)
 async def test_each_message_is_stored_once_and_each_reply_seen(
     open_home: OpenHome, fake: FakeTelegram, is_soak: bool
 ) -> None:
-    most = 100_000 if is_soak else 1_000
+    most = shard().share(100_000) if is_soak else 1_000
     clock = ManualClock()
     async with (
-        cutting(fake.port, 17, most) as proxy,
+        cutting(fake.port, shard().seed(SEED), most) as proxy,
         open_bot(open_home, fake, Parts(clock=clock), access="public", api_base=proxy.address) as bot,
         anyio.create_task_group() as tasks,
     ):

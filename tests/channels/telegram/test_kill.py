@@ -13,6 +13,7 @@ from tests.channels.telegram.bots import Bot, settings_of
 from tests.claims import requirement
 from tests.cli.program import COMMAND, environment
 from tests.engine.stage import config, read_log
+from tests.shards import shard
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +27,7 @@ MOST_REQUESTS = 12
 async def test_a_killed_gateway_loses_no_message_and_stores_none_twice(
     fake: FakeTelegram, tmp_path: Path, is_soak: bool
 ) -> None:
-    drawn, lives = random.Random(SEED), 1_000 if is_soak else 4
+    drawn, lives = random.Random(shard().seed(SEED)), shard().share(1_000) if is_soak else 4
     home, file = tmp_path / "home", tmp_path / "antiphon.toml"
     settings = settings_of(fake, access="public", queue_mode="enqueue")
     lines = [f'{name} = "{value}"' for name, value in settings.items() if name != "token"]

@@ -1,13 +1,19 @@
 """Replies that people see on Telegram while they are written, and requests for approval with buttons."""
 
+from datetime import timedelta
+
 import pytest
 
 from antiphon.app import Parts
+from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import Classification, Level, NamedClassification
+from antiphon.domain.person import PersonRole
 from antiphon.testing.telegram import FakeTelegram, Json
-from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, open_bot
+from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, Bot, open_bot, until
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
+from tests.engine.stage import ManualClock
 from tests.engine.test_approvals import Disk, pending
 from tests.engine.test_live import Writer
 
@@ -76,3 +82,44 @@ async def test_a_request_from_a_group_is_decided_by_a_button_in_private(
         fake.press(data, sender=OLGA, chat=1, message_id=request["message_id"])
         await bot.settles()
         assert disk.calls == ["delete backups"] and labels(fake.messages(1)[1]) == []
+
+
+@requirement("flow:7", "access:1", "channels:1")
+@pytest.mark.parametrize("change", ["clear", "demote"])
+async def test_who_may_not_read_it_any_more_sees_no_more_of_a_reply(
+    open_home: OpenHome, fake: FakeTelegram, change: str
+) -> None:
+    writer, clock, secret = Writer(), ManualClock(), NamedClassification(level=Level.CONFIDENTIAL)
+    settings: Json = {"clearance": {"level": "CONFIDENTIAL"}, "access": "public"}
+    async with open_bot(open_home, fake, Parts(runner=writer, clock=clock), **settings) as bot:
+        people, live = bot.app.services.people, bot.app.live
+        role = PersonRole.OWNER if change == "demote" else PersonRole.USER
+        anna = (await people.invite(OWNER, "Anna", role)).person
+        if change == "clear":
+            await people.clear(OWNER, anna.id, secret)
+        made = await bot.app.services.links.make_code(anna.principal)
+        fake.write(f"/link {made.code}", sender=ANN)
+        await fake.until(lambda: fake.texts(7))
+        fake.write("what is the plan?", sender=ANN)
+        context = await writer.begins()
+        context.surroundings = Classification(Level.CONFIDENTIAL)
+        context.emit("The plan")
+        await until(lambda: shows(bot, clock, "The plan"))
+        if change == "clear":
+            await people.clear(OWNER, anna.id, None)
+        else:
+            await people.change_role(OWNER, anna.id, PersonRole.USER)
+        context.emit(" is bold.")
+        for _ in range(3):
+            clock.pass_time(timedelta(seconds=25))
+            await live.wait_idle()
+        assert {*fake.drafts.values()} == {"The plan"}, "the draft is not even repeated"
+        writer.end(context, "The plan is bold.")
+        await bot.settles()
+        assert len(fake.texts(7)) == 1
+
+
+async def shows(bot: Bot, clock: ManualClock, words: str) -> bool:
+    clock.pass_time(timedelta(seconds=2))
+    await bot.app.live.wait_idle()
+    return words in bot.fake.drafts.values()

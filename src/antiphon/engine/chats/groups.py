@@ -44,7 +44,7 @@ class Groups:
 
     async def list(self, principal: Principal) -> list[ChannelGroup]:
         """The groups that the bots of this home are or were in, by channel and account, the oldest first."""
-        return accepted(await self._database.read(_list, Rights(principal, self._rules)))
+        return accepted(await self._database.read(list_groups, Rights(principal, self._rules)))
 
     async def allow(self, principal: Principal, channel: str, account: str, group: str) -> ChannelGroup:
         """Lets the bot answer in the group from the next message on. `group` is its id. Raises `NotFound`."""
@@ -68,7 +68,8 @@ class Groups:
         return accepted(await self._database.run(decide_group, command))
 
 
-async def _list(query: Query, rights: Rights) -> list[ChannelGroup] | Refusal:
+async def list_groups(query: Query, rights: Rights) -> list[ChannelGroup] | Refusal:
+    """All groups, by channel and account, the oldest first; refused for anyone but owners."""
     reach = await find_reach(query, rights, Act.CHATS)
     return reach if isinstance(reach, Refusal) else await rows.list_all(query)
 

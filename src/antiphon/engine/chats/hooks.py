@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from antiphon.clock import Clock
 from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Conflict, Unavailable
-from antiphon.domain.ids import AgentId, Ids, MessageId, RunId
+from antiphon.domain.ids import AgentId, Ids, MessageId
 from antiphon.domain.keys import SessionKey, hook_key, parse_key
 from antiphon.domain.message import Part, Provenance, ProvenanceKind, UserMessage, check_content
-from antiphon.domain.person import Identity, person_principal
+from antiphon.domain.person import person_principal
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import DeliveryContext, Source
 from antiphon.domain.session_ids import parse_session_id
@@ -25,12 +25,12 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted, PostMessage, post_message
 from antiphon.engine.sessions.sessions import Newcomer, OpenSession, SessionAttributes, open_session
+from antiphon.policy.machines import HOOK, identity_of_hook
+from antiphon.request_ids import new_run_id
 from antiphon.store import arrivals
 from antiphon.store.arrivals import ArrivalName, ArrivalOutcome, ArrivalRow, PostedRow
 from antiphon.store.database import Database, Query, Transaction
 
-HOOK = "hook"
-"""What stands for hooks in place of the name of a channel."""
 MOST_TRIES = 5
 
 
@@ -82,7 +82,7 @@ class Hooks:
         check_content(message.content)
         drawn = DrawnIds(
             random=self._ids.random_hex(12),
-            run_id=RunId(self._ids.new("run")),
+            run_id=new_run_id(self._ids),
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
@@ -94,11 +94,6 @@ class Hooks:
             except SessionMoved as moved:
                 key = moved.key
         raise Unavailable("Hook posts to another session again and again. Try once more.", code="store_busy")
-
-
-def identity_of_hook(name: str) -> Identity:
-    """The hook as the account of a guest."""
-    return Identity(channel=HOOK, account=name, platform_id=name)
 
 
 def place_of_caller(name: str) -> DeliveryContext:

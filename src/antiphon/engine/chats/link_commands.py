@@ -3,6 +3,7 @@
 from antiphon.domain.codes import code_from_hex
 from antiphon.domain.commands import ChatCommand
 from antiphon.domain.keys import ChatType
+from antiphon.engine.access.machines import refuse_machine_account
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.linking import LINK_ANSWERS, make_link_code, redeem
 from antiphon.engine.chats.occasion import Occasion
@@ -25,8 +26,10 @@ async def link(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occa
         return IN_PRIVATE
     if chat.is_shared:
         return SHARED
+    if chat.identity is not None and (refusal := refuse_machine_account(occasion.rules, chat.identity)):
+        return refusal.error.message
     if command.argument is None:
-        made = await make_link_code(tx, chat.standing.principal, code_from_hex(occasion.drawn), occasion.at_ms)
+        made = await make_link_code(tx, occasion.rights(chat), code_from_hex(occasion.drawn), occasion.at_ms)
         if isinstance(made, Refusal):
             return made.error.message
         return f"Your code is {made.code}. Send /link {made.code} in your other chat within an hour. It works once."

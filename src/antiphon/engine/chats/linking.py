@@ -11,6 +11,8 @@ from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex, parse_code
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import Ids
 from antiphon.domain.person import Identity, PersonId, person_of, person_principal
+from antiphon.engine.access.machines import refuse_machine
+from antiphon.engine.access.reach import Rights
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.chats.who import Who, introduce
 from antiphon.engine.ledger.run_log import day_of
@@ -79,24 +81,27 @@ class Links:
         """A code that links the account that sends it to the person who asks, once, within an hour.
 
         Its sender writes `/link <code>`, or opens the chat with it (`/start <code>`). Raises `Denied` for a principal
-        that is no person, and for guests and suspended persons.
+        that is no person, and for guests and suspended persons, and `Conflict` (`machine_account`) for a program.
         """
         code = code_from_hex(self._ids.random_hex(RANDOM_DIGITS))
-        return accepted(await self._database.run(make_link_code, principal, code, self._clock.now_ms()))
+        at_ms = self._clock.now_ms()
+        return accepted(await self._database.run(make_link_code, Rights(principal, self._rules), code, at_ms))
 
     async def has_owner(self, channel: str, account: str) -> bool:
         """Whether an account on the channel's account is an owner's, so that owners can be asked there."""
         return bool(await self._database.read(find_owners_chats, channel, account))
 
 
-async def make_link_code(tx: Transaction, principal: Principal, code: str, at_ms: int) -> LinkCode | Refusal:
+async def make_link_code(tx: Transaction, rights: Rights, code: str, at_ms: int) -> LinkCode | Refusal:
     """Stores the code for the person; `code` was drawn before the unit."""
-    standing = await find_standing(tx, principal)
+    standing = await find_standing(tx, rights.principal)
     person = person_of(standing.principal)
     if standing.is_suspended:
         return Refusal(Denied(SUSPENDED.reason, code=SUSPENDED.rule))
     if person is None:
         return Refusal(Denied("Only persons can link accounts", code="forbidden"))
+    if refusal := await refuse_machine(tx, rights.rules, person):
+        return refusal
     if is_guest(standing):
         return Refusal(Denied(NO_GUESTS, code="forbidden"))
     return await store_code(tx, person, code, at_ms=at_ms)

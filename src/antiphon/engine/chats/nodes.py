@@ -10,7 +10,7 @@ from antiphon.domain.classification import NamedClassification
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import AgentId, Ids, SessionId
 from antiphon.domain.keys import SessionKey, node_key
-from antiphon.domain.person import Identity, person_principal
+from antiphon.domain.person import person_principal
 from antiphon.domain.session import NOWHERE, Source
 from antiphon.domain.session_ids import parse_node_id, parse_session_id
 from antiphon.domain.targets import NamedTarget
@@ -21,12 +21,10 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.sessions import Newcomer, OpenSession, open_session
 from antiphon.policy.acts import Act
+from antiphon.policy.machines import NODE, identity_of_node
 from antiphon.store.database import Database, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.tokens import Token, TokenKind
-
-NODE = "node"
-ACCOUNT = "default"
 
 
 class IssueNodeToken(Struct, frozen=True, kw_only=True):
@@ -79,11 +77,6 @@ class Nodes:
             new=new,
         )
         return accepted(await self._database.run(issue_node_token, command, sessions=(NamedTarget(key, None),))), secret
-
-
-def identity_of_node(node_id: str) -> Identity:
-    """The node as the account of a guest."""
-    return Identity(channel=NODE, account=ACCOUNT, platform_id=node_id)
 
 
 async def issue_node_token(tx: Transaction, command: IssueNodeToken) -> Token | Refusal:

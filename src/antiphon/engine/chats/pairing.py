@@ -13,12 +13,13 @@ from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex, parse_code
 from antiphon.domain.errors import Invalid, NotFound, Unavailable
-from antiphon.domain.ids import Ids, RunId
+from antiphon.domain.ids import Ids
 from antiphon.domain.inbound import Inbound, Sender
 from antiphon.domain.keys import ChatType, SessionKey
 from antiphon.domain.person import PersonId
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import PREVIEW_LENGTH, one_line, plain
+from antiphon.engine.access.machines import refuse_machine, refuse_machine_account
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.chats.accounts import milliseconds_of
@@ -33,6 +34,7 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.policy.acts import Act
+from antiphon.request_ids import new_run_id
 from antiphon.store import arrivals, people, sessions
 from antiphon.store import pairings as rows
 from antiphon.store.arrivals import ArrivalOutcome, ArrivalRow, PostedRow
@@ -105,17 +107,17 @@ class Pairings:
 
     async def list(self, principal: Principal) -> Sequence[WaitingSender]:
         """The senders who wait, the oldest request first."""
-        return accepted(await self._database.read(_list, self._rights(principal), self._clock.now_ms()))
+        return accepted(await self._database.read(list_waiting, self._rights(principal), self._clock.now_ms()))
 
     async def count_waiting(self, principal: Principal) -> int | None:
         """How many people and groups wait for an owner; None for anybody else."""
-        return await self._database.read(_count_waiting, self._rights(principal), self._clock.now_ms())
+        return await self._database.read(count_waiting, self._rights(principal), self._clock.now_ms())
 
     async def approve(self, principal: Principal, named: str, *, into: str | None = None) -> AdmittedSender:
         """Admits the sender, and posts the message that waits. `named` is the request's id or its code.
 
         The sender is a guest, or with `into` that person. Raises `NotFound` for a code that is wrong, answered or too
-        old, and for an unknown person.
+        old, and for an unknown person, and `Conflict` (`machine_account`) for a program.
         """
         command = self._command(principal, named, None if into is None else PersonId(into))
         key: SessionKey | None = None
@@ -134,7 +136,7 @@ class Pairings:
     def _command(self, principal: Principal, named: str, into: PersonId | None) -> DecidePairing:
         drawn = DrawnIds(
             random=self._ids.random_hex(12),
-            run_id=RunId(self._ids.new("run")),
+            run_id=new_run_id(self._ids),
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
@@ -218,14 +220,16 @@ def _waiting_message(pairing: Pairing) -> Inbound | None:
     )
 
 
-async def _list(query: Query, rights: Rights, now_ms: int) -> list[WaitingSender] | Refusal:
+async def list_waiting(query: Query, rights: Rights, now_ms: int) -> list[WaitingSender] | Refusal:
+    """The senders who wait, the oldest request first; refused for anyone but owners."""
     reach = await find_reach(query, rights, Act.CHATS)
     if isinstance(reach, Refusal):
         return reach
     return [_shown(pairing) for pairing in await rows.list_open(query, now_ms)]
 
 
-async def _count_waiting(query: Query, rights: Rights, now_ms: int) -> int | None:
+async def count_waiting(query: Query, rights: Rights, now_ms: int) -> int | None:
+    """How many people and groups wait for an owner; None for anybody else."""
     reach = await find_reach(query, rights, Act.CHATS)
     return None if isinstance(reach, Refusal) else await rows.count_waiting(query, now_ms)
 
@@ -274,6 +278,8 @@ async def approve_pairing(
     who = await find_who(tx, rules, pairing.place, sender)
     if command.into is not None and await people.find(tx, command.into) is None:
         return Refusal(NotFound(f"Person not found: {command.into[:80]!r}. `antiphon people list` shows them."))
+    if refusal := await _refuse_program(tx, command, who):
+        return refusal
     if command.into is not None and await link(tx, who, command.into, drawn.at_ms) is Linked.TAKEN:
         return Refusal(Invalid("Account belongs to another person already. Merge the two.", code="invalid_request"))
     by, at_ms = str(command.rights.principal), drawn.at_ms
@@ -293,6 +299,14 @@ async def approve_pairing(
             at_ms=drawn.at_ms,
         )
     return AdmittedSender(person=PersonId(who.standing.principal.name), sender=_shown(pairing), posted=posted)
+
+
+async def _refuse_program(query: Query, command: DecidePairing, who: Who) -> Refusal | None:
+    """The refusal if a program speaks with the account, or is the person whose account it is to be."""
+    rules = command.rights.rules
+    if refusal := refuse_machine_account(rules, who.identity):
+        return refusal
+    return None if command.into is None else await refuse_machine(query, rules, command.into)
 
 
 async def _post_waiting(

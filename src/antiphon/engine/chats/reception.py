@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
-from antiphon.domain.ids import Ids, RunId
+from antiphon.domain.ids import Ids
 from antiphon.domain.inbound import ButtonPress, ChatChange, Inbound
 from antiphon.domain.keys import SessionKey
 from antiphon.engine.chats.accounts import AccountLease, LeaseLost
@@ -25,6 +25,7 @@ from antiphon.engine.chats.who import identity_of
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.request_ids import new_run_id
 from antiphon.store.database import Database, Named
 
 MOST_TRIES = 5
@@ -119,7 +120,7 @@ class Reception:
     def _draw(self) -> DrawnIds:
         return DrawnIds(
             random=self._ids.random_hex(12),
-            run_id=RunId(self._ids.new("run")),
+            run_id=new_run_id(self._ids),
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )

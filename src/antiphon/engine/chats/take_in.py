@@ -13,6 +13,7 @@ from antiphon.domain.inbound import Inbound
 from antiphon.domain.keys import ChatType, SessionKey
 from antiphon.domain.message import check_content
 from antiphon.domain.session import DeliveryContext
+from antiphon.engine.access.machines import refuse_machine_account
 from antiphon.engine.chats import linking, pairing
 from antiphon.engine.chats.accounts import AccountLease
 from antiphon.engine.chats.chat import account_of
@@ -151,12 +152,14 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
 async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who, *, at_ms: int) -> Knock:
     """What is known about the message, as far as the decision can depend on it."""
     place, identity = inbound.place, who.identity
+    is_machine = refuse_machine_account(rules, identity) is not None
     access = rules_of(rules, identity.channel, identity.account).access
     if inbound.chat_type is not ChatType.DIRECT:
         group = standing_of(rules, place, await find_group(query, place))
-        return Knock(access=access, group=group, is_admitted=False, is_suspended=who.standing.is_suspended)
+        is_suspended = who.standing.is_suspended
+        return Knock(access=access, group=group, is_admitted=False, is_suspended=is_suspended, is_machine=is_machine)
     admitted = await is_admitted(query, who)
-    knock = Knock(access=access, is_admitted=admitted, is_suspended=who.standing.is_suspended)
+    knock = Knock(access=access, is_admitted=admitted, is_suspended=who.standing.is_suspended, is_machine=is_machine)
     if _code_in(inbound) is not None:
         since_ms = at_ms - linking.WRONG_CODES_LIFE_MS
         wrong = await link_codes.count_wrong(query, identity, since_ms)

@@ -4,9 +4,10 @@ from msgspec import Struct
 
 from antiphon.domain.inbound import Sender
 from antiphon.domain.keys import DmScope
-from antiphon.domain.person import Identity, Person, PersonId, PersonRole, person_principal
+from antiphon.domain.person import Identity, Person, PersonId, PersonRole, is_id_of_account, person_principal
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import bracketed_name
+from antiphon.engine.access.machines import refuse_machine
 from antiphon.engine.chats.chat import account_of
 from antiphon.engine.rules import Rules
 from antiphon.policy.rights import is_guest
@@ -43,11 +44,11 @@ def identity_of(place: DeliveryContext, sender: Sender) -> Identity:
 async def find_who(query: Query, rules: Rules, place: DeliveryContext, sender: Sender) -> Who:
     """The sender's person; one whom nobody knows is a guest."""
     identity = identity_of(place, sender)
-    named = rules.chats.person_of(identity.channel, identity.platform_id)
+    named = await _named_in_settings(query, rules, identity)
     stored = await people.find_standing_of_account(query, identity.channel, identity.account, identity.platform_id)
     standing, linked_by_settings = stored, None
     if named is not None and (stored is None or (is_guest(stored) and not stored.is_suspended)):
-        standing = await people.find_standing(query, person_principal(PersonId(named)))
+        standing = await people.find_standing(query, person_principal(named))
         is_new = stored is None or stored.principal != standing.principal
         linked_by_settings = PersonId(standing.principal.name) if is_new else None
     if standing is None:
@@ -60,6 +61,16 @@ async def find_who(query: Query, rules: Rules, place: DeliveryContext, sender: S
         linked_by_settings=linked_by_settings,
         folded=await _folded(query, rules, identity, standing),
     )
+
+
+async def _named_in_settings(query: Query, rules: Rules, identity: Identity) -> PersonId | None:
+    """The person to whom the settings link the account; None if a program is stored as that person."""
+    named = rules.chats.person_of(identity.channel, identity.platform_id)
+    if named is None:
+        return None
+    person = PersonId(named)
+    is_machine = is_id_of_account(person) and await refuse_machine(query, rules, person) is not None
+    return None if is_machine else person
 
 
 async def _folded(query: Query, rules: Rules, identity: Identity, standing: Standing) -> str | None:

@@ -36,6 +36,7 @@ from antiphon.engine.deliveries.paces import PacedChat, Paces, chat_of
 from antiphon.engine.ledger.text_work import work_on
 from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
+from antiphon.metrics import DELIVERIES_DEAD
 from antiphon.store import deliveries as outbox
 from antiphon.store.database import Database, Transaction
 from antiphon.store.deliveries import OUTBOX, ChannelAccount, Head
@@ -265,6 +266,8 @@ class Deliverer:
         if settled is None:
             return
         is_dead = settled.status is DeliveryStatus.DEAD
+        if is_dead:
+            DELIVERIES_DEAD.add()
         logger.log(
             logging.ERROR if is_dead else logging.WARNING,
             "Delivery was given up" if is_dead else "Delivery failed",

@@ -11,7 +11,7 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -20,26 +20,23 @@ from antiphon.clock import Clock
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart, Streaming
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.delay import Delta
-from antiphon.domain.delivery import Delivery, DeliveryFailed, DeliveryStatus
+from antiphon.domain.delivery import GONE, Delivery, DeliveryFailed, DeliveryStatus
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import RunId, SessionId, SessionRow
-from antiphon.domain.keys import ChatType
 from antiphon.domain.parts import parts_of
 from antiphon.domain.run import Run
-from antiphon.domain.session import DeliveryContext, Session
 from antiphon.domain.silence import spoken_so_far
-from antiphon.engine.access.recipients import may_leave
-from antiphon.engine.access.send_policy import chat_type, may_deliver
-from antiphon.engine.deliveries.deliverer import PartSender, Withdrawer
-from antiphon.engine.deliveries.outbox import StreamedText, begin_stream, forget_stream, is_external, note_shown
-from antiphon.engine.deliveries.paces import PacedChat, Paces, account_of, chat_of
+from antiphon.engine.deliveries.deliverer import PartSender
+from antiphon.engine.deliveries.outbox import StreamedText, begin_stream, forget_stream, note_shown
+from antiphon.engine.deliveries.paces import Paces, account_of
+from antiphon.engine.deliveries.showing import LiveSender, Question, Showing, look
 from antiphon.engine.ledger.text_work import work_on
 from antiphon.engine.rules import Rules
-from antiphon.policy.decision import Deny
+from antiphon.feed.notifier import Notifier
 from antiphon.store import deliveries as outbox
-from antiphon.store import sessions as rows
-from antiphon.store.database import Database, Query
+from antiphon.store.database import Database
 from antiphon.store.deliveries import ChannelAccount
+from antiphon.store.people import NAMES
 from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
@@ -59,15 +56,6 @@ LEAVE_SECONDS = 10.0
 """How long the end of a run waits for a change that is on its way."""
 
 
-@runtime_checkable
-class LiveSender(PartSender, Withdrawer, Protocol):
-    """Shows a reply while it is written. Each method raises `DeliveryFailed`; nothing is lost if it does."""
-
-    async def draft(self, place: DeliveryContext, draft_id: int, text: str) -> None: ...
-
-    async def typing(self, place: DeliveryContext) -> None: ...
-
-
 @dataclass(slots=True, eq=False)
 class _Stream:
     """The reply of one run, as far as it is written."""
@@ -81,7 +69,7 @@ class _Stream:
     """When its first words came."""
     is_changed: bool = False
     """Whether there are words that were not shown."""
-    view: "_Showing | None" = None
+    view: Showing | None = None
     judged: Classification | None = None
     """What the words were made of when the place was last judged."""
     delivery: str | None = None
@@ -98,29 +86,11 @@ class _Stream:
     """Whether the chat is kept free for the change that is under way."""
     is_busy: bool = False
     is_left: bool = False
+    is_outdated: bool = False
+    """Whether something that the last decision depends on may have changed."""
+    stop_watching: Callable[[], None] = lambda: None
     rested: asyncio.Event = field(default_factory=asyncio.Event)
     scope: anyio.CancelScope | None = None
-
-
-class _Showing(NamedTuple):
-    """Where a run speaks, and what may be shown there."""
-
-    session: Session
-    place: DeliveryContext
-    chat: PacedChat
-    channel: LiveSender
-    is_direct: bool
-    may_show: bool
-    may_type: bool
-    streaming: Delivery | None
-    """The reply as an earlier attempt of the run has shown it."""
-
-
-class _Question(NamedTuple):
-    """Whether words of the run that were made of this may be shown."""
-
-    run: Run
-    made_of: Classification
 
 
 class LiveReplies:
@@ -130,12 +100,14 @@ class LiveReplies:
         self,
         *,
         database: Database,
+        notifier: Notifier,
         channels: Mapping[ChannelAccount, PartSender],
         rules: Rules,
         paces: Paces,
         clock: Clock,
     ) -> None:
         self._database = database
+        self._notifier = notifier
         self._channels = {
             account: channel
             for account, channel in channels.items()
@@ -147,6 +119,9 @@ class LiveReplies:
         self._streams: dict[RunId, _Stream] = {}
         self._woken = asyncio.Event()
         self._is_idle = asyncio.Event()
+        if self._channels:
+            for row in (NAMES, outbox.PLACES):
+                notifier.subscribe(row, self._note_change)
         self._showing = Trouble(
             logger, "Showing a reply while it is written", action="live_failed", means="Replies are sent when they end."
         )
@@ -173,7 +148,9 @@ class LiveReplies:
             return
         if run.place is not None and account_of(run.place) not in self._channels:
             return
-        self._streams[run.id] = _Stream(run, self._clock.now_ms())
+        stream = self._streams[run.id] = _Stream(run, self._clock.now_ms())
+        # A message from elsewhere may move the session's place.
+        stream.stop_watching = self._notifier.subscribe(SessionRow(run.session), lambda: _outdate(stream))
         self.wake()
 
     def publish(self, session: SessionRow, delta: Delta) -> None:
@@ -196,6 +173,7 @@ class LiveReplies:
         """The run does not execute here any more; a change that is on its way ends by itself."""
         if (stream := self._streams.pop(run, None)) is not None:
             stream.is_left = True
+            stream.stop_watching()
 
     async def leave(self, run: RunId) -> None:
         """Returns once nothing more of the run's reply is changed here: the run is about to end."""
@@ -203,6 +181,7 @@ class LiveReplies:
         if stream is None:
             return
         stream.is_left = True
+        stream.stop_watching()
         if stream.is_busy:
             with anyio.move_on_after(LEAVE_SECONDS):
                 await stream.rested.wait()
@@ -225,6 +204,11 @@ class LiveReplies:
                 else:
                     with anyio.move_on_after(min(due_ms / 1000, SWEEP_SECONDS)):
                         await self._woken.wait()
+
+    def _note_change(self) -> None:
+        """Somebody's rights, a send policy, a group or a route may have changed."""
+        for stream in self._streams.values():
+            _outdate(stream)
 
     def _begin_due(self, tasks: TaskGroup) -> int | None:
         """Begins what is due; returns the time until the next, None if nothing is to come."""
@@ -269,7 +253,7 @@ class LiveReplies:
                     return
                 if stream.is_changed and not await self._has_turn(stream, stream.view):
                     return
-                if stream.judged == stream.made_of:  # no words came meanwhile that were made of more
+                if stream.judged == stream.made_of and not stream.is_outdated:
                     await self._change(stream, stream.view)
                     self._showing.worked()
         except DeliveryFailed as failed:
@@ -286,7 +270,7 @@ class LiveReplies:
             stream.rested.set()
             self.wake()
 
-    async def _has_turn(self, stream: _Stream, view: _Showing) -> bool:
+    async def _has_turn(self, stream: _Stream, view: Showing) -> bool:
         """Whether the words may be shown now: complete texts for the chat, in any thread, go first."""
         if not stream.has_turn and self._free_at(view) > self._clock.now_ms():
             return False
@@ -294,12 +278,15 @@ class LiveReplies:
         return not await self._database.read(outbox.is_any_due, view.chat.account, view.chat.to, self._clock.now_ms())
 
     async def _judge(self, stream: _Stream) -> None:
-        """Decides whether the words may go to the place, once for all words with the same classification."""
-        if stream.view is not None and stream.judged == stream.made_of:
+        """Decides whether the words may go to the place: for each classification, and again after changes of rights.
+
+        After a refusal, nothing more is shown until the reply, which has a decision of its own.
+        """
+        if stream.view is not None and stream.judged == stream.made_of and not stream.is_outdated:
             return
-        made_of = stream.made_of
-        view = await self._database.read(_look, _Question(stream.run, made_of), self._rules, self._channels)
-        if view is None or not view.may_show:
+        made_of, stream.is_outdated = stream.made_of, False
+        view = await self._database.read(look, Question(stream.run, made_of), self._rules, self._channels)
+        if view is None or not view.may_show or (stream.view is not None and not view.is_where(stream.view)):
             stream.is_mute = True
         if view is None:
             return
@@ -307,7 +294,7 @@ class LiveReplies:
             stream.delivery, stream.message = earlier.id, earlier.platform_id
         stream.view, stream.judged = view, made_of
 
-    async def _change(self, stream: _Stream, view: _Showing) -> None:
+    async def _change(self, stream: _Stream, view: Showing) -> None:
         is_new, stream.is_changed = stream.is_changed, False
         words = await self._words(stream, view) if is_new else stream.shown
         now = self._clock.now_ms()
@@ -324,7 +311,7 @@ class LiveReplies:
             await self._write(stream, view, words)
         stream.shown, stream.shown_at_ms = words, now
 
-    async def _write(self, stream: _Stream, view: _Showing, words: str) -> None:
+    async def _write(self, stream: _Stream, view: Showing, words: str) -> None:
         """Sends the words as a message, or changes it."""
         if stream.message is None:
             await self._send_first(stream, view, words)
@@ -332,7 +319,7 @@ class LiveReplies:
         part = DeliveryPart(index=0, text=words, replaces=stream.message)
         await self._send(stream, view, part)
 
-    async def _send_first(self, stream: _Stream, view: _Showing, words: str) -> None:
+    async def _send_first(self, stream: _Stream, view: Showing, words: str) -> None:
         """Stores that a message is about to be sent, sends it, and stores its id."""
         run, sessions = stream.run, (SessionRow(stream.run.session),)
         streamed = StreamedText(run=run, place=view.place, made_of=stream.made_of)
@@ -353,7 +340,7 @@ class LiveReplies:
             return
         stream.message = sent
 
-    async def _send(self, stream: _Stream, view: _Showing, part: DeliveryPart) -> str | None:
+    async def _send(self, stream: _Stream, view: Showing, part: DeliveryPart) -> str | None:
         delivery = _delivery(stream, view, part.text, self._clock)
         return await _within(view.channel, lambda: view.channel.send(delivery, part))
 
@@ -369,7 +356,7 @@ class LiveReplies:
                 self._showing.failed(error)
                 await anyio.sleep(RETRY_SECONDS)
 
-    async def _words(self, stream: _Stream, view: _Showing) -> str:
+    async def _words(self, stream: _Stream, view: Showing) -> str:
         """The words that may be shown so far, as far as one message holds them."""
         beginning = "".join(stream.pieces)
         parts = await work_on(len(beginning), _parts_so_far, beginning, view.channel.form)
@@ -389,6 +376,8 @@ class LiveReplies:
                 "code": failed.code,
             },
         )
+        if failed.code == GONE:
+            stream.is_mute = True
         if failed.retry_after is not None:
             self._paces.pause(view.chat, int(failed.retry_after.total_seconds() * 1000))
         if failed.is_permanent and self._is_drafted(stream, view):
@@ -398,42 +387,21 @@ class LiveReplies:
         else:
             stream.is_changed = bool(stream.pieces)
 
-    def _is_drafted(self, stream: _Stream, view: _Showing) -> bool:
+    def _is_drafted(self, stream: _Stream, view: Showing) -> bool:
         is_drafting = view.channel.form.streaming is Streaming.DRAFT and view.is_direct
         return is_drafting and not stream.drafts_fail and stream.message is None
 
-    def _interval(self, view: _Showing) -> int:
+    def _interval(self, view: Showing) -> int:
         form = view.channel.form
         return form.stream_interval_ms if view.is_direct else form.group_interval_ms
 
-    def _free_at(self, view: _Showing) -> int:
+    def _free_at(self, view: Showing) -> int:
         """When something of the chat may be changed again."""
         return self._paces.free_at(view.chat, self._interval(view))
 
 
-async def _look(
-    query: Query, question: _Question, rules: Rules, channels: Mapping[ChannelAccount, LiveSender]
-) -> _Showing | None:
-    """Where the run's reply would go; None if it goes to no account that shows it here, or may not go there."""
-    run, made_of = question
-    session = await rows.find_by_row(query, SessionRow(run.session))
-    if session is None:
-        return None
-    place = session.delivery if run.place is None else run.place
-    channel = channels.get(account_of(place))
-    if channel is None or not is_external(place) or isinstance(may_deliver(session, place, rules), Deny):
-        return None
-    may_show = await may_leave(query, made_of, place, rules.sinks)
-    return _Showing(
-        session=session,
-        place=place,
-        chat=chat_of(place),
-        channel=channel,
-        is_direct=chat_type(session) == ChatType.DIRECT,
-        may_show=may_show,
-        may_type=may_show and await may_leave(query, session.taint, place, rules.sinks),
-        streaming=await outbox.find_streaming(query, run.id),
-    )
+def _outdate(stream: _Stream) -> None:
+    stream.is_outdated = True
 
 
 async def _within(channel: LiveSender, request: Callable[[], Awaitable[R]]) -> R:
@@ -448,7 +416,7 @@ def _parts_so_far(beginning: str, form: ChannelForm) -> list[str]:
     return parts_of(spoken_so_far(beginning).strip(), form)
 
 
-def _delivery(stream: _Stream, view: _Showing, words: str, clock: Clock) -> Delivery:
+def _delivery(stream: _Stream, view: Showing, words: str, clock: Clock) -> Delivery:
     """The reply so far, in the form that adapters take."""
     assert stream.delivery is not None
     now = clock.now()

@@ -69,15 +69,17 @@ def answers_to(run: Run | None, delivery: DeliveryContext) -> DeliveryContext | 
 async def enqueue(tx: Transaction, run: Run, place: DeliveryContext, outgoing: Outgoing, *, at_ms: int) -> None:
     """Queues the run's reply for the place, if it says anything. A run has at most one delivery.
 
-    It replaces the message that showed the reply while it was written; if it says nothing, that message is deleted.
+    It replaces the message that showed the reply while it was written. That message is deleted if the reply says
+    nothing, or goes to another place than the message.
     """
-    if not is_external(place):
-        return
     words = spoken(outgoing.text)
-    if not words.strip():
+    if not words.strip() or not is_external(place):
         await end_stream(tx, run, place, at_ms)
         return
     shown = await _take_stream(tx, run, at_ms)
+    if shown is not None and shown.place != place:
+        await _withdraw_shown(tx, run, shown, at_ms)
+        shown = None
     session, incarnation = outgoing.on_behalf_of or (run.session, run.session_id)
     delivery = deliveries.NewDelivery(
         name=name_of(run.id),
@@ -133,12 +135,21 @@ async def forget_stream(tx: Transaction, run: RunId) -> None:
 
 
 async def end_stream(tx: Transaction, run: Run, place: DeliveryContext, at_ms: int) -> None:
-    """Deletes the message that showed the reply of a run that ends without one."""
-    if not is_external(place):
+    """Deletes the message that showed the reply of a run that ends without one.
+
+    `place` is that of the run's answers; if the run has none of its own, the message may stand at an earlier one.
+    """
+    if run.place is not None and not is_external(place):
         return
     shown = await _take_stream(tx, run, at_ms)
-    if shown is not None and shown.platform_id is not None:
-        await _queue_withdrawal(tx, place, shown.platform_id, cause=f"stream {run.id}", at_ms=at_ms)
+    if shown is not None:
+        await _withdraw_shown(tx, run, shown, at_ms)
+
+
+async def _withdraw_shown(tx: Transaction, run: Run, shown: Delivery, at_ms: int) -> None:
+    """Queues the deletion of the message, where it stands."""
+    if shown.platform_id is not None:
+        await _queue_withdrawal(tx, shown.place, shown.platform_id, cause=f"stream {run.id}", at_ms=at_ms)
 
 
 async def _take_stream(tx: Transaction, run: Run, at_ms: int) -> Delivery | None:
