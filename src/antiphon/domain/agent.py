@@ -28,6 +28,11 @@ class DailyLimits(Struct, frozen=True, kw_only=True):
     tokens: int | None
     usd: float | None
 
+    def are_reached(self, tokens: int, microusd: int) -> bool:
+        """Whether so much was spent that nobody to whom they apply may spend more."""
+        is_over = self.tokens is not None and tokens >= self.tokens
+        return is_over or (self.usd is not None and microusd >= self.usd * 1_000_000)
+
 
 MAX_TOOL_FAILURES = 15
 """Failures in a row that end a run."""

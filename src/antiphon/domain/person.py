@@ -68,6 +68,11 @@ class Identity(Struct, frozen=True, kw_only=True):
         return PersonId(f"w-{hashlib.sha256(named.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}")
 
 
+def is_id_of_account(id: PersonId) -> bool:
+    """Whether the id has the form of those that accounts have: `Identity.person_id`."""
+    return re.fullmatch(r"w-[0-9a-f]{24}", id) is not None
+
+
 def shown_name(id: PersonId, name: str, role: PersonRole) -> str:
     """The name as others read it. Guests choose theirs; of two people with one name, the later has a longer id."""
     if role is PersonRole.GUEST:

@@ -150,6 +150,11 @@ class Run(Struct, frozen=True, kw_only=True, gc=False):
     """The parked run that it continues."""
     continued_by: RunId | None = None
     """The run that continued its work, and whose result is its own."""
+    cause: RunId | None = None
+    """The run that caused it: the one that sent its message or spawned its session, or that it continues. None for
+    what a person or a program began."""
+    model: str | None = None
+    """The model of its newest step, `provider:model`; None before its first step, and for runs of older versions."""
     is_cancel_requested: bool = False
     reply: str | None = None
     error: str | None = None
@@ -170,6 +175,11 @@ class Run(Struct, frozen=True, kw_only=True, gc=False):
     def is_over(self) -> bool:
         """Whether it has ended and will not be continued."""
         return self.status.is_terminal and not self.is_parked
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its row says that it waits, for other runs or for its model's provider."""
+        return bool(self.waiting_for) or self.wait_until is not None or self.delay is not None
 
     @property
     def is_awaiting_approval(self) -> bool:

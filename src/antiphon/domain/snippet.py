@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 from unicodedata import category
 
-from antiphon.domain.redaction import redacted_pieces
+from antiphon.domain.redaction import redact_beginning, redacted_pieces
 from antiphon.domain.words import words_of
 
 MAX_CHARACTERS = 300
@@ -38,6 +38,12 @@ def redacted_snippet(text: str, words: Collection[str]) -> str:
 def snippet(text: str, words: Collection[str]) -> str:
     """At most 300 characters around the first of the words, on one line; the beginning if none is found."""
     return _around(text, _find_hit(text, words) or 0, is_beginning=True, is_end=True)
+
+
+def redacted_beginning(text: str) -> str:
+    """At most 300 characters of the redacted text, on one line; reads about as many as it may show."""
+    shown = redact_beginning(text, NEAR)
+    return _around(shown.text, 0, is_beginning=True, is_end=shown.is_whole)
 
 
 def _around(text: str, hit: int, *, is_beginning: bool, is_end: bool) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.domain.event import Event
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.domain.run import RunStatus
@@ -109,7 +110,8 @@ async def list_activities(
     these = "" if sessions is None else f" AND r.session IN ({', '.join('?' * len(sessions))})"
     values: tuple[SqlValue, ...] = () if sessions is None else tuple(sessions) * 3
     inside = await within(query, reach, "r.session")
-    columns = "SELECT r.id, r.session, r.seq, r.mode, r.status, r.is_parked FROM runs r WHERE"
+    # The sign keeps SQLite from reading all runs in the order of their sessions, to spare it the sorting of a few.
+    columns = "SELECT r.id, +r.session AS session, r.seq, r.mode, r.status, r.is_parked FROM runs r WHERE"
     base = flow("s.base_", reach.clearance)
     label, preview = when(base, _LABEL), when(all_of([base, flow("s.preview_", reach.clearance)]), "s.preview")
     shown = _ACTIVITY.text.replace(_LABEL, label.text).replace("s.preview", preview.text)
@@ -168,11 +170,21 @@ async def _read_awaited(
 
 
 async def read_requests(query: Query, reach: Reach, activities: Sequence[Activity]) -> dict[RunId, str]:
-    """The text of the message that each run answers, if it can be read cheaply and flows to the reach's clearance."""
-    found: dict[RunId, str] = {}
-    if not activities:
-        return found
+    """The text of the message that each run answers, as `read_texts` has it."""
     places = {(activity.session, activity.seq): activity.run for activity in activities}
+    return {places[place]: text for place, text in (await read_texts(query, reach, list(places))).items()}
+
+
+async def read_texts(
+    query: Query, reach: Reach, places: Sequence[tuple[SessionRow, int]]
+) -> dict[tuple[SessionRow, int], str]:
+    """The texts of the messages posted at these places, by session and `seq`.
+
+    Leaves out those that cannot be read cheaply, and those that do not flow to the reach's clearance.
+    """
+    found: dict[tuple[SessionRow, int], str] = {}
+    if not places:
+        return found
     readable = all_of([await within(query, reach, "session"), flow("", reach.clearance)])
     stored = await query.fetch_all(
         f"SELECT {codec.EVENT_COLUMNS} FROM events WHERE LENGTH(payload) <= ? AND {readable.text} "
@@ -182,8 +194,21 @@ async def read_requests(query: Query, reach: Reach, activities: Sequence[Activit
     for row in stored:
         event = codec.event_from_row(row)
         if isinstance(event.message, UserMessage):
-            found[places[event.session, event.seq]] = text_of(event.message.content)
+            found[SessionRow(event.session), event.seq] = text_of(event.message.content)
     return found
+
+
+async def read_last_events(query: Query, reach: Reach, sessions: Sequence[SessionRow]) -> dict[SessionRow, Event]:
+    """The newest event of each of these sessions in the reach, if it flows to its clearance and can be read cheaply."""
+    if not sessions:
+        return {}
+    readable = all_of([await within(query, reach, "session"), flow("", reach.clearance)])
+    stored = await query.fetch_all(
+        f"SELECT {codec.EVENT_COLUMNS} FROM events WHERE (session, seq) IN (SELECT s.id, s.last_seq FROM sessions s "
+        f"WHERE s.id IN ({', '.join('?' * len(sessions))})) AND LENGTH(payload) <= ? AND {readable.text}",
+        (*sessions, LONGEST_PAYLOAD, *readable.values),
+    )
+    return {event.session: event for event in map(codec.event_from_row, stored)}
 
 
 async def find_last_runs(query: Query, reach: Reach, sessions: Sequence[SessionRow]) -> dict[SessionRow, LastRun]:

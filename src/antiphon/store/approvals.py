@@ -53,6 +53,8 @@ class ApprovalFilter(Struct, frozen=True, kw_only=True):
     state: ApprovalState | None = None
     before: ApprovalId | None = None
     """Ids sort by time; a page begins after the last id of the previous one."""
+    ids: tuple[ApprovalId, ...] | None = None
+    """Only these, at most 500."""
 
 
 async def insert(tx: Transaction, approval: Approval) -> None:
@@ -171,6 +173,9 @@ async def list_page(query: Query, deciding: Deciding, where: ApprovalFilter, *, 
     if where.before is not None:
         conditions.append("a.id < ?")
         values.append(where.before)
+    if where.ids is not None:
+        conditions.append(f"a.id IN ({', '.join('?' * len(where.ids))})")
+        values += where.ids
     rows = await query.fetch_all(
         f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY a.id DESC LIMIT ?", (*values, limit)
     )

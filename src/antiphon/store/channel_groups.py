@@ -8,6 +8,7 @@ from msgspec import Struct
 from antiphon.domain.session import DeliveryContext
 from antiphon.store import codec
 from antiphon.store.database import Query, Transaction
+from antiphon.store.deliveries import PLACES
 from antiphon.store.select_list import SelectList
 
 
@@ -99,6 +100,7 @@ async def set_state(
         f"UPDATE groups_of_channels SET state = ?, decided_by = ?, decided_at = ? WHERE {_ACCOUNT} AND group_id = ?",
         (state.value, by, at_ms, group.channel, group.account, group.group_id),
     )
+    tx.wake(PLACES)
 
 
 async def set_title(tx: Transaction, group: ChannelGroup, title: str) -> None:
@@ -121,7 +123,10 @@ async def move(tx: Transaction, group: ChannelGroup, address: str) -> None:
 
 
 async def move_answers(tx: Transaction, group: ChannelGroup, new_address: str) -> None:
-    """Sends what is still to be said at the group's address to the new one: of sessions, waiting texts and runs."""
+    """Sends what is still to be said at the group's address to the new one: of sessions, waiting texts and runs.
+
+    A message that shows a reply while it is written stays where it is; the platform does not move it.
+    """
     channel, account, address = group.channel, group.account, group.address
     await tx.execute(
         "UPDATE sessions SET delivery_to = ? WHERE delivery_channel = ? AND delivery_to = ? "
@@ -130,7 +135,7 @@ async def move_answers(tx: Transaction, group: ChannelGroup, new_address: str) -
     )
     await tx.execute(
         "UPDATE deliveries SET recipient = ? WHERE channel = ? AND recipient = ? "
-        "AND COALESCE(account_id, 'default') = ? AND status IN ('queued', 'claimed', 'streaming')",
+        "AND COALESCE(account_id, 'default') = ? AND status IN ('queued', 'claimed')",
         (new_address, channel, address, account),
     )
     old, new = (DeliveryContext(channel=channel, to=to, account_id=account) for to in (address, new_address))
@@ -138,3 +143,4 @@ async def move_answers(tx: Transaction, group: ChannelGroup, new_address: str) -
         "UPDATE runs SET place = ? WHERE place = ? AND status IN ('queued', 'running', 'awaiting_approval')",
         (codec.place_text(new), codec.place_text(old)),
     )
+    tx.wake(PLACES)

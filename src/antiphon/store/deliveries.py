@@ -22,6 +22,9 @@ from antiphon.store.select_list import Combined, SelectList
 OUTBOX = SessionRow(0)
 """Not a session's row; woken when a text is queued."""
 
+PLACES = SessionRow(-6)
+"""Woken when something changes that decides what may be shown at a place: send policies, groups, routes."""
+
 HEADS_AT_ONCE = 256
 
 _DELIVERY = SelectList(
@@ -71,6 +74,8 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
     statuses: frozenset[DeliveryStatus] | None = None
     before: str | None = None
     """The last id of the previous page."""
+    since_ms: int | None = None
+    """Only deliveries that were queued since then."""
 
 
 class NewDelivery(Struct, frozen=True, kw_only=True):
@@ -313,6 +318,9 @@ async def list_page(query: Query, reach: Reach, where: DeliveryFilter, limit: in
     if where.before is not None:
         conditions.append("d.id < ?")
         values.append(where.before)
+    if where.since_ms is not None:
+        conditions.append("d.id >= ?")
+        values.append(f"dlv_{where.since_ms:011x}")
     found = await query.fetch_all(
         f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY d.id DESC LIMIT ?", (*values, limit)
     )

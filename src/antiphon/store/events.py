@@ -246,6 +246,19 @@ async def find_message(query: Query, grant: Grant, message_id: MessageId) -> Eve
     return None if row is None else event_from_row(row)
 
 
+async def find_events(query: Query, grant: Grant, seqs: Sequence[int]) -> dict[int, Event]:
+    """The events with these numbers, by number, as far as they flow to the clearance of the grant. Contract: flow 3."""
+    if not seqs:
+        return {}
+    readable = flow("", grant.clearance)
+    rows = await query.fetch_all(
+        f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND seq IN ({', '.join('?' * len(seqs))}) "
+        f"AND {readable.text}",
+        (grant.session, *seqs, *readable.values),
+    )
+    return {event.seq: event for event in map(event_from_row, rows)}
+
+
 async def read_run(query: Query, grant: Grant, run_id: RunId, *, from_seq: int) -> list[Event]:
     """Events of one run, ascending."""
     rows = await query.fetch_all(

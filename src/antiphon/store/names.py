@@ -11,6 +11,7 @@ from antiphon.store.scopes import ANY, Condition, all_of
 from antiphon.store.step import Asking, Statement
 
 NAMES = ("key", "label", "display_name")
+_NAMES = frozenset(NAMES)
 MAX_WORDS = 32
 """Of a search; it ignores the others."""
 ROWS_AT_ONCE = 500
@@ -28,9 +29,9 @@ _UNCHANGED = "".join(
 
 def with_folded(columns: Mapping[str, SqlValue]) -> Mapping[str, SqlValue]:
     """The columns, and the folded names of the names among them."""
-    changed = [name for name in NAMES if name in columns]
-    if not changed:
+    if _NAMES.isdisjoint(columns):
         return columns
+    changed = [name for name in NAMES if name in columns]
     return {**columns, **{f"folded_{name}": _fold(columns[name]) for name in changed}}
 
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from antiphon.domain.ids import AgentId
 from antiphon.store import codec
 from antiphon.store.database import Query, Transaction
+from antiphon.store.deliveries import PLACES
 from antiphon.store.select_list import SelectList
 
 
@@ -78,4 +79,5 @@ async def put(tx: Transaction, route: StoredRoute, *, before: int) -> bool:
             f"WHERE {_CHAT} AND thread = ? AND version = ?",
             (*values, *named, before),
         )
+    tx.wake(PLACES)
     return changed == 1

@@ -1,8 +1,9 @@
 """The ledger's rows. `engine/runs/lifecycle` decides which status may follow which, and the consequences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
+from operator import attrgetter
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -37,8 +38,8 @@ r.place, r.exchange, r.partner, r.chain, r.hops, r.is_sandboxed, r.has_sent, r.r
 r.has_attachments, r.time_limit, r.waiting_for, r.wait_until, r.wait_call, r.approval, r.delay,
 r.is_yielding, r.is_parked, r.continues, r.continued_by, r.cancel_requested AS is_cancel_requested, r.reply, r.error,
 r.code, r.level AS made_of_level, r.compartments AS made_of_compartments, r.integrity AS made_of_integrity,
-r.person AS made_of_person, r.is_favoured, r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd,
-r.steps""",
+r.person AS made_of_person, r.is_favoured, r.model, r.cause, r.input_tokens, r.output_tokens, r.cached_tokens,
+r.cost_microusd, r.steps""",
     status=codec.member_of(RunStatus),
     mode=codec.member_of(QueueMode),
     purpose=codec.member_of(Purpose),
@@ -85,12 +86,28 @@ _SELECT_WITH_END = (
     f"{_FROM_WITH_END}"
 )
 
+DAY_MS = 86_400_000
 _ACTIVE = "r.status IN ('running', 'awaiting_approval') AND r.is_parked = 0"
 """The run that holds its session."""
 _UNFINISHED = "r.status IN ('queued', 'running', 'awaiting_approval')"
 _AT_WORK = f"{_ACTIVE} AND r.status = 'running'"
 """A worker works on it, or will take it over; the first condition is that of an index."""
+_QUEUED_IN = "FROM runs r WHERE r.session = ? AND r.status = 'queued'"
+_ACTIVE_IN = f"FROM runs r WHERE r.session = ? AND {_ACTIVE}"
+# Queued runs and the active one are looked for apart: each has an index of its own, which holds no ended runs. One
+# condition for both would read all runs that the session ever had.
 _OTHERS = "SELECT 1 FROM runs r WHERE r.session = ? AND r.is_favoured >= f.is_favoured"
+_FIND_RANK = (
+    f"SELECT f.is_favoured, CASE WHEN EXISTS ({_OTHERS} AND r.status = 'queued') "
+    f"OR EXISTS ({_OTHERS} AND {_AT_WORK}) THEN 1 ELSE 0 END FROM (SELECT CASE WHEN EXISTS (SELECT 1 "
+    f"FROM {PRESENT} WHERE p.id = ? AND q.role = 'owner' AND q.is_suspended = 0) THEN 1 ELSE 0 END "
+    "AS is_favoured) f"
+)
+_FIND_IN_LOG = f"{_SELECT_WITH_END} WHERE r.id = ?"
+_FIND_FIRST = (
+    f"{_SELECT_WITH_END} WHERE r.id = COALESCE((SELECT r.id {_ACTIVE_IN}), (SELECT r.id {_QUEUED_IN} "
+    "ORDER BY CASE r.mode WHEN 'interrupt' THEN 0 ELSE 1 END, r.seq LIMIT 1))"
+)
 
 
 class NewRun(Struct, frozen=True, kw_only=True, gc=False):
@@ -111,6 +128,7 @@ class NewRun(Struct, frozen=True, kw_only=True, gc=False):
     report: str | None = None
     announces: str | None = None
     continues: RunId | None = None
+    cause: RunId | None = None
     has_spawned: bool = False
     has_attachments: bool = False
     deadline: datetime | None = None
@@ -121,7 +139,7 @@ class NewRun(Struct, frozen=True, kw_only=True, gc=False):
 async def insert(tx: Transaction, session: SessionRow, run: NewRun, *, is_favoured: bool, seq: int, at_ms: int) -> None:
     """Queues the run after the message of that `seq`."""
     place = None if run.place is None else codec.place_text(run.place)
-    more = _more_columns(run) if any(getattr(run, name) for name in _MORE) else {}
+    more = _more_columns(run) if any(_more_of(run)) else {}
     await tx.execute(
         _insert(tuple(more)),
         (
@@ -146,9 +164,10 @@ def _more_columns(run: NewRun) -> dict[str, SqlValue]:
 
 _MORE = (
     *("partner", "exchange", "chain", "hops", "is_sandboxed", "report", "announces", "continues", "has_spawned"),
-    *("has_attachments", "deadline", "time_limit", "approval"),
+    *("has_attachments", "deadline", "time_limit", "approval", "cause"),
 )
 """What most runs do not have: they answer a person's message."""
+_more_of = attrgetter(*_MORE)
 _COMMON = "id session incarnation agent_id seq newest_seq status mode purpose principal is_favoured created_at place"
 
 
@@ -240,7 +259,7 @@ class InLog(NamedTuple):
 
 
 async def find_in_log(query: Query, run_id: RunId) -> InLog | None:
-    return _in_log(await query.fetch_one(f"{_SELECT_WITH_END} WHERE r.id = ?", (run_id,)))
+    return _in_log(await query.fetch_one(_FIND_IN_LOG, (run_id,)))
 
 
 async def find_active(query: Query, session: SessionRow) -> Run | None:
@@ -263,9 +282,9 @@ async def is_active(query: Query, session: SessionRow) -> bool:
 async def is_busy(query: Query, session: SessionRow) -> bool:
     """Whether the session has a run that has not ended, also one that waits for an approval beside others."""
     row = await query.fetch_one(
-        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR ({_ACTIVE}) "
-        "OR (r.is_parked = 1 AND r.status = 'awaiting_approval')) LIMIT 1",
-        (session,),
+        f"SELECT 1 WHERE EXISTS (SELECT 1 {_QUEUED_IN}) OR EXISTS (SELECT 1 {_ACTIVE_IN}) "
+        "OR EXISTS (SELECT 1 FROM runs r WHERE r.session = ? AND r.is_parked = 1 AND r.status = 'awaiting_approval')",
+        (session, session, session),
     )
     return row is not None
 
@@ -281,14 +300,7 @@ class RunRank(NamedTuple):
 
 async def find_rank(query: Query, session: SessionRow, principal: Principal) -> RunRank:
     """The rank of a run of the principal that is queued now."""
-    # Two conditions, because each has an index of its own that holds only unfinished runs.
-    row = await query.fetch_one(
-        f"SELECT f.is_favoured, CASE WHEN EXISTS ({_OTHERS} AND r.status = 'queued') "
-        f"OR EXISTS ({_OTHERS} AND {_AT_WORK}) THEN 1 ELSE 0 END FROM (SELECT CASE WHEN EXISTS (SELECT 1 "
-        f"FROM {PRESENT} WHERE p.id = ? AND q.role = 'owner' AND q.is_suspended = 0) THEN 1 ELSE 0 END "
-        "AS is_favoured) f",
-        (session, session, person_of(principal)),
-    )
+    row = await query.fetch_one(_FIND_RANK, (session, session, person_of(principal)))
     assert row is not None
     return RunRank(*map(bool, row))
 
@@ -322,12 +334,7 @@ async def call_off_announcement(tx: Transaction, child: SessionRow, report: str)
 
 async def find_first(query: Query, session: SessionRow) -> InLog | None:
     """The run that holds the session, else the queued run that starts next."""
-    row = await query.fetch_one(
-        f"{_SELECT_WITH_END} WHERE r.session = ? AND (r.status = 'queued' OR ({_ACTIVE})) ORDER BY "
-        "CASE WHEN r.status <> 'queued' THEN 0 WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq LIMIT 1",
-        (session,),
-    )
-    return _in_log(row)
+    return _in_log(await query.fetch_one(_FIND_FIRST, (session, session)))
 
 
 async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None:
@@ -405,6 +412,8 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     """Only runs of sub-agents whose result has no recipient."""
     before: RunId | None = None
     """Ids sort by time; a page begins after the last id of the previous one."""
+    ids: tuple[RunId, ...] | None = None
+    """Only these, at most 500."""
 
 
 async def list_page(query: Query, reach: Reach, where: RunFilter, *, limit: int) -> list[Run]:
@@ -423,10 +432,34 @@ async def list_page(query: Query, reach: Reach, where: RunFilter, *, limit: int)
     if where.before is not None:
         conditions.append("r.id < ?")
         values.append(where.before)
+    if where.ids is not None:
+        conditions.append(f"r.id IN ({', '.join('?' * len(where.ids))})")
+        values.extend(where.ids)
     rows = await query.fetch_all(
         f"{_SELECT_SHOWN} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT ?", (*values, limit)
     )
     return [shown_run(_RUN.read(row), reach.clearance) for row in rows]
+
+
+async def list_caused(query: Query, reach: Reach, cause: RunId, *, after: RunId | None, limit: int) -> list[Run]:
+    """The runs in the reach that this one caused, oldest first, as far as they flow to its clearance."""
+    inside = await within(query, reach, "r.session")
+    rows = await query.fetch_all(
+        f"{_SELECT_SHOWN} WHERE r.cause = ? AND r.id > ? AND {inside.text} ORDER BY r.id LIMIT ?",
+        (cause, after or "", *inside.values, limit),
+    )
+    return [shown_run(_RUN.read(row), reach.clearance) for row in rows]
+
+
+async def list_named(query: Query, reach: Reach, ids: Sequence[RunId]) -> dict[RunId, Run]:
+    """Those of the named runs that belong to sessions in the reach, as far as they flow to its clearance."""
+    if not ids:
+        return {}
+    inside = await within(query, reach, "r.session")
+    rows = await query.fetch_all(
+        f"{_SELECT_SHOWN} WHERE r.id IN ({', '.join('?' * len(ids))}) AND {inside.text}", (*ids, *inside.values)
+    )
+    return {run.id: run for run in (shown_run(_RUN.read(row), reach.clearance) for row in rows)}
 
 
 def _shown_status(clearance: Classification) -> Condition:
@@ -436,7 +469,12 @@ def _shown_status(clearance: Classification) -> Condition:
 
 async def change(tx: Transaction, run_id: RunId, columns: Mapping[str, SqlValue]) -> None:
     """Sets columns of the row."""
-    await tx.execute(f"UPDATE runs SET {_assignments(columns)} WHERE id = ?", (*columns.values(), run_id))
+    await tx.execute(_change(tuple(columns)), (*columns.values(), run_id))
+
+
+@cache
+def _change(columns: tuple[str, ...]) -> str:
+    return f"UPDATE runs SET {_assignments(columns)} WHERE id = ?"
 
 
 def made_of_columns(made_of: Classification) -> dict[str, SqlValue]:
@@ -464,7 +502,7 @@ async def change_claimed(tx: Transaction, run_id: RunId, fence: int, columns: Ma
     return changed == 1
 
 
-def _assignments(columns: Mapping[str, SqlValue]) -> str:
+def _assignments(columns: Iterable[str]) -> str:
     return ", ".join(f"{name} = ?" for name in columns)
 
 
@@ -536,12 +574,14 @@ async def used_before(query: Query, run: Run) -> UsedBefore:
     return UsedBefore(usage, model_calls, tool_calls)
 
 
-async def add_usage(tx: Transaction, run_id: RunId, usage: Usage) -> None:
+async def add_usage(tx: Transaction, run_id: RunId, usage: Usage, model: str | None) -> None:
+    """Adds to the run's usage; `model` is the one that it used, None to leave the one before."""
     await tx.execute(
-        "UPDATE runs SET input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, "
-        "cached_tokens = cached_tokens + ?, steps = steps + ?, cost_microusd = "
+        "UPDATE runs SET model = COALESCE(?, model), input_tokens = input_tokens + ?, "
+        "output_tokens = output_tokens + ?, cached_tokens = cached_tokens + ?, steps = steps + ?, cost_microusd = "
         "CASE WHEN CAST(? AS BIGINT) IS NULL THEN cost_microusd ELSE COALESCE(cost_microusd, 0) + ? END WHERE id = ?",
         (
+            model,
             usage.input_tokens,
             usage.output_tokens,
             usage.cached_tokens,

@@ -27,10 +27,11 @@ from antiphon.domain.session import (
 )
 from antiphon.policy.flow import is_public
 from antiphon.policy.reach import Reach
+from antiphon.policy.shown import shown_session
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.names import has_words, with_folded
-from antiphon.store.scopes import ANY, MAX_DEPTH, Condition, all_of, any_of, branches, flow, when
+from antiphon.store.scopes import ANY, MAX_DEPTH, Condition, all_of, any_of, branches, flow, when, within
 from antiphon.store.select_list import Combined, SelectList
 
 
@@ -242,6 +243,8 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     below: str | None = None
     """The beginning of the keys, with one segment after it."""
     include_inactive: bool = False
+    rows: tuple[SessionRow, ...] | None = None
+    """Only these; at most 500."""
 
 
 class ListCursor(Struct, frozen=True):
@@ -270,6 +273,18 @@ async def list_rows(query: Query, sessions: Sequence[SessionRow]) -> list[Sessio
         )
         found += map(SESSION.read, rows)
     return found
+
+
+async def list_reached(query: Query, reach: Reach, sessions: Sequence[SessionRow]) -> list[Session]:
+    """The living ones of these sessions that are in the reach, in no order."""
+    if not sessions:
+        return []
+    inside = await within(query, reach, "s.id")
+    found = await query.fetch_all(
+        f"{_SELECT} WHERE s.deleted_at IS NULL AND s.id IN ({', '.join('?' * len(sessions))}) AND {inside.text}",
+        (*sessions, *inside.values),
+    )
+    return [shown_session(SESSION.read(row), reach.clearance) for row in found]
 
 
 async def find_key(query: Query, session: SessionRow) -> SessionKey | None:
@@ -332,6 +347,12 @@ async def find_last_seqs(query: Query, sessions: Sequence[SessionRow]) -> dict[S
         )
         found |= dict(rows)
     return found
+
+
+async def list_last_seqs(query: Query, *, above: SessionRow, limit: int) -> dict[SessionRow, int]:
+    """The last `seq` of each log, of living and deleted sessions, in the order of their rows."""
+    rows = await query.fetch_all("SELECT id, last_seq FROM sessions WHERE id > ? ORDER BY id LIMIT ?", (above, limit))
+    return dict(rows)
 
 
 class NewSession(Struct, frozen=True, kw_only=True):
@@ -656,6 +677,8 @@ def _conditions(where: SessionFilter, readable: Condition) -> list[Condition]:
         length = len(where.below)
         direct = "substr(s.key, 1, CAST(? AS INTEGER)) = ? AND substr(s.key, CAST(? AS INTEGER)) NOT LIKE '%:%'"
         conditions.append(Condition(direct, (length, where.below, length + 1)))
+    if where.rows is not None:
+        conditions.append(Condition(f"s.id IN ({', '.join('?' * len(where.rows))})", where.rows))
     if where.search is not None:
         conditions.append(has_words(where.search, readable))
     return conditions

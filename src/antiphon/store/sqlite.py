@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple
 from antiphon.domain.actor import Asker
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
+from antiphon.metrics import COMMIT_SECONDS, UNITS
 from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, SqlValue, Transaction
 from antiphon.store.effects import Effects
 from antiphon.store.home_lock import OpenFiles, take_lock
@@ -339,6 +341,12 @@ class SqliteDatabase:
             connection.execute("RELEASE unit")
 
     def _commit(self, connection: SqliteConnection, batch: list[_Job]) -> None:
+        began_at = time.monotonic()
+        self._commit_batch(connection, batch)
+        COMMIT_SECONDS.observe(time.monotonic() - began_at)
+        UNITS.add(len(batch))
+
+    def _commit_batch(self, connection: SqliteConnection, batch: list[_Job]) -> None:
         hook = self._commit_hook
         if hook is None:
             connection.execute("COMMIT")

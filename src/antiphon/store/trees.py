@@ -5,6 +5,7 @@ they are listed under their nearest listed ancestor, or as roots.
 """
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -33,6 +34,26 @@ class Below(Struct, frozen=True, kw_only=True):
     """The sum of known costs; None if none is known."""
 
 
+class Roots(StrEnum):
+    """Which roots a list shows; all but archived ones are listed sessions."""
+
+    ALL = "all"
+    CHATS = "chats"
+    """People's chats, and after them the sessions of programs."""
+    SCHEDULED = "scheduled"
+    ARCHIVED = "archived"
+    """Inactive sessions that nobody spawned."""
+
+
+_ROOTS: dict[Roots, tuple[str, ...]] = {
+    Roots.ALL: ("1 = 1",),
+    Roots.CHATS: ("s.kind NOT IN ('cron', 'hook', 'node')", "s.kind IN ('hook', 'node')"),
+    Roots.SCHEDULED: ("s.kind = 'cron'",),
+    Roots.ARCHIVED: ("s.status = 'inactive' AND s.ancestor_0 IS NULL",),
+}
+"""Their conditions; those of a later one follow all of an earlier one."""
+
+
 class TreeRoot(NamedTuple):
     """A session as the root of the tree under it."""
 
@@ -40,15 +61,39 @@ class TreeRoot(NamedTuple):
     depth: int
 
 
-async def list_roots(query: Query, reach: Reach, *, include_inactive: bool, limit: int) -> list[Session]:
+async def list_roots(
+    query: Query, reach: Reach, *, include_inactive: bool, limit: int, which: Roots = Roots.ALL
+) -> list[Session]:
     """Listed sessions without a listed ancestor, newest first."""
-    where = all_of([await within(query, reach, "s.id"), _directly_below(0, include_inactive=include_inactive)])
-    found = await query.fetch_all(
-        f"SELECT s.id FROM sessions s WHERE s.deleted_at IS NULL AND {where.text} ORDER BY {_NEWEST} LIMIT ?",
-        (*where.values, limit),
-    )
-    roots = await rows.list_rows(query, [SessionRow(row[0]) for row in found])
-    return sorted(roots, key=lambda session: (session.updated_at, session.row), reverse=True)
+    order: dict[SessionRow, int] = {}
+    for kind in _ROOTS[which]:
+        if len(order) < limit:
+            where = await _roots(query, reach, which, kind, include_inactive=include_inactive)
+            found = await query.fetch_all(
+                f"SELECT s.id FROM sessions s WHERE s.deleted_at IS NULL AND {where.text} ORDER BY {_NEWEST} LIMIT ?",
+                (*where.values, limit - len(order)),
+            )
+            order |= {SessionRow(row): len(order) + place for place, (row,) in enumerate(found)}
+    return sorted(await rows.list_rows(query, list(order)), key=lambda session: order[session.row])
+
+
+async def count_roots(query: Query, reach: Reach, which: Roots, *, most: int) -> int:
+    """How many there are, up to `most`."""
+    count = 0
+    for kind in _ROOTS[which]:
+        where = await _roots(query, reach, which, kind, include_inactive=False)
+        row = await query.fetch_one(
+            f"SELECT COUNT(*) FROM (SELECT 1 FROM sessions s WHERE s.deleted_at IS NULL AND {where.text} LIMIT ?) r",
+            (*where.values, most),
+        )
+        assert row is not None
+        count += int(row[0])
+    return min(count, most)
+
+
+async def _roots(query: Query, reach: Reach, which: Roots, kind: str, *, include_inactive: bool) -> Condition:
+    listed = ANY if which is Roots.ARCHIVED else _directly_below(0, include_inactive=include_inactive)
+    return all_of([await within(query, reach, "s.id"), Condition(kind), listed])
 
 
 async def list_descendants(

@@ -37,6 +37,16 @@ async def find_spent(query: Query, day: str, spenders: Collection[str]) -> Mappi
     return {spender: Spent(tokens, microusd) for spender, tokens, microusd in rows}
 
 
+async def list_spent(query: Query, day: str, *, tokens: int, microusd: int, limit: int) -> Mapping[str, Spent]:
+    """Those who spent at least that much of either on the UTC day, who spent most first."""
+    rows = await query.fetch_all(
+        "SELECT spender, tokens, microusd FROM people_usage WHERE day = ? AND (tokens >= ? OR microusd >= ?) "
+        "ORDER BY microusd DESC, tokens DESC, spender LIMIT ?",
+        (day, tokens, microusd, limit),
+    )
+    return {spender: Spent(tokens, microusd) for spender, tokens, microusd in rows}
+
+
 async def move_spent(tx: Transaction, day: str, old: str, new: str) -> None:
     """Adds what `old` spent on the day to what `new` did."""
     for spent in (await find_spent(tx, day, [old])).values():

@@ -16,6 +16,7 @@ from psycopg import AsyncRawCursor
 
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
+from antiphon.metrics import COMMIT_SECONDS, UNITS
 from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, Transaction
 from antiphon.store.effects import Effects
 from antiphon.store.migrations import PROBE
@@ -320,12 +321,15 @@ class PostgresDatabase:
         if self._commit_hook is not None:
             number, names = next(self._commits), [job.body.__name__ for job in batch]
             self._commit_hook(number, "before", names)
+        began_at = time.monotonic()
         try:
             await cursor.execute("COMMIT")
         except psycopg.Error as error:
             if is_lost(error):
                 raise OutcomeUnknown from error
             raise
+        COMMIT_SECONDS.observe(time.monotonic() - began_at)
+        UNITS.add(len(batch))
         if self._commit_hook is not None:
             self._commit_hook(number, "after", names)
 
