@@ -21,6 +21,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.feed.notifier import Notifier
+from antiphon.metrics import DELTAS_DROPPED, READERS_CUT
 from antiphon.policy.flow import may_enter
 from antiphon.policy.reach import Grant
 from antiphon.store.people import NAMES
@@ -88,6 +89,7 @@ class View(Struct, frozen=True, eq=False):
     encode_delta: Callable[[RunId, str | None], Frame]
     encode_reset: Callable[[str], Frame]
     keep_alive: Frame
+    """Sent to quiet readers; empty if their transport keeps itself alive."""
     prepare: Callable[[Sequence[Event]], Awaitable[None]] | None = None
     """Does slow work for `encode` in advance, off the event loop."""
     encode_delay: Callable[[RunId, Delay | DelayOver], Frame] = _without_delays
@@ -345,6 +347,8 @@ class Reader:
         if self.pending_length < MAX_PENDING_LENGTH:
             self._deltas.append(delta)
             self.pending_length += _length(delta.piece)
+        else:
+            DELTAS_DROPPED.add(_length(delta.piece))
 
     def _take_deltas(self) -> Iterator[Frame]:
         while self._deltas and self._deltas[0].after <= self.cursor:
@@ -376,8 +380,9 @@ class Reader:
 
     def sweep(self, now: float) -> None:
         if self.sending_since is not None and now - self.sending_since > STALL_SECONDS:
+            READERS_CUT.add()
             self.on_stall()
-        elif self._waiter is not None and now - self.last_frame_at >= KEEP_ALIVE_SECONDS:
+        elif self._waiter is not None and self.view.keep_alive and now - self.last_frame_at >= KEEP_ALIVE_SECONDS:
             self.wake()
 
 

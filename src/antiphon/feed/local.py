@@ -11,6 +11,7 @@ class LocalNotifier:
     def __init__(self) -> None:
         self._subscribers: dict[SessionRow, dict[object, Callable[[], None]]] = {}
         self._of_all: dict[object, Callable[[Collection[SessionRow]], None]] = {}
+        self._everywhere: dict[object, Callable[[Collection[SessionRow] | None], None]] = {}
 
     def subscribe(self, session: SessionRow, wake: Callable[[], None]) -> Callable[[], None]:
         token = object()
@@ -32,10 +33,25 @@ class LocalNotifier:
 
         return unsubscribe
 
+    def subscribe_everywhere(self, wake: Callable[[Collection[SessionRow] | None], None]) -> Callable[[], None]:
+        token = object()
+        self._everywhere[token] = wake
+
+        def unsubscribe() -> None:
+            self._everywhere.pop(token, None)
+
+        return unsubscribe
+
     def publish(self, sessions: Collection[SessionRow]) -> None:
         """Reports a commit of this process."""
         self.wake(sessions)
+        self.tell(sessions)
         for wake in tuple(self._of_all.values()):
+            wake(sessions)
+
+    def tell(self, sessions: Collection[SessionRow] | None) -> None:
+        """Reports commits of any process; None if some may have been missed."""
+        for wake in tuple(self._everywhere.values()):
             wake(sessions)
 
     @property

@@ -21,3 +21,10 @@ class Notifier(Protocol):
     def subscribe_all(self, wake: Callable[[Collection[SessionRow]], None]) -> Callable[[], None]:
         """Registers `wake` for the commits of this process, in any session; returns the function that ends it."""
         ...
+
+    def subscribe_everywhere(self, wake: Callable[[Collection[SessionRow] | None], None]) -> Callable[[], None]:
+        """Registers `wake` for the commits of every process, in any session; returns the function that ends it.
+
+        It gets None once wakes may have been missed.
+        """
+        ...

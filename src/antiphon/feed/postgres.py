@@ -92,6 +92,9 @@ class PostgresNotifier:
     def subscribe_all(self, wake: Callable[[Collection[SessionRow]], None]) -> Callable[[], None]:
         return self._local.subscribe_all(wake)
 
+    def subscribe_everywhere(self, wake: Callable[[Collection[SessionRow] | None], None]) -> Callable[[], None]:
+        return self._local.subscribe_everywhere(wake)
+
     def publish(self, woken: Collection[SessionRow], interrupted: Iterable[SessionRow]) -> None:
         """Reports a commit: wakes readers here at once and in other processes soon."""
         self._local.publish(woken)
@@ -155,6 +158,7 @@ class PostgresNotifier:
                     if text is None:
                         self._listening.worked()
                         self._local.wake(self._local.subscribed)  # anything may have been missed
+                        self._local.tell(None)
                     else:
                         self._hear(text)
             except Unavailable as error:
@@ -168,7 +172,10 @@ class PostgresNotifier:
         for session, after, run_id, packed, secrecy in _decode_deltas(deltas) if deltas else ():
             made_of = PUBLIC if secrecy is None else classification(*secrecy)
             self._on_delta(SessionRow(abs(session)), Delta(RunId(run_id), after, _piece(session, packed), made_of))
-        self._local.wake(_sessions(woken))
+        sessions = _sessions(woken)
+        self._local.wake(sessions)
+        if sessions:
+            self._local.tell(sessions)
         for session in _sessions(interrupted):
             self._on_interrupt(session)
 

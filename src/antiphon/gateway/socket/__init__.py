@@ -1,0 +1,1 @@
+"""The WebSocket: requests to all operations, and subscriptions to what changes."""

@@ -1,0 +1,400 @@
+"""What one connection subscribed to. Contract: gateway 2, 3."""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Annotated, Protocol, TypeVar
+
+from anyio.abc import TaskGroup
+from msgspec import Meta, Raw
+
+from antiphon.domain.errors import Limited, Unavailable
+from antiphon.engine.sessions.sessions import LiveSession
+from antiphon.feed.follow import Frame, HubClosed, LogLost, Permit, Reader, ReaderEnded, View
+from antiphon.feed.listed import Listing
+from antiphon.gateway.context import Gateway
+from antiphon.gateway.operations.approvals import ListApprovals, list_approvals
+from antiphon.gateway.operations.following import After, history_of, is_in_log, permit_for, view_of
+from antiphon.gateway.operations.operation import Ask, Params
+from antiphon.gateway.operations.runs import ListRuns, list_runs
+from antiphon.gateway.operations.sessions import Limit, ListSessions, NamedSession, filter_of, page_of
+from antiphon.gateway.socket.frames import event_frame
+from antiphon.gateway.socket.lists import (
+    SharedList,
+    SharedLists,
+    Things,
+    key_of,
+    list_of_approvals,
+    list_of_runs,
+    list_of_sessions,
+)
+from antiphon.gateway.socket.messages import SessionReset, messages_view
+from antiphon.gateway.socket_connection import TOO_SLOW
+from antiphon.wire import approvals as wire_approvals
+from antiphon.wire import messages as wire
+from antiphon.wire import runs as wire_runs
+from antiphon.wire import sessions as wire_sessions
+from antiphon.wire.encoding import Shape, compact_json
+
+MAX_SUBSCRIPTIONS = 256
+"""Sessions whose messages one connection follows."""
+MAX_WAITING_BYTES = 1024 * 1024
+"""Changes that wait for a client to read them."""
+MAX_LISTS = 32
+"""Lists of sessions that one connection follows, each with another filter."""
+MAX_MESSAGES = 1000
+
+
+L = TypeVar("L", bound=SharedList)
+T = TypeVar("T")
+
+
+class Wire(Protocol):
+    """Writes whole frames to the connection, in order."""
+
+    @property
+    def is_writable(self) -> bool: ...
+
+    def write(self, frames: bytes) -> None: ...
+
+    async def wait_writable(self) -> None: ...
+
+    def end(self, code: int, reason: str) -> None: ...
+
+
+class SubscribeMessages(NamedSession, frozen=True, kw_only=True):
+    after: After | None = None
+    deltas: bool = False
+    """Whether the pieces of replies come too, as `session.delta`."""
+    include_tools: bool = False
+    limit: Annotated[int, Meta(ge=0, le=MAX_MESSAGES)] = 0
+    """How many of the newest messages come with the answer; with `after`, none unless the log does not hold it."""
+
+
+class FollowApprovals(Params, frozen=True, kw_only=True):
+    """Without the filters of `approvals.list`: what comes later is not filtered."""
+
+    limit: Limit = 50
+    """How many of the newest requests come with the answer."""
+
+
+class FollowRuns(Params, frozen=True, kw_only=True):
+    """Without the filters of `runs.list`: what comes later is not filtered."""
+
+    limit: Limit = 50
+    """How many of the newest runs come with the answer."""
+
+
+class SubscribedMessages(Shape, frozen=True, kw_only=True):
+    """From now on, everything after `seq` comes, exactly once."""
+
+    subscribed: bool
+    key: str
+    """The session's key, however it was named; the id of an ended incarnation."""
+    seq: int
+    reset: str | None = None
+    """Why the log does not hold `after`: `pruned` or `ahead`. Begin anew, with this `seq`."""
+    history: wire.HistoryShape | None = None
+
+
+class Unsubscribed(Shape, frozen=True, kw_only=True):
+    subscribed: bool
+    """Always false."""
+    key: str | None = None
+
+
+class SubscribedSessions(Shape, frozen=True, kw_only=True):
+    """The rows at present, newest first; from now on their changes come, and those of every other row of the list."""
+
+    subscribed: bool
+    count: int
+    sessions: Sequence[wire_sessions.SessionShape]
+    next_cursor: str | None = None
+    """For `sessions.list`: the rest of a long list."""
+
+
+class SubscribedApprovals(Shape, frozen=True, kw_only=True):
+    """The requests at present; from now on every new one and every decision comes."""
+
+    subscribed: bool
+    count: int
+    approvals: Sequence[wire_approvals.ApprovalShape]
+
+
+class SubscribedRuns(Shape, frozen=True, kw_only=True):
+    """The newest runs; from now on every run that is queued, begins or ends comes."""
+
+    subscribed: bool
+    count: int
+    runs: Sequence[wire_runs.RunShape]
+
+
+Start = Callable[[], None]
+"""Called once the answer to the subscribing request is written."""
+
+
+class Subscriptions:
+    """The subscriptions of one connection. `tasks` are cancelled when the connection is lost."""
+
+    def __init__(self, gateway: Gateway, lists: SharedLists, wire: Wire, tasks: TaskGroup) -> None:
+        self._gateway = gateway
+        self._hub = gateway.services.hub
+        self._lists = lists
+        self._wire = wire
+        self._tasks = tasks
+        self._followed: dict[str, _Follower] = {}
+        self._joined: dict[Hashable, _ListFollower] = {}
+        self._waiting: deque[Frame] = deque()
+        """Changes of lists that wait until the client reads."""
+        self._waiting_bytes = 0
+        self._is_closed = False
+
+    async def follow(self, ask: Ask, params: SubscribeMessages) -> tuple[SubscribedMessages, Start]:
+        """Follows the messages of a session, exactly once after the answer's `seq`. Raises `NotFound`, `Limited`."""
+        services, target = ask.services, ask.target(params.key)
+        found = await services.sessions.get(ask.principal, target)
+        session = found.as_named
+        key = session.id if found.is_ended else session.key.value
+        if key not in self._followed and len(self._followed) >= MAX_SUBSCRIPTIONS:
+            raise _too_many()
+        is_resumed = params.after is not None and is_in_log(session, params.after)
+        seq, history = session.last_seq, None
+        if is_resumed:
+            assert params.after is not None
+            seq = params.after
+        elif params.limit:
+            page = await services.history.page(
+                ask.principal, target, limit=params.limit, include_tools=params.include_tools
+            )
+            await services.names.read_compartments(page.events)
+            about = ("GET /sessions/{key}/history", str(ask.principal), repr(target), repr(params.include_tools))
+            history = history_of(page, services.names, lambda before: services.cursors.seal(about, before))
+            seq = page.last_seq
+        await services.names.refresh()
+        view = messages_view(services.names, key, has_deltas=params.deltas, include_tools=params.include_tools)
+        view = view_of(view, session.id, is_ended=found.is_ended)
+        follower = _Follower(key, permit_for(ask, target, found.grant), seq, view)
+        reset = None
+        if params.after is not None and not is_resumed:
+            reset = "ahead" if params.after > session.last_seq else "pruned"
+        answer = SubscribedMessages(subscribed=True, key=key, seq=seq, reset=reset, history=history)
+        return answer, lambda: self._start(follower)
+
+    async def unfollow(self, ask: Ask, params: NamedSession) -> Unsubscribed:
+        """Ends following the messages of a session, whether or not it was followed. Raises `NotFound`."""
+        found = await ask.services.sessions.get(ask.principal, ask.target(params.key))
+        key = found.as_named.id if found.is_ended else found.session.key.value
+        self._stop(key)
+        return Unsubscribed(subscribed=False, key=key)
+
+    async def follow_sessions(self, ask: Ask, params: ListSessions) -> tuple[Raw, Start]:
+        """Follows a list of sessions; the answer is a `SubscribedSessions`, encoded. Raises `Denied`, `Limited`."""
+        where = filter_of(ask, params)
+
+        async def answer(listing: Listing[LiveSession]) -> Raw:
+            async def read() -> Frame:
+                page, shown = await page_of(ask, params)
+                listing.note_shown({session.row: session.key.value for session in page.sessions})
+                return compact_json(
+                    SubscribedSessions(
+                        subscribed=True, count=shown.count, sessions=shown.sessions, next_cursor=shown.next_cursor
+                    )
+                )
+
+            return Raw(await listing.snapshot((params.limit, params.cursor), read))
+
+        key = key_of("sessions", ask.principal, where)
+        return await self._begin("sessions", key, lambda: list_of_sessions(self._gateway, ask.principal, where), answer)
+
+    async def follow_approvals(self, ask: Ask, params: FollowApprovals) -> tuple[SubscribedApprovals, Start]:
+        """Follows all requests for approval that the caller may decide. Raises `Denied`, `Limited`."""
+
+        async def answer(_: Things) -> SubscribedApprovals:
+            shown = await list_approvals.handle(ask, ListApprovals(limit=params.limit))
+            assert isinstance(shown, wire_approvals.ApprovalList)
+            return SubscribedApprovals(subscribed=True, count=shown.count, approvals=shown.approvals)
+
+        key = key_of("approvals", ask.principal)
+        return await self._begin(
+            "approvals", key, lambda: list_of_approvals(self._gateway.services, ask.principal), answer
+        )
+
+    async def follow_runs(self, ask: Ask, params: FollowRuns) -> tuple[SubscribedRuns, Start]:
+        """Follows all runs that the caller may list. Raises `Denied`, `Limited`."""
+
+        async def answer(_: Things) -> SubscribedRuns:
+            shown = await list_runs.handle(ask, ListRuns(limit=params.limit))
+            assert isinstance(shown, wire_runs.RunList)
+            return SubscribedRuns(subscribed=True, count=shown.count, runs=shown.runs)
+
+        key = key_of("runs", ask.principal)
+        return await self._begin("runs", key, lambda: list_of_runs(self._gateway.services, ask.principal), answer)
+
+    async def _begin(
+        self, what: str, key: Hashable, make: Callable[[], L], answer: Callable[[L], Awaitable[T]]
+    ) -> tuple[T, Start]:
+        """Joins the list first, and then reads what the answer shows, so that no change is missed in between."""
+        follower = _ListFollower(what, self)
+        joined = await self._join(key, make, follower)
+        try:
+            return await answer(joined), follower.start
+        except BaseException:
+            self._leave(key, follower)
+            raise
+
+    def unfollow_lists(self, what: str) -> Unsubscribed:
+        """Ends following the lists of that kind, whether or not there are any."""
+        for key, follower in tuple(self._joined.items()):
+            if follower.what == what:
+                self._leave(key, follower)
+        return Unsubscribed(subscribed=False)
+
+    async def _join(self, key: Hashable, make: Callable[[], L], follower: "_ListFollower") -> L:
+        if self._is_closed:
+            raise _over()
+        if key not in self._joined and len(self._joined) >= MAX_LISTS:
+            raise Limited(
+                f"Connection follows {MAX_LISTS} lists, the most. End a subscription first.",
+                code="too_many_subscriptions",
+            )
+        if (before := self._joined.get(key)) is not None:
+            self._leave(key, before)
+        self._joined[key] = follower
+        try:
+            joined = await self._lists.join(key, make, follower)
+        except BaseException:
+            self._leave(key, follower)
+            raise
+        if self._is_closed:
+            self._leave(key, follower)
+            raise _over()
+        return joined
+
+    def _leave(self, key: Hashable, follower: "_ListFollower") -> None:
+        self._lists.leave(key, follower)
+        if self._joined.get(key) is follower:
+            del self._joined[key]
+
+    def push(self, frame: Frame) -> None:
+        """Writes the frame once the client reads. Ends the connection if too many wait."""
+        if self._is_closed:
+            return
+        if self._wire.is_writable and not self._waiting:
+            self._wire.write(frame)
+            return
+        if not self._waiting:
+            self._tasks.start_soon(self._flush)
+        self._waiting.append(frame)
+        self._waiting_bytes += len(frame)
+        if self._waiting_bytes > MAX_WAITING_BYTES:
+            self._waiting.clear()
+            self._waiting_bytes = 0
+            self._wire.end(TOO_SLOW, "Client reads too slowly. Connect again and list again.")
+
+    async def _flush(self) -> None:
+        while self._waiting:
+            await self._wire.wait_writable()
+            while self._waiting and self._wire.is_writable:
+                frame = self._waiting.popleft()
+                self._waiting_bytes -= len(frame)
+                self._wire.write(frame)
+
+    def close(self) -> None:
+        """Ends all subscriptions, and those that are just beginning."""
+        self._is_closed = True
+        for key in tuple(self._followed):
+            self._stop(key)
+        for key, follower in tuple(self._joined.items()):
+            self._leave(key, follower)
+
+    def follows(self, key: str) -> bool:
+        return key in self._followed
+
+    def _start(self, follower: "_Follower") -> None:
+        if self._is_closed:
+            return
+        self._stop(follower.key)
+        self._followed[follower.key] = follower
+        self._tasks.start_soon(self._deliver, follower)
+
+    def _stop(self, key: str) -> None:
+        follower = self._followed.pop(key, None)
+        if follower is not None:
+            follower.is_over = True
+            if follower.reader is not None:
+                follower.reader.end("unsubscribed")
+
+    async def _deliver(self, follower: "_Follower") -> None:
+        following = self._hub.follow(
+            follower.permit.grant,
+            follower.after,
+            follower.view,
+            on_stall=lambda: None,
+            decide_anew=follower.permit.decide_anew,
+        )
+        reason = None
+        async with following as reader:
+            follower.reader = reader
+            try:
+                while not follower.is_over:
+                    self._wire.write(await reader.next())
+                    if not self._wire.is_writable:
+                        await self._wire.wait_writable()
+            except LogLost as lost:
+                reason = lost.reason
+            except ReaderEnded:
+                reason = "deleted"  # a session that was hidden looks like one that was deleted
+            except HubClosed:
+                return
+        if not follower.is_over:
+            self._followed.pop(follower.key, None)
+            reset = SessionReset(session_key=follower.key, reason=reason or "deleted")
+            self._wire.write(event_frame("session.reset", reset))
+
+
+class _Follower:
+    __slots__ = ("after", "is_over", "key", "permit", "reader", "view")
+
+    def __init__(self, key: str, permit: Permit, after: int, view: View) -> None:
+        self.key = key
+        self.permit = permit
+        self.after = after
+        self.view = view
+        self.is_over = False
+        self.reader: Reader | None = None
+
+
+class _ListFollower:
+    """Takes the changes of a list for the connection, and holds them until the snapshot is written."""
+
+    __slots__ = ("_held", "_subscriptions", "what")
+
+    def __init__(self, what: str, subscriptions: Subscriptions) -> None:
+        self.what = what
+        self._subscriptions = subscriptions
+        self._held: list[tuple[str, Sequence[Frame], Frame]] | None = []
+
+    def take(self, key: str, messages: Sequence[Frame], changed: Frame) -> None:
+        if self._held is not None:
+            self._held.append((key, messages, changed))
+            return
+        if not self._subscriptions.follows(key):
+            for message in messages:
+                self._subscriptions.push(message)
+        self._subscriptions.push(changed)
+
+    def start(self) -> None:
+        held, self._held = self._held or [], None
+        for each in held:
+            self.take(*each)
+
+
+def _over() -> Unavailable:
+    return Unavailable("Connection is over. Connect again and subscribe again.", code="draining")
+
+
+def _too_many() -> Limited:
+    return Limited(
+        f"Connection follows {MAX_SUBSCRIPTIONS} sessions, the most. End a subscription, or use sessions.subscribe.",
+        code="too_many_subscriptions",
+        retry_after_seconds=1,
+    )
