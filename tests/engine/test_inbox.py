@@ -319,6 +319,15 @@ async def test_a_group_message_that_does_not_mention_the_agent_is_stored_only(op
         assert texts(await read_log(app, name))[:2] == ["lunch?", "hey agent"]
 
 
+async def test_a_message_of_a_direct_chat_needs_no_mention(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        session = await open_session(app, "agent:main:telegram:direct:7", source=Source(kind="channel"))
+        await app.database.run(rows.add_participant, session.row, str(GUEST))
+        posted = await post(app, str(session.key), "hello", principal=GUEST, mentioned=False)
+        assert posted.triggered
+        assert (await wait_end(app, posted.run_id)).reply == "echo: hello"
+
+
 @requirement("sessions:4")
 async def test_the_main_session_comes_into_being_and_no_other(open_home: OpenHome) -> None:
     async with open_home() as app:

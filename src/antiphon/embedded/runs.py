@@ -12,6 +12,7 @@ from antiphon.embedded.arguments import checked, rows
 from antiphon.embedded.lease import DEFAULT_WAIT, Lease, duration
 from antiphon.embedded.streams import ReplyPiece, stream_reply
 from antiphon.engine.runs.cancel import RunFilter
+from antiphon.engine.views.run_trees import RunTree
 
 LISTED = 50
 
@@ -51,6 +52,15 @@ class RunHandle:
     async def cancel(self) -> Run:
         """Cancels the run; the text that it had streamed is kept."""
         return await self._lease.services.runs.cancel(OWNER, self.id)
+
+    @checked
+    async def tree(self, *, limit: int = LISTED, after: str | None = None) -> RunTree:
+        """What led to the run, and what it caused, oldest first; `after` is `next` of the previous tree.
+
+        Raises `NotFound`.
+        """
+        last = None if after is None else RunId(after)
+        return await self._lease.services.run_trees.tree(OWNER, self.id, after=last, limit=rows(limit))
 
 
 class RunHandles:

@@ -1,6 +1,6 @@
 """Sessions of an embedded system."""
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, TypedDict, Unpack
 
@@ -8,6 +8,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Conflict, Invalid
 from antiphon.domain.event import Event
+from antiphon.domain.ids import SessionId
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.label import parse_label
 from antiphon.domain.message import JsonObject, Part, Role, text_content
@@ -22,6 +23,8 @@ from antiphon.engine.runs.cancel import Cancelled
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.engine.sessions.patches import session_columns
 from antiphon.engine.sessions.sessions import ListCursor, SessionAttributes, SessionFilter
+from antiphon.engine.views.contents import SessionContents
+from antiphon.engine.views.incarnations import EarlierConversation
 from antiphon.engine.views.trees import Tree
 from antiphon.wire.encoding import milliseconds
 
@@ -46,9 +49,9 @@ class SessionChanges(TypedDict, total=False):
 class SessionHandle:
     """A session of an embedded system. It is used as its owner."""
 
-    def __init__(self, lease: Lease, session: Session) -> None:
+    def __init__(self, lease: Lease, session: Session, ended: SessionId | None = None) -> None:
         self._lease = lease
-        self._target = NamedTarget(session.key, None)
+        self._target = NamedTarget(None if ended else session.key, ended)
         self.key = str(session.key)
 
     @checked
@@ -127,9 +130,26 @@ class SessionHandle:
         async for event in follow_log(self._lease, self._target, after):
             yield event
 
+    @checked
+    async def incarnations(
+        self, *, limit: int = LISTED, after: EarlierConversation | None = None
+    ) -> Sequence[EarlierConversation]:
+        """The earlier conversations, which resets have ended, newest first; `after` is the last of the previous page.
+
+        `app.sessions.get` takes the id of one, to read or fork it.
+        """
+        page = await self._lease.services.incarnations.ended(
+            OWNER, self._target, limit=rows(limit), before=None if after is None else after.first_seq
+        )
+        return page.conversations
+
     async def status(self) -> Session:
         """The session with its state, labels and usage."""
         return (await self._lease.services.sessions.get(OWNER, self._target)).session
+
+    async def contents(self) -> SessionContents:
+        """How much the session holds, which its deletion takes away; numbers of 1,000 mean at least so many."""
+        return await self._lease.services.contents.read(OWNER, self._target)
 
     @checked
     async def tree(self, *, limit: int = MEMBERS, include_inactive: bool = False) -> Tree:
@@ -199,9 +219,9 @@ class SessionHandles:
 
     @checked
     async def get(self, name: str) -> SessionHandle:
-        """The session, which must exist. Raises `NotFound`."""
+        """The session, which must exist; the id of an ended incarnation reads and forks that one. Raises `NotFound`."""
         found = await self._lease.services.sessions.get(OWNER, self._target(name))
-        return SessionHandle(self._lease, found.session)
+        return SessionHandle(self._lease, found.session, found.incarnation.id if found.is_ended else None)
 
     @checked
     async def list(

@@ -20,6 +20,7 @@ from antiphon.config.sources import find_config_file, load_config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import RunId
+from antiphon.domain.keys import parse_agent_id
 from antiphon.embedded.arguments import checked, rows
 from antiphon.embedded.deliveries import DeliveryHandles
 from antiphon.embedded.lease import Lease
@@ -27,6 +28,7 @@ from antiphon.embedded.runs import RunHandle, RunHandles
 from antiphon.embedded.sessions import SessionHandles
 from antiphon.embedded.tools import Tools
 from antiphon.engine.views.activities import Work
+from antiphon.engine.views.costs import CostReport
 from antiphon.engine.views.search import HitPage, NamedSessions
 
 FOUND = 20
@@ -68,6 +70,12 @@ class Antiphon:
     async def who(self, *, limit: int = 100) -> Work:
         """The sessions with an unfinished run, and the processes."""
         return await self._lease.services.activities.now(OWNER, limit=rows(limit, least=0))
+
+    @checked
+    async def costs(self, *, days: int = 30, agent_id: str | None = None) -> CostReport:
+        """What runs used on so many UTC days, the present one being the last; of one agent, if one is named."""
+        only = None if agent_id is None else parse_agent_id(agent_id)
+        return await self._lease.services.costs.read(OWNER, days=min(max(days, 1), 366), agent_id=only)
 
 
 @asynccontextmanager

@@ -26,6 +26,7 @@ from antiphon.engine.chats.routing import Routes
 from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.overview import Overviews
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import Runs
 from antiphon.engine.runs.decisions import Approvals
@@ -35,11 +36,17 @@ from antiphon.engine.sessions.resets import Resets
 from antiphon.engine.sessions.senders import Senders
 from antiphon.engine.sessions.sessions import Sessions
 from antiphon.engine.views.activities import Activities
+from antiphon.engine.views.contents import ContentsOfSessions
+from antiphon.engine.views.costs import Costs
 from antiphon.engine.views.history import History
+from antiphon.engine.views.incarnations import Incarnations
+from antiphon.engine.views.run_trees import RunTrees
 from antiphon.engine.views.search import Search
 from antiphon.engine.views.trees import Trees
 from antiphon.engine.views.views import Views
 from antiphon.engine.work.health import Health
+from antiphon.engine.work.measures import Measures
+from antiphon.feed.changes import Changes
 from antiphon.feed.follow import Hub
 
 
@@ -66,14 +73,20 @@ class Services(Struct, frozen=True, kw_only=True):
     resets: Resets
     forks: Forks
     history: History
+    incarnations: Incarnations
     search: Search
     views: Views
     trees: Trees
     activities: Activities
+    contents: ContentsOfSessions
+    costs: Costs
+    run_trees: RunTrees
+    overviews: Overviews
     exchanges: Exchanges
     deliveries: Deliveries
     waits: Waits
     hub: Hub
+    changes: Changes
     sign_in: SignIn
     tokens: Tokens
     people: People
@@ -83,6 +96,7 @@ class Services(Struct, frozen=True, kw_only=True):
     ownership: Ownership
     credentials: Credentials
     health: Health
+    measures: Measures
 
     def let_go(self) -> None:
         """Ends followers and waits, so that a server can stop."""

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.delay import Delay, DelayOver
 from antiphon.domain.ids import RunId
+from antiphon.domain.message import Usage
 from antiphon.domain.run import Run, RunStatus
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.wire.encoding import Shape, dollars, milliseconds, optional_milliseconds
@@ -59,6 +60,8 @@ class RunShape(Shape, frozen=True, kw_only=True):
     approval_id: str | None = None
     """The request that it waits for, while it is `awaiting_approval`."""
     delay: DelayShape | None = None
+    model: str | None = None
+    """The model of its newest step."""
     usage: UsageShape | None = None
     withheld: bool | None = None
     """Whether you see no more than that it is at work or has ended: the rest is above your clearance."""
@@ -104,8 +107,17 @@ def delay_event(run_id: RunId, delay: Delay | DelayOver) -> DelayEvent:
     return DelayEvent(run_id=run_id, delay=delay_shape(delay) if isinstance(delay, Delay) else None)
 
 
+def usage_shape(usage: Usage) -> UsageShape:
+    return UsageShape(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        cost_usd=dollars(usage.cost_microusd),
+        steps=usage.steps,
+    )
+
+
 def run(run: Run) -> RunShape:
-    usage = run.usage
     return RunShape(
         run_id=run.id,
         session_key=run.session_key,
@@ -121,15 +133,8 @@ def run(run: Run) -> RunShape:
         is_parked=run.is_parked or None,
         approval_id=run.approval if run.is_awaiting_approval else None,
         delay=None if run.delay is None else delay_shape(run.delay),
-        usage=UsageShape(
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cached_tokens=usage.cached_tokens,
-            cost_usd=dollars(usage.cost_microusd),
-            steps=usage.steps,
-        )
-        if usage.steps
-        else None,
+        model=run.model,
+        usage=usage_shape(run.usage) if run.usage.steps else None,
         withheld=run.is_withheld or None,
     )
 

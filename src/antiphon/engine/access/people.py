@@ -11,8 +11,17 @@ from antiphon.domain.classification import PEOPLE, NamedClassification
 from antiphon.domain.errors import Conflict, Invalid, NotFound
 from antiphon.domain.ids import AgentId, Ids
 from antiphon.domain.label import parse_label
-from antiphon.domain.person import Identity, Person, PersonId, PersonRole, id_from_name, person_principal
+from antiphon.domain.person import (
+    Identity,
+    Person,
+    PersonId,
+    PersonRole,
+    id_from_name,
+    is_id_of_account,
+    person_principal,
+)
 from antiphon.domain.tokens import ALL_SCOPES, TokenScope
+from antiphon.engine.access.machines import refuse_machine, refuse_machine_name
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.access.tokens import read_clearance, refuse_clearance, refuse_credential
@@ -117,8 +126,9 @@ class People:
         """A new person, and a code that signs in one browser as them, once, within 24 hours.
 
         `agents` are those with which a user may open sessions. Raises `Invalid` for an agent that is not configured,
-        for a name that is not visible text on one line, `Conflict` (`cannot_sign_in`) for a guest, and `Denied`
-        (`scope_beyond_maker`) unless the credential that asks holds all scopes, as a browser does.
+        for a name that is not visible text on one line, `Conflict` for a guest (`cannot_sign_in`) and for the name of
+        a program (`machine_account`), and `Denied` (`scope_beyond_maker`) unless the credential that asks holds all
+        scopes, as a browser does.
         """
         if refusal := refuse_credential(held) or refuse_clearance(principal, None):
             raise refusal.error
@@ -144,7 +154,7 @@ class People:
         """Another code that signs in one browser as the person, once, within 24 hours; their unused codes end.
 
         Raises `Conflict` (`cannot_sign_in`) for guests and suspended persons, `Conflict` (`merged`) for one who acts as
-        another, and `Denied` (`scope_beyond_maker`) as `invite` does.
+        another, `Conflict` (`machine_account`) for a program, and `Denied` (`scope_beyond_maker`) as `invite` does.
         """
         if refusal := refuse_credential(held) or refuse_clearance(principal, None):
             raise refusal.error
@@ -158,7 +168,10 @@ class People:
         return Invitation(accepted(await self._database.run(_make_link, command)), code)
 
     async def change_role(self, principal: Principal, id: str, role: PersonRole) -> KnownPerson:
-        """Promotes or demotes the person, at once and everywhere. Raises `Conflict` for the last owner."""
+        """Promotes or demotes the person, at once and everywhere.
+
+        Raises `Conflict` for the last owner, and for a program (`machine_account`).
+        """
         return await self._change(principal, id, role=role)
 
     async def suspend(self, principal: Principal, id: str) -> KnownPerson:
@@ -183,7 +196,7 @@ class People:
         """Makes the person act as another one, with their accounts, sessions, tokens and queued runs.
 
         Past events keep their actor. Raises `Invalid` for a person merged into themselves, `Conflict` for one that is
-        merged already and for the last owner.
+        merged already, for the last owner, and for a program on either side (`machine_account`).
         """
         command = MergePeople(
             rights=Rights(principal, self._rules), id=PersonId(id), into=PersonId(into), at_ms=self._clock.now_ms()
@@ -236,9 +249,9 @@ async def _invite(tx: Transaction, command: AddPerson) -> Person | Refusal:
     if isinstance(reach, Refusal):
         return reach
     person = command.person
-    if refusal := _refuse_link(person):
+    if refusal := refuse_machine_name(command.rights.rules, person.name) or _refuse_link(person):
         return refusal
-    if not await rows.insert(tx, person):
+    if is_id_of_account(person.id) or not await rows.insert(tx, person):
         person = replace(person, id=command.other_id)
         await rows.insert(tx, person)
     tx.wake(rows.NAMES)
@@ -250,7 +263,7 @@ async def _make_link(tx: Transaction, command: MakeLink) -> Person | Refusal:
     person = await _find_changeable(tx, command.rights, command.id)
     if isinstance(person, Refusal):
         return person
-    if refusal := _refuse_link(person):
+    if refusal := await refuse_machine(tx, command.rights.rules, person.id) or _refuse_link(person):
         return refusal
     await tokens.delete_links(tx, person.principal)
     await _insert_link(tx, person, command.code_hash, command.at_ms)
@@ -309,6 +322,9 @@ async def _change(tx: Transaction, command: ChangePerson) -> KnownPerson | Refus
     if isinstance(person, Refusal):
         return person
     role = person.role if command.role is None else command.role
+    is_promoted = command.role not in (None, PersonRole.GUEST)
+    if is_promoted and (refusal := await refuse_machine(tx, command.rights.rules, person.id)):
+        return refusal
     is_suspended = person.is_suspended if command.is_suspended is None else command.is_suspended
     stays_owner = role is PersonRole.OWNER and not is_suspended
     if not stays_owner and (refusal := await _refuse_last(tx, person)):
@@ -361,6 +377,9 @@ async def _merge(tx: Transaction, command: MergePeople) -> KnownPerson | Refusal
     target = await _find_changeable(tx, command.rights, command.into)
     if isinstance(target, Refusal):
         return target
+    for person in (source, target):
+        if refusal := await refuse_machine(tx, command.rights.rules, person.id):
+            return refusal
     is_owners = target.role is PersonRole.OWNER and not target.is_suspended
     if not is_owners and (refusal := await _refuse_last(tx, source)):
         return refusal

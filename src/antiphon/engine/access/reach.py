@@ -80,6 +80,7 @@ class Found(Struct, frozen=True):
 
     grant: Grant
     session: Session
+    """The whole row, to decide and to act by; readers get `shown` or `as_named`."""
     incarnation: rows.Incarnation
 
     @property
@@ -88,12 +89,14 @@ class Found(Struct, frozen=True):
         return self.incarnation.last_seq is not None
 
     @property
-    def as_named(self) -> Session:
-        """The session with the id, the taint and the part of the log of that incarnation. Contract: keys 6.
+    def shown(self) -> Session:
+        """The session without what is above the grant's clearance. Contract: flow 3."""
+        return shown_session(self.session, self.grant.clearance)
 
-        What is above the grant's clearance is left out. Contract: flow 3.
-        """
-        ended, session = self.incarnation, shown_session(self.session, self.grant.clearance)
+    @property
+    def as_named(self) -> Session:
+        """`shown`, with the id, the taint and the part of the log of that incarnation. Contract: keys 6."""
+        ended, session = self.incarnation, self.shown
         if ended.last_seq is None:
             return session
         return replace(

@@ -18,6 +18,7 @@ from antiphon.domain.person import PersonId, person_principal
 from antiphon.domain.session_ids import parse_namespace
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import ALL_SCOPES, CHANNEL_SCOPES, TOKEN_PREFIX, USUAL_SCOPES, TokenScope
+from antiphon.engine.access.machines import refuse_machine
 from antiphon.engine.access.reach import Rights, find_reach, find_session
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.refusal import Refusal, accepted
@@ -232,6 +233,8 @@ async def issue_token(tx: Transaction, command: IssueToken) -> Token | Refusal:
         person = await people.find(tx, command.person)
         if person is None:
             return Refusal(NotFound(f"Person not found: {command.person[:80]!r}. `antiphon people list` shows them."))
+        if refusal := await refuse_machine(tx, command.rights.rules, person.id):
+            return refusal
         kind, principal = TokenKind.PERSON, person_principal(person.merged_into or person.id)
     token = Token(
         id=command.new.id,

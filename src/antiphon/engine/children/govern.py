@@ -38,6 +38,7 @@ from antiphon.policy.rights import may_join
 from antiphon.policy.spawn import decide_work
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
+from antiphon.request_ids import new_run_id
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -126,7 +127,7 @@ class Subagents:
             name=name,
             text=text,
             message_id=MessageId(derived_id("msg", 0, caller.call_id, TOOL)),
-            run_id=RunId(self._ids.new("run")),
+            run_id=new_run_id(self._ids),
             at_ms=self._clock.now_ms(),
         )
         return accepted(await self._database.run(steer_child, command, self._rules, sessions=(caller.session,)))

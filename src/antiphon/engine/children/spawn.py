@@ -42,6 +42,7 @@ from antiphon.policy.decision import Deny
 from antiphon.policy.flow import is_public
 from antiphon.policy.models import decide_child_model
 from antiphon.policy.spawn import SpawnFacts, decide_spawn
+from antiphon.request_ids import new_run_id
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -152,7 +153,7 @@ class Spawns:
             uuid=self._uuid(),
             files_uuid=self._uuid(),
             session_id=parse_session_id(f"spawn:{self._ids.random_hex(12)}"),
-            run_id=RunId(self._ids.new("run")),
+            run_id=new_run_id(self._ids),
             message_id=MessageId(self._ids.new("msg")),
             at_ms=self._clock.now_ms(),
         )
@@ -390,6 +391,7 @@ async def queue_work(tx: Transaction, work: ChildWork, words: Words, at_ms: int)
         is_sandboxed=work.is_sandboxed,
         has_attachments=work.spawn.receipt is not None and run_id == work.spawn.run,
         time_limit=work.spawn.time_limit,
+        cause=None if origin is None else origin.id,
     )
     await queue_run(tx, child, words, run, at_ms=at_ms)
     report = Report(

@@ -54,6 +54,7 @@ async def open_sealed(tx: Transaction, id: str, rules: Rules, at_ms: int) -> Non
         chain=exchange.chain,
         hops=exchange.hops,
         is_sandboxed=exchange.is_sandboxed or rules.are_sandboxed(target),
+        cause=exchange.origin_run,
     )
     words = words_from(source, message, Arrival.POSTED, classification=made_by(source))
     await queue_run(tx, target, words, run, at_ms=at_ms)

@@ -32,6 +32,7 @@ from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import decide_write, may_enter
+from antiphon.request_ids import new_run_id
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -112,7 +113,7 @@ class Exchanges:
             text=text,
             timeout=timeout,
             exchange_id=self._ids.new("xch"),
-            run_id=RunId(self._ids.new("run")),
+            run_id=new_run_id(self._ids),
             message_id=MessageId(self._ids.new("msg")),
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
@@ -352,6 +353,7 @@ async def _store(tx: Transaction, exchange: Exchange, sides: Sides, command: Sen
         chain=exchange.chain,
         hops=exchange.hops,
         is_sandboxed=exchange.is_sandboxed,
+        cause=exchange.origin_run,
     )
     await queue_run(
         tx,

@@ -34,6 +34,18 @@ OUTCOME_UNKNOWN = (
 NOT_RUN = "This call was not run: the run ended before it began."
 
 
+class UsedModel(Struct, frozen=True, kw_only=True, gc=False):
+    """The model that a run's steps come from."""
+
+    name: str | None = None
+    """None where no model speaks."""
+    is_counted: bool = True
+    """Whether its tokens count against the daily cap."""
+
+
+NO_MODEL = UsedModel()
+
+
 class Steps(Struct, frozen=True, gc=False):
     """Events that a run adds to its log."""
 
@@ -48,6 +60,8 @@ class Steps(Struct, frozen=True, gc=False):
     """Whether they were made of the workspace too."""
     is_withheld: bool = False
     """Whether they are above the ceiling, so that they do not raise the session. Contract: flow 2."""
+    model: str | None = None
+    """The model that wrote their messages; None if no model did."""
 
 
 async def record_steps(
@@ -72,7 +86,7 @@ async def record_steps(
             case _:
                 pass
     if usage.steps:
-        await ledger.add_usage(tx, run.id, usage)
+        await ledger.add_usage(tx, run.id, usage, steps.model)
         add |= {
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,

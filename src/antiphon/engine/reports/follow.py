@@ -426,7 +426,7 @@ async def _ask_for_words(tx: Transaction, report: Report, scene: _Scene, at_ms: 
     assert child is not None and requester is not None
     run_id = RunId(derived_id("run", at_ms, report.id, "announce"))
     run = _following(child, run_id, Purpose.ANNOUNCE, report=report, origin=scene.origin)
-    run = replace(run, announces=report.id, partner=requester.row)
+    run = replace(run, announces=report.id, partner=requester.row, cause=report.run)
     await queue_run(tx, child, messages.question_words(scene.record_of(report)), run, at_ms=at_ms)
 
 
@@ -447,4 +447,5 @@ def _following(session: Session, run_id: RunId, purpose: Purpose, *, report: Rep
         is_sandboxed=report.is_sandboxed,
         chain=None if origin is None else origin.chain,
         hops=0 if origin is None else origin.hops,
+        cause=report.run if origin is None else origin.id,
     )

@@ -98,6 +98,7 @@ async def go_on(
         report=parked.report,
         announces=parked.announces,
         continues=parked.id,
+        cause=parked.id,
         has_spawned=parked.has_spawned or not parked.is_awaiting_approval,
         deadline=parked.deadline,
         time_limit=parked.time_limit,

@@ -87,8 +87,8 @@ class RunContext:
         self.ids = runtime.ids
         self.streamed: list[str] = []
         """Pieces of the reply that no step has recorded yet; kept as the partial text of a cancelled run."""
-        self.is_counted = True
-        """Whether the tokens of its steps count against the daily cap."""
+        self.model = steps.NO_MODEL
+        """The model that makes its steps."""
         self._database = runtime.database
         self._waits = runtime.waits
         self._slot = slot
@@ -240,7 +240,7 @@ class RunContext:
             lifecycle.begin_call,
             self._fence,
             lifecycle.BeginCall(
-                begun=steps.Steps((begun,), self.is_counted),
+                begun=steps.Steps((begun,), self.model.is_counted),
                 judged_by=judged_by,
                 allowed_by=allowed_by,
                 workspace=workspace,
@@ -275,7 +275,7 @@ class RunContext:
             run_id=self.run.id,
             message=result,
         )
-        await self._record(steps.Steps((event,), self.is_counted, sinks=sinks, uses_workspace=uses_workspace))
+        await self._record(steps.Steps((event,), self.model.is_counted, sinks=sinks, uses_workspace=uses_workspace))
 
     async def ask_approval(self, calls: Sequence[AskedCall], rules: Rules) -> bool:
         """Stores a request to approve the calls; this claim of the run is then over.
@@ -301,7 +301,7 @@ class RunContext:
         return await self._database.read(_read_approvals, self.run)
 
     async def record(self, events: Sequence[NewEvent]) -> int:
-        return await self._record(steps.Steps(tuple(events), self.is_counted))
+        return await self._record(steps.Steps(tuple(events), self.model.is_counted, model=self.model.name))
 
     async def _record(self, recorded: steps.Steps) -> int:
         last_seq = await self._database.run(

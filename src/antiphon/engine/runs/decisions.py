@@ -70,11 +70,11 @@ class Approvals:
 
     async def list(self, principal: Principal, where: ApprovalFilter, *, limit: int) -> list[Approval]:
         """Newest first, those that the principal may decide. Raises `Denied` for a principal that may decide none."""
-        return accepted(await self._database.read(_list, self._rights(principal), where, limit))
+        return accepted(await self._database.read(list_requests, self._rights(principal), where, limit))
 
     async def count_open(self, principal: Principal) -> int | None:
         """How many open requests wait for the principal's decision, at most `MOST_COUNTED`; None if none ever do."""
-        return await self._database.read(_count_open, self._rights(principal))
+        return await self._database.read(count_open, self._rights(principal))
 
     async def get(self, principal: Principal, id: ApprovalId) -> Approval:
         """For those who may decide it, and for the one who asked. Raises `Denied`, `NotFound`."""
@@ -130,14 +130,16 @@ class Approvals:
         return Rights(principal, self._rules)
 
 
-async def _list(query: Query, rights: Rights, where: ApprovalFilter, limit: int) -> list[Approval] | Refusal:
+async def list_requests(query: Query, rights: Rights, where: ApprovalFilter, limit: int) -> list[Approval] | Refusal:
+    """Those that the principal may decide, newest first; refused for a principal that may decide none."""
     deciding = decide_deciding(await find_standing(query, rights.principal), rights.rules.user_approves)
     if isinstance(deciding, Deny):
         return _denied(deciding)
     return await approvals.list_page(query, deciding, where, limit=limit)
 
 
-async def _count_open(query: Query, rights: Rights) -> int | None:
+async def count_open(query: Query, rights: Rights) -> int | None:
+    """How many open requests wait for the principal, at most `MOST_COUNTED`; None if none ever do."""
     standing = await find_standing(query, rights.principal)
     deciding = decide_deciding(standing, rights.rules.user_approves)
     if isinstance(deciding, Deny):

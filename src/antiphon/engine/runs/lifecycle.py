@@ -31,7 +31,16 @@ from antiphon.engine.deliveries.outbox import Origin, Outgoing
 from antiphon.engine.exchanges.turns import follow_run
 from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, raise_workspace
 from antiphon.engine.ledger.fence import Claimant, Fence
-from antiphon.engine.ledger.run_log import Steps, call_name, closing_result, day_of, made_by_run, record_steps
+from antiphon.engine.ledger.run_log import (
+    NO_MODEL,
+    Steps,
+    UsedModel,
+    call_name,
+    closing_result,
+    day_of,
+    made_by_run,
+    record_steps,
+)
 from antiphon.engine.reports import follow as reports
 from antiphon.engine.reports.parking import CancelledContinuation, must_park
 from antiphon.policy.caps import TOLD_CAPS
@@ -162,21 +171,20 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) 
         wait_until=wait_until,
         delay=None,
     )
-    await ledger.change(
-        tx,
-        run.id,
-        {
-            "status": started.status.value,
-            "fence": started.fence,
-            "attempt": started.attempt,
-            "process": started.process,
-            "started_at": milliseconds(started_at),
-            "deadline": None if deadline is None else milliseconds(deadline),
-            "waiting_for": ledger.run_ids_text(waiting_for),
-            "wait_until": None if wait_until is None else milliseconds(wait_until),
-            "delay": None,
-        },
-    )
+    columns: dict[str, SqlValue] = {
+        "status": started.status.value,
+        "fence": started.fence,
+        "attempt": started.attempt,
+        "process": started.process,
+        "started_at": milliseconds(started_at),
+    }
+    if deadline != run.deadline:
+        columns["deadline"] = None if deadline is None else milliseconds(deadline)
+    if run.is_waiting:
+        columns["waiting_for"] = ledger.run_ids_text(waiting_for)
+        columns["wait_until"] = None if wait_until is None else milliseconds(wait_until)
+        columns["delay"] = None
+    await ledger.change(tx, run.id, columns)
     data: JsonObject = {"attempt": started.attempt}
     if run.continues is not None:
         data["continues"] = run.continues
@@ -302,8 +310,8 @@ class FinishRun(Struct, frozen=True, kw_only=True):
     outcome: Outcome
     message: AssistantMessage | None = None
     """The run's last."""
-    is_counted: bool = True
-    """Whether the tokens of that message count against the daily cap."""
+    model: UsedModel = NO_MODEL
+    """The model that wrote that message."""
     saw: int | None = None
     """The last event known to the run, if no message says it."""
     made_of: Classification = PUBLIC
@@ -332,7 +340,7 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     saw = command.saw if message is None else message.saw
     if outcome.status is RunStatus.OK and saw is not None and run.newest_seq > saw:
         if message is not None:
-            last = Steps([_step(run, message, command.made_of)], command.is_counted)
+            last = Steps([_step(run, message, command.made_of)], command.model.is_counted, model=command.model.name)
             await record_steps(tx, run, last, at_ms=at_ms, end=found.end)
         return NewInput()
     made_of = command.made_of
@@ -350,7 +358,7 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     )
     if is_parked and outcome.status is RunStatus.OK:
         outcome = replace(outcome, code=YIELDED)
-    last = Steps(steps, command.is_counted, made_of)
+    last = Steps(steps, command.model.is_counted, made_of, model=command.model.name)
     ended = await _end(tx, run, outcome, last, at_ms=at_ms, found=found, is_parked=is_parked)
     if run.purpose.speaks_for_itself and outcome.status is RunStatus.OK and run.code != "reset":
         outgoing = Outgoing(text=outcome.reply, made_of=ended.made_of, sinks=command.sinks)
@@ -517,22 +525,6 @@ async def _end(
         delay=None,
         is_parked=is_parked,
     )
-    await ledger.change(
-        tx,
-        run.id,
-        {
-            "status": outcome.status.value,
-            "ended_at": at_ms,
-            "reply": outcome.reply,
-            "error": outcome.error,
-            "code": outcome.code,
-            "waiting_for": None,
-            "wait_until": None,
-            "delay": None,
-            "is_parked": int(is_parked),
-            **ledger.made_of_columns(made_of),
-        },
-    )
     data: JsonObject = {"status": outcome.status.value}
     if outcome.error is not None:
         data["error"] = outcome.error
@@ -549,8 +541,21 @@ async def _end(
     if run.status is not RunStatus.QUEUED and not run.is_parked:
         set["aborted_last_run"] = int(outcome.status is RunStatus.CANCELLED)
         add["turn_count"] = 1 if outcome.status is RunStatus.OK else 0
-    last = Steps([*steps.events, event], steps.is_counted)
+    last = Steps([*steps.events, event], steps.is_counted, model=steps.model)
     await record_steps(tx, run, last, at_ms=at_ms, set=set, add=add, end=None if found is None else found.end)
+    columns: dict[str, SqlValue] = {
+        "status": outcome.status.value,
+        "ended_at": at_ms,
+        "ended_on": at_ms // ledger.DAY_MS,
+        "reply": outcome.reply,
+        "error": outcome.error,
+        "code": outcome.code,
+        "is_parked": int(is_parked),
+        **ledger.made_of_columns(made_of),
+    }
+    if run.is_waiting:
+        columns |= {"waiting_for": None, "wait_until": None, "delay": None}
+    await ledger.change(tx, run.id, columns)  # after the usage, so that the index of ended runs is written once
     return ended
 
 

@@ -49,6 +49,7 @@ from antiphon.policy.flow import classify_message, is_public
 from antiphon.policy.rights import STAYS, is_favoured
 from antiphon.policy.standing import Standing
 from antiphon.policy.trigger import is_triggering
+from antiphon.request_ids import new_run_id
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -169,7 +170,7 @@ class Inbox:
             may_repeat=message_id is not None,
             mode=mode or envelope.queue_mode or self._rules.queue_mode,
             is_mode_chosen=mode is not None,
-            run_id=RunId(self._ids.new("run")),
+            run_id=new_run_id(self._ids),
             new_session_id=self._sessions.new_session_id(Source()),
             rules=self._rules,
             place=envelope.place,

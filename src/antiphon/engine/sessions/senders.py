@@ -8,6 +8,7 @@ from antiphon.domain.person import Identity, Person, PersonRole, person_principa
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.allowances import refuse_session
+from antiphon.engine.access.machines import refuse_machine_account
 from antiphon.engine.access.reach import Rights, find_session, refuse_act
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -63,6 +64,8 @@ async def admit_sender(tx: Transaction, command: AdmitSender) -> Principal | Ref
     found = await find_session(tx, command.rights, Act.SEND, command.target)
     if isinstance(found, Refusal):
         return found
+    if refusal := refuse_machine_account(command.rights.rules, command.identity):
+        return refusal
     id = command.identity.person_id
     standing = await find_standing(tx, person_principal(id))
     if refused := refuse_act(standing, Act.SEND):

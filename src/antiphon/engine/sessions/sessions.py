@@ -1,6 +1,6 @@
 """Opening, finding and listing sessions. Contract: sessions 1 to 3, 7."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct, field, structs
@@ -42,6 +42,7 @@ from antiphon.engine.sessions.patches import SessionPatch, change_session, patch
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import ceiling, is_public
+from antiphon.policy.reach import Grant, grant_listed, is_as_far
 from antiphon.policy.rights import may_open, reaches_all
 from antiphon.policy.shown import shown_session
 from antiphon.policy.standing import Standing
@@ -117,6 +118,15 @@ class SessionPage(Struct, frozen=True):
     next: ListCursor | None
     last_runs: Mapping[SessionRow, LastRun]
     """How the newest ended run of each session ended."""
+
+
+class LiveSession(Struct, frozen=True):
+    """A row of a list, with what its reader may read of its log."""
+
+    session: SessionSummary
+    last_run: LastRun | None
+    grant: Grant | None
+    """None if the reader lists more sessions than it may read."""
 
 
 class Sessions:
@@ -210,6 +220,13 @@ class Sessions:
         has_more = len(sessions) > limit
         page = sessions[:limit]
         return SessionPage(page, rows.cursor_of(page[-1]) if has_more else None, last_runs)
+
+    async def list_among(
+        self, principal: Principal, where: SessionFilter, among: Sequence[SessionRow]
+    ) -> Mapping[SessionRow, LiveSession]:
+        """Those of these at most 500 sessions that a list with this filter shows. Raises `Denied` like `list`."""
+        wanted = SessionPageRequest(replace(where, rows=tuple(among)), len(among), None)
+        return accepted(await self._database.read(_list_among, self._rights(principal), wanted))
 
     async def patch(self, principal: Principal, target: NamedTarget, changes: Mapping[str, SqlValue]) -> Session:
         """Changes columns of the row and logs the change; patches of different fields do not conflict."""
@@ -461,6 +478,21 @@ def _place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
 class _Listed(NamedTuple):
     sessions: list[SessionSummary]
     last_runs: Mapping[SessionRow, LastRun]
+
+
+async def _list_among(
+    query: Query, rights: Rights, wanted: SessionPageRequest
+) -> Mapping[SessionRow, LiveSession] | Refusal:
+    listed = await _list_page(query, rights, wanted)
+    if isinstance(listed, Refusal):
+        return listed
+    found: dict[SessionRow, LiveSession] = {}
+    reach, readable = await find_reach(query, rights, Act.LIST), await find_reach(query, rights, Act.READ)
+    may_read = not isinstance(reach, Refusal) and not isinstance(readable, Refusal) and is_as_far(readable, reach)
+    for session in listed.sessions:
+        grant = grant_listed(readable, session) if may_read and not isinstance(readable, Refusal) else None
+        found[session.row] = LiveSession(session, listed.last_runs.get(session.row), grant)
+    return found
 
 
 async def _list_page(query: Query, rights: Rights, wanted: SessionPageRequest) -> _Listed | Refusal:

@@ -93,6 +93,14 @@ class History:
         await self._names.read_compartments(event for slice in slices.values() for event in slice.events)
         return slices
 
+    async def read_heads(self, above: SessionRow, limit: int) -> Mapping[SessionRow, int]:
+        """The last `seq` of the logs of sessions after that row, in order; for the feed of changes."""
+        return await self._database.read(_read_heads, above, limit)
+
+
+async def _read_heads(query: Query, above: SessionRow, limit: int) -> Mapping[SessionRow, int]:
+    return await rows.list_last_seqs(query, above=above, limit=limit)
+
 
 async def _read_page(
     query: Query, rights: Rights, target: NamedTarget, wanted: HistoryPageRequest

@@ -1,6 +1,7 @@
 """Sessions with their descendants folded under them, as the owner sees them."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -19,9 +20,10 @@ from antiphon.store import sessions as rows
 from antiphon.store.activities import Activity, LastRun
 from antiphon.store.database import Database, Query
 from antiphon.store.scopes import MAX_DEPTH
-from antiphon.store.trees import Below, TreeRoot
+from antiphon.store.trees import Below, Roots, TreeRoot
 
 NOTHING = Below()
+MOST_COUNTED = 1000
 
 
 class Member(Struct, frozen=True, kw_only=True):
@@ -53,6 +55,21 @@ class Family(Struct, frozen=True):
     """The nearest session above it that is not deleted."""
     tree: Tree
     """The session, with as many of its children under it as the limit allows."""
+
+
+class RootCounts(Struct, frozen=True):
+    """How many roots the list has besides chats, each at most `MOST_COUNTED`."""
+
+    scheduled: int
+    archived: int
+
+
+class _Folded(NamedTuple):
+    """What a folded list shows."""
+
+    opened: dict[SessionRow, int]
+    roots: int
+    which: Roots
 
 
 class _Extent(Struct, frozen=True, kw_only=True):
@@ -88,13 +105,19 @@ class Trees:
         extent = _Extent(include_inactive=include_inactive, roots=roots, limit=limit)
         return accepted(await self._database.read(_recent, self._rights(principal), extent))
 
-    async def folded(self, principal: Principal, opened: Mapping[SessionRow, int], *, roots: int) -> Tree:
+    async def folded(
+        self, principal: Principal, opened: Mapping[SessionRow, int], *, roots: int, which: Roots = Roots.ALL
+    ) -> Tree:
         """The most recently changed roots, with the sessions directly under those that are `opened`.
 
         Roots are newest first. Under each, busy sessions come first, then the others, each group newest first.
         `opened` says how many to show of each; it may name sessions that do not exist.
         """
-        return accepted(await self._database.read(_folded, self._rights(principal), dict(opened), roots))
+        shown = _Folded(dict(opened), roots, which)
+        return accepted(await self._database.read(_folded, self._rights(principal), shown))
+
+    async def counts(self, principal: Principal) -> RootCounts:
+        return accepted(await self._database.read(_counts, self._rights(principal)))
 
     async def family(self, principal: Principal, target: NamedTarget, *, limit: int) -> Family:
         """The session, its parent and at most `limit` of its children: busy ones first, then the newest.
@@ -134,11 +157,20 @@ async def _recent(query: Query, rights: Rights, extent: _Extent) -> Tree | Refus
     )
 
 
-async def _folded(query: Query, rights: Rights, opened: dict[SessionRow, int], roots: int) -> Tree | Refusal:
+async def _counts(query: Query, rights: Rights) -> RootCounts | Refusal:
     reach = await find_reach(query, rights, Act.LIST_TREES)
     if isinstance(reach, Refusal):
         return reach
-    found = await trees.list_roots(query, reach, include_inactive=False, limit=roots + 1)
+    scheduled = await trees.count_roots(query, reach, Roots.SCHEDULED, most=MOST_COUNTED)
+    return RootCounts(scheduled, await trees.count_roots(query, reach, Roots.ARCHIVED, most=MOST_COUNTED))
+
+
+async def _folded(query: Query, rights: Rights, folded: _Folded) -> Tree | Refusal:
+    reach = await find_reach(query, rights, Act.LIST_TREES)
+    if isinstance(reach, Refusal):
+        return reach
+    opened, roots = folded.opened, folded.roots
+    found = await trees.list_roots(query, reach, include_inactive=False, limit=roots + 1, which=folded.which)
     below: list[Session] = []
     shown = found[:roots]
     for _ in range(MAX_DEPTH):

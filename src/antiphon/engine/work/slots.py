@@ -16,6 +16,7 @@ class Slots:
     """
 
     def __init__(self, count: int, on_free: Callable[[], None]) -> None:
+        self.count = count
         self._free = count
         self._guest_places = count - reserve_of(count)
         self._most_of_one = most_of_one(count)

@@ -10,6 +10,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from antiphon.clock import Clock
 from antiphon.domain.actor import Asker
 from antiphon.domain.attachments import Attachment, in_order
 from antiphon.domain.classification import PUBLIC, Classification
@@ -19,6 +20,7 @@ from antiphon.domain.message import AssistantMessage, text_content
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import Session
 from antiphon.engine.ledger.fence import Claimant, Fence, Fenced, sessions_of
+from antiphon.engine.ledger.run_log import NO_MODEL, UsedModel
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
 from antiphon.engine.runs.context import RunContext, Runtime
@@ -28,6 +30,8 @@ from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.engine.work.line import Line
 from antiphon.engine.work.slots import Slots
 from antiphon.engine.work.transcripts import Transcripts
+from antiphon.metrics import RUN_SECONDS, RUNS_ENDED
+from antiphon.request_ids import executing_run
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -127,7 +131,7 @@ class Worker:
         self._claimant = Claimant(
             process=process, time_limits={agent.id: agent.limits.time for agent in rules.agents.values()}
         )
-        self._slots = Slots(rules.max_concurrent, self._on_free_slot)
+        self.slots = self._slots = Slots(rules.max_concurrent, self._on_free_slot)
         self._transcripts = Transcripts()
         self._pending: dict[SessionRow, bool] = {}
         """Sessions with work for an unknown principal; True until the principal is looked up."""
@@ -190,6 +194,11 @@ class Worker:
     async def wait_guest_room(self) -> None:
         while not (self._is_draining or self._has_room_for_guests):
             await self._wait_for_change_of_room()
+
+    @property
+    def waiting(self) -> int:
+        """The number of sessions that wait for a slot."""
+        return len(self._pending) + len(self._line)
 
     @property
     def _has_room_for_guests(self) -> bool:
@@ -331,7 +340,8 @@ class Worker:
                 return False
             if run is not None:
                 drive.claimed(run.asker)
-                await self._execute(drive, run)
+                with executing_run(run.id):
+                    await self._execute(drive, run)
         except Unavailable as error:
             if not _is_passing(error):
                 raise
@@ -363,7 +373,7 @@ class Worker:
         outcome: Outcome,
         message: AssistantMessage | None = None,
         *,
-        is_counted: bool = True,
+        model: UsedModel = NO_MODEL,
         successors: Claimant | None = None,
         saw: int | None = None,
         made_of: Classification = PUBLIC,
@@ -371,7 +381,7 @@ class Worker:
         command = FinishRun(
             outcome=outcome,
             message=message,
-            is_counted=is_counted,
+            model=model,
             successors=successors,
             saw=saw,
             made_of=made_of,
@@ -382,6 +392,8 @@ class Worker:
         if live is not None:
             await live.leave(run.id)
         ended = await self._database.run(lifecycle.finish_run, fence, command, sessions=sessions_of(run))
+        if isinstance(ended, Ended):
+            _measure(ended.run, self._clock)
         if live is not None and isinstance(ended, NewInput):
             live.begin(run)
         return ended
@@ -492,7 +504,7 @@ class Worker:
                     context.run,
                     ending.outcome,
                     ending.message,
-                    is_counted=context.is_counted,
+                    model=context.model,
                     successors=None if self._is_anybody_waiting or self._is_draining else self._claimant,
                     saw=context.last_seq,
                     made_of=context.made_of,
@@ -584,6 +596,12 @@ async def _find_files(query: Query, run: Run) -> _Files | None:
         return None
     attachments = await spawns.list_attachments(query, session.row)
     return _Files(session, str(spawn.receipt["relDir"]), in_order(attachments, spawn.receipt))
+
+
+def _measure(ended: Run, clock: Clock) -> None:
+    RUNS_ENDED.add(ended.status)
+    if ended.started_at is not None:
+        RUN_SECONDS.observe(max((clock.now() - ended.started_at).total_seconds(), 0.0))
 
 
 def _is_passing(error: Unavailable) -> bool:
