@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from antiphon.domain.actor import OWNER
 from tests.claims import requirement
 from tests.directives import to_call
-from tests.gateway.browsing import OpenContext, picture, say, send, sign_in
+from tests.gateway.browsing import OpenContext, expect_followed, open_menu, picture, say, send, sign_in
 from tests.gateway.served_page import LiveGateway
 
 pytestmark = [pytest.mark.browser, requirement("access:1", "approvals:3")]
@@ -27,9 +27,8 @@ def enter(open_context: OpenContext, live_gateway: LiveGateway) -> Enter:
         page.goto(live_gateway.invite(name))
         expect(page.get_by_text("You take part in no session yet")).to_be_visible()
         picture(page, "invited")
-        with page.expect_response(re.compile("/page/follow")):
-            page.get_by_role("button", name="New chat").click()
-        expect(page.locator("#send")).to_be_enabled()
+        page.get_by_role("button", name="New chat").click()
+        expect_followed(page)
         return page
 
     return enter_as
@@ -118,6 +117,24 @@ def test_a_decider_sees_the_call_and_not_the_chat(
     expect(theirs.locator("#to-approve")).to_have_count(0)
 
 
+def test_a_decider_sees_on_home_the_call_and_not_the_chat(
+    deciding_gateway: LiveGateway, open_context: OpenContext, enter: Enter
+) -> None:
+    page, theirs = sign_in(open_context(False), deciding_gateway), enter("Otto")
+    open_menu(page, "Rename")
+    page.locator("#ask-input").fill("Secret garden")
+    page.locator("#ask-input").press("Enter")
+    expect(page.locator("#title")).to_have_text("Secret garden")
+    send(page, CALL)
+    theirs.get_by_role("link", name="Home").click()
+    card = theirs.locator("#view .entry.approval")
+    expect(card.locator(".title")).to_contain_text("wants to use wipe, asked by")
+    expect(card.get_by_role("link", name="What led to it")).to_have_count(0)
+    assert "Secret garden" not in theirs.content()
+    card.get_by_role("button", name="Approve once").click()
+    expect(page.locator(".entry.decision")).to_have_text("wipe: approved once by Otto")
+
+
 def test_of_two_who_decide_the_second_is_told_who_was_first(
     deciding_gateway: LiveGateway, open_context: OpenContext, enter: Enter
 ) -> None:
@@ -150,7 +167,7 @@ def test_a_card_in_an_open_list_says_that_it_was_decided_elsewhere(page: Page, e
     first, second = to_approve(page), to_approve(beside)
     second.locator(".note").fill("half a thought")
     first.get_by_role("button", name="Deny").click()
-    expect(second.locator(".state")).to_have_text("decided elsewhere")
+    expect(second.locator(".state")).to_have_text("denied by owner")
     expect(second.locator(".decide")).to_be_hidden()
     send(theirs, to_call("wipe", name="another"))
     expect(beside.locator("#approvals .entry.approval")).to_have_count(2)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 def search(page: Page, words: str) -> None:
     """Types the words; asks again until the index has the newest messages."""
     page.locator("#search-text").fill(words)
-    page.evaluate("refreshList()")
+    page.evaluate("refreshLists()")
 
 
 def test_names_and_messages_are_found_in_two_groups(page: Page, live_gateway: LiveGateway) -> None:

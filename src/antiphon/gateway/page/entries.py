@@ -31,7 +31,7 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.person import ShownPerson
 from antiphon.domain.run import RunStatus
-from antiphon.domain.text import exact, plain
+from antiphon.domain.text import exact, isolated, plain
 from antiphon.gateway.page.markdown import html_from_markdown
 from antiphon.wire.messages import arguments as read_arguments
 
@@ -81,7 +81,7 @@ class PageEntry(Struct, frozen=True, kw_only=True):
     message_id: str = ""
     pieces: tuple[PagePiece, ...] = ()
     text: str = ""
-    """A result, or how a run ended."""
+    """A result, how a run ended, or who asks to do what."""
     who: str = ""
     """The author's name; a person's own is hidden from them. For a request: with whose rights its calls run."""
     principal: str = ""
@@ -90,7 +90,9 @@ class PageEntry(Struct, frozen=True, kw_only=True):
     call: str = ""
     """The call that a result belongs to."""
     session: str = ""
-    """The key of the sub-agent whose result it is."""
+    """The key of the sub-agent whose result it is, or of the session that asks."""
+    led_by: int = 0
+    """The `seq` of the step whose calls wait, which the messages before it led to."""
     run: str = ""
     status: str = ""
     """The status of a run that ended, or of a request that was decided."""
@@ -160,14 +162,23 @@ def asked_in(events: Sequence[Event]) -> list[str]:
     return [str(event.data.get("principal")) for event in events if event.type is EventType.APPROVAL_REQUESTED]
 
 
-def request_entry(approval: Approval, who: str) -> PageEntry:
-    """The card of a request, for deciders who need not see the session that asked."""
+def request_entry(approval: Approval, who: str, *, agent: str, title: str | None) -> PageEntry:
+    """The card of a request. `title` names the session that asks; None for deciders who do not see it."""
     calls: list[JsonObject] = [
         {"callId": call.id, "tool": call.tool, "arguments": call.arguments, "reason": call.reason}
         for call in approval.calls
     ]
-    card = _card_of_request(calls)
-    return replace(card, at=approval.asked_at, who=who, principal=str(approval.principal), approval=approval.id)
+    where = "" if title is None else f" in {isolated(title)}"
+    return replace(
+        _card_of_request(calls),
+        at=approval.asked_at,
+        who=who,
+        text=f"{isolated(agent)} wants to {_doing(calls)}{where}, asked by {isolated(who)}",
+        principal=str(approval.principal),
+        approval=approval.id,
+        session="" if title is None else str(approval.session_id),
+        led_by=0 if title is None else approval.calls[0].message_seq,
+    )
 
 
 def _card(event: Event, message: UserMessage) -> PageEntry | None:
@@ -203,9 +214,10 @@ def _fact(event: Event, names: FindName) -> PageEntry | None:
 
 def _request(event: Event, names: FindName) -> PageEntry:
     principal = str(event.data.get("principal", ""))
-    person = names(principal)
+    person, calls = names(principal), _calls_in(event)
     return replace(
-        _card_of_request(_calls_in(event)),
+        _card_of_request(calls),
+        text=f"The agent wants to {_doing(calls)}",
         seq=event.seq,
         at=event.created_at,
         who=principal if person is None else person.shown,
@@ -234,6 +246,14 @@ def _card_of_request(calls: Sequence[JsonObject]) -> PageEntry:
         pieces=pieces,
         is_partial=any(len(arguments) > LONGEST_RESULT for arguments in shown),
     )
+
+
+def _doing(calls: Sequence[JsonObject]) -> str:
+    """What the calls do, as the end of a sentence."""
+    tools = list(dict.fromkeys(str(call.get("tool", "")) for call in calls))
+    if tools == ["run_command"]:
+        return "run a command" if len(calls) == 1 else f"run {len(calls)} commands"
+    return f"use {', '.join(tools[:3])}{' and others' if len(tools) > 3 else ''}"
 
 
 def _decision(event: Event, names: FindName) -> PageEntry:

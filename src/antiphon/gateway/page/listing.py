@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from enum import StrEnum
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -11,10 +12,12 @@ from msgspec.structs import replace
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import SessionRow
+from antiphon.domain.keys import SessionKind
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session, SessionStatus, SessionSummary
 from antiphon.domain.text import isolated, plain, short_age
 from antiphon.engine.views.trees import LastRun, Member, Tree
+from antiphon.gateway.page.titles import Titles
 
 AT_FIRST = 30
 """How many children an opened session shows; asking for more adds as many."""
@@ -54,6 +57,47 @@ class Item(Struct, frozen=True, kw_only=True):
     def is_busy(self) -> bool:
         """Whether it or a descendant has work that can be cancelled."""
         return bool(self.age or self.busy_below)
+
+
+class Grouping(StrEnum):
+    """What the list is grouped by."""
+
+    NONE = "none"
+    AGENT = "agent"
+    CHANNEL = "channel"
+
+
+class Group(Struct, frozen=True):
+    """A part of the list, with its heading; the parts have the order of their first items."""
+
+    name: str
+    items: list[Item]
+
+
+def groups_of(items: Sequence[Item], grouping: Grouping, titles: Titles) -> list[Group]:
+    """All items, in one part without a heading if they are not grouped."""
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        match grouping:
+            case Grouping.AGENT:
+                name = titles.agent(item.session.agent_id)
+            case Grouping.CHANNEL:
+                name = channel_of(item.session)
+            case Grouping.NONE:
+                name = ""
+        found.setdefault(name, []).append(item)
+    return [Group(name, members) for name, members in found.items()]
+
+
+def channel_of(session: SessionSummary) -> str:
+    """The channel on which people write there, or what else writes there."""
+    platform = session.delivery.channel or session.source.platform
+    if platform is not None:
+        return plain(platform)
+    return session.key.kind.value if session.key.kind in _PROGRAMS else session.source.kind
+
+
+_PROGRAMS = (SessionKind.CRON, SessionKind.HOOK, SessionKind.NODE)
 
 
 class Folds(Struct, frozen=True):

@@ -10,7 +10,7 @@ async function showWaitingPeople() {
 // `address` is the operation that decides. Anybody decided about meanwhile is not in the list any more.
 async function admit(button) {
   const { address, body } = button.dataset;
-  const problem = find('#admitting-problem');
+  const problem = find(button.closest('#view') ? '#view-problem' : '#admitting-problem');
   problem.hidden = true;
   button.disabled = true;
   try {
@@ -20,6 +20,6 @@ async function admit(button) {
     problem.textContent = refused.message;
     problem.hidden = false;
   }
-  await showWaitingPeople();
-  refreshList();
+  if (find('#admitting').open) await showWaitingPeople();
+  refreshLists();
 }

@@ -26,7 +26,7 @@ async function decide(button, word) {
   problem.hidden = true;
   try {
     await call('POST', `/approvals/${encodeURIComponent(card.dataset.approval)}`, { decision: word, ...(note ? { note } : {}) });
-    if (card.closest('#approvals')) settleCard(card, word === 'deny' ? 'denied' : 'approved');
+    if (card.closest('#approvals, #view')) settleCard(card, word === 'deny' ? 'denied' : 'approved');
   } catch (refused) {
     if (!(refused instanceof Problem)) throw refused;
     if (refused.status === 409) settleCard(card, 'decided');
@@ -34,7 +34,7 @@ async function decide(button, word) {
     problem.hidden = false;
   }
   for (const each of buttons) each.disabled = false;
-  refreshList();
+  refreshLists();
 }
 
 async function showRequests() {
@@ -56,7 +56,7 @@ async function refreshRequests() {
   const shown = new Set();
   for (const card of findAll('.entry.approval', dialog)) {
     shown.add(card.dataset.approval);
-    if (!open.has(card.dataset.approval) && !find('.decide', card).hidden) settleCard(card, 'decided elsewhere');
+    if (!open.has(card.dataset.approval) && !find('.decide', card).hidden) settleCard(card, await wordsOfDecision(card.dataset.approval));
   }
   const list = find('.requests', dialog);
   const news = [...findAll('.entry.approval', template.content)].filter((card) => !shown.has(card.dataset.approval));
@@ -67,4 +67,38 @@ async function refreshRequests() {
   for (const card of news) markOwn(card);
   list?.prepend(...news);
   showTimes(dialog);
+}
+
+// Cards stay in a view that is brought up to date: with the note that is being written, and with what others decided.
+async function keepCards(view, fresh) {
+  const list = find('.requests', fresh) ?? find('.requests', view)?.cloneNode(false);
+  for (const card of findAll('.requests > .entry.approval', view)) {
+    const same = find(`#${CSS.escape(card.id)}`, fresh);
+    if (same) {
+      const note = find('.note', card);
+      if (note.value) find('.note', same).setAttribute('value', note.value);
+      continue;
+    }
+    const settled = card.cloneNode(true);
+    if (!find('.decide', settled).hidden) settleCard(settled, await wordsOfDecision(card.dataset.approval));
+    list.append(settled);
+  }
+  if (list && !list.isConnected && list.childElementCount && !fresh.contains(list)) {
+    find('.column', fresh).append(list);
+    find('.column > .nothing', fresh)?.remove();
+  }
+}
+
+const VERDICTS = { once: 'approved once', always: 'allowed always', deny: 'denied' };
+
+// What was decided about a request, and by whom.
+async function wordsOfDecision(id) {
+  try {
+    const { status, calls, decidedByName, decidedBy } = await call('GET', `/approvals/${encodeURIComponent(id)}`);
+    if (status !== 'decided') return status;
+    const said = [...new Set(calls.map((each) => VERDICTS[each.decision]))].join(', ');
+    return `${said} by ${decidedByName ?? decidedBy}`;
+  } catch {
+    return 'decided elsewhere';
+  }
 }

@@ -1,8 +1,8 @@
-// One session on the page: its entries, its stream, and the messages that are on their way to it.
+// One session on the page: its entries, and the messages that are on their way to it.
 //
-// Following: the page carries the last `seq` that it shows, the stream brings what comes after it, and an entry
-// whose `seq` is not higher is dropped. So each message is shown once, whatever happens to the connection. A browser
-// has six connections to a host, so only a tab that is seen has a stream.
+// Following: the page carries the last `seq` that it shows, fetches what comes after it whenever the connection hints
+// at something, and drops an entry whose `seq` is not higher. So each message is shown once, whatever happens to the
+// connection. Only pieces of a reply that is being written come by the connection itself.
 'use strict';
 
 const RETRY_FIRST_MS = 300;
@@ -52,12 +52,16 @@ class Conversation {
     this.waiting = find('#waiting', element);
     this.growing = find('#growing', element);
     this.draft = new Draft(this.key);
-    this.stream = null;
+    // The newest reply that is shown, and how far the hints of the connection have come.
+    this.replySeq = this.lastSeq;
+    this.hintedSeq = 0;
+    this.isFollowed = false;
+    this.taking = Promise.resolve();
     this.failures = 0;
     this.retry = null;
     this.isClosed = false;
     this.isAtEnd = true;
-    // Sent, and not in the stream yet.
+    // Sent, and not among the entries yet.
     this.arriving = new Map();
     this.listen();
     this.arrange();
@@ -99,74 +103,100 @@ class Conversation {
     this.isClosed = true;
     clearTimeout(this.retry);
     this.sizes.disconnect();
-    this.pause();
   }
 
   // Following
 
   open() {
-    if (this.stream || this.isClosed || document.hidden) return;
-    clearTimeout(this.retry);
-    const address = `/page/follow?${new URLSearchParams({ session: this.key })}`;
-    this.stream = new Stream(address, this.lastSeq, {
-      onOpen: () => this.onOpen(),
-      onEvent: (name, data) => this.onEvent(name, data),
-      onLost: () => this.onError(),
-    });
+    if (this.isClosed) return;
+    live.follow(this.key);
+    this.catchUp();
   }
 
-  onEvent(name, data) {
-    switch (name) {
-      case 'entry':
-        this.take(data);
-        break;
-      case 'delta':
-        this.grow(data);
-        break;
-      case 'delay':
-        this.showDelay(data);
-        break;
-      case 'reset':
-        if (data.reason === 'deleted') this.onGone();
-        else this.reload();
-        break;
-      case 'end':
-        this.onError();
-        break;
+  // What came before this stands in the log already, also if its hint or its pieces are still to come.
+  onFollowed(seq) {
+    this.noteFollowed(true);
+    this.hintedSeq = Math.max(this.hintedSeq, seq);
+    this.catchUp();
+  }
+
+  // Whether the connection hints at everything that happens here.
+  noteFollowed(isFollowed) {
+    this.isFollowed = isFollowed;
+    this.element.classList.toggle('is-followed', isFollowed);
+  }
+
+  // Hints and pieces of replies are taken in their order, each after what the one before it has fetched.
+  onEvent(message) {
+    this.taking = this.taking.then(() => !this.isClosed && this.takeEvent(message));
+  }
+
+  async takeEvent({ event, payload, seq }) {
+    if (event === 'session.delta') {
+      // A piece of a reply that is shown whole already.
+      if (this.hintedSeq < this.replySeq) return;
+      if (!this.runs.has(payload.runId)) await this.catchUp();
+      this.grow(payload);
+    } else if (event === 'session.delay') {
+      this.showDelay(payload.delay);
+    } else {
+      this.hintedSeq = Math.max(this.hintedSeq, seq ?? 0);
+      if (!seq || seq > this.lastSeq) await this.catchUp();
     }
-  }
-
-  pause() {
-    this.stream?.close();
-    this.stream = null;
-  }
-
-  onOpen() {
-    this.failures = 0;
-    gateway.note(false);
   }
 
   // Pieces of a reply may be lost while nobody listens, so the growing text begins anew.
-  onError() {
-    this.pause();
+  onLost() {
+    this.noteFollowed(false);
     this.forgetGrowing({ isJoining: this.runs.size > 0 });
-    this.failures += 1;
-    const delay = Math.min(RETRY_FIRST_MS * 2 ** (this.failures - 1), RETRY_LONGEST_MS);
-    clearTimeout(this.retry);
-    this.retry = setTimeout(() => this.reconnect(), delay);
+    this.catchUp();
   }
 
-  // Asks first, because a stream that fails does not say why.
-  async reconnect() {
-    if (this.stream || this.isClosed || document.hidden) return;
-    try {
-      await this.refreshHead();
-    } catch (problem) {
-      if (problem.status === 404) this.onGone();
-      else if (!this.isClosed) this.onError();
+  // Fetches what the log holds after the last entry shown; again if it is asked for meanwhile. Tries again by itself
+  // while the gateway is away.
+  catchUp() {
+    this.isBehind = true;
+    this.fetching ??= this.fetchEntries().finally(() => {
+      this.fetching = null;
+      if (this.isBehind && !this.isClosed && !this.retry) this.catchUp();
+    });
+    return this.fetching;
+  }
+
+  async fetchEntries() {
+    clearTimeout(this.retry);
+    this.retry = null;
+    while (this.isBehind && !this.isClosed) {
+      this.isBehind = false;
+      try {
+        const query = new URLSearchParams({ session: this.key, after: this.lastSeq });
+        const { entries, seq, hasMore, reset } = await call('GET', `/page/entries?${query}`);
+        this.failures = 0;
+        if (this.isClosed) return;
+        if (reset) {
+          this.reload();
+          return;
+        }
+        for (const entry of entries) this.take(entry);
+        // What this reader may not see is behind them, too.
+        this.lastSeq = Math.max(this.lastSeq, seq);
+        this.isBehind ||= hasMore;
+      } catch (problem) {
+        if (!(problem instanceof Problem)) throw problem;
+        this.onProblem(problem);
+      }
+    }
+  }
+
+  onProblem({ status }) {
+    if (this.isClosed || status === 401) return;
+    if (status === 404) {
+      this.onGone();
       return;
     }
-    this.open();
+    this.failures += 1;
+    const delay = Math.min(RETRY_FIRST_MS * 2 ** (this.failures - 1), RETRY_LONGEST_MS);
+    this.retry = setTimeout(() => this.catchUp(), delay);
   }
 
   onGone() {
@@ -194,9 +224,10 @@ class Conversation {
         break;
       case 'run_started':
         this.runs.add(entry.runId);
-        this.forgetGrowing();
+        if (this.growingRun !== entry.runId) this.forgetGrowing();
         break;
       case 'assistant_message':
+        this.replySeq = entry.seq;
         this.forgetGrowing();
         break;
       case 'approval_requested':
@@ -207,14 +238,14 @@ class Conversation {
         break;
       case 'run_finished':
         this.runs.delete(entry.runId);
-        this.forgetGrowing();
+        if (this.growingRun === entry.runId || !this.runs.size) this.forgetGrowing();
         break;
     }
     if (entry.html) this.append(entry.html);
     if (entry.type === 'run_started') this.markStarted(entry.runId);
     this.showRuns();
     if (HEAD_EVENTS.includes(entry.type)) this.refreshHead().catch(() => {});
-    refreshList();
+    refreshLists();
   }
 
   grow({ runId, text, restart }) {
@@ -223,13 +254,24 @@ class Conversation {
       this.forgetGrowing();
       return;
     }
-    const body = find('.body', this.growing);
-    if (this.growing.hidden) body.textContent = this.isJoining ? '… ' : '';
-    body.append(text);
-    body.normalize();
-    this.growing.hidden = false;
-    this.showRuns();
+    this.growingRun = runId;
+    if (this.growing.hidden) this.grown = this.isJoining ? '… ' : '';
+    this.grown += text;
+    if (this.growing.hidden) {
+      this.growing.hidden = false;
+      this.showRuns();
+    }
+    this.drawing ??= setTimeout(() => requestAnimationFrame(() => this.draw()), this.pauseMs);
+  }
+
+  // At most once for each picture of the screen; a long text, which takes long to lay out, more seldom.
+  draw() {
+    this.drawing = null;
+    if (this.growing.hidden) return;
+    const began = performance.now();
+    find('.body', this.growing).textContent = this.grown;
     this.keepUp();
+    this.pauseMs = 4 * (performance.now() - began);
   }
 
   // Why the agent waits for the provider of its model; empty once it goes on.
@@ -243,14 +285,16 @@ class Conversation {
   // With `isJoining` the reply is already under way, and its beginning was not seen.
   forgetGrowing({ isJoining = false } = {}) {
     this.isJoining = isJoining;
+    this.growingRun = null;
+    this.pauseMs = 0;
     this.growing.hidden = true;
+    this.grown = '';
     find('.body', this.growing).textContent = '';
   }
 
   // Begins anew with what the server shows now.
   async reload() {
     if (this.isClosed) return;
-    this.pause();
     clearTimeout(this.retry);
     try {
       await show(this.key, { isFocused: document.activeElement === this.input });
@@ -396,6 +440,7 @@ class Conversation {
     if (posted.runId) this.runs.add(posted.runId);
     this.arriving.set(message.id, message);
     this.showRuns();
+    this.catchUp();
   }
 
   onStored(messageId) {
@@ -498,7 +543,7 @@ class Conversation {
     const head = find('#head', this.element);
     await htmx.swap({ sourceElement: head, target: head, text, swap: 'innerMorph' });
     showTimes(head);
-    document.title = `${find('#title', this.element).textContent} · Antiphon`;
+    showTitle();
   }
 }
 

@@ -1,10 +1,10 @@
-// Brings the page to life. The server renders; htmx fetches the list and earlier messages; `conversation.js` follows
-// the session that is shown, `outbox.js` sends, `approvals.js` decides,
+// Brings the page to life. The server renders; htmx fetches the list and earlier messages; `live.js` hears what has
+// changed, `conversation.js` shows a session, `outbox.js` sends, `approvals.js` decides,
 // `commands.js` carries out commands, `admitting.js` lets people in.
 'use strict';
 
-const LIST_EVERY_MS = 4000;
 const LIST_PAUSE_MS = 150;
+const LIST_EVERY_MS = 1000;
 
 const find = (selector, root = document) => root.querySelector(selector);
 const findAll = (selector, root = document) => root.querySelectorAll(selector);
@@ -15,12 +15,20 @@ let outbox = null;
 // The list
 
 let listTimer = null;
+let listedAt = -LIST_EVERY_MS;
 
-function refreshList() {
+// Soon, and not again within a second: where much happens, lists change all the time. A tab that nobody sees waits
+// until it is seen.
+function refreshLists() {
+  if (document.hidden) return;
   listTimer ??= setTimeout(() => {
     listTimer = null;
+    listedAt = performance.now();
     find('#sessions')?.dispatchEvent(new Event('sessions-changed'));
-  }, LIST_PAUSE_MS);
+    refreshView().catch(() => {});
+    // A session's own log shows neither what its children do nor that it has its first child.
+    conversation?.refreshHead().catch(() => {});
+  }, Math.max(LIST_PAUSE_MS, listedAt + LIST_EVERY_MS - performance.now()));
 }
 
 // Which sessions are opened, and how many of their children are shown: `name` or `name:count`, with commas. The server
@@ -42,45 +50,112 @@ function writeOpened(opened) {
 function restoreOpened() {
   const here = readOpened();
   const stored = (sessionStorage.getItem('opened') ?? '').split(',').filter(Boolean);
+  const group = sessionStorage.getItem('group');
+  if (group && group !== find('#group').value) {
+    find('#group').value = group;
+    find('#sessions').dispatchEvent(new Event('sessions-changed'));
+  }
   const missing = stored.map((part) => part.split(':')).filter(([row]) => !here.has(row));
   if (missing.length) writeOpened(new Map([...missing, ...here]));
 }
 
-// The list tells how far the log is; a stream that does not bring it has died unnoticed.
-let behindSince = null;
-
-function checkStream() {
+// The list has the last `seq` of the log.
+function checkLog() {
   const current = find('#sessions a[aria-current]');
-  if (!conversation?.stream || !current || current.dataset.key !== conversation.key) return;
-  const isBehind = Number(current.dataset.lastSeq) > conversation.lastSeq;
-  if (isBehind && behindSince === conversation.lastSeq) conversation.onError();
-  behindSince = isBehind ? conversation.lastSeq : null;
+  if (!conversation || !current || current.dataset.key !== conversation.key) return;
+  if (Number(current.dataset.lastSeq) > conversation.lastSeq) conversation.catchUp();
 }
 
-// Raises `Problem` and leaves everything as it is if the session cannot be fetched.
+// Shows a session. Raises `Problem` and leaves everything as it is if it cannot be fetched.
 async function show(key, { isFocused = false, isPushed = false, at } = {}) {
-  const address = pageAddress(key, at);
-  const before = find('#conversation');
-  const push = isPushed ? { push: address } : {};
-  await htmx.ajax('GET', contentAddress(key, at), { target: '#conversation', select: '#conversation', swap: 'outerHTML', ...push });
-  if (find('#conversation') === before) throw new Problem('The gateway cannot be reached.', { isPassing: true });
-  adopt();
+  await openMain(contentAddress(key, at), isPushed && pageAddress(key, at));
   if (isFocused) find('#message')?.focus();
 }
 
+// Shows a view. Its name and parameters stand in the query of its address in the page.
+async function showView(address) {
+  const { searchParams } = new URL(address, location.href);
+  await openMain(viewAddress(searchParams), `/?${searchParams}`);
+  find('#main').focus({ preventScroll: true });
+}
+
+// What the gateway said instead of the main part that was asked for.
+let refusal = '';
+
+async function openMain(content, address) {
+  const before = find('#main').firstElementChild;
+  const push = address ? { push: address } : {};
+  await htmx.ajax('GET', content, { target: '#main', select: '#main', swap: 'outerHTML', ...push });
+  const problem = refusal;
+  refusal = '';
+  if (problem) throw new Problem(problem);
+  if (find('#main').firstElementChild === before) throw new Problem('The gateway cannot be reached.', { isPassing: true });
+  adopt();
+}
+
+function viewAddress(searchParams) {
+  const { view, ...others } = Object.fromEntries(searchParams);
+  return `/page/${encodeURIComponent(view)}?${new URLSearchParams(others)}`;
+}
+
+// Brings what the view shows up to date; what is typed into it stays.
+async function refreshView({ isAsked = false } = {}) {
+  const view = find('#view');
+  if (!view || (isStill(view) && !isAsked)) return;
+  const number = (viewNumber += 1);
+  const { text } = await call('GET', viewAddress(viewParams()));
+  if (find('#view') !== view || number !== viewNumber) return;
+  const template = document.createElement('template');
+  template.innerHTML = text;
+  const fresh = find('#view', template.content);
+  await keepCards(view, fresh);
+  keepBranches(view, fresh);
+  showTimes(template.content);
+  if (find('#view') !== view || number !== viewNumber) return;
+  await htmx.swap({ sourceElement: view, target: view, text: fresh.innerHTML, swap: 'innerMorph' });
+  for (const card of findAll('.entry.approval', view)) markOwn(card);
+}
+
+let viewNumber = 0;
+
+// Home is also what `/` shows when anything needs the reader.
+function viewParams() {
+  const params = new URLSearchParams(location.search);
+  params.set('view', find('#view').dataset.view);
+  return params;
+}
+
 function adopt() {
+  for (const card of findAll('#view .entry.approval')) markOwn(card);
+  showTimes(find('#main'));
   const element = find('#conversation');
-  if (!element) location.reload();
-  if (!element || conversation?.element === element) return;
+  if (!element && !find('#view')) location.reload();
+  if (conversation?.element === element) return;
   conversation?.close();
-  conversation = element.dataset.key ? new Conversation(element) : null;
-  const title = find('#title')?.textContent;
-  document.title = title ? `${title} · Antiphon` : 'Antiphon';
+  conversation = element?.dataset.key ? new Conversation(element) : null;
+  if (!conversation || conversation.isClosed) live.follow(null);
+  showTitle();
+}
+
+// The tab's title: how much needs the reader, and what is shown.
+function showTitle() {
+  const count = Number(find('#needs')?.value ?? 0);
+  const badge = find('#needs-badge');
+  if (badge) {
+    badge.textContent = count;
+    badge.hidden = !count;
+  }
+  const title = find('#title, #view-title')?.textContent;
+  document.title = `${count ? `(${count}) ` : ''}${title ? `${title} · ` : ''}Antiphon`;
 }
 
 function markCurrent() {
   for (const link of findAll('#sessions a')) {
     if (link.dataset.key === conversation?.key) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  for (const link of findAll('.views a')) {
+    if (new URL(link.href).searchParams.get('view') === find('#view')?.dataset.view) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
   }
 }
@@ -178,10 +253,26 @@ const actions = {
     const isHere = session === conversation?.sessionId && conversation.mark(seq);
     if (!isHere) await show(session, { at: seq, isPushed: true });
   },
+  async view(link, event) {
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
+    event.preventDefault();
+    document.body.classList.remove('is-list-shown');
+    await showView(link.href);
+  },
   'show-list': () => document.body.classList.add('is-list-shown'),
   'hide-list': () => document.body.classList.remove('is-list-shown'),
   more(button) {
     find('#shown').value = button.dataset.shown;
+    find('#sessions').dispatchEvent(new Event('sessions-changed'));
+  },
+  filter(button) {
+    find('#which').value = button.dataset.which;
+    find('#shown').value = button.dataset.shown;
+    find('#sessions').dispatchEvent(new Event('sessions-changed'));
+  },
+  group(button) {
+    find('#group').value = button.dataset.group;
+    sessionStorage.setItem('group', button.dataset.group);
     find('#sessions').dispatchEvent(new Event('sessions-changed'));
   },
   fold(button) {
@@ -206,7 +297,7 @@ const actions = {
       isDangerous: true,
       async act() {
         await call('POST', sessionPath(key, '/cancel'));
-        refreshList();
+        refreshLists();
         conversation?.refreshHead().catch(() => {});
       },
     });
@@ -221,7 +312,7 @@ const actions = {
       });
       document.body.classList.remove('is-list-shown');
       await show(session.key, { isPushed: true, isFocused: true });
-      refreshList();
+      refreshLists();
     } finally {
       button.disabled = false;
     }
@@ -251,7 +342,7 @@ const actions = {
     find('#session-menu').hidePopover();
     const session = await call('POST', sessionPath(conversation.key, '/fork'), {});
     await show(session.key, { isPushed: true, isFocused: true });
-    refreshList();
+    refreshLists();
   },
   reset() {
     const { key } = conversation;
@@ -407,9 +498,11 @@ document.addEventListener('htmx:config:request', (event) => {
 let distanceBefore = null;
 
 document.addEventListener('htmx:before:swap', (event) => {
-  const { status } = event.detail.ctx.response ?? {};
-  if (status >= 400 && event.target.closest?.('#sidebar, .older')) {
+  const { response, text } = event.detail.ctx;
+  const isPage = response?.headers.get('Content-Type')?.startsWith('text/html');
+  if (response?.status >= 400 && (!isPage || event.target.closest?.('#sidebar, .older'))) {
     event.preventDefault();
+    if (!isPage && event.target.id === 'main') refusal = JSON.parse(text).error.message;
     return;
   }
   if (event.target.closest?.('.older')) {
@@ -424,8 +517,9 @@ document.addEventListener('htmx:after:swap', () => {
   markCurrent();
   showBanner();
   showTimes(find('#sidebar'));
+  showTitle();
   refreshRequests().catch(() => {});
-  checkStream();
+  checkLog();
   if (distanceBefore !== null) {
     conversation.arrange();
     conversation.scroller.scrollTop = conversation.scroller.scrollHeight - distanceBefore;
@@ -441,33 +535,24 @@ document.addEventListener('htmx:response:error', (event) => {
 document.body.addEventListener('gateway-away', showBanner);
 document.body.addEventListener('gateway-back', () => {
   showBanner();
-  refreshList();
+  refreshLists();
   outbox.send();
 });
 
-// A tab that nobody sees has no stream, and goes on after its last entry when it is shown.
-document.addEventListener('visibilitychange', () => {
-  if (document.hidden) {
-    conversation?.pause();
-    conversation?.forgetGrowing({ isJoining: conversation.runs.size > 0 });
-  } else {
-    conversation?.reconnect();
-    refreshList();
-  }
-});
+// A tab that is seen again, and a computer that woke, may have missed anything.
+function comeBack() {
+  if (document.hidden || !find('.app')) return;
+  live.check();
+  conversation?.catchUp();
+  refreshLists();
+}
 
+document.addEventListener('visibilitychange', comeBack);
 addEventListener('online', () => {
-  conversation?.reconnect();
+  comeBack();
   outbox?.send();
 });
 addEventListener('pageshow', (event) => event.persisted && location.reload());
-setInterval(() => {
-  if (document.hidden) return;
-  refreshList();
-  // What its children do is not in its own log, nor that it has its first one.
-  conversation?.refreshHead().catch(() => {});
-}, LIST_EVERY_MS);
-
 // Shows the content that the server rendered, and brings it to life.
 function startPage(html) {
   stopPage();
@@ -483,6 +568,7 @@ function startPage(html) {
     onSent: (message, posted) => message.key === conversation?.key && conversation.onSent(message, posted),
   });
   outbox.send();
+  live.start();
   adopt();
   showOutbox();
   restoreOpened();
@@ -491,6 +577,7 @@ function startPage(html) {
 }
 
 function stopPage() {
+  live.stop();
   conversation?.close();
   conversation = null;
   document.title = 'Antiphon';

@@ -1,0 +1,117 @@
+"""The views of people, and of tokens and signed-in browsers."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from markupsafe import Markup
+from msgspec import Struct
+
+from antiphon.domain.classification import Level
+from antiphon.domain.person import PersonId, PersonRole
+from antiphon.domain.text import exact, plain
+from antiphon.domain.tokens import TokenScope
+from antiphon.engine.access.people import KnownPerson
+from antiphon.engine.access.tokens import Token
+from antiphon.gateway.operations.operation import Ask, NoParams, Params
+from antiphon.gateway.page.page_view import page_view
+from antiphon.gateway.page.rendering import render
+from antiphon.gateway.page.titles import titles_of
+from antiphon.policy.acts import Act
+
+SHOWN = 50
+
+
+class ShowPeople(Params, frozen=True, kw_only=True):
+    after: str | None = None
+    """The id of the last person of the page before."""
+
+
+class PersonRow(Struct, frozen=True, kw_only=True):
+    id: PersonId
+    name: str
+    role: PersonRole
+    accounts: Sequence[str]
+    agents: Sequence[str]
+    clearance: str
+    """The name of the level of others' data that they may read; empty for public data."""
+    is_suspended: bool
+    merged_into: PersonId | None
+    created_at: datetime
+    is_self: bool
+
+
+class CredentialRow(Struct, frozen=True, kw_only=True):
+    id: str
+    name: str
+    serves: str
+    scopes: str
+    created_at_ms: int
+    expires_at_ms: int | None
+    last_used_at_ms: int | None
+
+
+@page_view("people", "People", ShowPeople, scope=TokenScope.ADMIN, act=Act.PEOPLE)
+async def show_people(ask: Ask, params: ShowPeople) -> Markup:
+    """Persons with their roles, and what may be done about each."""
+    found = await ask.services.people.list(ask.principal, after=params.after, limit=SHOWN + 1)
+    shown = found[:SHOWN]
+    titles = titles_of(ask.gateway)
+    values = {
+        "people": [_person(each, str(ask.principal)) for each in shown],
+        "next": shown[-1].person.id if len(found) > SHOWN else None,
+        "roles": [role.value for role in PersonRole],
+        "levels": [level.name for level in Level],
+        "agents": [(agent.id, titles.agent(agent.id)) for agent in ask.services.rules.agents.values()],
+    }
+    return render("people.html", values)
+
+
+@page_view("tokens", "Tokens", NoParams, scope=TokenScope.ADMIN, act=Act.TOKENS)
+async def show_tokens(ask: Ask, params: NoParams) -> Markup:
+    """Tokens and signed-in browsers, each with a button that ends it, and a form for a new token."""
+    tokens = await ask.services.tokens.list(ask.principal)
+    browsers = await ask.services.sign_in.list(ask.principal)
+    values = {
+        "tokens": [_credential(token) for token in tokens],
+        "browsers": browsers,
+        "this": None if ask.browser is None else ask.browser.id,
+        "scopes": [scope.value for scope in TokenScope],
+    }
+    return render("tokens.html", values)
+
+
+def _person(known: KnownPerson, reader: str) -> PersonRow:
+    each = known.person
+    return PersonRow(
+        id=each.id,
+        name=plain(each.name),
+        role=each.role,
+        accounts=[f"{account.channel} {exact(account.platform_id)}" for account in known.identities],
+        agents=sorted(each.agents),
+        clearance="" if each.clearance is None else each.clearance.level.name,
+        is_suspended=each.is_suspended,
+        merged_into=each.merged_into,
+        created_at=each.created_at,
+        is_self=str(each.principal) == reader,
+    )
+
+
+def _credential(token: Token) -> CredentialRow:
+    scopes = ", ".join(sorted(scope.value for scope in token.scopes))
+    return CredentialRow(
+        id=token.id,
+        name=plain(token.name or "Without a name"),
+        serves=plain(_serves(token)),
+        scopes=scopes,
+        created_at_ms=token.created_at_ms,
+        expires_at_ms=token.expires_at_ms,
+        last_used_at_ms=token.last_used_at_ms,
+    )
+
+
+def _serves(token: Token) -> str:
+    if token.namespace is not None:
+        return f"channel {token.namespace}"
+    if token.session_key is not None:
+        return f"{token.kind.value} {token.session_key}"
+    return str(token.principal)
