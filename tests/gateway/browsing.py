@@ -1,10 +1,11 @@
 """What a person does in the page, and sees there."""
 
 import os
-import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.gateway.served_page import LiveGateway
@@ -15,17 +16,24 @@ PICTURES = os.environ.get("ANTIPHON_TEST_PICTURES")
 
 expect.set_options(timeout=1000 * SECONDS)
 
+AXE = Path(sys.prefix) / "axe" / "package" / "axe.min.js"
+
 OpenContext = Callable[[bool], BrowserContext]
 """`open_context(has_touch)`."""
 
 
 def sign_in(context: BrowserContext, gateway: LiveGateway) -> Page:
-    """Signed in; the page follows its conversation, so that no piece of a reply is missed."""
+    """Signed in, in the main chat; the page follows it, so that no piece of a reply is missed."""
     page = context.new_page()
-    with page.expect_response(re.compile("/page/follow")):
-        page.goto(gateway.link())
-    expect(page.locator("#send")).to_be_enabled()
+    page.goto(gateway.link().replace("/#", "/?session=main#"))
+    expect_followed(page)
     return page
+
+
+def expect_followed(page: Page) -> None:
+    """The page shows a conversation and hears of all that happens in it."""
+    expect(page.locator("#send")).to_be_enabled()
+    expect(page.locator("#conversation.is-followed")).to_be_visible()
 
 
 def page_headers(page: Page) -> dict[str, str]:
@@ -71,3 +79,12 @@ def picture(page: Page, name: str) -> None:
     if PICTURES:
         page.wait_for_timeout(300)  # until what moves has come to rest
         page.screenshot(path=Path(PICTURES) / f"{name}.png")
+
+
+def hindrances(page: Page) -> list[str]:
+    """What axe finds in the page that hinders people; the test is skipped if axe is not installed."""
+    if not AXE.exists():
+        pytest.skip("axe is not installed: make setup-clients")
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((all) => all.violations)")
+    return [f"{each['id']}: {node['html'][:200]} {node['failureSummary']}" for each in found for node in each["nodes"]]

@@ -181,7 +181,7 @@ async def test_a_connection_of_an_unknown_kind_is_refused(open_home: OpenHome) -
 
         headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {TOKEN}".encode())]
         await guards[0]({"type": "websocket", "path": "/", "headers": headers}, receive, send)
-        assert sent == [{"type": "websocket.close", "code": 1008}]
+        assert (sent[0]["type"], sent[0]["status"]) == ("websocket.http.response.start", 404)
         for kind in ("lifespan", "gopher"):
             with pytest.raises(ValueError, match="not supported"):
                 await guards[0]({"type": kind, "headers": headers}, receive, send)

@@ -12,6 +12,7 @@ import pytest
 from antiphon.app import Parts
 from antiphon.gateway.addresses import Addresses, RouteEndpoint
 from antiphon.gateway.asgi import Receive, Scope, Send
+from antiphon.gateway.authentication import Authentication
 from antiphon.gateway.guard import GatewaySettings, Guard
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -237,7 +238,7 @@ async def test_a_browser_that_says_another_site_asks_is_refused(
     served: Served, stranger: httpx.AsyncClient, site: str
 ) -> None:
     await sign_in(served, stranger)
-    for path in ("/sessions", "/page", "/page/follow?session=main", "/tokens"):
+    for path in ("/sessions", "/page", "/page/entries?session=main&after=0", "/tokens"):
         refusal(await stranger.get(path, headers={"Sec-Fetch-Site": site}), 403, "site_not_allowed")
     for own in ("same-origin", "none"):
         assert (await stranger.get("/sessions", headers={"Sec-Fetch-Site": own})).status_code == 200
@@ -378,7 +379,8 @@ async def test_nothing_behind_the_guard_reads_a_cookie_but_the_pages_own(served:
 
     addresses = Addresses()
     addresses.add("GET", "/health", RouteEndpoint(answer=application, is_open=True))
-    guard = Guard(application, served.app.services, GatewaySettings(owner_token=TOKEN), addresses)
+    authentication = Authentication(served.app.services, owner_token=TOKEN, own_token=None)
+    guard = Guard(application, authentication, GatewaySettings(owner_token=TOKEN), addresses)
     transport = httpx.ASGITransport(app=guard)
     async with httpx.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:{served.port}") as client:
         for others in ('a="' + '\\"' * 100 + '"', "b=1; c", f"{name}=x", f'{name}="{secret}"', f"{name}=" + "a" * 200):

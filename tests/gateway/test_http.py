@@ -318,7 +318,9 @@ async def test_a_message_is_answered_at_once_or_after_its_run(chat: Served) -> N
     failed = await chat.post("api:chat", "!fail badly")
     assert (failed["status"], failed["code"], failed["error"]) == ("error", "model_server_error", "badly")
     shown = (await chat.client.get(f"/runs/{posted['runId']}")).json()
-    assert set(shown) == {"runId", "sessionKey", "status", "createdAt", "startedAt", "endedAt", "reply", "usage"}
+    assert set(shown) == {
+        *("runId", "sessionKey", "status", "createdAt", "startedAt", "endedAt", "reply", "usage", "model")
+    }
     assert shown["status"] == "ok" and set(shown["usage"]) >= {"inputTokens", "outputTokens", "cachedTokens", "steps"}
     assert_no_nulls(json.dumps(shown))
 

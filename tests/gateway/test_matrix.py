@@ -6,13 +6,14 @@ judges. An operation that has no line in it fails.
 
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from antiphon.app import App, Parts, gateway_app, open_app
 from antiphon.config.config import Config
@@ -24,9 +25,11 @@ from antiphon.gateway.operations.table import TABLE
 from antiphon.gateway.server import bind, serving
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
+from antiphon.wire.errors import TYPES
 from tests.claims import requirement
 from tests.gateway.asking import filled, request_of
 from tests.gateway.served import TOKEN, Json, new_client
+from tests.gateway.socket.speaking import CONNECT, Speaker, opened_at
 from tests.tools.test_hidden_is_missing import Tap
 
 pytestmark = pytest.mark.anyio
@@ -55,16 +58,21 @@ LEAST: Mapping[str, str] = {
     "sessions.append": EVERYONE,
     "commands.run": EVERYONE,  # each command has rights of its own besides
     "sessions.history": EVERYONE,
+    "sessions.incarnations": EVERYONE,
     "sessions.events": EVERYONE,
     "sessions.transcript": EVERYONE,
     "sessions.tree": USERS,
+    "sessions.contents": EVERYONE,
     "search.find": EVERYONE,
     "trees.list": USERS,
     "activities.list": USERS,
+    "costs.get": USERS,
+    "agents.list": EVERYONE,
     "runs.list": USERS,
     "runs.get": EVERYONE,
     "runs.wait": EVERYONE,
     "runs.cancel": EVERYONE,
+    "runs.tree": USERS,
     "approvals.list": OWNERS,
     "approvals.get": OWNERS,
     "approvals.wait": OWNERS,
@@ -110,6 +118,7 @@ LEAST: Mapping[str, str] = {
     "webhooks.receive": OPEN,
     "hooks.receive": OPEN,
     "telegram.receive": OPEN,
+    "metrics.get": OWNERS,
     "health.get": OPEN,
     "health.ready": OPEN,
 }
@@ -117,19 +126,33 @@ LEAST: Mapping[str, str] = {
 OF_CHANNELS = frozenset(
     {
         *(f"sessions.{verb}" for verb in ("list", "get", "patch", "cancel", "post", "append", "history", "events")),
-        *("sessions.transcript", "sessions.tree", "search.find", "trees.list", "runs.list", "runs.get", "runs.wait"),
-        *("runs.cancel", "commands.run"),
+        *(
+            "sessions.transcript",
+            "sessions.incarnations",
+            "sessions.tree",
+            "sessions.contents",
+            "search.find",
+            "trees.list",
+            "runs.list",
+            "runs.get",
+            "runs.wait",
+            "runs.tree",
+            "costs.get",
+        ),
+        *("runs.cancel", "commands.run", "agents.list"),
     }
 )
 """What the token of a channel may do in its namespace; it opens sessions only by ids and keys of that."""
 BEYOND_CHANNELS = (
-    *("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke"),
+    *("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke", "metrics."),
     *("pairings.", "link-codes.", "groups.", "routes."),
 )
 """How the names of operations begin whose scopes such a token never has."""
+OF_THIS_MACHINE = {"metrics.get"}
+"""Operations that programs of this machine may ask for without a credential."""
 HIDES_ITSELF = {"deliveries.get", "deliveries.retry"}
 """Operations of owners alone that answer others as if there were nothing."""
-LOOKS_FIRST = {"sessions.fork", "sessions.reset", "sessions.tree", "routes.set"}
+LOOKS_FIRST = {"sessions.fork", "sessions.reset", "sessions.tree", "runs.tree", "routes.set"}
 """Operations that look for their target before they refuse a role: what others may not see does not exist first."""
 LAST = ("tokens.rotate", "tokens.revoke", "people.remove", "tokens.rotate-owner")
 """Operations that take away what the others ask with."""
@@ -154,6 +177,8 @@ def expected(cell: Cell, kind: TargetKind) -> tuple[str, ...]:
     if least == OPEN:
         return ("allowed",)
     match cell.who:
+        case "none" if cell.operation in OF_THIS_MACHINE:
+            return ("allowed",)
         case "none":
             return ("token_missing",)
         case "suspended":
@@ -205,8 +230,12 @@ def outcome(answer: httpx.Response, text: str) -> str:
     """One word for what came back; `allowed` for everything that rights did not refuse."""
     if answer.status_code < 400:
         return "allowed"
-    code = json.loads(text)["error"]["code"]
-    match answer.status_code, code:
+    return outcome_of(answer.status_code, json.loads(text)["error"]["code"])
+
+
+def outcome_of(status: int, code: str) -> str:
+    """One word for an error."""
+    match status, code:
         case (401, "token_missing") | (403, "token_bound" | "suspended" | "forbidden") | (404, "not_found"):
             return code
         case (400, "invalid_key"):
@@ -219,6 +248,8 @@ def outcome(answer: httpx.Response, text: str) -> str:
             return "allowed"
 
 
+STATUSES = {name: status for status, name in sorted(TYPES.items(), reverse=True)}
+"""The status of each type of error over HTTP."""
 NAMED = (
     "key",
     "sessionKey",
@@ -239,6 +270,9 @@ class World:
     app: App
     tap: Tap
     clients: dict[str, httpx.AsyncClient]
+    connect: Callable[[str], Awaitable[Speaker | Json]]
+    sockets: dict[str, Speaker | Json] = field(default_factory=dict[str, "Speaker | Json"])
+    """The connected WebSocket of each caller; or the answer that refused to connect it."""
     names: dict[tuple[str, str], str]
     """The name of a session, by where and in which way."""
     runs: dict[str, str] = field(default_factory=dict[str, str])
@@ -255,6 +289,9 @@ class World:
         return self.runs[cell.where] if kind is TargetKind.RUN else self.objects[kind]
 
     def request(self, cell: Cell) -> httpx.Request:
+        return request_of(self.clients[cell.who], TABLE[cell.operation], self.params(cell))
+
+    def params(self, cell: Cell) -> Json:
         operation = TABLE[cell.operation]
         name = self.name(cell, operation.target)
         given: Json = dict.fromkeys(NAMED, name)
@@ -262,11 +299,26 @@ class World:
             del given["key"], given["sessionKey"]
         if operation.name == "tokens.create":
             del given["personId"]
-        client = self.clients[cell.who]
         said = filled(operation, **given) | EXTRA.get(operation.name, {})
         if cell.who == "channel" and operation.name in ("sessions.post", "sessions.append", "commands.run"):
             said["sender"] = {"id": "4711"}
-        return request_of(client, operation, said)
+        return said
+
+    async def ask_by_socket(self, cell: Cell) -> tuple[str, str]:
+        """The outcome over the caller's WebSocket, and the error's text; of connecting, if that was refused."""
+        speaker = self.sockets[cell.who]
+        if isinstance(speaker, Speaker):
+            try:
+                frame = await speaker.ask(cell.operation, **self.params(cell))
+            except ConnectionClosed:  # an operation before this one changed the caller's rights
+                self.sockets[cell.who] = await self.connect(cell.who)
+                return await self.ask_by_socket(cell)
+        else:
+            frame = speaker
+        if frame["ok"]:
+            return "allowed", ""
+        error = frame["error"]
+        return outcome_of(STATUSES[error["type"]], error["code"]), json.dumps(error)
 
     async def ask(self, cell: Cell) -> tuple[str, str]:
         """The outcome, and the answer's text; a stream's is empty."""
@@ -331,13 +383,26 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
             alias, other_case = key.removeprefix("agent:main:"), key.replace("group", "Group")
             forms = (key, found[key]["sessionId"], "main", alias, other_case, MISSING)
             names |= {(where, way): form for way, form in zip(WAYS, forms, strict=True)}
-        world = World(app=app, tap=tap, clients={**clients, "owner": owner}, names=names)
+        secrets["owner"] = TOKEN
+
+        def connect(who: str) -> Awaitable[Speaker | Json]:
+            return connected(stack, url, secrets[who])
+
+        world = World(app=app, tap=tap, clients={**clients, "owner": owner}, connect=connect, names=names)
+        world.sockets = {who: await connect(who) for who in secrets}
         for where, key in (("shared", SHARED), ("hidden", HIDDEN)):
             posted = (await owner.post(f"/sessions/{key}/messages?wait=10", json={"text": "hello"})).json()
             world.runs[where] = posted["runId"]
         spare, _ = await app.services.tokens.create_for_person(OWNER, "spare")
         world.objects = {TargetKind.TOKEN: spare.id, TargetKind.PERSON: "spare"}
         yield world
+
+
+async def connected(stack: AsyncExitStack, url: str, secret: str | None) -> Speaker | Json:
+    """A WebSocket that is connected with this token, or the answer that refused it."""
+    speaker = await stack.enter_async_context(opened_at(url))
+    answer = await speaker.ask("connect", **(CONNECT if secret is None else CONNECT | {"token": secret}))
+    return speaker if answer["ok"] else answer
 
 
 ALWAYS_MISSING = (
@@ -378,6 +443,31 @@ async def test_every_operation_answers_every_caller_as_the_table_says(world: Wor
     print(f"{count} cells over HTTP")
     assert not wrong, f"{len(wrong)} of {count} cells are wrong:\n" + "\n".join(wrong[:40])
     assert count > 1_000
+
+
+@requirement("access:1", "access:2", "access:4", "access:5", "answers:2", "gateway:2")
+async def test_every_operation_answers_every_caller_over_the_websocket_as_the_table_says(world: World) -> None:
+    wrong: list[str] = []
+    count = 0
+    last = [TABLE[name] for name in LAST]
+    for operation in [*(each for each in TABLE.values() if each not in last), *last]:
+        if operation.http.is_only:
+            continue
+        for cell in cells_of(operation):
+            found, text = await world.ask_by_socket(cell)
+            count += 1
+            if found not in expected_by_socket(cell, operation):
+                wrong.append(f"{cell}: {found}, not {expected_by_socket(cell, operation)}: {text[:200]}")
+    print(f"{count} cells over the WebSocket")
+    assert not wrong, f"{len(wrong)} of {count} cells are wrong:\n" + "\n".join(wrong[:40])
+    assert count > 1_000
+
+
+def expected_by_socket(cell: Cell, operation: AnyOperation) -> tuple[str, ...]:
+    """As over HTTP; but nobody is connected without a credential, not even for open operations."""
+    if cell.who in ("none", "suspended"):
+        return ("token_missing",) if cell.who == "none" else ("suspended",)
+    return expected(cell, operation.target)
 
 
 @requirement("access:2", "access:5", "answers:2", "tools:1")

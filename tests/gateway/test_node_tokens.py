@@ -3,8 +3,9 @@
 import httpx
 import pytest
 
-from antiphon.domain.person import PersonRole
-from antiphon.engine.chats.nodes import identity_of_node
+from antiphon.domain.person import PersonId, PersonRole
+from antiphon.policy.machines import identity_of_node
+from antiphon.store import people
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import find_session, read_log
@@ -149,12 +150,13 @@ async def test_a_token_for_a_node_that_cannot_be_is_refused_and_leaves_nothing(o
 
 
 @requirement("access:2", "access:3")
-async def test_a_node_that_is_merged_into_its_owner_still_posts_to_its_session_alone(open_home: OpenHome) -> None:
+async def test_a_node_that_was_merged_into_its_owner_once_still_posts_to_its_session_alone(
+    open_home: OpenHome,
+) -> None:
     async with serve(open_home) as served:
         await served.open("main")
         row = await new_token(served, nodeId="kitchen")
-        merged = await served.client.post(f"/people/{row['personId']}/merge", json={"into": "owner"})
-        assert merged.status_code == 200
+        await served.app.database.run(people.merge, row["personId"], PersonId("owner"))
         async with new_client(served.url, row["token"]) as node:
             assert code_of(await say(node, "main")) == (404, "not_found")
             assert (await say(node, "node-kitchen")).status_code == 200

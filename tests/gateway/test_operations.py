@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -12,6 +12,7 @@ import anyio
 import httpx
 import jsonschema_rs
 import msgspec
+import msgspec.inspect
 import pytest
 from msgspec import Struct
 from msgspec.structs import fields, replace
@@ -29,8 +30,12 @@ from antiphon.gateway.guard import Guard
 from antiphon.gateway.openapi import describe
 from antiphon.gateway.operations.operation import AnyOperation, Ask, Params, TargetKind
 from antiphon.gateway.operations.table import TABLE, table_of
+from antiphon.gateway.page.routes import ROUTES as PAGE
+from antiphon.gateway.socket.methods import METHODS
+from antiphon.gateway.socket.subscribing import SUBSCRIBING
 from antiphon.testing.serving import serve_fake
 from antiphon.testing.telegram import FakeTelegram, person
+from antiphon.wire.agents import AgentList
 from antiphon.wire.encoding import Shape
 from antiphon.wire.search import FoundShape
 from tests.attacks.attempt import Door
@@ -54,7 +59,10 @@ OPEN = {
 }
 UNTYPED = {"tools.invoke": dict[str, Any]}
 """A tool's object is answered as it is."""
-OF_OWNERS = (*("tokens", "people", "compartments", "approvals", "standing-approvals", "pairings", "groups", "routes"),)
+OF_OWNERS = (
+    *("tokens", "people", "compartments", "approvals", "standing-approvals", "pairings", "groups", "routes"),
+    "metrics",
+)
 """What needs another scope even for reading."""
 OF_ONESELF = {"link-codes.create"}
 """What people do for themselves: it concerns nobody else."""
@@ -80,6 +88,7 @@ def test_every_operation_has_types_a_scope_a_target_and_words(operation: AnyOper
     assert (operation.scope is None) == (operation.name in OPEN)
     assert operation.serves_bound == (operation.name == "tools.invoke")
     assert operation.http.serves_nodes == (operation.name == "sessions.post")
+    assert operation.http.serves_this_machine == (operation.name == "metrics.get")
     names = {field.name for field in fields(operation.params)}
     assert set(re.findall(r"\{(\w+)\}", operation.http.path)) <= names
     assert {*operation.http.query, *operation.http.headers} <= names
@@ -105,6 +114,56 @@ def test_every_shape_is_made_of_shapes_and_plain_values() -> None:
             pending.append(each.type)
             assert each.name in free or "Any" not in str(each.type), (kind.__name__, each.name)
     assert len(seen) > 25
+
+
+def integers_in(kind: msgspec.inspect.Type, seen: set[type]) -> Generator[msgspec.inspect.IntType]:
+    """Every integer in parameters of this type, however deep."""
+    if isinstance(kind, msgspec.inspect.IntType):
+        yield kind
+    elif isinstance(kind, msgspec.inspect.StructType):
+        if kind.cls not in seen:
+            seen.add(kind.cls)
+            for each in kind.fields:
+                yield from integers_in(each.type, seen)
+    elif isinstance(kind, msgspec.inspect.UnionType):
+        for each in kind.types:
+            yield from integers_in(each, seen)
+    elif isinstance(kind, msgspec.inspect.CollectionType):
+        yield from integers_in(kind.item_type, seen)
+    elif isinstance(kind, msgspec.inspect.DictType):
+        yield from integers_in(kind.key_type, seen)
+        yield from integers_in(kind.value_type, seen)
+    elif isinstance(kind, msgspec.inspect.TupleType):
+        for each in kind.item_types:
+            yield from integers_in(each, seen)
+    elif isinstance(kind, msgspec.inspect.Metadata):
+        yield from integers_in(kind.type, seen)
+
+
+@requirement("answers:5")
+def test_every_integer_of_every_operation_fits_a_column_of_a_database() -> None:
+    """Databases hold 64 bits: a greater number would be an error of the store, 500, instead of one of the request."""
+    every = [(each.name, each.params) for each in (*TABLE.values(), *PAGE)]
+    every += [(f"socket {name}", each.params) for name, each in {**METHODS, **SUBSCRIBING}.items()]
+    checked, unbounded = 0, set[str]()
+    for name, params in every:
+        for found in integers_in(msgspec.inspect.type_info(params), set()):
+            checked += 1
+            least = found.ge if found.ge is not None else found.gt
+            most = found.le if found.le is not None else found.lt
+            if least is None or most is None or least < -(2**63) or most >= 2**63:
+                unbounded.add(name)
+    assert checked > 30 and unbounded == set()
+
+
+@requirement("answers:5")
+@pytest.mark.parametrize("number", [10**18, 2**63, 10**30])
+async def test_the_page_refuses_integers_that_no_database_holds(open_home: OpenHome, number: int) -> None:
+    async with serve(open_home) as served:
+        await served.open(CHAT)
+        for query in (f"older?before={number}", f"between?after={number}&until={number}", f"entries?after={number}"):
+            answer = await served.client.get(f"/page/{query}&session={CHAT}")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_request"), query
 
 
 @requirement("access:5")
@@ -140,6 +199,9 @@ class Journey:
             return None
         media_type = answer.headers["content-type"].partition(";")[0]
         schema = described["content"][media_type]["schema"]
+        if media_type == "text/plain":
+            assert schema == {"type": "string"}
+            return answer.text
         if media_type == "application/json":
             return self.part(operation, answer.content, schema)
         for line in answer.content.splitlines():
@@ -206,6 +268,8 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     journey = Journey(served, (await served.client.get("/openapi.json")).json())
     await journey.ask("health.get")
     await journey.ask("health.ready")
+    await journey.ask("metrics.get")
+    await journey.ask("agents.list")
     await journey.ask("gateways.prove", nonce="0" * 32)
     row = await journey.ask("sessions.create", 201, key="api:chat", label="Chat", metadata={"a": [1]})
     await journey.ask("sessions.create", 200, key=CHAT)
@@ -227,12 +291,17 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     await journey.ask("sessions.fork", key=CHAT)
     await journey.ask("sessions.tree", key=CHAT)
     await journey.ask("trees.list", roots=2)
+    await journey.ask("runs.tree", runId=posted["runId"], limit=1)
+    await journey.ask("sessions.contents", key=CHAT)
+    await journey.ask("costs.get", days=1)
     await journey.ask("activities.list")
     assert (await journey.ask("commands.run", key=CHAT, text="/status"))["isCommand"]
     assert await journey.ask("commands.run", key=CHAT, text="hello") == {"isCommand": False}
     await journey.ask("sessions.cancel", key=CHAT)
     await journey.ask("sessions.reset", key=CHAT)
     await journey.ask("sessions.get", key=row["sessionId"])
+    earlier = await journey.ask("sessions.incarnations", key=CHAT, limit=1)
+    assert [each["sessionId"] for each in earlier["incarnations"]] == [row["sessionId"]]
     await journey.ask("sessions.list", search="chat", kinds=["other"], limit=1)
     found = await journey.ask("search.find", q="CHAT", limit=1)
     assert [each["key"] for each in found["sessions"]] == [CHAT]
@@ -415,6 +484,9 @@ async def check_door(
 ) -> None:
     for client, status, code in ((nobody, 401, "token_missing"), (bound, 403, "token_bound")):
         answers = [await client.send(request_of(client, operation, each)) for each in (hidden, missing)]
+        if client is nobody and operation.http.serves_this_machine:
+            assert {answer.status_code for answer in answers} == {200}, operation.name
+            continue
         told = {(answer.status_code, answer.json().get("error", {"code": ""})["code"]) for answer in answers}
         if operation.scope is None:
             assert (status, code) not in told, operation.name
@@ -425,6 +497,10 @@ async def check_door(
 
 async def told_to(operation: AnyOperation, guest: Ask, params: Json) -> object:
     """What the guest is refused with, without the names that it gave itself; a search has found nothing."""
+    if operation.name == "agents.list":
+        agents = await operation.handle(guest, msgspec.convert(params, operation.params))
+        assert isinstance(agents, AgentList) and not agents.agents
+        return ""
     if operation.name == "search.find":
         found = await operation.handle(guest, msgspec.convert(params | {"q": "hello other"}, operation.params))
         assert isinstance(found, FoundShape) and not found.sessions and not found.messages and found.next_cursor is None

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, Route, expect
 
 from antiphon.domain.actor import OWNER
 from tests.claims import requirement
-from tests.gateway.browsing import OpenContext, expect_same, open_menu, say, send, sign_in
+from tests.gateway.browsing import expect_same, open_menu, say, send
 from tests.gateway.served_page import LiveGateway
 
 MEGABYTE = 1024 * 1024
@@ -215,43 +215,6 @@ def test_a_paste_of_five_megabytes_is_refused_in_one_sentence_and_nothing_is_los
     expect(page.locator("#length-problem")).to_be_hidden()
     say(page, "short")
     assert live_gateway.texts() == ["short", "echo: short"]
-
-
-def test_more_tabs_than_a_browser_has_connections_all_work(page: Page, live_gateway: LiveGateway) -> None:
-    tabs = [page]
-    for _ in range(7):
-        hide(tabs[-1], is_hidden=True)
-        tab = page.context.new_page()
-        tab.goto(live_gateway.url)
-        expect(tab.locator("#send")).to_be_enabled()
-        tabs.append(tab)
-    say(tabs[-1], "from the newest")
-    expect(tabs[-1].locator(".entry.agent")).to_contain_text("echo: from the newest")
-    hide(tabs[-1], is_hidden=True)
-    for tab in tabs:
-        hide(tab, is_hidden=False)
-        expect(tab.locator(".entry.agent")).to_contain_text("echo: from the newest")
-        expect_same(tab, live_gateway)
-        hide(tab, is_hidden=True)
-
-
-def test_a_tab_that_begins_hidden_has_no_stream_until_it_is_shown(
-    open_context: OpenContext, live_gateway: LiveGateway
-) -> None:
-    context = open_context(False)
-    page = sign_in(context, live_gateway)
-    context.add_init_script("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
-    tab = context.new_page()
-    streams: list[str] = []
-    tab.on("request", lambda request: streams.append(request.url) if "/page/follow" in request.url else None)
-    tab.goto(live_gateway.url)
-    expect(tab.locator("#send")).to_be_enabled()
-    say(page, "meanwhile")
-    assert streams == []
-    hide(tab, is_hidden=False)
-    expect(tab.locator(".entry.agent")).to_contain_text("echo: meanwhile")
-    assert len(streams) == 1
-    expect_same(tab, live_gateway)
 
 
 def test_unsent_messages_never_go_to_another_home_or_person_at_the_same_address(

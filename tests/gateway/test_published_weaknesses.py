@@ -1,7 +1,9 @@
 """Weaknesses that were published about similar gateways: none of them is here.
 
 Those with a test elsewhere: scopes that callers claim (`test_tokens`), rotated tokens (`test_tokens`), roles cached on
-open connections (`test_revocation`), aliases resolved before the guard (`test_matrix`), status without a check of
+open connections (`test_revocation`, `socket/test_credentials`), streams of other people (`socket/test_following`),
+requests over HTTP without the scope that their method asks for (`socket/test_parity`), tokens in the address of a
+socket (`socket/test_bounds`), aliases resolved before the guard (`test_matrix`), status without a check of
 visibility (`tests/tools/test_hidden_is_missing`), and hosts that are not checked (`test_guard`).
 """
 

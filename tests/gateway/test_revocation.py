@@ -33,7 +33,6 @@ KEY = "agent:main:api:chat"
 STREAMS = {
     "history": f"/sessions/{KEY}/history?follow=1",
     "events": f"/sessions/{KEY}/events",
-    "page": f"/page/follow?session={KEY}",
 }
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")

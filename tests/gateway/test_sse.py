@@ -205,7 +205,7 @@ async def test_a_cursor_that_names_nothing_gets_one_reset_and_the_page(open_home
         await served.open("api:chat")
         await served.append("api:chat", "first life")
         old = await served.append("api:chat", "first life")
-        for address, reason in ((f"{FOLLOW}&after=4", "ahead"), (f"{FOLLOW}&after={10**30}", "ahead")):
+        for address, reason in ((f"{FOLLOW}&after=4", "ahead"), (f"{FOLLOW}&after={10**18 - 1}", "ahead")):
             async with following(served.client, address) as stream:
                 reset, page = await stream.next(), await stream.next()
                 assert (reset.event, reset.data, reset.id) == ("reset", {"reason": reason}, None)

@@ -20,6 +20,8 @@ class RouteEndpoint(Struct, frozen=True, kw_only=True):
     """Whether it answers a token that is bound to a session."""
     serves_nodes: bool = False
     """Whether it answers the token of a node."""
+    serves_this_machine: bool = False
+    """Whether programs of this machine need no credential, unless the gateway can be reached from elsewhere."""
 
 
 class Route(Struct, frozen=True):

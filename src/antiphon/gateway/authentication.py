@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from antiphon.domain.actor import OWNER, Principal, session_principal
+from antiphon.domain.actor import OWNER, Principal, channel_of, session_principal
 from antiphon.domain.errors import Denied, Unavailable, Unproven
 from antiphon.domain.tokens import ALL_SCOPES, TOKEN_PREFIX, TokenScope
 from antiphon.engine.access.credentials import CredentialEnding, Watch
@@ -102,6 +102,13 @@ class Authentication:
     def release(self, watch: Watch) -> None:
         self._services.credentials.release(watch)
 
+    def count(self, entry: Entry) -> None:
+        """Counts a write, a tool call, or the begin of a subscription. Raises `Limited`."""
+        if channel_of(entry.principal) is not None:
+            self._services.buckets.take_for_crowd(str(entry.principal))  # each sender is counted besides
+        else:
+            self._services.buckets.take(entry.counted_as, is_favoured=entry.is_favoured)
+
     async def _by_token(self, secret: str, *, serves_bound: bool, serves_nodes: bool) -> Entry:
         if self._own_hash and hmac.compare_digest(hash_of(secret), self._own_hash):
             return Entry(principal=OWNER, is_favoured=True, credential=None)
@@ -150,12 +157,13 @@ class Authentication:
             return None
         if headers.get("sec-fetch-site", "none") not in OWN_SITES:
             raise Denied("Request comes from another site's page.", code="site_not_allowed")
-        if scope["method"] not in SAFE_METHODS and "origin" not in headers:
-            raise Denied("A write by cookie needs an Origin header.", code="origin_missing")
+        is_socket = scope["type"] == "websocket"
+        if (is_socket or scope["method"] not in SAFE_METHODS) and "origin" not in headers:
+            raise Denied("A write or a socket by cookie needs an Origin header.", code="origin_missing")
         browser = await self._services.sign_in.find(cookie, page)
         if browser is None:
             return None
-        is_renewed = await self._services.sign_in.renew(browser)
+        is_renewed = not is_socket and await self._services.sign_in.renew(browser)  # a socket cannot set a cookie
         return Entry(
             principal=browser.principal,
             is_favoured=browser.is_owners,
@@ -214,6 +222,15 @@ def with_cookie(send: Send, cookie: str) -> Send:
         return send(message)
 
     return send_with_cookie
+
+
+def put_into(scope: Scope, entry: Entry) -> None:
+    """Puts what is known of the caller into the scope, for all that is behind the guard."""
+    scope["antiphon.principal"] = entry.principal
+    scope["antiphon.browser"] = entry.browser
+    scope["antiphon.scopes"] = entry.scopes
+    scope["antiphon.holder"] = entry.holder
+    scope["antiphon.node"] = entry.node
 
 
 def check_scope(limits: Limits, needed: TokenScope | None, *, serves_bound: bool, serves_nodes: bool = False) -> None:

@@ -4,7 +4,7 @@ uvicorn parses and answers; this module adds the limits that it lacks. Why: docs
 """
 
 import asyncio
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import httptools
 from msgspec import Struct
@@ -16,6 +16,8 @@ from antiphon.wire.encoding import compact_json
 
 PIECE_BYTES = 16 * 1024
 """Bytes passed to the parser at a time. Counts by piece are wrong by no more than this."""
+SOCKET_LINE_BYTES = 8 * 1024
+"""For the request line and each header of a request for a WebSocket."""
 LINGER_SECONDS = 2.0
 LINGER_BYTES = 1024 * 1024
 """How much is read after a refusal, so that the client sees the answer."""
@@ -75,12 +77,34 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     chunk_bytes: int = 64
     """Each chunk costs as much time as some kilobytes in one piece."""
 
+    socket_stall_seconds: float = 30.0
+    """How long the client of a WebSocket may leave everything unread."""
+    first_frame_bytes: int = 64 * 1024
+    """For a WebSocket's messages until its caller is known."""
+    frame_bytes: int = 8 * 1024 * 1024
+    """For its messages afterwards."""
+    fragments: int = 1000
+    """Pieces of one message; more are allowed if the average piece has `chunk_bytes`."""
+    pings: int = 100
+    """Pings and pongs that a client may send at once; each second brings back ten."""
+
 
 class _RefusedRequest(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+class WatchedConnection(Protocol):
+    """A connection of any kind, as far as it is watched while its client does not read."""
+
+    transport: asyncio.Transport
+
+    @property
+    def is_answer_proven(self) -> bool: ...
+
+    def sweep_answer(self, now: float) -> None: ...
 
 
 class Connections:
@@ -93,8 +117,10 @@ class Connections:
         """Without a complete head, oldest first."""
         self.incoming: dict[HttpConnection, None] = {}
         """With an incomplete request body, or refused and not closed yet."""
-        self.stalled: dict[HttpConnection, None] = {}
+        self.stalled: dict[WatchedConnection, None] = {}
         """With an answer that waits for the client to read it."""
+        self.unproven: dict[WatchedConnection, None] = {}
+        """WebSockets whose caller is not known yet, oldest first."""
         self._sweeping: asyncio.TimerHandle | None = None
 
     def watch(self) -> None:
@@ -102,17 +128,17 @@ class Connections:
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
 
-    def forget(self, connection: "HttpConnection") -> None:
-        self.idle.pop(connection, None)
-        self.incoming.pop(connection, None)
-        self.stalled.pop(connection, None)
+    def forget(self, connection: "WatchedConnection") -> None:
+        places = (self.idle, self.incoming, self.stalled, self.unproven)
+        for place in cast("tuple[dict[WatchedConnection, None], ...]", places):
+            place.pop(connection, None)
 
     def make_room(self) -> bool:
         """Drops the connection that matters least: the oldest idle one, else the oldest unproven one.
 
         Unproven connections that send a body come before those that do not read their answer.
         """
-        found = next(iter(self.idle), None)
+        found: WatchedConnection | None = next(iter(self.idle), None) or next(iter(self.unproven), None)
         if found is None:
             found = next((each for each in self.incoming if not each.is_proven), None)
         if found is None:
@@ -165,6 +191,8 @@ class HttpConnection(HttpToolsProtocol):
         self._body_bytes = 0
         self._chunks = 0
         self._has_body_come = False
+        self._socket: asyncio.Protocol | None = None
+        """What the connection has become."""
         self._answering: RequestResponseCycle | None = None
         """The request that is being answered; `cycle` is the last that came."""
         self._waiting_bytes = 0
@@ -212,6 +240,9 @@ class HttpConnection(HttpToolsProtocol):
         for start in range(0, len(data), PIECE_BYTES):
             piece = data if len(data) <= PIECE_BYTES else data[start : start + PIECE_BYTES]
             if not self._take(piece):
+                rest = data[start + len(piece) :]
+                if self._socket is not None and rest:
+                    self._socket.data_received(rest)
                 return
 
     def _take(self, piece: bytes) -> bool:
@@ -222,7 +253,10 @@ class HttpConnection(HttpToolsProtocol):
             self._unread = 0 if self._has_body_come else self._unread + len(piece)
             if self._unread > self._limits.head_bytes + PIECE_BYTES:
                 raise self._head_too_large()
-        except httptools.HttpParserUpgrade:
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._should_upgrade():
+                self._become_socket(piece[upgrade.args[0] :])
+                return False
             # The client offered another protocol but did not demand it: answer the request and read nothing after it.
             self.cycle.keep_alive = False
             return False
@@ -236,6 +270,40 @@ class HttpConnection(HttpToolsProtocol):
             self._refuse(refused.code, refused.message)
             return False
         return not self._is_refused
+
+    def _should_upgrade(self) -> bool:
+        """Whether the request asks for a WebSocket that can be opened: RFC 6455 names method and version."""
+        is_plain = self.parser.get_http_version() == "1.1" and self.parser.get_method() == b"GET"
+        return is_plain and not self.pipeline and self._is_answered and super()._should_upgrade()
+
+    @property
+    def _is_for_socket(self) -> bool:
+        return bool(self.parser.should_upgrade()) and self._should_upgrade()
+
+    @property
+    def _is_answered(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _become_socket(self, rest: bytes) -> None:
+        """Hands the connection over, with the bytes that came behind the head."""
+        longest = max((len(name) + len(value) for name, value in self.headers), default=0)
+        if max(len(self.url), longest) > SOCKET_LINE_BYTES:
+            self._refuse("head_too_large", f"Header is larger than {SOCKET_LINE_BYTES} bytes. Send shorter ones.")
+            return
+        self._all.forget(self)
+        self.connections.discard(self)
+        head = [b"GET ", self.url, b" HTTP/1.1\r\n"]
+        for name, value in self.headers:
+            head += (name, b": ", value, b"\r\n")
+        socket: Any = cast("Any", self.ws_protocol_class)(
+            config=self.config, server_state=self.server_state, app_state=self.app_state
+        )
+        socket.connection_made(self.transport)
+        self.transport.set_protocol(socket)
+        self._socket = socket
+        socket.data_received(b"".join((*head, b"\r\n")))
+        if rest:
+            socket.data_received(rest)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -281,6 +349,8 @@ class HttpConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
         self._is_in_head = False
+        if self._is_for_socket:
+            return
         self._is_in_body = True
         self._unread = 0
         self._head_bytes = 0  # trailers are counted separately
@@ -303,6 +373,8 @@ class HttpConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._is_for_socket:
+            return
         self._is_in_body = self._has_begun = False
         self._all.incoming.pop(self, None)
         super().on_message_complete()

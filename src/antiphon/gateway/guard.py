@@ -1,19 +1,20 @@
 """The first checks of every request: Host and Origin, identity, size. Contract: gateway 5, 6, answers 5."""
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
 from msgspec import Struct
 
-from antiphon.domain.actor import channel_of
 from antiphon.domain.errors import AntiphonError, Limited
-from antiphon.engine.services import Services
+from antiphon.domain.tokens import ALL_SCOPES
 from antiphon.gateway.addresses import Addresses, RouteEndpoint
 from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
-from antiphon.gateway.authentication import Authentication, Entry, keep_own_cookie, with_cookie
+from antiphon.gateway.authentication import SAFE_METHODS, Authentication, Entry, keep_own_cookie, put_into, with_cookie
 from antiphon.gateway.bodies import LARGE_BYTES, SMALL_BYTES, body_too_large, limit_of
+from antiphon.gateway.locality import comes_from_this_machine, host_name
 from antiphon.gateway.strangers import StrangersBodies
 from antiphon.wire.encoding import compact_json
 from antiphon.wire.errors import error_answer, status_of
@@ -23,7 +24,9 @@ MAX_DISCARDED_BYTES = 64 * 1024 * 1024
 MAX_DISCARD_SECONDS = 5.0
 MAX_PARAMETERS = 100
 """In a query. Each takes as long to read as hundreds of bytes, before the caller is identified."""
-SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+NO_SOCKETS: Mapping[str, AsgiApp] = MappingProxyType({})
 
 
 class GatewaySettings(Struct, frozen=True, kw_only=True):
@@ -34,6 +37,8 @@ class GatewaySettings(Struct, frozen=True, kw_only=True):
     allowed_hosts_name: str = "gateway.allowed_hosts"
     """The setting's name as the user spells it."""
     max_body_bytes: int = LARGE_BYTES
+    is_local_alone: bool = False
+    """Whether it listens on this machine's own address only, and is not published under another name or address."""
 
 
 class _Refused(Exception):
@@ -53,26 +58,48 @@ class Guard:
     def __init__(
         self,
         app: AsgiApp,
-        services: Services,
+        authentication: Authentication,
         settings: GatewaySettings,
         addresses: Addresses,
+        *,
+        sockets: Mapping[str, AsgiApp] = NO_SOCKETS,
     ) -> None:
+        """`sockets` are what answers WebSockets, by path."""
         self.application = app
-        self._services = services
+        self._sockets = sockets
         self._settings = settings
-        self._authentication = Authentication(services, owner_token=settings.owner_token, own_token=settings.own_token)
+        self._authentication = authentication
         self._hosts = frozenset((*LOCAL_HOSTS, *settings.allowed_hosts))
         self._strangers = StrangersBodies()
         self.addresses = addresses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1008})
-                return
+        if scope["type"] == "websocket":
+            await self._open_socket(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        else:
             raise ValueError(f"Connection type is not supported: {scope['type'][:40]!r}.")
+
+    async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Lets a socket in at its address. It proves its caller by its first frame."""
+        headers = _headers_of(scope)
+        try:
+            self._check_host(headers)
+            if scope["path"] not in self._sockets:
+                raise _Refused(404, "not_found", "Address of a socket not found. Connect to /ws.")
+            if scope["query_string"]:
+                raise _Refused(400, "query_not_allowed", "Address takes no query. Send the token in 'connect'.")
+            keep_own_cookie(scope, headers)
+        except _Refused as refused:
+            await _answer(send, refused, "websocket.")
+            return
+        scope["antiphon.headers"] = headers
+        await self._sockets[scope["path"]](scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["antiphon.send"] = send
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = _headers_of(scope)
         try:
             self._check_host(headers)
             _check_query(scope)
@@ -102,7 +129,7 @@ class Guard:
     def _check_host(self, headers: dict[str, str]) -> None:
         """Blocks pages of other sites, which reach this machine by DNS rebinding or a cross-site request."""
         host = headers.get("host", "")
-        if _host_name(host) not in self._hosts:
+        if host_name(host) not in self._hosts:
             raise _Refused(
                 403,
                 "host_not_allowed",
@@ -124,6 +151,11 @@ class Guard:
         if endpoint.is_open if endpoint is not None else found is not None and found.address.is_open:
             scope["antiphon.principal"] = None  # open operations answer everybody, so nothing is looked up
             return None
+        is_for_machine = endpoint is not None and endpoint.serves_this_machine
+        if is_for_machine and self._settings.is_local_alone and comes_from_this_machine(scope, headers):
+            scope["antiphon.principal"] = None
+            scope["antiphon.scopes"] = ALL_SCOPES
+            return None
         try:
             entry = await self._authentication.find(
                 scope,
@@ -133,11 +165,7 @@ class Guard:
             )
         except AntiphonError as error:
             raise _refused(error) from error
-        scope["antiphon.principal"] = entry.principal
-        scope["antiphon.browser"] = entry.browser
-        scope["antiphon.scopes"] = entry.scopes
-        scope["antiphon.holder"] = entry.holder
-        scope["antiphon.node"] = entry.node
+        put_into(scope, entry)
         return entry
 
     async def _pass_on(self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send) -> None:
@@ -151,10 +179,7 @@ class Guard:
         if entry is None or scope["method"] in SAFE_METHODS:
             return
         try:
-            if channel_of(entry.principal) is not None:
-                self._services.buckets.take_for_crowd(str(entry.principal))  # each sender is counted besides
-            else:
-                self._services.buckets.take(entry.counted_as, is_favoured=entry.is_favoured)
+            self._authentication.count(entry)
         except Limited as limited:
             raise _Refused(429, limited.code, limited.message, retry_after=limited.retry_after_seconds) from limited
 
@@ -230,20 +255,20 @@ async def _discard(receive: Receive) -> None:
                 return
 
 
-async def _answer(send: Send, refused: _Refused) -> None:
+async def _answer(send: Send, refused: _Refused, prefix: str = "") -> None:
+    """`prefix` stands before the types of messages: `websocket.` for the request that asks for a socket."""
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(refused.body)).encode())]
     if refused.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if refused.retry_after is not None:
         headers.append((b"retry-after", str(refused.retry_after).encode()))
     headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
-    await send({"type": "http.response.body", "body": refused.body})
+    await send({"type": f"{prefix}http.response.start", "status": refused.status, "headers": headers})
+    await send({"type": f"{prefix}http.response.body", "body": refused.body})
 
 
-def _host_name(host: str) -> str:
-    name, colon, port = host.rpartition(":")
-    return (name if colon and port.isdigit() else host).lower()
+def _headers_of(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 _CREDENTIAL_ENDED = _Refused(

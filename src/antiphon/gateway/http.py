@@ -1,29 +1,34 @@
 """The HTTP application, made from the table of operations. Contract: answers 5, access 5, gateway 4."""
 
-from collections.abc import Awaitable, Iterable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any, cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from antiphon.domain.errors import Invalid
 from antiphon.gateway.addresses import Addresses, RouteEndpoint
 from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
-from antiphon.gateway.authentication import check_scope, limits_of
+from antiphon.gateway.authentication import Authentication, check_scope, limits_of
 from antiphon.gateway.binding import Binding
 from antiphon.gateway.bodies import LARGE_BYTES
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import GatewaySettings, Guard
 from antiphon.gateway.openapi import describe
+from antiphon.gateway.operations.admission import admit
 from antiphon.gateway.operations.health import OPERATIONS as PROBES
-from antiphon.gateway.operations.operation import AnyOperation, Ask, HttpReply
+from antiphon.gateway.operations.operation import AnyOperation, HttpReply
 from antiphon.gateway.operations.table import TABLE
 from antiphon.gateway.page.assets import Assets
 from antiphon.gateway.page.routes import ROUTES as PAGE
 from antiphon.gateway.responses import json_response, response_to
+from antiphon.gateway.socket.connection import SocketGateway
+from antiphon.gateway.socket.schemas import describe_socket
 from antiphon.wire.encoding import compact_json
 
 MCP_PATH = "/mcp"
+SOCKET_PATH = "/ws"
 
 
 def build_gateway(gateway: Gateway, mcp: AsgiApp, settings: GatewaySettings) -> Guard:
@@ -31,10 +36,14 @@ def build_gateway(gateway: Gateway, mcp: AsgiApp, settings: GatewaySettings) -> 
     addresses = _addresses_of((*TABLE.values(), *PAGE), gateway)
     tools = _Scoped(mcp, TABLE["tools.invoke"])
     addresses.add("POST", MCP_PATH, RouteEndpoint(answer=tools, max_body_bytes=LARGE_BYTES, serves_bound=True))
-    addresses.add("GET", "/openapi.json", RouteEndpoint(answer=_Scoped(_Description(), TABLE["tools.list"])))
+    for path, make in (("/openapi.json", lambda: describe(TABLE.values())), ("/asyncapi.json", describe_socket)):
+        addresses.add("GET", path, RouteEndpoint(answer=_Scoped(_Description(make), TABLE["tools.list"])))
+    addresses.add("GET", SOCKET_PATH, RouteEndpoint(answer=_NotASocket(), is_open=True))
     for method in ("GET", "HEAD"):
         addresses.add(method, "/static/*", RouteEndpoint(answer=Assets(), is_open=True))
-    return Guard(Application(addresses), gateway.services, settings, addresses)
+    authentication = Authentication(gateway.services, owner_token=settings.owner_token, own_token=settings.own_token)
+    socket = SocketGateway(gateway, authentication, max_body_bytes=settings.max_body_bytes)
+    return Guard(Application(addresses), authentication, settings, addresses, sockets={SOCKET_PATH: socket})
 
 
 def build_probes(gateway: Gateway) -> AsgiApp:
@@ -54,6 +63,7 @@ def _addresses_of(operations: Iterable[AnyOperation], gateway: Gateway) -> Addre
             is_open=any(operation.scope is None for operation in there),
             serves_bound=any(operation.serves_bound for operation in there),
             serves_nodes=any(operation.http.serves_nodes for operation in there),
+            serves_this_machine=all(operation.http.serves_this_machine for operation in there),
         )
         addresses.add(method, path, endpoint)
     return addresses
@@ -105,18 +115,8 @@ class _RoutePlace:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         operation, binding = self._choose(request) if self._others else self._usual
-        limits = limits_of(scope)
-        check_scope(
-            limits, operation.scope, serves_bound=operation.serves_bound, serves_nodes=operation.http.serves_nodes
-        )
+        ask = admit(operation, self._gateway, scope, http=request)
         params = await binding.read(request)
-        ask = Ask(
-            gateway=self._gateway,
-            who=scope.get("antiphon.principal"),
-            scopes=limits.scopes,
-            holder=scope.get("antiphon.holder"),
-            http=request,
-        )
         answer = await operation.handle(ask, params)
         if isinstance(answer, Response):
             await answer(scope, receive, send)
@@ -160,12 +160,22 @@ class _Scoped:
         await self._application(scope, receive, send)
 
 
-class _Description:
-    """`/openapi.json`, made at the first request for it."""
+class _NotASocket:
+    """Answers a request that does not ask for a WebSocket at the address of WebSockets."""
 
-    def __init__(self) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise Invalid(
+            "Address serves only WebSockets. Connect with a WebSocket client over HTTP/1.1.", code="not_a_socket"
+        )
+
+
+class _Description:
+    """A description of the interface, made at the first request for it."""
+
+    def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
+        self._make = make
         self._response: Response | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._response = self._response or json_response(describe(TABLE.values()))
+        self._response = self._response or json_response(self._make())
         await self._response(scope, receive, send)

@@ -59,7 +59,7 @@ class _Schemas:
         self._answers = dict(zip(answers, outgoing, strict=True))
         names = [each["$ref"].rpartition("/")[2] for each in asked]
         self._queries = {query: of_queries.pop(name) for query, name in zip(queries, names, strict=True)}
-        for found in (of_queries, {name: _without_nulls(schema) for name, schema in of_answers.items()}):
+        for found in (of_queries, {name: without_nulls(schema) for name, schema in of_answers.items()}):
             for name, schema in found.items():
                 assert self.components.setdefault(name, schema) == schema, f"Schemas have the same name: {name}"
 
@@ -77,7 +77,7 @@ def _schemas_of(kinds: Sequence[Any]) -> tuple[Sequence[Json], Json]:
     return msgspec.json.schema_components(kinds, ref_template=_TEMPLATE)
 
 
-def _without_nulls(schema: Json) -> Json:
+def without_nulls(schema: Json) -> Json:
     """The schema without null: a missing value is left out of an answer."""
     if "properties" not in schema:
         return schema
@@ -163,4 +163,6 @@ def _answer_schema(operation: AnyOperation, schemas: _Schemas) -> Json:
     """In a stream, the schema describes each event or line; OpenAPI cannot describe the whole."""
     if operation.http.media_type == _JSON:
         return schemas.of_answer(operation.answer)
+    if operation.http.media_type == "text/plain":
+        return {"type": "string"}
     return {"type": "string", "x-part": schemas.of_answer(operation.answer)}

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from antiphon.domain.errors import AntiphonError, Limited, Unavailable, Unproven
 from antiphon.gateway.asgi import Scope
 from antiphon.wire.encoding import compact_json
-from antiphon.wire.errors import TYPES, error_answer, status_of
+from antiphon.wire.errors import TYPES, ErrorAnswer, error_answer, status_of
 
 logger = logging.getLogger(__name__)
 
@@ -26,11 +26,19 @@ def error_response(status: int, code: str, message: str, headers: Mapping[str, s
     return json_response(error_answer(status, code, message), status, headers)
 
 
+def error_of(error: Exception, path: str) -> ErrorAnswer:
+    """The answer to the request that raised the error, over any transport; `path` says in the log what was asked."""
+    if isinstance(error, AntiphonError):
+        return error_answer(status_of(error), error.code, error.message)
+    logger.error("Request failed", exc_info=error, extra={"action": "request_failed", "path": path})
+    return error_answer(500, "internal_error", "Antiphon had an internal error; see its log.")
+
+
 def response_to(error: Exception, scope: Scope) -> Response:
-    """The answer to the request that raised the error."""
+    """The answer to the HTTP request that raised the error."""
     match error:
         case AntiphonError():
-            return error_response(status_of(error), error.code, error.message, _headers_of(error))
+            return json_response(error_of(error, scope["path"]), status_of(error), _headers_of(error))
         case HTTPException() if error.status_code in TYPES:
             phrase = HTTPStatus(error.status_code).name.lower()
             messages = {404: f"Address not found: {scope['path'][:200]!r}", 405: "Method is not allowed here"}
@@ -39,8 +47,7 @@ def response_to(error: Exception, scope: Scope) -> Response:
         case ClientDisconnect():
             return Response(status_code=400)  # the client left before its body was complete: nobody reads this
         case _:
-            logger.error("Request failed", exc_info=error, extra={"action": "request_failed", "path": scope["path"]})
-            return error_response(500, "internal_error", "Antiphon had an internal error; see its log.")
+            return json_response(error_of(error, scope["path"]), 500)
 
 
 def _headers_of(error: AntiphonError) -> dict[str, str]:

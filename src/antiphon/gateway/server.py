@@ -14,12 +14,17 @@ import anyio.lowlevel
 import uvicorn
 from msgspec.structs import replace
 
+from antiphon.clock import RandomIds, SystemClock
 from antiphon.domain.errors import AntiphonError
 from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
 from antiphon.gateway.connections import ConnectionLimits, Connections, HttpConnection
+from antiphon.gateway.request_headers import WithRequestIds
 from antiphon.gateway.responses import error_response
+from antiphon.gateway.socket_connection import SocketConnection
 
 GRACE_SECONDS = 5
+PING_SECONDS = 30.0
+"""Between two pings to the client of a WebSocket, and for its answer. The client is cut if none comes."""
 QUICK_SECONDS = 3.0
 """Within this time a request that waits for nothing is answered."""
 
@@ -77,12 +82,12 @@ class _Requests:
     """Wraps the application so that its requests can be ended; an interrupted request gets an answer that says so.
 
     Puts `antiphon.cancel` into each scope, which ends the request. Then `antiphon.last` answers it, an application that
-    was put into the scope before.
+    was put into the scope before. A WebSocket puts `antiphon.drain` into its scope, which ends it after its answers.
     """
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
-        self._open: set[anyio.CancelScope] = set()
+        self._open: dict[anyio.CancelScope, Scope] = {}
         self._is_empty = anyio.Event()
         self._is_ending = False
 
@@ -101,7 +106,7 @@ class _Requests:
 
         request = anyio.CancelScope()
         scope["antiphon.cancel"] = request.cancel
-        self._open.add(request)
+        self._open[request] = scope
         try:
             with request:
                 await self._app(scope, receive, begin)
@@ -113,13 +118,16 @@ class _Requests:
             else:
                 await scope.get("antiphon.last", _CUT)(scope, receive, send)
         finally:
-            self._open.discard(request)
+            del self._open[request]
             if not self._open:
                 self._is_empty.set()
 
     async def end(self) -> None:
         """Accepts no more requests, lets quick ones finish, and ends the others."""
         self._is_ending = True
+        for scope in tuple(self._open.values()):
+            if "antiphon.drain" in scope:
+                scope["antiphon.drain"]()
         if self._open:
             self._is_empty = anyio.Event()
             with anyio.move_on_after(QUICK_SECONDS):
@@ -180,14 +188,18 @@ async def serving(
     """Answers requests on the socket; yields the address. Leaving stops it and closes connections."""
     limits = limits or ConnectionLimits()
     limits = replace(limits, connections=min(limits.connections, _raise_descriptors() - KEPT_DESCRIPTORS))
-    requests = _Requests(app)
+    requests, connections = _Requests(app), Connections(limits)
     config = uvicorn.Config(
-        requests,
-        http=cast("type[asyncio.Protocol]", partial(HttpConnection, Connections(limits))),
+        WithRequestIds(requests, RandomIds(SystemClock())),
+        http=cast("type[asyncio.Protocol]", partial(HttpConnection, connections)),
         log_config=None,
         access_log=False,
         lifespan="off",
-        ws="none",
+        ws=cast("type[asyncio.Protocol]", partial(SocketConnection, connections)),
+        ws_max_size=limits.first_frame_bytes,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
+        ws_per_message_deflate=False,
         server_header=False,
         date_header=True,
         timeout_keep_alive=int(limits.idle_seconds),

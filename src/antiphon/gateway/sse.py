@@ -19,6 +19,7 @@ from antiphon.engine.access.credentials import CredentialEnding, Watch
 from antiphon.engine.access.names import PersonNames
 from antiphon.feed.follow import Frame, Hub, HubClosed, LogLost, Permit, Reader, ReaderEnded, View
 from antiphon.gateway.asgi import Receive, Scope, Send
+from antiphon.metrics import READERS, SSE
 from antiphon.wire import messages as wire
 from antiphon.wire import runs as wire_runs
 from antiphon.wire.encoding import compact_json
@@ -179,7 +180,8 @@ class FollowResponse(Response):
                 tasks.cancel_scope.cancel()
 
             async def deliver(on_stall: Callable[[], None]) -> None:
-                await self._deliver(raw, on_stall, scope.get("antiphon.watch"))
+                with READERS.during(SSE):
+                    await self._deliver(raw, on_stall, scope.get("antiphon.watch"))
                 tasks.cancel_scope.cancel()
 
             def stalled() -> None:

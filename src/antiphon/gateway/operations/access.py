@@ -210,7 +210,13 @@ async def create_link(ask: Ask, params: NoParams) -> wire.SignInLink:
     return wire.SignInLink(code=code, expires_in_seconds=int(LINK_LIFE.total_seconds()))
 
 
-@operation("browsers.sign-in", SignInParams, wire.SignedIn, Http(method="POST", path="/auth/exchange"), scope=None)
+@operation(
+    "browsers.sign-in",
+    SignInParams,
+    wire.SignedIn,
+    Http(method="POST", path="/auth/exchange", is_only=True),
+    scope=None,
+)
 async def sign_in(ask: Ask, params: SignInParams) -> HttpReply[wire.SignedIn]:
     """Redeems a link's code, once: sets the cookie and returns the page's secret that belongs to it."""
     service, headers, scheme = ask.services.sign_in, ask.request.headers, ask.request.scope["scheme"]
@@ -229,7 +235,7 @@ async def sign_in(ask: Ask, params: SignInParams) -> HttpReply[wire.SignedIn]:
     "browsers.sign-out",
     NoParams,
     type(None),
-    Http(method="POST", path="/auth/sign-out", statuses=NOTHING),
+    Http(method="POST", path="/auth/sign-out", statuses=NOTHING, is_only=True),
     scope=TokenScope.READ,
 )
 async def sign_out(ask: Ask, params: NoParams) -> HttpReply[None]:
@@ -243,7 +249,7 @@ async def sign_out(ask: Ask, params: NoParams) -> HttpReply[None]:
     )
 
 
-@operation("gateways.prove", Prove, wire.Proof, Http(method="POST", path="/auth/prove"), scope=None)
+@operation("gateways.prove", Prove, wire.Proof, Http(method="POST", path="/auth/prove", is_only=True), scope=None)
 async def prove(ask: Ask, params: Prove) -> wire.Proof:
     """Proves that this is the home's gateway to a client that knows the owner's token and has not sent it."""
     host, port = ask.request.scope["server"]

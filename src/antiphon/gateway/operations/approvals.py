@@ -113,7 +113,9 @@ async def wait_for_decision(ask: Ask, params: WaitForApproval) -> wire.ApprovalS
     An approved call from outside a run has its `result` then, unless it still runs.
     """
     id, timeout = ApprovalId(params.approval_id), timedelta(seconds=params.wait)
-    return await _shown(ask, await ask.services.approvals.wait(ask.principal, id, timeout))
+    with ask.waiting():
+        return await _shown(ask, await ask.services.approvals.wait(ask.principal, id, timeout))
+    return await _shown(ask, await ask.services.approvals.get(ask.principal, id))
 
 
 @operation(

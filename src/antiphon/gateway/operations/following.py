@@ -35,7 +35,7 @@ MAX_WAIT_SECONDS = 600
 STOPPED = "Gateway is stopping. The message is stored; GET /runs/{runId} shows the outcome once the gateway is back."
 
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS, description="How long to wait.")]
-After: TypeAlias = Annotated[int, Meta(ge=0, description="Start after this `seq`.")]
+After: TypeAlias = Annotated[int, Meta(ge=0, lt=10**18, description="Start after this `seq`.")]
 
 LAST_EVENT_ID = Header("Last-Event-ID", read_event_id)
 """Means the same as `after` and overrides it; browsers send it when they reconnect."""
@@ -112,7 +112,9 @@ def _oldest_beyond(sizes: Sequence[int]) -> tuple[int, int]:
 
 async def wait_for_run(ask: Ask, run_id: RunId, seconds: float) -> Run | None:
     """The run that ended the work, as the caller may see it then; None if it has not ended in that time."""
-    run = await ask.services.waits.wait(run_id, timedelta(seconds=seconds))
+    run = None
+    with ask.waiting():
+        run = await ask.services.waits.wait(run_id, timedelta(seconds=seconds))
     return None if run is None else await ask.services.runs.shown(ask.principal, run)
 
 

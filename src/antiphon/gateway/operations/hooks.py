@@ -22,6 +22,7 @@ class ReceiveHook(Params, frozen=True, kw_only=True):
         max_body_bytes=WEBHOOK_BYTES,
         reads_body=True,
         is_lenient=True,
+        is_only=True,
     ),
     scope=None,
 )

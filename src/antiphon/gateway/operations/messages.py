@@ -238,6 +238,7 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
         headers={"after": LAST_EVENT_ID},
         media_type="text/event-stream",
         is_streamed=True,
+        is_only=True,
     ),
     scope=TokenScope.READ,
     target=TargetKind.SESSION,
@@ -262,7 +263,7 @@ async def follow_events(ask: Ask, params: FollowEvents) -> FollowResponse:
     "sessions.transcript",
     NamedSession,
     wire.EventShape,
-    Http(method="GET", path="/sessions/{key}/transcript", media_type=JSON_LINES),
+    Http(method="GET", path="/sessions/{key}/transcript", media_type=JSON_LINES, is_only=True),
     scope=TokenScope.READ,
     target=TargetKind.SESSION,
 )

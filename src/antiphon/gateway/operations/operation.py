@@ -1,10 +1,12 @@
 """An operation: its name, types, rights, target, handler, and its form over HTTP. Contract: access 5."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
+import anyio
 from msgspec import Struct, field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +18,7 @@ from antiphon.engine.access.credentials import Watch
 from antiphon.engine.access.reach import TokenHolder
 from antiphon.engine.access.signin import Browser
 from antiphon.engine.services import Services
+from antiphon.gateway.asgi import Scope
 from antiphon.gateway.bodies import SMALL_BYTES
 from antiphon.gateway.context import Gateway
 
@@ -75,7 +78,11 @@ class Http(Struct, frozen=True, kw_only=True):
     is_lenient: bool = False
     """Whether unknown names in the query are ignored."""
     serves_nodes: bool = False
-    """Whether it answers the token of a node, which comes by HTTP alone."""
+    """Whether it answers the token of a node."""
+    serves_this_machine: bool = False
+    """Whether programs of this machine need no credential, unless the gateway can be reached from elsewhere."""
+    is_only: bool = False
+    """Whether there is no other form: it is about HTTP itself (cookies, signed bodies), or its answer is a stream."""
 
     @property
     def status(self) -> int:
@@ -83,8 +90,30 @@ class Http(Struct, frozen=True, kw_only=True):
         return next(iter(self.statuses))
 
 
+class SocketWaits:
+    """The waits of the requests of one socket. All are cancelled once it is lost, also those that begin afterwards."""
+
+    def __init__(self) -> None:
+        self._waits: set[anyio.CancelScope] = set()
+        self._is_lost = False
+
+    def begin(self, wait: anyio.CancelScope) -> None:
+        self._waits.add(wait)
+        if self._is_lost:
+            wait.cancel()
+
+    def end(self, wait: anyio.CancelScope) -> None:
+        self._waits.discard(wait)
+
+    def cancel(self) -> None:
+        """The socket is lost."""
+        self._is_lost = True
+        for wait in tuple(self._waits):
+            wait.cancel()
+
+
 class Ask(Struct, frozen=True, kw_only=True):
-    """One request for an operation, with its caller."""
+    """One request for an operation, over HTTP or a socket, with its caller."""
 
     gateway: Gateway
     who: Principal | None
@@ -93,7 +122,12 @@ class Ask(Struct, frozen=True, kw_only=True):
     """Those of the caller's credential."""
     holder: TokenHolder | None = None
     """The caller, if their token is bound to a session."""
+    asgi: Scope = field(default_factory=dict[str, Any])
+    """The scope of the request, or of the socket on which it came, with what the guard found out about the caller."""
     http: Request | None = None
+    """None for a request that came over a socket."""
+    waits: "SocketWaits | None" = None
+    """For requests over a socket: the waits under way, which end when the socket is lost."""
 
     @property
     def services(self) -> Services:
@@ -114,12 +148,12 @@ class Ask(Struct, frozen=True, kw_only=True):
     @property
     def node(self) -> str | None:
         """The key of the only session to which the caller may post, if their token is a node's."""
-        return None if self.http is None else self.http.scope.get("antiphon.node")
+        return self.asgi.get("antiphon.node")
 
     @property
     def browser(self) -> Browser | None:
         """The browser that asks; None for a program."""
-        return None if self.http is None else self.http.scope.get("antiphon.browser")
+        return self.asgi.get("antiphon.browser")
 
     def target(self, name: str) -> NamedTarget:
         """The session that the caller names. Raises `Invalid`."""
@@ -127,9 +161,22 @@ class Ask(Struct, frozen=True, kw_only=True):
 
     def outlive_credential(self) -> None:
         """Lets the request finish although it ends its own credential."""
-        watch: Watch | None = None if self.http is None else self.http.scope.get("antiphon.watch")
+        watch: Watch | None = self.asgi.get("antiphon.watch")
         if watch is not None:
             self.services.credentials.release(watch)
+
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        """Within it, the request only waits: it is cancelled if the socket on which it came is lost."""
+        if self.waits is None:
+            yield
+            return
+        with anyio.CancelScope() as wait:
+            self.waits.begin(wait)
+            try:
+                yield
+            finally:
+                self.waits.end(wait)
 
 
 P = TypeVar("P", bound=Params)

@@ -7,6 +7,7 @@ from antiphon.engine.runs.cancel import RunFilter
 from antiphon.gateway.operations.following import Seconds, wait_for_run
 from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit
+from antiphon.wire import run_trees
 from antiphon.wire import runs as wire
 
 MAX_LIMIT = 200
@@ -22,6 +23,11 @@ class ListRuns(Params, frozen=True, kw_only=True):
 
 class NamedRun(Params, frozen=True, kw_only=True):
     run_id: str
+
+
+class ReadRunTree(NamedRun, frozen=True, kw_only=True):
+    limit: Limit = 50
+    after: str | None = None
 
 
 class WaitForRun(NamedRun, frozen=True, kw_only=True):
@@ -91,4 +97,26 @@ async def cancel_run(ask: Ask, params: NamedRun) -> wire.RunShape:
     return wire.run(await ask.services.runs.cancel(ask.principal, RunId(params.run_id)))
 
 
-OPERATIONS = (list_runs, get_run, wait_for_end, cancel_run)
+@operation(
+    "runs.tree",
+    ReadRunTree,
+    run_trees.RunTreeShape,
+    Http(method="GET", path="/runs/{run_id}/tree"),
+    scope=TokenScope.READ,
+    target=TargetKind.RUN,
+)
+async def read_run_tree(ask: Ask, params: ReadRunTree) -> run_trees.RunTreeShape:
+    """Returns the run with the chain that led to it and the runs that it caused, oldest first.
+
+    To see what one of these caused, ask for its tree. `after` is `next` of the previous answer.
+    """
+    tree = await ask.services.run_trees.tree(
+        ask.principal,
+        RunId(params.run_id),
+        after=None if params.after is None else RunId(params.after),
+        limit=min(max(params.limit, 1), MAX_LIMIT),
+    )
+    return run_trees.run_tree(tree)
+
+
+OPERATIONS = (list_runs, get_run, wait_for_end, cancel_run, read_run_tree)

@@ -12,21 +12,27 @@ from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.label import MAX_LABEL_LENGTH, parse_label
 from antiphon.domain.queue_mode import QueueMode
-from antiphon.domain.session import SessionType, Source
+from antiphon.domain.session import SessionSummary, SessionType, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.sessions.patches import session_columns
-from antiphon.engine.sessions.sessions import ListCursor, SessionAttributes, SessionFilter
+from antiphon.engine.sessions.sessions import ListCursor, SessionAttributes, SessionFilter, SessionPage
+from antiphon.engine.views.trees import LastRun
+from antiphon.gateway.context import Gateway
 from antiphon.gateway.operations.operation import Ask, Http, HttpReply, Params, TargetKind, operation
 from antiphon.incoming import misfit
 from antiphon.wire import sessions as wire
+from antiphon.wire.contents import ContentsShape, contents
 from antiphon.wire.encoding import compact_json
 
 MAX_LIMIT = 200
 MAX_SEARCH = 200
 """Characters of a search in names; the tool `sessions_list` takes as many."""
 
-Limit: TypeAlias = Annotated[int, Meta(description="The highest number of results; clamped to what is allowed.")]
+Limit: TypeAlias = Annotated[
+    int,
+    Meta(gt=-(10**18), lt=10**18, description="The highest number of results; clamped to what is allowed."),
+]
 Label: TypeAlias = Annotated[str, Meta(max_length=MAX_LABEL_LENGTH)]
 Search: TypeAlias = Annotated[str, Meta(max_length=MAX_SEARCH)]
 Word: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$(?!\n)")]
@@ -96,12 +102,10 @@ class ForkParams(NamedSession, frozen=True, kw_only=True):
     seq: Annotated[int, Meta(ge=1, lt=10**18)] | None = None
 
 
-@operation("sessions.list", ListSessions, wire.SessionList, Http(method="GET", path="/sessions"), scope=TokenScope.READ)
-async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
-    """Lists sessions, newest first."""
-    services = ask.services
-    minutes = params.active_minutes
-    where = SessionFilter(
+def filter_of(ask: Ask, params: ListSessions) -> SessionFilter:
+    """The rows that the list shows."""
+    services, minutes = ask.services, params.active_minutes
+    return SessionFilter(
         agent_id=services.rules.agent_id(params.agent_id),
         kinds=None if params.kinds is None else frozenset(params.kinds),
         label=params.label,
@@ -109,6 +113,22 @@ async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
         updated_since=None if minutes is None else services.clock.now() - timedelta(minutes=minutes),
         include_inactive=params.include_inactive,
     )
+
+
+def row_of(gateway: Gateway, session: SessionSummary, last: LastRun | None) -> wire.SessionShape:
+    """A row of a list."""
+    return wire.session_row(
+        session,
+        default_model=gateway.default_model(session.agent_id),
+        names_provider=gateway.names_provider,
+        last=last,
+    )
+
+
+async def page_of(ask: Ask, params: ListSessions) -> tuple[SessionPage, wire.SessionList]:
+    """The page of the list that the caller asks for, and its form. Raises `Denied`."""
+    services, minutes = ask.services, params.active_minutes
+    where = filter_of(ask, params)
     kinds = sorted(params.kinds or ())
     asked = (params.agent_id, kinds, params.label, params.search, minutes, params.include_inactive)
     about = ("GET /sessions", str(ask.principal), repr(asked))
@@ -117,21 +137,19 @@ async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
         updated_at_ms, row = services.cursors.unseal(about, params.cursor)
         after = ListCursor(updated_at_ms, SessionRow(row))
     page = await services.sessions.list(ask.principal, where, limit=min(max(params.limit, 1), MAX_LIMIT), after=after)
-    default_model = ask.gateway.default_model
     following = page.next
-    return wire.SessionList(
+    shown = wire.SessionList(
         count=len(page.sessions),
-        sessions=[
-            wire.session_row(
-                each,
-                default_model=default_model(each.agent_id),
-                names_provider=ask.gateway.names_provider,
-                last=page.last_runs.get(each.row),
-            )
-            for each in page.sessions
-        ],
+        sessions=[row_of(ask.gateway, each, page.last_runs.get(each.row)) for each in page.sessions],
         next_cursor=None if following is None else services.cursors.seal(about, following.updated_at_ms, following.row),
     )
+    return page, shown
+
+
+@operation("sessions.list", ListSessions, wire.SessionList, Http(method="GET", path="/sessions"), scope=TokenScope.READ)
+async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
+    """Lists sessions, newest first."""
+    return (await page_of(ask, params))[1]
 
 
 @operation(
@@ -216,7 +234,7 @@ async def patch_session(ask: Ask, params: PatchSession) -> wire.SessionShape:
             named[name] = _checked_label(shown, text)
     sessions, target = ask.services.sessions, ask.target(params.key)
     if not named:
-        session = (await sessions.get(ask.principal, target)).session
+        session = (await sessions.get(ask.principal, target)).shown
     else:
         session = await sessions.patch(ask.principal, target, session_columns(named))
     return wire.session_row(
@@ -301,7 +319,21 @@ def _checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
+@operation(
+    "sessions.contents",
+    NamedSession,
+    ContentsShape,
+    Http(method="GET", path="/sessions/{key}/contents"),
+    scope=TokenScope.READ,
+    target=TargetKind.SESSION,
+)
+async def read_contents(ask: Ask, params: NamedSession) -> ContentsShape:
+    """Returns how much the session holds, which its deletion would take away, and how many children would stay."""
+    return contents(await ask.services.contents.read(ask.principal, ask.target(params.key)))
+
+
 OPERATIONS = (
+    read_contents,
     list_sessions,
     create_session,
     get_session,

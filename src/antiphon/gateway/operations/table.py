@@ -5,14 +5,18 @@ from types import MappingProxyType
 
 from antiphon.gateway.operations import (
     access,
+    agents,
     approvals,
     commands,
     compartments,
+    costs,
     deliveries,
     groups,
     health,
     hooks,
+    incarnations,
     messages,
+    metrics,
     pairings,
     people,
     routes,
@@ -45,10 +49,13 @@ TABLE = table_of(
     (
         *sessions.OPERATIONS,
         *messages.OPERATIONS,
+        *incarnations.OPERATIONS,
         *commands.OPERATIONS,
         *search.OPERATIONS,
         *trees.OPERATIONS,
         *runs.OPERATIONS,
+        *costs.OPERATIONS,
+        *agents.OPERATIONS,
         *approvals.OPERATIONS,
         *deliveries.OPERATIONS,
         *tools.OPERATIONS,
@@ -62,5 +69,6 @@ TABLE = table_of(
         *hooks.OPERATIONS,
         *telegram.OPERATIONS,
         *health.OPERATIONS,
+        *metrics.OPERATIONS,
     )
 )

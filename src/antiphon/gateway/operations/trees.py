@@ -13,9 +13,11 @@ MAX_LIMIT = 1000
 MAX_ROOTS = 200
 
 Members: TypeAlias = Annotated[
-    int, Meta(ge=1, description="How many sessions to show under the roots; clamped to what is allowed.")
+    int, Meta(ge=1, lt=10**18, description="How many sessions to show under the roots; clamped to what is allowed.")
 ]
-Roots: TypeAlias = Annotated[int, Meta(ge=1, description="How many roots to show; clamped to what is allowed.")]
+Roots: TypeAlias = Annotated[
+    int, Meta(ge=1, lt=10**18, description="How many roots to show; clamped to what is allowed.")
+]
 
 
 class ReadTree(NamedSession, frozen=True, kw_only=True):
@@ -30,7 +32,7 @@ class ListTrees(Params, frozen=True, kw_only=True):
 
 
 class ListWork(Params, frozen=True, kw_only=True):
-    limit: Annotated[int, Meta(ge=1)] = 100
+    limit: Annotated[int, Meta(ge=1, lt=10**18)] = 100
 
 
 @operation(

@@ -21,6 +21,7 @@ class ReceiveMessage(Params, frozen=True, kw_only=True):
         max_body_bytes=WEBHOOK_BYTES,
         reads_body=True,
         is_lenient=True,
+        is_only=True,
     ),
     scope=None,
 )

@@ -1,0 +1,22 @@
+"""The operation that lists agents. Contract: gateway 4."""
+
+from antiphon.domain.tokens import TokenScope
+from antiphon.gateway.operations.operation import Ask, Http, NoParams, operation
+from antiphon.wire import agents as wire
+
+
+@operation("agents.list", NoParams, wire.AgentList, Http(method="GET", path="/agents"), scope=TokenScope.READ)
+async def list_agents(ask: Ask, params: NoParams) -> wire.AgentList:
+    """Lists the configured agents with which the caller may open sessions, in the order of the settings."""
+    found = await ask.services.sessions.openable_agents(ask.principal)
+    default = ask.services.rules.default_agent
+    return wire.AgentList(
+        count=len(found),
+        agents=[
+            wire.AgentShape(id=agent.id, name=agent.name, model=agent.model, is_default=agent.id == default or None)
+            for agent in found
+        ],
+    )
+
+
+OPERATIONS = (list_agents,)

@@ -1,0 +1,30 @@
+"""The operation that says what runs cost. Contract: runs 6."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from antiphon.domain.keys import parse_agent_id
+from antiphon.domain.tokens import TokenScope
+from antiphon.gateway.operations.operation import Ask, Http, Params, operation
+from antiphon.wire import costs as wire
+
+MAX_DAYS = 366
+
+
+class GetCosts(Params, frozen=True, kw_only=True):
+    days: Annotated[int, Meta(ge=1, le=MAX_DAYS, description="How many UTC days; the last is the present one.")] = 30
+    agent_id: str | None = None
+
+
+@operation("costs.get", GetCosts, wire.CostsShape, Http(method="GET", path="/costs"), scope=TokenScope.READ)
+async def get_costs(ask: Ask, params: GetCosts) -> wire.CostsShape:
+    """Returns what the runs that you may see used, by day, agent, person and model, with the daily caps.
+
+    Deleted sessions do not count any more.
+    """
+    agent_id = None if params.agent_id is None else parse_agent_id(params.agent_id)
+    return wire.costs(await ask.services.costs.read(ask.principal, days=params.days, agent_id=agent_id))
+
+
+OPERATIONS = (get_costs,)
