@@ -15,6 +15,8 @@ def test_the_schema_names_every_section(home: Path) -> None:
     schema = json.loads(done.stdout)
     assert done.returncode == 0
     assert {"gateway", "agents", "providers", "limits", "session", "log"} <= schema["properties"].keys()
+    limits = schema["$defs"]["LimitsSection"]["properties"]
+    assert [name for name, setting in limits.items() if not setting.get("description")] == []
 
 
 def test_a_configuration_is_checked_without_starting_anything(home: Path) -> None:

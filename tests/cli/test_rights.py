@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sessions tree": ("", USERS),
     "sessions show": ("{session}", EVERYONE),
     "sessions history": ("{session}", EVERYONE),
+    "sessions incarnations": ("{session}", EVERYONE),
     "sessions send": ("{session} hello --append", EVERYONE),
     "sessions fork": ("{session}", USERS),
     "sessions rename": ("{session} name", USERS),
@@ -54,6 +55,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs list": ("", USERS),
     "runs show": ("{run}", EVERYONE),
     "runs cancel": ("{run}", EVERYONE),
+    "runs tree": ("{run}", USERS),
+    "costs": ("", USERS),
     "approvals list": ("", OWNERS),
     "approvals standing": ("", OWNERS),
     "compartments list": ("", OWNERS),
@@ -98,11 +101,16 @@ ELSEWHERE = {
     "sessions follow": "goes on until it is interrupted; it asks what `sessions history` asks",
     "mcp": "serves a program on its streams",
     **dict.fromkeys(("serve", "worker"), "is a gateway or a worker itself"),
-    **dict.fromkeys(("demo", "doctor", "migrate", "config schema", "config check"), "asks no gateway as a person"),
+    **dict.fromkeys(
+        ("demo", "doctor", "migrate", "backup", "restore", "config schema", "config check"),
+        "asks no gateway as a person",
+    ),
 }
 """Commands that are not in the table, with the reason."""
 NOT_GIVEN = ("forbidden", "agent_not_open")
 """The codes of refusals by role."""
+ENDED = "credential_ended"
+"""What a suspended person is told if the sweep of credentials comes before the decision."""
 
 
 def names_work(written: str) -> bool:

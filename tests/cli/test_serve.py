@@ -365,6 +365,45 @@ def test_logs_are_json_for_machines_and_hold_no_secret(home: Path, tmp_path: Pat
     assert [secret for secret in (key, code, token) if secret in log.read_text()] == []
 
 
+def test_a_gateway_without_webhooks_imports_no_client_of_theirs(tmp_path: Path) -> None:
+    script = (
+        "import anyio, pathlib, sys\n"
+        "from antiphon.app import open_app\n"
+        "from antiphon.config.config import Config\n"
+        "async def main():\n"
+        "    async with open_app(pathlib.Path(sys.argv[1]), Config()):\n"
+        "        print([name for name in ('httpx', 'httpx2', 'pydantic_ai', 'telegram') if name in sys.modules])\n"
+        "anyio.run(main)"
+    )
+    command = [COMMAND[0], "-c", script, str(tmp_path / "home")]
+    done = subprocess.run(
+        command, env=environment({}), capture_output=True, text=True, timeout=PROCESS_SECONDS, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@requirement("gateway:5", "cli:1")
+def test_log_lines_name_the_request_and_the_run_to_which_they_belong(home: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    variables = {
+        "ANTIPHON_LOG__FORMAT": "json",
+        "ANTIPHON_LOG__LEVEL": "debug",
+        "ANTIPHON_MODEL": "openai:gpt-5",
+        "OPENAI_API_KEY": "sk-planted-secret-4711",
+        "ANTIPHON_PROVIDERS__OPENAI__BASE_URL": f"http://127.0.0.1:{free_port()}/v1",
+    }
+    with serving(home, log=log, env=variables) as gateway:
+        headers = {"Authorization": f"Bearer {(home / 'owner.token').read_text().strip()}", "X-Request-Id": "web-42"}
+        posted = httpx.post(f"{gateway.url}/sessions/main/messages", json={"text": "hello"}, headers=headers).json()
+        until(lambda: '"model_retry"' in log.read_text())
+        gateway.stop()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    ours = [line for line in lines if line.get("request_id") == "web-42"]
+    assert {line["run_id"] for line in ours if "run_id" in line} == {posted["runId"]}
+    assert {"run_asked", "model_retry"} <= {line.get("action") for line in ours}
+    assert all({"timestamp", "level", "logger", "event"} <= line.keys() for line in lines)
+
+
 @requirement("cli:1")
 def test_help_imports_nothing_heavy(home: Path) -> None:
     script = (

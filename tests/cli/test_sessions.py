@@ -150,6 +150,28 @@ def test_forks_copy_up_to_a_number(gateway: Serving) -> None:
     assert antiphon_json("sessions", "fork", "work", home=gateway.home)["key"] != fork
 
 
+def test_earlier_conversations_are_listed_and_one_is_continued_by_a_fork(gateway: Serving) -> None:
+    home = gateway.home
+    assert "no earlier conversations" in antiphon("sessions", "incarnations", "work", home=home).stdout
+    antiphon_json("chat", "plans", "--new", "-m", "plan the garden", home=home)
+    antiphon_json("sessions", "reset", "plans", home=home)
+    antiphon_json("chat", "plans", "-m", "of today", home=home)
+    answer = antiphon_json("sessions", "incarnations", "plans", home=home)
+    (row,) = answer["incarnations"]
+    assert (answer["sessionKey"], row["firstWords"], row["messageCount"]) == (
+        "agent:main:cli:plans",
+        "plan the garden",
+        2,
+    )
+    shown = antiphon("sessions", "incarnations", "plans", home=home).stdout
+    assert row["sessionId"] in shown and "plan the garden" in shown
+    fork = antiphon("sessions", "fork", row["sessionId"], home=home).stdout.strip()
+    texts = [
+        message["content"][0]["text"] for message in antiphon_json("sessions", "history", fork, home=home)["messages"]
+    ]
+    assert texts == ["plan the garden", "echo: plan the garden"]
+
+
 def test_following_gives_a_message_a_line_as_they_come(gateway: Serving) -> None:
     antiphon_json("chat", "followed", "--new", "-m", "before", home=gateway.home)
     with subprocess.Popen(

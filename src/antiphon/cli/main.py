@@ -23,6 +23,8 @@ from antiphon.cli.commands import (
     sessions,
     tokens,
 )
+from antiphon.cli.commands.backup import backup, restore
+from antiphon.cli.commands.costs import costs
 from antiphon.cli.commands.mcp import mcp
 from antiphon.cli.commands.migrate import migrate
 from antiphon.cli.commands.open import open_page
@@ -49,6 +51,7 @@ app.command()(chat.chat)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
 app.command()(who)
+app.command()(costs)
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(people.app, name="people")
@@ -63,6 +66,8 @@ app.command("tool")(call_tool)
 app.command()(demo)
 app.command()(doctor.doctor)
 app.command()(migrate)
+app.command()(backup)
+app.command()(restore)
 app.add_typer(config.app, name="config")
 
 

@@ -14,7 +14,9 @@ def schema() -> None:
     """Print the JSON Schema of the configuration, for editors."""
     from antiphon.cli.streams import json_text
     from antiphon.config.config import Config
+    from antiphon.config.descriptions import describe
 
+    describe(Config)
     print(json_text(Config.model_json_schema(by_alias=False), indent=2))
 
 

@@ -103,6 +103,62 @@ def cancel_run(
     _show({**found, "cancelled": is_cancelled}, found, as_json=as_json)
 
 
+@app.command("tree")
+@command
+def show_tree(
+    run: RunArgument,
+    limit: LimitOption = 50,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what led to a run and what it caused: sends, spawns and continuations, each with all below it.
+
+    For what one of these caused, show its tree.
+    """
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import show, show_json, show_table
+    from antiphon.cli.rendering.rows import rows_of
+
+    with connect(home, config) as client:
+        answer = client.get(f"/runs/{run}/tree", limit=limit)
+    if as_json:
+        show_json(answer)
+        return
+    above, caused = rows_of(answer, "above"), rows_of(answer, "caused")
+    top = answer["top"]
+    assert isinstance(top, dict)
+    lines = [_member(each, level) for level, each in enumerate([*above, top])]
+    lines += [_member(each, len(above) + 1) for each in caused]
+    show_table(["Run", "For", "Status", "Created", "Tokens", "Below", "Session", "Request"], lines)
+    if "next" in answer:
+        show("There are more: --limit shows them.", "dim")
+
+
+def _member(each: JsonObject, level: int) -> list[str]:
+    from antiphon.cli.rendering.output import ago
+    from antiphon.cli.rendering.trees import dollars, short_key
+
+    run, below = each["run"], each.get("below")
+    assert isinstance(run, dict)
+    usage = run.get("usage")
+    tokens = int(str(usage["inputTokens"])) + int(str(usage["outputTokens"])) if isinstance(usage, dict) else 0
+    sums = ""
+    if isinstance(below, dict) and below["runs"]:
+        spent = dollars(below.get("costUsd")) or f"{below['tokens']} tokens"
+        sums = f"{below['runs']} runs, {spent}"
+    return [
+        "  " * level + str(run["runId"]),
+        str(each["purpose"]).replace("_", " "),
+        _status_of(run),
+        ago(run["createdAt"]),
+        str(tokens),
+        sums,
+        str(each.get("label") or short_key(str(run["sessionKey"]))),
+        str(each.get("request") or ""),
+    ]
+
+
 def _status_of(run: JsonObject) -> str:
     if run.get("isParked"):
         return f"{_end_of(run)}, waits for its children"

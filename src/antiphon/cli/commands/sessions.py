@@ -178,6 +178,51 @@ def show_history(
         show_entry(entry)
 
 
+@app.command("incarnations")
+@command
+def list_incarnations(
+    session: SessionArgument,
+    limit: LimitOption = 50,
+    cursor: CursorOption = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List a session's earlier conversations, which resets have ended, newest first.
+
+    `sessions history ID` reads one of them, and `sessions fork ID` continues it.
+    """
+    from antiphon.cli.connection.client import session_path
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import clock_time, hint, show, show_json, show_table
+    from antiphon.cli.rendering.rows import first_words, rows_of
+
+    with connect(home, config) as client:
+        key = str(find_session(client, session)["key"])
+        answer = client.get(session_path(key, "/incarnations"), limit=limit, cursor=cursor)
+    if as_json:
+        show_json(answer)
+        return
+    rows = rows_of(answer, "incarnations")
+    if not rows:
+        hint(f"{key} has no earlier conversations. `antiphon sessions reset {session}` ends the present one.")
+        return
+    lines = [
+        [
+            str(row["sessionId"]),
+            clock_time(row["startedAt"]),
+            clock_time(row["endedAt"]),
+            str(row["messageCount"]),
+            first_words(row),
+        ]
+        for row in rows
+    ]
+    show_table(["Id", "From", "To", "Messages", "First words"], lines)
+    if "nextCursor" in answer:
+        show(f"To see more: --cursor {answer['nextCursor']}", "dim")
+
+
 @app.command("follow")
 @command
 def follow_session(
@@ -291,15 +336,15 @@ def fork_session(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a session from a copy of the log, and print its key."""
+    """Create a session from a copy of the log, and print its key. The id of an earlier conversation copies that one."""
     from antiphon.cli.connection.client import session_path
     from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.connection.names import find_session, name_to_read
     from antiphon.cli.rendering.output import show, show_json
 
     with connect(home, config) as client:
-        key = str(find_session(client, session)["key"])
-        row = client.post(session_path(key, "/fork"), None if seq is None else {"seq": seq})
+        name = name_to_read(find_session(client, session), session)
+        row = client.post(session_path(name, "/fork"), None if seq is None else {"seq": seq})
     if as_json:
         show_json(row)
     else:

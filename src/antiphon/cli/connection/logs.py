@@ -9,8 +9,10 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 from structlog.stdlib import ExtraAdder, ProcessorFormatter
+from structlog.typing import EventDict
 
 from antiphon.config.config import Config
+from antiphon.request_ids import current_request_id, current_run_id
 
 MASK = "***"
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
@@ -45,6 +47,8 @@ def configure_logs(
             structlog.stdlib.add_log_level,
             structlog.processors.TimeStamper(fmt="iso" if is_json else "%H:%M:%S", utc=is_json),
             ExtraAdder(),
+            _add_ids,
+            *([structlog.stdlib.add_logger_name] if is_json else []),
         ],
     )
     formatter.mask([*secrets, *_known_secrets(config)])
@@ -52,6 +56,15 @@ def configure_logs(
     handler.setFormatter(formatter)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("antiphon").setLevel((level or config.log.level).upper())
+
+
+def _add_ids(logger: object, method: str, line: EventDict) -> EventDict:
+    """Names the request and the run to which the line belongs, unless it says so itself."""
+    if (request_id := current_request_id()) is not None:
+        line.setdefault("request_id", request_id)
+    if (run_id := current_run_id()) is not None:
+        line.setdefault("run_id", run_id)
+    return line
 
 
 def _text_renderer() -> structlog.dev.ConsoleRenderer:

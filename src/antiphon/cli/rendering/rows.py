@@ -70,6 +70,11 @@ def name_of(row: JsonObject) -> str:
     return shortened(name, NAME_CHARACTERS) if console().is_terminal else name
 
 
+def first_words(row: JsonObject) -> str:
+    """How an earlier conversation begins, as far as it may be shown."""
+    return "(withheld)" if row.get("withheld") else str(row.get("firstWords") or "")
+
+
 def last_words(row: JsonObject) -> str:
     """Why the last turn failed, else the last message."""
     last = row.get("lastRun")
