@@ -15,7 +15,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench import approvals, chats, children, cluster, idle, live, log, runs, search, text, tools, turns
+from bench import approvals, chats, children, cluster, idle, live, log, runs, search, sockets, text, tools, turns
 from bench.measure import Row, metering
 
 Bench = Callable[[Path], Awaitable[list[Row]]]
@@ -40,6 +40,7 @@ BENCHES: dict[str, Bench] = {
     "B18": approvals.listing,
     "B19": approvals.revoking,
     "B20": chats.chats,
+    "B21 B21l": sockets.sockets,
     "TEXT": text.text,
 }
 

@@ -44,32 +44,32 @@ uvloop.run(main())
 """
 
 
-class _Reader(asyncio.Protocol):
+class Reader(asyncio.Protocol):
     """Notes when each mark came."""
 
     def __init__(self, request: bytes, came: Callable[[int], None], ready: Callable[[], None]) -> None:
-        self._request = request
-        self._came = came
-        self._ready: Callable[[], None] | None = ready
+        self.request = request
+        self.came = came
+        self.ready: Callable[[], None] | None = ready
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast("asyncio.WriteTransport", transport).write(self._request)
-        if not self._request.startswith(b"GET /s"):
-            self._tell()
+        cast("asyncio.WriteTransport", transport).write(self.request)
+        if not self.request.startswith(b"GET /s"):
+            self.tell()
 
-    def _tell(self) -> None:
-        if self._ready is not None:
-            self._ready()
-            self._ready = None
+    def tell(self) -> None:
+        if self.ready is not None:
+            self.ready()
+            self.ready = None
 
     def data_received(self, data: bytes) -> None:
-        if self._ready is not None and b"event: history" in data:
-            self._tell()
+        if self.ready is not None and b"event: history" in data:
+            self.tell()
         data = self._rest + data
         start = data.find(MARK)
         while 0 <= start <= len(data) - len(MARK) - 6:
-            self._came(int(data[start + len(MARK) : start + len(MARK) + 6]))
+            self.came(int(data[start + len(MARK) : start + len(MARK) + 6]))
             start = data.find(MARK, start + len(MARK))
         self._rest = data[-len(MARK) - 5 :] if start < 0 else data[start:]
         if start < 0 and MARK in self._rest:
@@ -91,7 +91,7 @@ async def follow(directory: Path) -> list[Row]:
             text = f"{MARK.decode()}{number:06}{'x' * 700}"
             await post(port, head, b"/sessions/api:live/messages?append=1", {"text": text})
 
-        cost, waits = await _measure(process.pid, port, request, publish)
+        cost, waits = await measure_deliveries(process.pid, port, request, publish)
         posts, post_cost = await _posts(process.pid, port, head)
     finally:
         process.terminate()
@@ -105,7 +105,7 @@ async def follow(directory: Path) -> list[Row]:
         async def tell(number: int) -> None:
             teller.write(b"%d " % number)
 
-        bare_cost, _ = await _measure(bare.pid, bare_port, b"G", tell)
+        bare_cost, _ = await measure_deliveries(bare.pid, bare_port, b"G", tell)
         teller.close()
     finally:
         bare.terminate()
@@ -133,8 +133,12 @@ async def follow(directory: Path) -> list[Row]:
     ]
 
 
-async def _measure(
-    pid: int, port: int, request: bytes, publish: Callable[[int], Awaitable[None]]
+async def measure_deliveries(
+    pid: int,
+    port: int,
+    request: bytes,
+    publish: Callable[[int], Awaitable[None]],
+    reader: "type[Reader] | None" = None,
 ) -> tuple[float, list[float]]:
     """CPU seconds of that process for one delivery, and how long each took to come."""
     loop = asyncio.get_running_loop()
@@ -155,7 +159,7 @@ async def _measure(
             all_came.set()
 
     transports = [
-        (await loop.create_connection(lambda: _Reader(request, came, ready), "127.0.0.1", port))[0]
+        (await loop.create_connection(lambda: (reader or Reader)(request, came, ready), "127.0.0.1", port))[0]
         for _ in range(READERS)
     ]
     async with asyncio.timeout(120):

@@ -35,6 +35,8 @@ REPORTS = "engine/test_reports.py"
 ATTACHMENTS = "domain/test_attachments.py"
 WORKSPACES = "engine/test_workspaces.py"
 DELIVERIES = "engine/test_deliveries.py"
+FOLLOWING = "gateway/socket/test_following.py"
+SOCKET_METHODS = "gateway/socket/test_methods.py"
 
 COMMANDS = "channels/test_chat_commands.py"
 PARSED = "domain/test_commands.py"
@@ -676,6 +678,62 @@ CASES = {
         ),
         changed="a child whose session is gone is told as `session_deleted`, and not dropped",
     ),
+    # J. The WebSocket
+    "J1": Case(
+        behaviour="Subscribing answers with the key, however the session was named; unsubscribing says so.",
+        tests=(
+            f"{FOLLOWING}::test_names_are_answered_with_the_key_and_what_is_missing_is_not_found",
+            f"{FOLLOWING}::test_a_list_brings_only_what_its_reader_may_see",
+        ),
+        changed="an unknown session is `not_found`; one may not wait for a session that does not exist yet",
+    ),
+    "J2": Case(
+        behaviour="An appended message comes once to those who follow its session, and with a change to lists.",
+        tests=(f"{FOLLOWING}::test_an_appended_message_comes_once_to_each_who_follows_it",),
+        changed="the row stands in `sessions.changed` alone",
+    ),
+    "J3": Case(
+        behaviour="Events need the scope to read; a slow client is dropped, and catches up by the number.",
+        tests=(
+            "gateway/socket/test_parity.py::test_a_subscription_needs_the_scope_of_its_operation",
+            "gateway/socket/test_bounds.py::test_a_client_that_does_not_read_is_cut_and_loses_nothing",
+            f"{FOLLOWING}::test_a_thousand_cuts_at_any_byte_neither_lose_nor_double_a_message",
+        ),
+        changed="a scope implies no other",
+    ),
+    "J5": Case(
+        behaviour="Deleting refuses an agent's main session; a missing one is said not to have been deleted.",
+        tests=(f"{SOCKET_METHODS}::test_deleting_has_its_answers",),
+        changed="a missing session is `not_found`, as everywhere",
+    ),
+    "J6": Case(
+        behaviour="A session is resolved by one of key, id and label; unknown ones and repeated labels are refused.",
+        tests=(f"{SOCKET_METHODS}::test_a_session_is_resolved_by_one_of_its_names",),
+        changed="an id names one session, always",
+    ),
+    "J7": Case(
+        behaviour="Creating refuses an agent that the key does not name; without a key one is drawn.",
+        tests=(f"{SOCKET_METHODS}::test_creating_has_its_answers",),
+        changed="a session takes no parent and no first message; a drawn key is `agent:<id>:api:<random>`",
+    ),
+    "J9": Case(
+        behaviour="Previews of up to 64 sessions come in one answer, each with its state.",
+        tests=(f"{SOCKET_METHODS}::test_rows_bring_previews",),
+        changed="each row of a list has its preview; there is no method for it",
+    ),
+    "J10": Case(
+        behaviour="A page of history has at most 1,000 messages and 6 MiB, newest first to stay.",
+        tests=(f"{SOCKET_METHODS}::test_a_page_of_history_has_its_bounds",),
+        changed="people and programs get messages uncut",
+    ),
+    "J11": Case(
+        behaviour="Sending refuses an empty message and answers with the run before the model is called.",
+        tests=(
+            f"{SOCKET_METHODS}::test_sending_answers_before_the_model_is_called",
+            f"{SOCKET_METHODS}::test_sending_refuses_what_the_policy_denies",
+        ),
+        changed="a text that begins with a slash is a text; `chat.abort` stops",
+    ),
     # K. Send policy
     "K1": Case(
         behaviour="The session's own setting goes before rules and default; rules look at channel, chat and key.",
@@ -773,5 +831,102 @@ CASES = {
             f"{COMMANDS}::test_send_on_goes_before_the_rules_and_inherit_follows_them",
             f"{SEND_POLICY}::test_a_deny_goes_before_an_allow_and_both_before_the_default",
         ),
+    ),
+    # MH. Groups, silence, and who may write in chats
+    "MH19": Case(
+        behaviour="An owner's message in a group that does not mention the agent triggers, and is marked as an aside.",
+        tests=(
+            "engine/test_inbox.py::test_a_group_message_that_does_not_mention_the_agent_is_stored_only",
+            "agents/test_prompt.py::test_people_in_groups_are_named_and_asides_of_the_owner_are_marked",
+            "engine/chats/test_groups.py::test_the_settings_of_a_group_allow_it_and_choose_its_agent_and_trigger",
+        ),
+    ),
+    "MH21": Case(
+        behaviour="A member's message in a group that does not mention the agent is stored, and triggers nothing.",
+        tests=("engine/chats/test_groups.py::test_a_members_message_that_is_not_for_the_bot_is_stored_without_a_run",),
+    ),
+    "MH22": Case(
+        behaviour="A message in a group that does not say whether it mentions the agent counts as one that does.",
+        tests=("engine/test_inbox.py::test_a_group_message_that_does_not_mention_the_agent_is_stored_only",),
+    ),
+    "MH23": Case(
+        behaviour="A message in a direct chat that mentions nobody triggers, and is shown as it was written.",
+        tests=(
+            "engine/test_inbox.py::test_a_message_of_a_direct_chat_needs_no_mention",
+            "agents/test_prompt.py::test_direct_chats_are_shown_as_written",
+        ),
+    ),
+    "MH25": Case(
+        behaviour="A reply of markers and blanks alone is not sent.",
+        tests=(
+            f"{DELIVERIES}::test_silence_is_not_sent_and_stands_in_the_log_as_it_was_said",
+            "domain/test_parts.py::test_no_beginning_of_a_silent_reply_is_shown",
+        ),
+    ),
+    "MH26": Case(
+        behaviour="Markers are taken out of a reply; other cases of letters and words without brackets are no markers.",
+        tests=(
+            f"{DELIVERIES}::test_silence_is_not_sent_and_stands_in_the_log_as_it_was_said",
+            "channels/telegram/test_known_defects.py::test_no_beginning_of_a_marker_such_as_no_is_left_in_a_chat",
+        ),
+    ),
+    "MH27": Case(
+        behaviour="An empty answer without a marker is not silence; the channel sends nothing, or words of its own.",
+        tests=("channels/telegram/test_bad_input.py::test_an_empty_answer_sends_nothing",),
+        changed="nothing is sent, and the log holds the empty answer",
+    ),
+    "MH61": Case(
+        behaviour="A channel's token that posts for a sender of another channel is refused.",
+        tests=(
+            "gateway/test_channel_tokens.py::test_a_channel_speaks_for_each_sender_with_that_persons_rights",
+            "channels/test_machines.py::test_a_channels_program_does_not_speak_for_the_bot_itself",
+        ),
+        changed="a sender has no channel: the token's own is the only one, so the same id elsewhere is somebody else",
+    ),
+    "MH62": Case(
+        behaviour="A person's token that posts as somebody else is refused.",
+        tests=(
+            "gateway/test_channel_tokens.py::test_a_channel_speaks_for_each_sender_with_that_persons_rights",
+            "gateway/test_tokens.py::test_scopes_that_a_caller_claims_count_for_nothing",
+        ),
+    ),
+    "MH63": Case(
+        behaviour="A channel's token lists only sessions of its own channel, whatever filter it asks with.",
+        tests=("gateway/test_channel_tokens.py::test_a_channel_sees_and_changes_only_sessions_of_its_namespace",),
+    ),
+    "MH65": Case(
+        behaviour="A session of others is missing on read, post, approval and deletion.",
+        tests=(
+            "engine/test_reach.py::test_a_session_of_others_is_missing_for_a_guest_and_its_own_is_not",
+            "gateway/test_channel_tokens.py::test_a_channel_sees_and_changes_only_sessions_of_its_namespace",
+        ),
+    ),
+    "MH66": Case(
+        behaviour="A session named `inbox`, which collects what waits for the owner, is missing for everybody else.",
+        tests=(
+            "engine/test_reach.py::test_a_session_of_others_is_missing_for_a_guest_and_its_own_is_not",
+            "engine/chats/test_pairing.py::test_only_owners_see_and_decide_who_waits",
+            "engine/chats/test_groups.py::test_only_owners_see_and_decide_groups",
+        ),
+        changed="no session collects what waits; only owners see who waits, which groups ask, and what needs a yes",
+    ),
+    "MH67": Case(
+        behaviour="After a merge the identities, rights and sessions of the one are the other's.",
+        tests=(
+            "engine/test_people.py::test_a_merged_person_acts_as_the_other_with_all_that_was_theirs",
+            "engine/chats/test_reception.py"
+            "::test_a_message_that_waits_while_its_sender_is_merged_is_answered_with_the_merged_persons_rights",
+        ),
+        changed="past events keep their actor",
+    ),
+    "MH69": Case(
+        behaviour="Unknown senders get nothing (private), a guest's session (public), or need a token (protected).",
+        tests=(
+            "engine/chats/test_pairing.py::test_where_access_is_private_a_stranger_gets_no_answer",
+            "engine/chats/test_reception.py::test_a_guests_chat_has_a_session_of_its_channel",
+            "engine/chats/test_pairing.py"
+            "::test_a_strangers_first_message_waits_and_is_posted_when_an_owner_admits_them",
+        ),
+        changed="instead of a shared secret, strangers get a code that an owner approves (`pairing`)",
     ),
 }

@@ -17,7 +17,6 @@ SENDS = "comes with exchanges between sessions"
 CHECKPOINTS = "comes with checkpoints"
 PEOPLE = "comes with people and tokens"
 FLOW = "comes with information flow"
-SOCKET = "comes with the WebSocket gateway"
 SCHEDULES = "comes with schedules"
 PEERS = "comes with peers"
 
@@ -216,10 +215,7 @@ REQUIREMENTS = {
         "A role says what a person, and every run that the person's words began, may do.",
         remaining="what users may beside reading, posting and tools comes with invitations",
     ),
-    "access:5": Requirement(
-        "Every operation stands in one table; one function decides below all transports.",
-        remaining="the WebSocket's methods come with that gateway",
-    ),
+    "access:5": Requirement("Every operation stands in one table; one function decides below all transports."),
     # 12. Information flow
     "flow:1": Requirement("Level, compartments and integrity classify; flow is ≤ and ⊆; parsing is exact."),
     "flow:2": Requirement(
@@ -254,8 +250,8 @@ REQUIREMENTS = {
     "flow:14": Requirement("Presets give people this without the words; refusals are explained plainly.", FLOW),
     # 13. Gateway
     "gateway:1": Requirement("History pages over HTTP, and SSE that follows exactly once from a cursor."),
-    "gateway:2": Requirement("The WebSocket speaks req, res and event frames with the listed methods.", SOCKET),
-    "gateway:3": Requirement("Subscribing registers first, then gives the snapshot; hidden is not_found.", SOCKET),
+    "gateway:2": Requirement("The WebSocket speaks req, res and event frames with the listed methods."),
+    "gateway:3": Requirement("Subscribing registers first, then gives the snapshot; hidden is not_found."),
     "gateway:4": Requirement(
         "REST has the listed operations and shapes.",
         remaining="checkpoints and /metrics come with those parts",

@@ -21,6 +21,7 @@ from antiphon.app import open_app
 from antiphon.cli.exits import ExitCode
 from antiphon.cli.main import app
 from antiphon.config.config import Config
+from antiphon.config.descriptions import describe
 from antiphon.config.sections.tools import RunCommandSection, ToolsSection
 from antiphon.domain.sandbox import CommandMode
 from antiphon.tools.session_tool import SessionTool
@@ -28,6 +29,8 @@ from tests.claims import requirement
 
 DOCS = Path(__file__).parents[1] / "docs"
 SOURCES = Path(__file__).parents[1] / "src"
+
+describe(Config)
 
 
 def settings(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:

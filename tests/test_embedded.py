@@ -42,6 +42,39 @@ async def test_a_programs_label_is_text_on_one_line(home: Path) -> None:
                 await app.sessions.open("a", label=label)
 
 
+@requirement("cli:1", "sessions:6")
+async def test_a_program_lists_earlier_conversations_and_reads_one(home: Path) -> None:
+    async with antiphon.open(home) as app:
+        plans = await app.sessions.open("plans")
+        for text in ("first", "second", "third"):
+            await plans.append(text)
+            await plans.reset()
+        await plans.append("of today")
+        newest, *rest = await plans.incarnations(limit=2)
+        oldest = (await plans.incarnations(after=rest[-1]))[-1]
+        assert [each.first_words for each in (newest, *rest, oldest)] == ["third", "second", "first"]
+        ended = await app.sessions.get(oldest.id)
+        (event,) = await ended.history()
+        assert event.message is not None and event.message.content == (antiphon.TextPart(text="first"),)
+        (copy,) = await (await ended.fork()).history()
+        assert copy.message is not None and copy.message.content == event.message.content
+
+
+@requirement("cli:1")
+async def test_a_program_reads_costs_the_tree_of_a_run_and_what_a_session_holds(home: Path) -> None:
+    async with antiphon.open(home) as app:
+        plans = await app.sessions.open("plans")
+        run = await plans.post('!call sessions_spawn {"task": "part"}')
+        await run.wait()
+        tree = await run.tree()
+        assert (tree.top.run.id, tree.caused[0].request) == (run.id, "part")
+        held = await plans.contents()
+        assert (held.children, held.conversations) == (1, 0) and held.messages >= 2 and held.runs >= 1
+        report = await app.costs(days=1)
+        assert report.total.runs >= 2 and [each.id for each in report.models] == ["offline"]
+        assert (await app.costs(days=1, agent_id="nobody")).total.runs == 0
+
+
 @requirement("cli:1", "tools:1")
 async def test_a_program_sees_which_tools_there_are_and_is_told_what_is_missing(home: Path) -> None:
     async with antiphon.open(home, config=SEND_OFF) as app:

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from antiphon.embedded.system import open_embedded as open  # noqa: A004 - the public name of contract cli:1
     from antiphon.embedded.tools import Tools
     from antiphon.engine.views.activities import Work
+    from antiphon.engine.views.contents import SessionContents
+    from antiphon.engine.views.costs import CostReport
+    from antiphon.engine.views.incarnations import EarlierConversation
+    from antiphon.engine.views.run_trees import RunTree, TreeRun
     from antiphon.engine.views.search import Hit, HitPage, NamedSessions
     from antiphon.engine.views.trees import Member, Tree
     from antiphon.store.migrations import StoreUnusable
@@ -56,10 +60,12 @@ __all__ = [
     "AssistantMessage",
     "Config",
     "Conflict",
+    "CostReport",
     "Delivery",
     "DeliveryHandles",
     "DeliveryStatus",
     "Denied",
+    "EarlierConversation",
     "Event",
     "Hit",
     "HitPage",
@@ -76,8 +82,10 @@ __all__ = [
     "RunHandle",
     "RunHandles",
     "RunStatus",
+    "RunTree",
     "Session",
     "SessionChanges",
+    "SessionContents",
     "SessionHandle",
     "SessionHandles",
     "SessionKind",
@@ -93,6 +101,7 @@ __all__ = [
     "ToolSchema",
     "Tools",
     "Tree",
+    "TreeRun",
     "Unavailable",
     "Usage",
     "UserMessage",
@@ -140,6 +149,10 @@ _MODULES = {
     "antiphon.embedded.system": ("Antiphon", "open"),
     "antiphon.embedded.tools": ("Tools",),
     "antiphon.engine.views.activities": ("Work",),
+    "antiphon.engine.views.contents": ("SessionContents",),
+    "antiphon.engine.views.costs": ("CostReport",),
+    "antiphon.engine.views.incarnations": ("EarlierConversation",),
+    "antiphon.engine.views.run_trees": ("RunTree", "TreeRun"),
     "antiphon.engine.views.search": ("Hit", "HitPage", "NamedSessions"),
     "antiphon.engine.views.trees": ("Member", "Tree"),
     "antiphon.store.migrations": ("StoreUnusable",),

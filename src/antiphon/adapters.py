@@ -11,7 +11,6 @@ from antiphon.channels.channel import Channel
 from antiphon.channels.hook_inbox import HookInbox
 from antiphon.channels.hook_settings import HookSettings
 from antiphon.channels.telegram.settings import BotLook, TelegramSettings
-from antiphon.channels.webhook import WebhookChannel
 from antiphon.channels.webhook_inbox import WebhookInbox
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.clock import Clock
@@ -71,7 +70,7 @@ async def open_adapters(
 
     Raises `Invalid` like `open_telegram`.
     """
-    found: list[Channel] = [WebhookChannel(webhook, clock) for webhook in webhooks if webhook.url is not None]
+    found = _webhook_channels(webhooks, clock)
     bot = None if telegram is None else open_telegram(telegram)
     if bot is not None:
         found.append(bot.channel)
@@ -82,6 +81,14 @@ async def open_adapters(
         with anyio.CancelScope(shield=True):
             for channel in channels.values():
                 await channel.aclose()
+
+
+def _webhook_channels(webhooks: Sequence[WebhookSettings], clock: Clock) -> list[Channel]:
+    if all(webhook.url is None for webhook in webhooks):
+        return []
+    from antiphon.channels.webhook import WebhookChannel  # its HTTP client takes 40 ms to import
+
+    return [WebhookChannel(webhook, clock) for webhook in webhooks if webhook.url is not None]
 
 
 def build_entrances(

@@ -84,6 +84,7 @@ from antiphon.engine.deliveries.outgoing import OutgoingMessages
 from antiphon.engine.deliveries.paces import Paces
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.overview import Overviews
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import Runs
 from antiphon.engine.runs.context import PublishDelta, Runtime
@@ -98,19 +99,26 @@ from antiphon.engine.sessions.sessions import Sessions
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.engine.sessions.workspaces import WORKSPACES_NAME, Workspaces
 from antiphon.engine.views.activities import Activities
+from antiphon.engine.views.contents import ContentsOfSessions
+from antiphon.engine.views.costs import Costs
 from antiphon.engine.views.history import History
+from antiphon.engine.views.incarnations import Incarnations
 from antiphon.engine.views.indexer import Indexer
+from antiphon.engine.views.run_trees import RunTrees
 from antiphon.engine.views.search import Search
 from antiphon.engine.views.trees import Trees
 from antiphon.engine.views.views import Views
 from antiphon.engine.work.drain import Drain
 from antiphon.engine.work.health import Health
+from antiphon.engine.work.measures import Measures
 from antiphon.engine.work.watchdog import Watchdog
 from antiphon.engine.work.worker import Worker
+from antiphon.feed.changes import Changes
 from antiphon.feed.follow import Hub
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
+from antiphon.gateway.locality import is_loopback
 from antiphon.mcp.client import McpTools
 from antiphon.mcp.endpoint import Endpoint
 from antiphon.mcp.settings import ServerSettings
@@ -252,6 +260,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                     tasks.start_soon(task)
                 tasks.start_soon(app.services.hub.run)
                 tasks.start_soon(app.services.hub.sweep)
+                tasks.start_soon(app.services.changes.run)
                 tasks.start_soon(app.services.credentials.run)
                 tasks.start_soon(app.services.names.run)
                 tasks.start_soon(app.approved_calls.run)
@@ -385,7 +394,7 @@ def _build(
         backend.deltas.show_deltas(hub.publish_delta)
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
     paces = Paces(clock)
-    live = LiveReplies(database=database, channels=channels, rules=rules, paces=paces, clock=clock)
+    live = LiveReplies(database=database, notifier=notifier, channels=channels, rules=rules, paces=paces, clock=clock)
     if live.is_serving:
         publish_delta = _everywhere(publish_delta, live.publish)
     workspaces = Workspaces(base.home / WORKSPACES_NAME)
@@ -433,6 +442,7 @@ def _build(
         unwind_seconds=parts.unwind_seconds,
     )
     inbox = Inbox(database, sessions, rules, clock=clock, ids=ids)
+    health = Health(database, backend.processes)
     tokens = Tokens(database, rules, clock, ids)
     services = Services(
         rules=rules,
@@ -459,12 +469,18 @@ def _build(
         history=history,
         search=search,
         views=views,
+        incarnations=Incarnations(database, rules),
         trees=Trees(database, rules),
+        run_trees=RunTrees(database, rules),
+        contents=ContentsOfSessions(database, rules),
+        costs=Costs(database, rules, clock, names),
         activities=Activities(database, rules, backend.processes, _describe(base, process)),
+        overviews=Overviews(database, rules, clock),
         exchanges=exchanges,
         deliveries=Deliveries(database, rules, clock),
         waits=waits,
         hub=hub,
+        changes=Changes(notifier, history.read_logs, history.read_heads, clock),
         sign_in=SignIn(database, rules, clock, ids),
         tokens=tokens,
         people=People(database, rules, clock, ids),
@@ -473,7 +489,8 @@ def _build(
         buckets=Buckets(rules.shares.rates, clock),
         ownership=Ownership(database, rules, base.home, clock=clock, ids=ids),
         credentials=Credentials(database, clock),
-        health=Health(database, backend.processes),
+        health=health,
+        measures=Measures(database, worker if config.gateway.role.works else None, health.meter, version=VERSION),
     )
     outside = OutsideApprovals(
         database=database, notifier=notifier, waits=waits, rules=rules, process=process, clock=clock, ids=ids
@@ -719,6 +736,7 @@ def gateway_app(app: App, owner_token: str, own_token: str | None = None) -> Asg
         allowed_hosts=(*hosts, *gateway.allowed_hosts),
         allowed_hosts_name=app.config.origins.named("gateway", "allowed_hosts"),
         max_body_bytes=app.config.gateway.max_body_bytes,
+        is_local_alone=gateway.public_url is None and not gateway.allowed_hosts and is_loopback(gateway.host),
     )
     return build_gateway(_gateway_of(app), app.mcp, settings)
 

@@ -146,6 +146,7 @@ _TOOLS: dict[Kind, str] = {
 }
 _OPERATIONS: dict[Kind, str] = {
     Kind.CONFIGURED_AGENT: (
+        "costs.get agentId | pages.costs agent | "
         "people.invite agents | routes.set agentId | sessions.create agentId | sessions.list agentId | "
         "tokens.create agentId"
     ),
@@ -153,8 +154,9 @@ _OPERATIONS: dict[Kind, str] = {
     Kind.CREDENTIAL: "gateways.prove nonce",
     Kind.TOOL: "tools.invoke arguments | tools.invoke name",
     Kind.PERSONS_SESSION: (
+        "pages.details session | sessions.contents key | sessions.incarnations key | "
         "approvals.list session | commands.run key | routes.set sessionKey | "
-        "pages.between session | pages.follow session | pages.header session | "
+        "pages.between session | pages.entries session | pages.header session | "
         "pages.older session | "
         "pages.sessions search | search.find q | "
         "pages.sessions session | pages.show session | runs.list session | sessions.append key | sessions.cancel "
@@ -164,6 +166,7 @@ _OPERATIONS: dict[Kind, str] = {
         "key | tokens.create sessionKey | tools.invoke sessionKey | tools.list sessionKey"
     ),
     Kind.ROW: (
+        "pages.people after | pages.tree after | pages.tree run | runs.tree after | runs.tree runId | "
         "approvals.get approvalId | approvals.list before | approvals.resolve approvalId | approvals.wait approvalId | "
         "standing-approvals.list before | standing-approvals.revoke standingId | "
         "browsers.sign-in code | deliveries.get deliveryId | deliveries.list before | deliveries.retry deliveryId "
@@ -194,13 +197,16 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.post text | people.invite name | tokens.create name | tools.invoke idempotencyKey"
     ),
     Kind.CHOICE: (
+        "costs.get days | pages.costs days | pages.details cursor | runs.tree limit | sessions.incarnations cursor | "
+        "sessions.incarnations limit | "
         "approvals.list limit | approvals.list status | approvals.resolve decision | approvals.resolve decisions | "
         "approvals.resolve decisions.fields | approvals.resolve fields | standing-approvals.list limit | "
         "approvals.resolve decisions.callId | approvals.resolve decisions.decision | approvals.wait wait | "
         "activities.list limit | deliveries.list limit | deliveries.list status | pages.between after | "
         "pages.between until | pages.show at | search.find cursor | search.find limit | sessions.history upTo | "
-        "pages.follow after | "
-        "pages.older before | pages.sessions shown | runs.list kept | runs.list limit | runs.list status | "
+        "pages.entries after | pages.show view | "
+        "pages.older before | pages.sessions shown | pages.sessions which | pages.sessions group | "
+        "runs.list kept | runs.list limit | runs.list status | "
         "routes.set version | routes.clear version | "
         "runs.wait wait | sessions.append content | sessions.append content.type | sessions.append mentioned | "
         "sessions.append occurredAt | sessions.append queueMode | sessions.append role | sessions.create "

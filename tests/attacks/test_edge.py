@@ -159,8 +159,8 @@ MALFORMED = [
             "Sec-WebSocket-Version: 13",
             "Sec-WebSocket-Key: eHh4eHh4eHh4eHh4eHh4eA==",
         ),
-        status=401,
-        code="token_missing",
+        status=404,
+        code="not_found",
     ),
     Sent(
         what="a request behind an upgrade",

@@ -496,8 +496,12 @@ def check_acknowledged(directory: Path, dump: Dump) -> None:
 
 def check_runs(dump: Dump) -> None:
     """Every run ended once; each that ended well has exactly one reply, which stands in the log."""
+    events_of = dict[tuple[str, str | None], list[Dump]]()
+    for key, logged in dump["sessions"].items():
+        for event in logged:
+            events_of.setdefault((key, event["run"]), []).append(event)
     for run_id, run in dump["runs"].items():
-        events = [event for event in dump["sessions"][run["key"]] if event["run"] == run_id]
+        events = events_of[run["key"], run_id]
         assert run["status"] in TERMINAL
         assert [event["type"] for event in events].count("run_finished") == 1
         assert events[-1]["type"] == "run_finished"

@@ -57,7 +57,7 @@ BUGS = (
     Bug(
         "a suspended sender is heard",
         "policy/reception.py",
-        "    if knock.is_suspended:\n        return Admission.IGNORE\n",
+        "    if knock.is_suspended or knock.is_machine:\n        return Admission.IGNORE\n",
         "",
         "policy/test_reception.py::test_a_suspended_person_is_never_heard",
     ),

@@ -4,6 +4,13 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "the first words of an earlier conversation are shown with their secrets",
+        "engine/views/incarnations.py",
+        "redacted_beginning(text_of(message.content))",
+        "text_of(message.content)[:NEAR]",
+        "gateway/test_incarnations.py::test_ended_conversations_are_listed_newest_first_by_their_first_words[sqlite]",
+    ),
+    Bug(
         "the parts that were sent are not stored",
         "engine/deliveries/deliverer.py",
         "            if not await self._settle(settle_part, claimed, sent):\n                return False\n",
@@ -26,16 +33,16 @@ BUGS = (
     ),
     Bug(
         "words are shown where they may not go",
-        "engine/deliveries/live.py",
-        "    may_show = await may_leave(query, made_of, place, rules.sinks)\n",
-        "    may_show = True\n",
+        "engine/deliveries/showing.py",
+        "    may_show = await may_leave(query, question.made_of, place, rules.sinks) and",
+        "    may_show =",
         "engine/test_live.py::test_words_that_may_not_go_to_the_place_are_not_shown[sqlite]",
     ),
     Bug(
         "words are shown that came after the place was judged",
         "engine/deliveries/live.py",
-        "if stream.judged == stream.made_of:  # no words",
-        "if stream.view is not None:  # no words",
+        "                if stream.judged == stream.made_of and not stream.is_outdated:\n",
+        "                if stream.view is not None:\n",
         "engine/test_live.py::test_words_that_come_while_a_change_waits_for_its_turn_are_judged_too[sqlite]",
     ),
     Bug(
@@ -82,7 +89,7 @@ BUGS = (
     ),
     Bug(
         "a resumed run shows its words in a second message",
-        "engine/deliveries/live.py",
+        "engine/deliveries/showing.py",
         "        streaming=await outbox.find_streaming(query, run.id),\n",
         "        streaming=None,\n",
         "engine/test_live.py::test_after_a_restart_the_same_message_is_completed[sqlite]",
@@ -669,8 +676,8 @@ BUGS = (
     Bug(
         "silence is sent",
         "engine/deliveries/outbox.py",
-        "    words = spoken(outgoing.text)\n    if not words.strip():\n",
-        "    words = spoken(outgoing.text)\n    if not outgoing.text:\n",
+        "    words = spoken(outgoing.text)\n    if not words.strip() or",
+        "    words = spoken(outgoing.text)\n    if not outgoing.text or",
         "engine/test_deliveries.py::test_silence_is_not_sent_and_stands_in_the_log_as_it_was_said[sqlite]",
     ),
     Bug(
@@ -887,7 +894,7 @@ BUGS = (
     Bug(
         "two persons invited at once share an id",
         "engine/access/people.py",
-        "    if not await rows.insert(tx, person):\n",
+        "    if is_id_of_account(person.id) or not await rows.insert(tx, person):\n",
         '    if not await rows.insert(tx, person) and person.name == "":\n',
         "engine/test_people.py::test_nobody_gets_the_id_of_a_removed_person_or_of_one_invited_at_the_same_time[sqlite]",
     ),
@@ -1070,7 +1077,7 @@ BUGS = (
     Bug(
         "the end of a run does not say what it was made of",
         "engine/runs/lifecycle.py",
-        "            **ledger.made_of_columns(made_of),\n",
+        "        **ledger.made_of_columns(made_of),\n",
         "",
         "engine/test_writing_down.py::test_a_run_says_what_it_was_made_of[sqlite]",
     ),
@@ -1194,5 +1201,26 @@ BUGS = (
         "(q.name = ? AND q.role <> 'guest')",
         "(q.name = ?)",
         "tools/test_message.py::test_a_guest_is_not_reached_by_a_name_that_they_chose[sqlite]",
+    ),
+    Bug(
+        "a spawned run does not know its cause",
+        "engine/children/spawn.py",
+        "cause=None if origin is None else origin.id,",
+        "cause=None,",
+        "engine/test_run_trees.py::test_spawns_yields_and_continuations_form_one_tree[sqlite]",
+    ),
+    Bug(
+        "the day on which a run ended is not stored",
+        "engine/runs/lifecycle.py",
+        '"ended_on": at_ms // ledger.DAY_MS,',
+        '"ended_on": None,',
+        "engine/test_costs.py::test_costs_are_summed_by_day_agent_person_and_model[sqlite]",
+    ),
+    Bug(
+        "a last step does not say its model",
+        "engine/runs/lifecycle.py",
+        "last = Steps([*steps.events, event], steps.is_counted, model=steps.model)",
+        "last = Steps([*steps.events, event], steps.is_counted)",
+        "engine/test_costs.py::test_costs_are_summed_by_day_agent_person_and_model[sqlite]",
     ),
 )

@@ -90,8 +90,8 @@ BUGS = (
     Bug(
         "a quiet stream is not kept alive",
         "feed/follow.py",
-        "        elif self._waiter is not None and now - self.last_frame_at >= KEEP_ALIVE_SECONDS:",
-        "        elif self._waiter is not None and now - self.last_frame_at >= 100 * KEEP_ALIVE_SECONDS:",
+        "self.view.keep_alive and now - self.last_frame_at >= KEEP_ALIVE_SECONDS:",
+        "self.view.keep_alive and now - self.last_frame_at >= 100 * KEEP_ALIVE_SECONDS:",
         "gateway/test_sse.py::test_a_quiet_stream_is_kept_alive_by_comments[sqlite]",
     ),
     Bug(

@@ -92,7 +92,7 @@ BUGS = (
         "gateway/operations/messages.py",
         "if ask.node is not None and (target.key is None or str(target.key) != ask.node):",
         "if False:",
-        "gateway/test_node_tokens.py::test_a_node_that_is_merged_into_its_owner_still_posts_to_its_session_alone[sqlite]",
+        "gateway/test_node_tokens.py::test_a_node_that_was_merged_into_its_owner_once_still_posts_to_its_session_alone[sqlite]",
     ),
     Bug(
         "the token of a node does what its guest may",

@@ -1,6 +1,21 @@
 """All planted bugs, by the package that they stand in."""
 
-from tests.planted import agents, ceilings, chats, commands, domain, edges, engine, feed, hooks, policy, store, telegram
+from tests.planted import (
+    agents,
+    ceilings,
+    chats,
+    commands,
+    domain,
+    edges,
+    engine,
+    feed,
+    hooks,
+    machines,
+    policy,
+    sockets,
+    store,
+    telegram,
+)
 
 BUGS = (
     *domain.BUGS,
@@ -15,4 +30,6 @@ BUGS = (
     *commands.BUGS,
     *telegram.BUGS,
     *hooks.BUGS,
+    *machines.BUGS,
+    *sockets.BUGS,
 )

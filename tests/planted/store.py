@@ -4,6 +4,27 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a backup of a newer version is restored",
+        "store/backup.py",
+        "            recognise(connection, path)\n",
+        "",
+        "cli/test_backup.py::test_a_database_of_a_newer_version_is_not_restored",
+    ),
+    Bug(
+        "the first words of an earlier conversation are shown to everybody who sees the session",
+        "store/events.py",
+        '    if not seqs:\n        return {}\n    readable = flow("", grant.clearance)\n',
+        "    if not seqs:\n        return {}\n    readable = ANY\n",
+        "gateway/test_incarnations.py::test_first_words_above_the_reader_are_withheld[sqlite]",
+    ),
+    Bug(
+        "earlier conversations are listed from the first one on",
+        "store/incarnations.py",
+        "ORDER BY first_seq DESC LIMIT",
+        "ORDER BY first_seq LIMIT",
+        "gateway/test_incarnations.py::test_pages_of_ended_conversations_skip_none_and_repeat_none[sqlite]",
+    ),
+    Bug(
         "lists show the last words of a session to everybody who sees it",
         "store/sessions.py",
         'when(all_of([base, flow("s.preview_", clearance)]), "s.preview")',
@@ -13,8 +34,8 @@ BUGS = (
     Bug(
         "a list of runs shows replies above its reader",
         "store/runs.py",
-        "shown_run(_RUN.read(row), reach.clearance)",
-        "_RUN.read(row)",
+        "(*values, limit)\n    )\n    return [shown_run(_RUN.read(row), reach.clearance)",
+        "(*values, limit)\n    )\n    return [_RUN.read(row)",
         "gateway/test_clearances.py::test_a_person_reads_a_session_that_rose_event_by_event[sqlite]",
     ),
     Bug(
@@ -112,15 +133,15 @@ BUGS = (
     Bug(
         "an interrupt waits behind what was queued before it",
         "store/runs.py",
-        "WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq LIMIT 1\",",
-        'ELSE 2 END, r.seq LIMIT 1",',
+        "ORDER BY CASE r.mode WHEN 'interrupt' THEN 0 ELSE 1 END, r.seq LIMIT 1))",
+        "ORDER BY r.seq LIMIT 1))",
         "engine/test_inbox.py::test_an_interrupt_cancels_the_running_run_and_goes_before_queued_ones[sqlite]",
     ),
     Bug(
         "runs of a session begin in any order",
         "store/runs.py",
-        "WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq LIMIT 1\",",
-        "WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq DESC LIMIT 1\",",
+        "ORDER BY CASE r.mode WHEN 'interrupt' THEN 0 ELSE 1 END, r.seq LIMIT 1))",
+        "ORDER BY CASE r.mode WHEN 'interrupt' THEN 0 ELSE 1 END, r.seq DESC LIMIT 1))",
         "engine/test_inbox.py::test_messages_to_a_busy_session_are_queued_one_run_each[sqlite]",
     ),
     Bug(
@@ -452,5 +473,47 @@ BUGS = (
         "(compartments.names.index(name), name, at_ms),",
         "(compartments.names.index(name) // 2, name, at_ms),",
         "engine/test_compartments.py::test_compartments_keep_their_order_over_a_restart[sqlite]",
+    ),
+    Bug(
+        "costs of sessions that are not the reader's are counted",
+        "store/costs.py",
+        "_days(where)), agent, inside, flow(",
+        "_days(where)), agent, flow(",
+        "engine/test_costs.py::test_owners_see_all_costs_and_others_those_of_their_sessions[sqlite]",
+    ),
+    Bug(
+        "costs above the reader are counted",
+        "store/costs.py",
+        'agent, inside, flow("r.", reach.clearance)])',
+        "agent, inside])",
+        "engine/test_costs.py::test_what_is_above_the_reader_does_not_count[sqlite]",
+    ),
+    Bug(
+        "a run that has not ended costs nothing",
+        "store/costs.py",
+        "if where.first <= where.today <= where.last:",
+        "if where.first > where.today:",
+        "engine/test_costs.py::test_a_run_that_has_not_ended_counts_today[sqlite]",
+    ),
+    Bug(
+        "runs of hidden sessions are counted in a request",
+        "store/chains.py",
+        'WHERE r.cause = ? AND {inside.text} UNION ALL "',
+        'WHERE r.cause = ? AND ({inside.text} OR 1 = 1) UNION ALL "',
+        "engine/test_run_trees.py::test_others_see_of_a_request_what_is_in_their_sessions[sqlite]",
+    ),
+    Bug(
+        "the usage of runs above the reader is summed",
+        "store/chains.py",
+        'joined = "" if readable is ANY else',
+        'readable = ANY\n    joined = "" if readable is ANY else',
+        "engine/test_run_trees.py::test_what_is_above_the_reader_counts_without_its_usage[sqlite]",
+    ),
+    Bug(
+        "messages above the reader are counted before a deletion",
+        "store/contents.py",
+        "AND e.role IN ('user', 'assistant') AND {readable.text} LIMIT",
+        "AND e.role IN ('user', 'assistant') AND ({readable.text} OR 1 = 1) LIMIT",
+        "gateway/test_contents.py::test_what_is_above_the_reader_is_not_counted[sqlite]",
     ),
 )

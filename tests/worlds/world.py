@@ -705,6 +705,8 @@ _HTTP_QUESTIONS: Mapping[str, str] = {
     "another's run": "/runs/{child}",
     "page": "/page?session=agent:main:cli:room{n}",
     "page of sessions": "/page/sessions",
+    "page of entries": "/page/entries?session=agent:main:cli:room{n}&after=0",
+    "page of home": "/page/home",
 }
 
 
@@ -793,5 +795,4 @@ QUESTIONS: Mapping[str, Question] = {
 WATCHERS: Mapping[str, str] = {
     "participant: events": "/sessions/agent:main:cli:room{n}/events?after=0",
     "participant: live history": "/sessions/agent:main:cli:room{n}/history?follow=1&includeTools=1",
-    "participant: live page": "/page/follow?session=agent:main:cli:room{n}",
 }

@@ -12,6 +12,7 @@ from msgspec import Struct
 from antiphon.agents.model import Completion, Model, ModelError, Prompt, PromptPurpose, TextDelta
 from antiphon.domain.delay import SILENT, Delay
 from antiphon.engine.runs.context import RunContext
+from antiphon.metrics import STEP_SECONDS
 
 logger = logging.getLogger(__name__)
 
@@ -66,11 +67,11 @@ class Asking(Struct, frozen=True, kw_only=True):
 
         Raises `ModelError`, `RoomExceeded`.
         """
-        attempt = 1
+        attempt, began_at = 1, self.context.clock.monotonic()
         while True:
             self.context.begin_stream()
             try:
-                return await self.listen(prompt, attempt)
+                completion = await self.listen(prompt, attempt)
             except ModelError as error:
                 if not error.is_retryable or attempt >= self.retry.attempts:
                     raise
@@ -86,6 +87,9 @@ class Asking(Struct, frozen=True, kw_only=True):
                 )
                 attempt += 1
                 await self.context.begin_delay(self._retry_delay(error, seconds, attempt))
+            else:
+                STEP_SECONDS.observe(self.context.clock.monotonic() - began_at)
+                return completion
             await anyio.sleep(seconds)
             await self.context.end_delay()
 

@@ -32,7 +32,7 @@ from antiphon.domain.session import Session, SessionType
 from antiphon.domain.transcript import OpenCall, Step, Transcript
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.ceilings import PLACE_CLEARANCE
-from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, call_name
+from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, UsedModel, call_name
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
@@ -76,7 +76,7 @@ class AgentLoop:
         except Invalid as error:
             return _failed(error.code, error.message)
         await self._models.prepare(model)
-        context.is_counted = model.is_counted
+        context.model = UsedModel(name=model.name, is_counted=model.is_counted)
         offered = await self._tools.tools_for(agent.id)
         standing = await context.standing()
         tools = offered.for_session(agent.id, session.depth, standing, self._rules)

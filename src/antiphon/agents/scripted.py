@@ -19,13 +19,13 @@ from antiphon.domain.message import Part, TextPart, ToolCallPart, Usage
 
 
 class _ScriptedCall(BaseModel):
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, defer_build=True)
     name: str
     arguments: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
 
 
 class _ScriptedStep(BaseModel):
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, defer_build=True)
     text: str = ""
     calls: list[_ScriptedCall] = Field(default_factory=list[_ScriptedCall])
     sleep: float = 0
@@ -33,7 +33,7 @@ class _ScriptedStep(BaseModel):
 
 
 class _Script(BaseModel):
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, defer_build=True)
     sessions: dict[str, Annotated[list[list[_ScriptedStep]], Field(min_length=1)]]
 
 

@@ -40,10 +40,12 @@ from antiphon.domain.agent import Agent, DailyLimits, RunLimits
 from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, Compartments
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
+from antiphon.domain.person import PersonId
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
 from antiphon.domain.session import NOWHERE, DeliveryContext
 from antiphon.engine.rules import ResetRules, Rules
 from antiphon.policy.chats import ChannelRules, GroupRules
+from antiphon.policy.machines import identity_of_hook
 from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.sinks import Sinks
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
@@ -286,6 +288,7 @@ class Config(Section):
         for name, webhook in self.channels.webhook.items():
             self._known_agent(webhook.agent, agents, "channels", "webhook", name, "agent")
         self._check_hooks(agents, default)
+        self._check_links()
         days, kept_days = self.session.stale_after_days, self.session.retention_days
         return Rules(
             agents=agents,
@@ -313,7 +316,11 @@ class Config(Section):
             user_approves=frozenset(map(AgentId, self.access.roles.user.approve)),
             approval=self.tools.approval.rules(),
             sinks=self._sinks(compartments),
-            chats=replace(self.session.chat_rules(), channels=self._channel_rules(agents, default, compartments)),
+            chats=replace(
+                self.session.chat_rules(),
+                channels=self._channel_rules(agents, default, compartments),
+                bots=self._bots(),
+            ),
             names_provider=self.compat == "s0",
         )
 
@@ -437,6 +444,28 @@ class Config(Section):
                     )
             if hook.deliver is not None:
                 self._check_hook_place(name, hook.deliver)
+
+    def _bots(self) -> frozenset[str]:
+        """The accounts of Antiphon itself: a bot's token begins with the id of its account."""
+        section = self.channels.telegram
+        token = None if section is None else section.key()
+        return frozenset() if token is None else frozenset({f"{TELEGRAM}:{token.partition(':')[0]}"})
+
+    def _check_links(self) -> None:
+        """Raises `Invalid` for a link of a program's account, or to a program."""
+        hooks = {identity_of_hook(name).person_id: name for name in self.hooks}
+        for person, accounts in self.session.identity_links.items():
+            named = self._at("session", "identity_links", person)
+            if (hook := hooks.get(PersonId(person))) is not None:
+                raise Invalid(
+                    f"{named} is the hook {hook!r}, not a person. `antiphon people list` shows the ids of persons.",
+                    code="invalid_config",
+                )
+            if bots := self._bots() & {*accounts}:
+                raise Invalid(
+                    f"{named} links the bot itself: {min(bots)!r}. Name the account of the person who writes to it.",
+                    code="invalid_config",
+                )
 
     def _check_hook_place(self, name: str, place: HookPlaceSection) -> None:
         """Raises `Invalid` for a place that no configured channel sends to."""

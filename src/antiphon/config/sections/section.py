@@ -39,9 +39,9 @@ class Section(BaseModel):
         populate_by_name=True,
         extra="forbid",
         frozen=True,
-        use_attribute_docstrings=True,
         allow_inf_nan=False,
         hide_input_in_errors=True,
+        defer_build=True,
     )
 
     @field_validator("*", mode="before")

@@ -14,6 +14,7 @@ from antiphon.domain.person import MAX_ID
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule
 from antiphon.policy.chats import ChatRules
+from antiphon.policy.machines import HOOK, NODE
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.trigger import OwnerTrigger
 
@@ -121,6 +122,8 @@ class SessionScope(StrEnum):
 
 _ACCOUNT = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}:.+", re.DOTALL)
 _PERSON = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+PROGRAMS = (HOOK, NODE, "webhook")
+"""What stands before the accounts of programs. A webhook's program can give its peers any id."""
 
 
 def _identity_links(links: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -132,6 +135,11 @@ def _identity_links(links: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, .
         for account in accounts:
             if not _ACCOUNT.fullmatch(account):
                 raise ValueError(f"{account!r} names no account; write '<channel>:<id>', such as 'telegram:123456'")
+            if account.partition(":")[0] in PROGRAMS:
+                raise ValueError(
+                    f"{account!r} is an account of a program, which is never a person's; "
+                    "name the account with which the person writes, such as 'telegram:123456'"
+                )
             if linked.setdefault(account, person) != person:
                 raise ValueError(f"{account!r} is linked to two persons, {linked[account]!r} and {person!r}")
     return links
