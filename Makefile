@@ -53,13 +53,13 @@ soak: setup-dev  ## The long forms of the tests of kills, power cuts, reconnecti
 	$(BIN)/python -m pytest -m "not browser" --soak $(ARGS)
 
 lock:  ## Bring the lock files up to date with pyproject.toml
-	$(UV) $(LOCK) pyproject.toml --extra metrics --extra anthropic --extra postgres --extra telegram --group build -o lock/run.txt
+	$(UV) $(LOCK) pyproject.toml --extra anthropic --extra postgres --extra telegram --group build -o lock/run.txt
 	$(UV) $(LOCK) pyproject.toml --all-extras --group build --group dev -c lock/run.txt -o lock/dev.txt
 	echo aiogram | $(UV) $(LOCK) - -o lock/aiogram.txt
 
 setup: .venv/run.stamp
 setup-dev: .venv/dev.stamp
-setup-clients: .venv/aiogram/installed
+setup-clients: .venv/aiogram/installed .venv/axe/installed
 
 .venv/bin/uv:
 	@echo "Making .venv …"
@@ -83,6 +83,17 @@ setup-clients: .venv/aiogram/installed
 	@echo "Installing aiogram …"
 	@$(UV) venv --quiet --clear --python $(BIN)/python .venv/aiogram
 	@$(UV) pip install --quiet --python .venv/aiogram/bin/python --compile-bytecode --require-hashes -r lock/aiogram.txt
+	@touch $@
+
+# What finds hindrances for people in the page; its test is skipped without npm.
+.venv/axe/installed: | .venv/bin/uv
+	@mkdir -p .venv/axe
+	@if command -v npm > /dev/null; then \
+	  echo "Installing axe …"; \
+	  cd .venv/axe && npm pack --silent axe-core@4.10.3 > /dev/null \
+	  && echo "0f2b4d7dcdf7d1219df8d1959ad68e565f51d14c3f0d88bb71cd59abeb956292  axe-core-4.10.3.tgz" | sha256sum --check --quiet \
+	  && tar -xzf axe-core-4.10.3.tgz package/axe.min.js && rm axe-core-4.10.3.tgz; \
+	fi
 	@touch $@
 
 clean:
