@@ -20,6 +20,7 @@ from antiphon.adapters import Adapters, InboundSettings, build_entrances, open_a
 from antiphon.agents.approved_calls import ApprovedCalls
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.calls import ToolCalls
+from antiphon.agents.introspection import ModelIntrospector
 from antiphon.agents.loop import AgentLoop
 from antiphon.agents.model import ProviderSettings
 from antiphon.agents.models import Models
@@ -73,6 +74,7 @@ from antiphon.engine.chats.pairing import Pairings
 from antiphon.engine.chats.peer_chats import PeerChats
 from antiphon.engine.chats.reception import Reception
 from antiphon.engine.chats.routing import Routes
+from antiphon.engine.checkpoints.checkpoints import Checkpoints
 from antiphon.engine.children.due import Timers
 from antiphon.engine.children.govern import Subagents
 from antiphon.engine.children.spawn import Spawns
@@ -108,6 +110,7 @@ from antiphon.engine.views.run_trees import RunTrees
 from antiphon.engine.views.search import Search
 from antiphon.engine.views.trees import Trees
 from antiphon.engine.views.views import Views
+from antiphon.engine.work.checkpointer import Checkpointer
 from antiphon.engine.work.drain import Drain
 from antiphon.engine.work.health import Health
 from antiphon.engine.work.measures import Measures
@@ -192,6 +195,8 @@ class App(Struct, frozen=True, kw_only=True):
     """None unless Telegram posts updates to the gateway."""
     timers: Timers
     """Runs if the process runs agents."""
+    checkpointer: Checkpointer
+    """Runs if the process runs agents."""
     drain: Drain
     """Leaving `open_app` drains, unless a caller drained before, to keep answering meanwhile."""
 
@@ -227,7 +232,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         parts=parts,
         clock=clock,
         ids=parts.ids or RandomIds(clock),
-        rules=config.rules(),
+        rules=_rules(config, parts),
         models=open_models(home, config),
         tools=_classified([*installed_tools(), *map(_function_tool, parts.tools)], config),
         webhooks=config.webhooks(),
@@ -272,6 +277,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                     tasks.start_soon(_upkeep(app).run)
                     tasks.start_soon(app.mcp_tools.run)
                     tasks.start_soon(app.timers.run)
+                    tasks.start_soon(app.checkpointer.run)
                     has_peers = backend.processes is not None
                     tasks.start_soon(Indexer(backend.database, backend.notifier, has_peers=has_peers).run)
                     tasks.start_soon(worker.run)
@@ -305,11 +311,19 @@ async def _with_compartments(base: "_Base", database: Database) -> "_Base":
     return replace(
         base,
         compartments=found,
-        rules=config.rules(found),
+        rules=_rules(config, base.parts, found),
         webhooks=config.webhooks(found),
         hooks=config.hook_settings(found),
         tools=_classified(base.tools, config, found),
     )
+
+
+def _rules(config: Config, parts: Parts, compartments: Compartments | None = None) -> Rules:
+    """The configured rules. With a runner of the program's own there is no model that could look back."""
+    rules = config.rules(compartments)
+    if parts.runner is None:
+        return rules
+    return replace(rules, checkpoints=replace(rules.checkpoints, is_enabled=False))
 
 
 class _Base(Struct, frozen=True, kw_only=True):
@@ -465,6 +479,7 @@ def _build(
         approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
         standing_approvals=StandingApprovals(database),
         resets=Resets(database, rules, clock, ids),
+        checkpoints=Checkpoints(database, waits, rules, clock=clock, ids=ids),
         forks=Forks(database, rules, clock, ids),
         history=history,
         search=search,
@@ -514,6 +529,8 @@ def _build(
         process=process,
         is_global=config.session.scope is SessionScope.GLOBAL,
     )
+    introspector = ModelIntrospector(base.models, rules, home_key, clock, retry=parts.retry)
+    checkpointer = Checkpointer(database, notifier, introspector, rules, process=process, clock=clock, ids=ids)
     app = App(
         home=base.home,
         config=config,
@@ -529,6 +546,7 @@ def _build(
         live=live,
         deliverer=deliverer,
         timers=Timers(database, notifier, workspaces, rules, clock=clock),
+        checkpointer=checkpointer,
         webhook_inbox=entrances.webhook_inbox,
         hook_inbox=entrances.hook_inbox,
         accounts=entrances.accounts,
@@ -541,6 +559,7 @@ def _build(
             backend.dispatch,
             worker,
             deliverer=deliverer if config.gateway.role.works else None,
+            checkpointer=checkpointer if config.gateway.role.works else None,
             seconds=config.gateway.drain_seconds,
         ),
     )
@@ -723,6 +742,11 @@ def _check_models(rules: Rules, models: Models) -> None:
             models.open(agent.model, context_tokens=agent.context_tokens)
         except Invalid as error:
             raise Invalid(f"Agent {agent.id!r}: {error.message}", code=error.code) from error
+    if rules.checkpoints.model is not None:
+        try:
+            models.open(rules.checkpoints.model)
+        except Invalid as error:
+            raise Invalid(f"checkpoints.model: {error.message}", code=error.code) from error
 
 
 def gateway_app(app: App, owner_token: str, own_token: str | None = None) -> AsgiApp:

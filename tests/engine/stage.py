@@ -193,7 +193,7 @@ async def open_with_provider(
     import_provider(MODEL)  # once, and not within a wait
     provider = {"base_url": fake.base_url, "api_key": "none"}
     defaults = {"model": MODEL, "context_tokens": context_tokens}
-    settings = {"agents__defaults": defaults, "providers__fake": provider, **settings}
+    settings = {"agents__defaults": defaults, "providers__fake": provider, "checkpoints__enabled": False, **settings}
     async with open_home(config(**settings), parts) as app:
         yield app
         model = app.models.open(MODEL, context_tokens=context_tokens)

@@ -12,7 +12,7 @@ from antiphon.domain.classification import PUBLIC
 from antiphon.domain.ids import AgentId
 from antiphon.domain.session import DeliveryContext, Source
 from antiphon.engine.deliveries.deliveries import DeliveryFilter
-from antiphon.engine.ledger.run_log import day_of
+from antiphon.engine.ledger.spending import day_of
 from antiphon.store import deliveries
 from antiphon.store.database import Transaction
 from antiphon.store.deliveries import NewDelivery

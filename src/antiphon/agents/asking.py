@@ -5,13 +5,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from math import inf
+from typing import Protocol
 
 import anyio
 from msgspec import Struct
 
 from antiphon.agents.model import Completion, Model, ModelError, Prompt, PromptPurpose, TextDelta
+from antiphon.clock import Clock
 from antiphon.domain.delay import SILENT, Delay
-from antiphon.engine.runs.context import RunContext
 from antiphon.metrics import STEP_SECONDS
 
 logger = logging.getLogger(__name__)
@@ -54,10 +55,43 @@ class RoomExceeded(Exception):
         """About how many tokens the response had."""
 
 
-class Asking(Struct, frozen=True, kw_only=True):
-    """How to ask one model within one run."""
+class AsksModel(Protocol):
+    """What asks a model: a run, whose readers see what streams and why it takes long; or work that nobody follows."""
 
-    context: RunContext
+    @property
+    def clock(self) -> Clock: ...
+
+    def begin_stream(self) -> None: ...
+
+    def emit(self, text: str) -> None: ...
+
+    async def begin_delay(self, delay: Delay) -> None: ...
+
+    async def end_delay(self) -> None: ...
+
+
+class Unfollowed(Struct, frozen=True):
+    """Implements `AsksModel` for work that nobody follows."""
+
+    clock: Clock
+
+    def begin_stream(self) -> None:
+        pass
+
+    def emit(self, text: str) -> None:
+        pass
+
+    async def begin_delay(self, delay: Delay) -> None:
+        pass
+
+    async def end_delay(self) -> None:
+        pass
+
+
+class Asking(Struct, frozen=True, kw_only=True):
+    """How to ask one model."""
+
+    context: AsksModel
     model: Model
     retry: RetryPolicy
     room: Room = Room()

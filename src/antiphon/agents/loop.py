@@ -14,11 +14,13 @@ import anyio
 
 from antiphon.agents.approving import Judge, JudgedCall
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded
-from antiphon.agents.compaction import FILL_LIMIT, compact, estimate_tokens
+from antiphon.agents.compaction import compact, estimate_tokens
+from antiphon.agents.daily_room import Capped, find_daily_room
 from antiphon.agents.fence import PURPOSE, DataFences
 from antiphon.agents.model import Model, ModelError, ModelErrorKind
 from antiphon.agents.models import Models
 from antiphon.agents.prompt import Framing, build_prompt
+from antiphon.agents.summary import FILL_LIMIT
 from antiphon.agents.text import bounded_text, whole_text
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
 from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, Effect
@@ -38,7 +40,6 @@ from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.approvals import RUN_COMMAND
-from antiphon.policy.caps import Cap
 from antiphon.policy.flow import may_enter
 from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, SHOW_OTHERS, YIELD_TOOL
@@ -121,14 +122,14 @@ class AgentLoop:
             )
             if estimate_tokens(entries, prompt.instructions) > FILL_LIMIT * model.context_tokens and not is_shortened:
                 is_shortened = True
-                if await compact(asking, entries, framing):
+                if await compact(context, asking, entries, framing):
                     continue
             try:
                 answer = await asking.ask(prompt)
             except ModelError as error:
                 if error.kind is ModelErrorKind.CONTEXT_TOO_LONG and not is_shortened:
                     is_shortened = True
-                    if await compact(asking, entries, framing):
+                    if await compact(context, asking, entries, framing):
                         continue
                 return self._model_failure(context, transcript, error)
             except RoomExceeded as exceeded:
@@ -188,28 +189,13 @@ class AgentLoop:
                     code="limit_tokens",
                     error=f"The answer was stopped: with it the run passed its limit of {limits.tokens} tokens.",
                 )
-        capped = await self._check_daily_cap(context, context.agent) if model.is_counted else Room()
-        return capped if isinstance(capped, RunEnding) else min(room, capped, key=lambda each: each.tokens)
-
-    async def _check_daily_cap(self, context: RunContext, agent: Agent) -> RunEnding | Room:
-        room = Room()
+        if not model.is_counted:
+            return room
         today = await context.spent_today(self._rules.person_caps)
-        for spent, cap_of_it in (
-            (today.own, Cap(limits=agent.daily, setting="limits.daily")),
-            (today.total, Cap(limits=self._rules.daily_total, setting="limits.daily_total")),
-            *today.by_person,
-        ):
-            cap, name = cap_of_it.limits, cap_of_it.name
-            if cap.tokens is not None and spent.tokens >= cap.tokens:
-                return _capped(cap_of_it, f"{cap.tokens} tokens")
-            if cap.tokens is not None and cap.tokens - spent.tokens < room.tokens:
-                reached = f"with it the {name}, {cap.tokens} tokens, is reached ({cap_of_it.setting})"
-                room = Room(
-                    tokens=cap.tokens - spent.tokens, code=cap_of_it.code, error=f"The answer was stopped: {reached}."
-                )
-            if cap.usd is not None and spent.microusd >= cap.usd * 1_000_000:
-                return _capped(cap_of_it, f"{cap.usd:.2f} USD")
-        return room
+        daily = find_daily_room(today, context.agent, self._rules)
+        if isinstance(daily, Capped):
+            return _failed(daily.code, daily.error)
+        return min(room, daily, key=lambda each: each.tokens)
 
     def _model_failure(self, context: RunContext, transcript: Transcript, error: ModelError) -> RunEnding:
         """An ending that tells the reader what to do, with the text streamed so far."""
@@ -419,13 +405,4 @@ def _kept_from(provider: str) -> RunEnding:
         "model_clearance",
         f"The conversation may not be sent to the provider {provider!r}. Nothing was sent. Raise "
         f"providers.{provider}.clearance, use another model, or reset the session.",
-    )
-
-
-def _capped(cap: Cap, limit: str) -> RunEnding:
-    """Names the limit, not the sum: sessions that the reader does not see share the budget. Contract: flow 13."""
-    return _failed(
-        cap.code,
-        f"The {cap.name} is reached: {limit} a day (UTC). Messages are still stored. "
-        f"Raise {cap.setting} in the configuration, or wait until tomorrow.",
     )

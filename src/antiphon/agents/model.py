@@ -32,6 +32,7 @@ class PromptPurpose(StrEnum):
 
     TURN = "turn"
     COMPACTION = "compaction"
+    CHECKPOINT = "checkpoint"
 
 
 class PromptStage(StrEnum):

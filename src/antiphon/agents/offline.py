@@ -53,6 +53,9 @@ class OfflineModel:
             text = f"Summary of {len(prompt.raw_text)} characters of conversation."
             yield _answer(prompt, text_content(text))
             return
+        if prompt.purpose is PromptPurpose.CHECKPOINT:
+            yield _answer(prompt, text_content("Nothing to note."))
+            return
         if prompt.stage is not None:
             reply = _staged(prompt)
             async for piece in _say(reply):

@@ -2,7 +2,7 @@
 
 The file is JSON: `{"sessions": {"<key or *>": [turn, …]}}`. A turn is a list of steps, a step an object with
 `text`, `calls` (`[{"name", "arguments"}]`), `sleep` (seconds) or `fail` (a text). After the last turn, the last
-one repeats.
+one repeats. `"checkpoints": {"<key or *>": [step, …]}` are the steps of each checkpoint; without them it notes nothing.
 """
 
 import json
@@ -35,6 +35,7 @@ class _ScriptedStep(BaseModel):
 class _Script(BaseModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, defer_build=True)
     sessions: dict[str, Annotated[list[list[_ScriptedStep]], Field(min_length=1)]]
+    checkpoints: dict[str, list[_ScriptedStep]] = Field(default_factory=dict[str, list[_ScriptedStep]])
 
 
 class ScriptedModel:
@@ -82,6 +83,10 @@ class ScriptedModel:
         yield self._answer(tuple(content))
 
     def _step(self, prompt: Prompt) -> _ScriptedStep:
+        if prompt.purpose is PromptPurpose.CHECKPOINT:
+            checkpoints = self._script.checkpoints
+            steps = checkpoints.get(prompt.session_key) or checkpoints.get("*") or ()
+            return steps[prompt.step] if prompt.step < len(steps) else _ScriptedStep(text="Done.")
         sessions = self._script.sessions
         turns = sessions.get(prompt.session_key) or sessions.get("*")
         if turns is None:
@@ -96,6 +101,6 @@ class ScriptedModel:
 def _problem(error: ValidationError) -> str:
     """The first problem and its place, without names or values that only the file contains."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    known = {"sessions", *_ScriptedStep.model_fields, *_ScriptedCall.model_fields}
+    known = {"sessions", "checkpoints", *_ScriptedStep.model_fields, *_ScriptedCall.model_fields}
     place = ".".join(str(part) if isinstance(part, int) or part in known else "…" for part in first["loc"])
     return f"{place or 'the file'}: {first['msg']}"

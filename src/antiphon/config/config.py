@@ -33,7 +33,7 @@ from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, Lo
 from antiphon.config.sections.hooks import HookPlaceSection, HookSection, HookSections
 from antiphon.config.sections.limits import LimitsSection, RunsSection
 from antiphon.config.sections.section import Section
-from antiphon.config.sections.sessions import GroupsSection, MessagesSection, SessionSection
+from antiphon.config.sections.sessions import CheckpointsSection, GroupsSection, MessagesSection, SessionSection
 from antiphon.config.sections.tools import ToolsSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.agent import Agent, DailyLimits, RunLimits
@@ -53,7 +53,19 @@ from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{8,100}")
 """The form of bots' tokens."""
 SHARED_SECTIONS = (
-    *("agents", "limits", "messages", "groups", "session", "tools", "access", "channels", "hooks", "compat"),
+    *(
+        "agents",
+        "limits",
+        "messages",
+        "groups",
+        "session",
+        "checkpoints",
+        "tools",
+        "access",
+        "channels",
+        "hooks",
+        "compat",
+    ),
 )
 """The settings by which processes treat sessions and runs."""
 
@@ -71,6 +83,7 @@ class Config(Section):
     messages: MessagesSection = MessagesSection()
     groups: GroupsSection = GroupsSection()
     session: SessionSection = SessionSection()
+    checkpoints: CheckpointsSection = CheckpointsSection()
     tools: ToolsSection = ToolsSection()
     access: AccessSection = AccessSection()
     channels: ChannelsSection = ChannelsSection()
@@ -321,6 +334,7 @@ class Config(Section):
                 channels=self._channel_rules(agents, default, compartments),
                 bots=self._bots(),
             ),
+            checkpoints=self.checkpoints.rules(),
             names_provider=self.compat == "s0",
         )
 

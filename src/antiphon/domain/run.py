@@ -65,6 +65,8 @@ class Purpose(StrEnum):
     """Continues with results of its session's children."""
     ANNOUNCE = "announce"
     """Words the text about a result for the requester's channel."""
+    CHECKPOINT = "checkpoint"
+    """Not a turn: what a checkpoint used, noted when it has ended."""
 
     @property
     def is_of_exchange(self) -> bool:

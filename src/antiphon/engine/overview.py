@@ -22,7 +22,7 @@ from antiphon.domain.session import Session, SessionStatus, SessionSummary
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.chats.groups import list_groups
 from antiphon.engine.chats.pairing import WaitingSender, count_waiting, list_waiting
-from antiphon.engine.ledger.run_log import day_of
+from antiphon.engine.ledger.spending import day_of
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.decisions import count_open, list_requests

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct, field
 
 from antiphon.domain.agent import Agent, DailyLimits
+from antiphon.domain.checkpoint import CheckpointRules
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.queue_mode import QueueMode
@@ -108,6 +109,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     approval: ApprovalRules = field(default_factory=ApprovalRules)
     sinks: Sinks = field(default_factory=Sinks)
     chats: ChatRules = field(default_factory=ChatRules)
+    checkpoints: CheckpointRules = field(default_factory=CheckpointRules)
     names_provider: bool = False
     """Whether rows of sessions also give their channel as `provider`, its name in S0."""
 

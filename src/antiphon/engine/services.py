@@ -23,6 +23,7 @@ from antiphon.engine.chats.nodes import Nodes
 from antiphon.engine.chats.pairing import Pairings
 from antiphon.engine.chats.peer_chats import PeerChats
 from antiphon.engine.chats.routing import Routes
+from antiphon.engine.checkpoints.checkpoints import Checkpoints
 from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
@@ -71,6 +72,7 @@ class Services(Struct, frozen=True, kw_only=True):
     approvals: Approvals
     standing_approvals: StandingApprovals
     resets: Resets
+    checkpoints: Checkpoints
     forks: Forks
     history: History
     incarnations: Incarnations

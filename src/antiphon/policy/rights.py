@@ -103,6 +103,14 @@ def may_reset(standing: Standing, type: SessionType) -> bool:
     return type is SessionType.DIRECT or reaches_all(standing)
 
 
+def may_checkpoint(standing: Standing, type: SessionType) -> bool:
+    """Whether a person who takes part in a session of this type may have it look back. Contract: checkpoints 1.
+
+    It asks a model, and writes notes about them: as with a reset, users may in their own chats, and guests may not.
+    """
+    return not is_guest(standing) and may_reset(standing, type)
+
+
 def may_clear(standing: Standing) -> bool:
     """Whether a reset by the principal ends the taint of the session. Contract: sessions 6."""
     return reaches_all(standing)

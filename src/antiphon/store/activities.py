@@ -227,6 +227,7 @@ async def find_last_runs(query: Query, reach: Reach, sessions: Sequence[SessionR
     found = await query.fetch_all(
         f"SELECT r.session, {', '.join(part.text for part in parts)} FROM runs r WHERE r.id IN ("
         "SELECT (SELECT e.id FROM runs e WHERE e.session = s.id "
+        "AND e.purpose <> 'checkpoint' "
         "AND e.status NOT IN ('queued', 'running', 'awaiting_approval') ORDER BY e.seq DESC LIMIT 1) "
         f"FROM sessions s WHERE s.id IN ({', '.join('?' * len(sessions))}) AND {inside.text})",
         (*(value for part in parts for value in part.values), *sessions, *inside.values),

@@ -30,6 +30,7 @@ from antiphon.store.scopes import ANY, Condition, any_of, flow, skipped_before
 from antiphon.store.sessions import LogEnd
 
 EVENT_WIDTH = 14
+NEVER = Condition("1 = 0")
 INSERTED_AT_ONCE = 16
 
 
@@ -45,6 +46,8 @@ class Addition(Struct, frozen=True, kw_only=True, gc=False):
     """Amounts by which columns grow."""
     end: LogEnd | None = None
     """The end of the log before, if known; saves a query."""
+    is_quiet: bool = False
+    """Whether `updated_at` stays as it is, because nobody did anything."""
 
 
 async def append(tx: Transaction, session: SessionRow, addition: Addition) -> int:
@@ -57,7 +60,7 @@ async def append(tx: Transaction, session: SessionRow, addition: Addition) -> in
     incarnation, at_ms, end = addition.incarnation, addition.at_ms, addition.end
     set, add = with_folded(addition.set), addition.add
     count = len(addition.events)
-    seen = _seen(addition.events)
+    seen = NEVER if addition.is_quiet else _seen(addition.events)
     values = (count, at_ms, *seen.values, at_ms, *set.values(), *add.values(), session)
     if end is None:
         row = await tx.fetch_one(_advance(tuple(set), tuple(add), seen.text), values)

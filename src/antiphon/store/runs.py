@@ -81,7 +81,8 @@ _SUSPENDED = (
 )
 _SELECT_WITH_END = (
     "SELECT s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, s.depth, s.last_seq, "
-    f"s.incarnation, {SHOWS_CLASSIFIED}, s.pending_approvals, {_SUSPENDED}, {codec.classification_columns('s.base_')}, "
+    f"s.incarnation, {SHOWS_CLASSIFIED}, s.pending_approvals, s.turn_count - s.covered_turns, s.source_kind, "
+    f"{_SUSPENDED}, {codec.classification_columns('s.base_')}, "
     f"{codec.classification_columns('i.taint_')}, {codec.classification_columns('i.workspace_')}, {_RUN.text} "
     f"{_FROM_WITH_END}"
 )
@@ -147,6 +148,57 @@ async def insert(tx: Transaction, session: SessionRow, run: NewRun, *, is_favour
             *(run.purpose.value, str(run.principal), int(is_favoured), at_ms, place),
             *more.values(),
         ),
+    )
+
+
+class EndedRun(Struct, frozen=True, kw_only=True):
+    """Work beside the line of its session, which is noted once it has ended."""
+
+    id: RunId
+    purpose: Purpose
+    incarnation: SessionId
+    agent_id: AgentId
+    principal: Principal
+    status: RunStatus
+    seq: int
+    started_at: datetime
+    error: str | None = None
+    code: str | None = None
+    made_of: Classification = PUBLIC
+    model: str | None = None
+    usage: Usage = NO_USAGE
+
+
+async def insert_ended(tx: Transaction, session: SessionRow, run: EndedRun, at_ms: int) -> None:
+    started_at = codec.milliseconds(run.started_at)
+    columns: dict[str, SqlValue] = {
+        "id": run.id,
+        "session": session,
+        "incarnation": run.incarnation,
+        "agent_id": run.agent_id,
+        "seq": run.seq,
+        "newest_seq": run.seq,
+        "status": run.status.value,
+        "mode": QueueMode.ENQUEUE.value,
+        "purpose": run.purpose.value,
+        "principal": str(run.principal),
+        "is_favoured": 0,
+        "created_at": started_at,
+        "started_at": started_at,
+        "ended_at": at_ms,
+        "ended_on": at_ms // DAY_MS,
+        "error": run.error,
+        "code": run.code,
+        "model": run.model,
+        "input_tokens": run.usage.input_tokens,
+        "output_tokens": run.usage.output_tokens,
+        "cached_tokens": run.usage.cached_tokens,
+        "cost_microusd": run.usage.cost_microusd,
+        "steps": run.usage.steps,
+        **made_of_columns(run.made_of),
+    }
+    await tx.execute(
+        f"INSERT INTO runs ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})", tuple(columns.values())
     )
 
 
@@ -254,6 +306,10 @@ class InLog(NamedTuple):
     """The end of the session's log."""
     pending_approvals: int
     """How many requests of the session are open."""
+    uncovered_turns: int
+    """Completed turns of the session that no checkpoint covers."""
+    source_kind: str
+    """Where the session came from."""
     is_suspended: bool
     """Whether the person with whose rights it acts is suspended."""
 
@@ -270,7 +326,10 @@ async def find_active(query: Query, session: SessionRow) -> Run | None:
 
 async def newest_principal(query: Query, session: SessionRow) -> str | None:
     """The principal of the session's newest run, as text."""
-    row = await query.fetch_one("SELECT principal FROM runs WHERE session = ? ORDER BY seq DESC LIMIT 1", (session,))
+    row = await query.fetch_one(
+        "SELECT principal FROM runs WHERE session = ? AND purpose <> 'checkpoint' ORDER BY seq DESC LIMIT 1",
+        (session,),
+    )
     return None if row is None else row[0]
 
 
@@ -506,6 +565,15 @@ def _assignments(columns: Iterable[str]) -> str:
     return ", ".join(f"{name} = ?" for name in columns)
 
 
+async def is_unfinished_in(query: Query, session: SessionRow, incarnation: SessionId) -> bool:
+    """Whether a run of the incarnation has not ended."""
+    row = await query.fetch_one(
+        f"SELECT 1 FROM runs r WHERE r.session = ? AND r.incarnation = ? AND {_UNFINISHED} LIMIT 1",
+        (session, incarnation),
+    )
+    return row is not None
+
+
 async def find_parked(query: Query, session: SessionRow) -> list[Run]:
     """Runs of the session that others continue: they wait for its children, or for an approval."""
     rows = await query.fetch_all(f"{_SELECT} WHERE r.session = ? AND r.is_parked = 1", (session,))
@@ -622,13 +690,14 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
 def _in_log(row: Row | None) -> InLog | None:
     if row is None:
         return None
-    channel, to, account_id, thread_id, depth, last_seq, incarnation, shows_classified, pending, is_suspended = row[:10]
-    base = codec.classification(*row[10:14])
-    taint = None if row[14] is None else codec.classification(*row[14:18])
-    workspace = None if row[18] is None else codec.classification(*row[18:22])
+    channel, to, account_id, thread_id, depth, last_seq, incarnation, shows_classified, pending = row[:9]
+    turns, source, is_suspended = row[9:12]
+    base = codec.classification(*row[12:16])
+    taint = None if row[16] is None else codec.classification(*row[16:20])
+    workspace = None if row[20] is None else codec.classification(*row[20:24])
     place = delivery_context(channel, to, account_id, thread_id)
     end = LogEnd(last_seq, incarnation, base, taint, workspace, bool(shows_classified))
-    return InLog(_RUN.read(row[22:]), place, depth, end, pending, bool(is_suspended))
+    return InLog(_RUN.read(row[24:]), place, depth, end, pending, turns, source, bool(is_suspended))
 
 
 def run_ids_text(run_ids: Sequence[RunId]) -> str | None:

@@ -200,6 +200,9 @@ class SessionHead(NamedTuple):
     channel: str | None
     """The channel for its answers."""
     queue_mode: str | None
+    source_kind: str
+    untriggered_count: int
+    """Messages that started no run and that no checkpoint covers."""
     base_level: int
     base_compartments: int
     base_integrity: int
@@ -217,6 +220,7 @@ SHOWS_CLASSIFIED = (
 )
 HEAD = f"""s.id, s.key, s.agent_id, s.incarnation, s.status, s.type, s.last_seq, s.first_seq,
 s.description IS NOT NULL, s.send_policy, s.delivery_channel, s.queue_mode,
+s.source_kind, s.untriggered_count,
 {codec.classification_columns("s.base_")}, {SHOWS_CLASSIFIED}"""
 _SELECT_HEAD = f"SELECT {HEAD} FROM sessions s"
 
@@ -552,7 +556,8 @@ async def bury(tx: Transaction, session: SessionRow, *, taint: Classification, a
         "description = NULL, description_source = NULL, preview = NULL, preview_level = 0, preview_compartments = 0, "
         "preview_person = NULL, description_level = 0, description_compartments = 0, description_person = NULL, "
         "send_policy = NULL, model = NULL, "
-        "thinking_level = NULL, verbose_level = NULL, queue_mode = NULL, "
+        "thinking_level = NULL, verbose_level = NULL, queue_mode = NULL, checkpoint_at = NULL, covered_turns = 0, "
+        "untriggered_count = 0, "
         "context_tokens = 0, input_tokens = 0, output_tokens = 0, cached_tokens = 0, cost_microusd = NULL, "
         "steps = 0, aborted_last_run = 0, pending_approvals = 0, clearance_level = NULL, "
         "clearance_compartments = NULL, clearance_person = NULL WHERE id = ?",
@@ -699,3 +704,7 @@ def cursor_of(session: SessionSummary) -> ListCursor:
 
 def _one(row: Row | None) -> Session | None:
     return None if row is None else SESSION.read(row)
+
+
+async def set_working_memory(tx: Transaction, session_id: SessionId, text: str) -> None:
+    await tx.execute("UPDATE incarnations SET working_memory = ? WHERE id = ?", (text, session_id))

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, AliasChoices, Field, JsonValue
 
 from antiphon.config.sections.section import MOST_DAYS, MOST_MINUTES, Section
+from antiphon.domain.checkpoint import CheckpointRules
 from antiphon.domain.keys import DmScope
 from antiphon.domain.person import MAX_ID
 from antiphon.domain.queue_mode import QueueMode
@@ -59,6 +60,26 @@ class ResetSection(Section):
             at_hour=self.at_hour,
             idle=timedelta(minutes=self.idle_minutes),
             zone=ZoneInfo(self.zone),
+        )
+
+
+class CheckpointsSection(Section):
+    enabled: bool = True
+    """Whether sessions in which people write look back at their conversations: with a model, they keep notes, a working
+    memory and a description. Never with the model `offline`. Tokens count in the caps."""
+    turns: Annotated[int, Field(ge=1, le=1_000)] = 5
+    """After how many completed turns a session looks back."""
+    idle_minutes: Annotated[int, Field(ge=1, le=24 * 60)] = 10
+    """How long after its last turn a session looks back."""
+    model: str | None = None
+    """The model that looks back, such as a smaller one; unless set, the session's own."""
+
+    def rules(self) -> CheckpointRules:
+        return CheckpointRules(
+            is_enabled=self.enabled,
+            turns=self.turns,
+            idle=timedelta(minutes=self.idle_minutes),
+            model=self.model,
         )
 
 

@@ -25,7 +25,7 @@ from antiphon.engine.access.machines import refuse_machine, refuse_machine_name
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.access.tokens import read_clearance, refuse_clearance, refuse_credential
-from antiphon.engine.ledger.run_log import day_of
+from antiphon.engine.ledger.spending import day_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act

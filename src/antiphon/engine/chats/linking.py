@@ -15,7 +15,7 @@ from antiphon.engine.access.machines import refuse_machine
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.chats.who import Who, introduce
-from antiphon.engine.ledger.run_log import day_of
+from antiphon.engine.ledger.spending import day_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.reception import MOST_WRONG_CODES

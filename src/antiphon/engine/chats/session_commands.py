@@ -18,6 +18,7 @@ from antiphon.engine.access.reach import reach_of
 from antiphon.engine.chats.chat import Chat, ChatRoute
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import change_route
+from antiphon.engine.checkpoints.queue import queue_checkpoint
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, open_session
 from antiphon.policy.acts import Act
@@ -135,6 +136,7 @@ async def _begin(tx: Transaction, chat: Chat, name: str | None, occasion: Occasi
     left = chat.session
     if left is not None and left.status is SessionStatus.IDLE:
         await rows.update(tx, left.row, {"status": SessionStatus.INACTIVE.value})
+        await queue_checkpoint(tx, left, occasion.rules, occasion.at_ms)
     said = f'Created session "{label}". New messages in this chat will use it.'
     return await _choose(tx, chat, opened.session.key, occasion, said=said)
 

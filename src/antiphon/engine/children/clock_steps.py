@@ -8,6 +8,7 @@ import math
 from datetime import timedelta
 
 from antiphon.clock import Clock
+from antiphon.domain.checkpoint import LONGEST_BACKOFF, CheckpointRules
 from antiphon.domain.delivery import LONGEST_WISH
 from antiphon.engine.access.signin import BROWSER_LIFE, LINK_LIFE
 from antiphon.engine.children.wait import MARGIN
@@ -83,12 +84,40 @@ DUE_TIMES = (
 """Every stored time that something waits for. Waits of a process end by its own monotonic time."""
 
 
+def _times_of_checkpoints(rules: CheckpointRules) -> tuple[DueTime, ...]:
+    """When sessions look back. One that failed waits longer, by a time of its own."""
+    return (
+        DueTime(
+            table="sessions",
+            column="checkpoint_at",
+            longest=_milliseconds(rules.idle),
+            rows="checkpoint_at IS NOT NULL",
+            session="id",
+        ),
+        DueTime(
+            table="checkpoints",
+            column="not_before",
+            longest=_milliseconds(LONGEST_BACKOFF),
+            rows="not_before > 0",
+            session="session",
+        ),
+        DueTime(
+            table="checkpoints",
+            column="look_at",
+            longest=_milliseconds(LONGEST_BACKOFF),
+            rows="look_at IS NOT NULL",
+            session="session",
+        ),
+    )
+
+
 class ClockSteps:
     """Notices that the clock went back, also while no process ran, and pulls stored times in."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, checkpoints: CheckpointRules) -> None:
         self._database = database
         self._clock = clock
+        self._due_times = (*DUE_TIMES, *_times_of_checkpoints(checkpoints))
         self._ahead_ms = math.inf
         """How far the clock was ahead of the monotonic one when all stored times were in order."""
 
@@ -99,7 +128,7 @@ class ClockSteps:
             self._ahead_ms = max(self._ahead_ms, ahead_ms)
             return
         changed = 0
-        for due in DUE_TIMES:
+        for due in self._due_times:
             for session in await self._database.read(list_far, due, self._clock.now_ms()):
                 sessions = () if session is None else (session,)
                 now_ms = self._clock.now_ms()  # anew: what was stored meanwhile does not lie ahead of this

@@ -48,7 +48,7 @@ class Timers:
         self._rules = rules
         self._notifier = notifier
         self._clock = clock
-        self._steps = ClockSteps(database, clock)
+        self._steps = ClockSteps(database, clock, rules.checkpoints)
         self._woken = asyncio.Event()
         self._may_be_sealed = True
         """Whether a request was sealed since the last look, or before this process began."""

@@ -23,6 +23,7 @@ from antiphon.policy.flow import ceiling, is_public, may_enter
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
+from antiphon.store.checkpoints import CHECKPOINT_DUE
 from antiphon.store.codec import classification_values
 from antiphon.store.compartments import read_compartments
 from antiphon.store.database import Query, SqlValue, Transaction
@@ -40,6 +41,7 @@ INCARNATION_COLUMNS = frozenset(
         "preview_compartments",
         "preview_person",
         "context_tokens",
+        "checkpoint_at",
     }
 )
 """Columns of a session's row that describe its present incarnation."""
@@ -93,6 +95,15 @@ class Words(Struct, frozen=True, kw_only=True, gc=False):
     """When the message was written, if not when it is stored."""
     end: LogEnd | None = None
     """The end of the log, if known."""
+    untriggered: "Untriggered | None" = None
+    """Whether it counts as a message of a group that started no run."""
+
+
+class Untriggered(Struct, frozen=True, kw_only=True):
+    """A message of a group that starts no run. Contract: checkpoints 1."""
+
+    due_at: int | None = None
+    """When the session looks back because of it, in milliseconds; None leaves that as it is."""
 
 
 def words_from(
@@ -133,12 +144,17 @@ async def append_words(
     incarnation = words.incarnation or session.id
     is_present = incarnation == session.id
     is_noticed = run_id is not None or await may_be_noticed(tx, session.row, words.classification)
+    add = {"message_count": 1} if is_present else {}
+    if words.untriggered is not None and is_noticed:
+        add["untriggered_count"] = 1
+        if words.untriggered.due_at is not None:
+            tx.wake(CHECKPOINT_DUE)
     addition = Addition(
         incarnation=incarnation,
         events=[_event(words, run_id)],
         at_ms=at_ms,
         set=_changes(session, words, at_ms, is_present=is_present) if is_noticed else {},
-        add={"message_count": 1} if is_present else {},
+        add=add,
         end=words.end,
     )
     last_seq = await log.append(tx, session.row, addition)
@@ -310,6 +326,8 @@ def _changes(session: Recipient, words: Words, at_ms: int, *, is_present: bool) 
         changes["interacted_at"] = at_ms
     if words.arrival is not Arrival.APPENDED and session.status == SessionStatus.INACTIVE:
         changes["status"] = SessionStatus.IDLE.value
+    if words.untriggered is not None and words.untriggered.due_at is not None:
+        changes["checkpoint_at"] = words.untriggered.due_at
     if is_present and words.channel is not None:
         changes["delivery_channel"] = words.channel
     text = text_of(words.message.content)

@@ -1,11 +1,11 @@
 """Creates runs, with the messages that they answer. Contract: runs 1, 2, 4."""
 
 from antiphon.domain.actor import Asker
-from antiphon.domain.ids import RunId
+from antiphon.domain.ids import RunId, SessionRow
 from antiphon.engine.ledger.append import Recipient, Words, append_words
 from antiphon.store import runs as ledger
 from antiphon.store.database import Transaction
-from antiphon.store.runs import NewRun
+from antiphon.store.runs import EndedRun, NewRun
 
 
 async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun, *, at_ms: int) -> int:
@@ -27,3 +27,8 @@ async def join_run(tx: Transaction, session: Recipient, words: Words, run_id: Ru
     seq = await append_words(tx, session, words, at_ms, run_id=run_id)
     await ledger.change(tx, run_id, {"newest_seq": seq})
     return seq
+
+
+async def note_ended_run(tx: Transaction, session: SessionRow, run: EndedRun, at_ms: int) -> None:
+    """Notes work that never stood in the session's line, for the sums of costs and the list of runs."""
+    await ledger.insert_ended(tx, session, run, at_ms)

@@ -1,7 +1,6 @@
 """Additions of a run to its log, with the sums of its usage."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 from msgspec import Struct
 
@@ -17,15 +16,13 @@ from antiphon.domain.message import (
 from antiphon.domain.run import Run
 from antiphon.domain.transcript import OpenCall
 from antiphon.engine.ledger.append import append_steps
-from antiphon.policy.caps import spenders_of
+from antiphon.engine.ledger.spending import Spender, note_spent
 from antiphon.policy.flow import is_public, may_enter
 from antiphon.policy.sinks import Sinks
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.people import find_standing
 from antiphon.store.sessions import LogEnd
-from antiphon.store.usage import add_spent
 
 OUTCOME_UNKNOWN = (
     "The outcome of this call is unknown: the process stopped before its result was stored. "
@@ -81,10 +78,8 @@ async def record_steps(
         match event.message:
             case AssistantMessage() as message:
                 usage = usage + message.usage
-            case None:
-                usage = usage + event.usage
             case _:
-                pass
+                usage = usage + event.usage
     if usage.steps:
         await ledger.add_usage(tx, run.id, usage, steps.model)
         add |= {
@@ -96,10 +91,7 @@ async def record_steps(
         if usage.cost_microusd is not None:
             add["cost_microusd"] = usage.cost_microusd
         if steps.is_counted:
-            spent = ledger.Spent(usage.total_tokens, usage.cost_microusd or 0)
-            await ledger.add_spent(tx, day_of(at_ms), run.agent_id, spent)
-            for spender in spenders_of(await find_standing(tx, run.principal)):
-                await add_spent(tx, day_of(at_ms), spender, spent)
+            await note_spent(tx, Spender(run.agent_id, run.principal), usage, at_ms)
     if steps.is_withheld and end is not None:
         end = end._replace(taint=EVERYTHING)  # nothing raises it
     return await append_steps(tx, run, steps.events, at_ms=at_ms, set=set or {}, add=add, end=end)
@@ -114,11 +106,6 @@ async def made_by_run(query: Query, run: Run, events: Sequence[Event]) -> Classi
     if is_public(made_of) or (incarnation := await rows.find_incarnation(query, run.session_id)) is None:
         return made_of
     return join_all(event.classification for event in events if may_enter(event.classification, incarnation.taint))
-
-
-def day_of(at_ms: int) -> str:
-    """The UTC day, `yyyy-mm-dd`."""
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d}"
 
 
 def call_name(run_id: RunId, call: OpenCall) -> str:

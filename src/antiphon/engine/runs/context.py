@@ -25,10 +25,11 @@ from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.ledger import run_log as steps
 from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.fence import Fence, Fenced
+from antiphon.engine.ledger.spending import Spender, SpentToday, day_of, find_spent_today
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
-from antiphon.policy.caps import Cap, PersonCaps, caps_of
+from antiphon.policy.caps import PersonCaps
 from antiphon.policy.flow import admitted, is_public, may_enter
 from antiphon.policy.sinks import Sinks
 from antiphon.policy.standing import Standing
@@ -38,7 +39,6 @@ from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
-from antiphon.store.usage import find_spent
 
 PAGE_EVENTS = 1000
 
@@ -384,9 +384,10 @@ class RunContext:
         finally:
             await self._slot.take_again()
 
-    async def spent_today(self, caps: PersonCaps) -> "SpentToday":
+    async def spent_today(self, caps: PersonCaps) -> SpentToday:
         """This UTC day's usage. Contract: runs 6."""
-        return await self._database.read(_spent_on, steps.day_of(self.clock.now_ms()), self.run, caps)
+        day, spender = day_of(self.clock.now_ms()), Spender(self.run.agent_id, self.run.principal)
+        return await self._database.read(find_spent_today, day, spender, caps)
 
     async def used(self) -> Usage:
         """The usage of the run so far, over all its attempts, with that of the runs that it continues."""
@@ -420,26 +421,6 @@ class _StepLimits(NamedTuple):
 async def _find_ceiling(query: Query, run: Run, sinks: Sinks) -> _StepLimits | None:
     session = await rows.find_by_row(query, SessionRow(run.session))
     return None if session is None else _StepLimits(session, await find_ceiling(query, session, sinks, place=run.place))
-
-
-class SpentToday(Struct, frozen=True):
-    """What a UTC day's runs have used so far."""
-
-    own: ledger.Spent
-    """Those of the run's agent."""
-    total: ledger.Spent
-    """Those of all agents together."""
-    by_person: Sequence[tuple[ledger.Spent, Cap]]
-    """Those of the person with whose rights the run acts, and of all guests, each with its cap."""
-
-
-async def _spent_on(query: Query, day: str, run: Run, person_caps: PersonCaps) -> SpentToday:
-    spent = await ledger.spent_on(query, day)
-    total = ledger.Spent(sum(entry.tokens for entry in spent.values()), sum(entry.microusd for entry in spent.values()))
-    caps = caps_of(await people.find_standing(query, run.principal), person_caps)
-    by_spender = await find_spent(query, day, caps)
-    by_person = [(by_spender.get(spender, ledger.Spent()), cap) for spender, cap in caps.items()]
-    return SpentToday(spent.get(AgentId(run.agent_id), ledger.Spent()), total, by_person)
 
 
 class ApprovalsSoFar(Struct, frozen=True):

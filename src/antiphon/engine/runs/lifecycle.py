@@ -11,6 +11,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.domain.checkpoint import CHECKPOINT_SOURCES, CheckpointRules, on_turn_ended
 from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.delay import Delay
 from antiphon.domain.event import EventType, NewEvent
@@ -37,10 +38,10 @@ from antiphon.engine.ledger.run_log import (
     UsedModel,
     call_name,
     closing_result,
-    day_of,
     made_by_run,
     record_steps,
 )
+from antiphon.engine.ledger.spending import day_of
 from antiphon.engine.reports import follow as reports
 from antiphon.engine.reports.parking import CancelledContinuation, must_park
 from antiphon.policy.caps import TOLD_CAPS
@@ -52,6 +53,7 @@ from antiphon.store import events as log
 from antiphon.store import processes, spawns, standing_approvals
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
+from antiphon.store.checkpoints import CHECKPOINT_DUE
 from antiphon.store.codec import json_text, milliseconds, moment
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.events import Addition
@@ -320,6 +322,8 @@ class FinishRun(Struct, frozen=True, kw_only=True):
     """The process that claims the session's next run in the same unit."""
     sinks: Sinks | None = None
     """If set, the reply is checked when it is queued, not only when it is claimed; None for fixed words."""
+    checkpoints: CheckpointRules | None = None
+    """When the session looks back; None if it never does."""
     at_ms: int
 
 
@@ -359,7 +363,8 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     if is_parked and outcome.status is RunStatus.OK:
         outcome = replace(outcome, code=YIELDED)
     last = Steps(steps, command.model.is_counted, made_of, model=command.model.name)
-    ended = await _end(tx, run, outcome, last, at_ms=at_ms, found=found, is_parked=is_parked)
+    held = _Held(found, command.checkpoints)
+    ended = await _end(tx, run, outcome, last, at_ms=at_ms, held=held, is_parked=is_parked)
     if run.purpose.speaks_for_itself and outcome.status is RunStatus.OK and run.code != "reset":
         outgoing = Outgoing(text=outcome.reply, made_of=ended.made_of, sinks=command.sinks)
         await outbox.enqueue(tx, run, run.place or found.place, outgoing, at_ms=at_ms)
@@ -374,6 +379,25 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     successors = command.successors
     following = None if successors is None else await _claim_next(tx, run.session, successors, at_ms)
     return Ended(ended, following, is_last=successors is not None and following is None)
+
+
+class _Held(NamedTuple):
+    """The run that ends holds its session."""
+
+    found: InLog
+    checkpoints: CheckpointRules | None
+    """When the session looks back; None if it never does."""
+
+
+def _next_checkpoint(tx: Transaction, held: _Held, outcome: Outcome, at_ms: int) -> dict[str, SqlValue]:
+    """The column that says when the session looks back, set by the end of each turn. Contract: checkpoints 1."""
+    found, rules = held
+    if rules is None or found.source_kind not in CHECKPOINT_SOURCES:
+        return {}
+    due_at = on_turn_ended(found.uncovered_turns + (outcome.status is RunStatus.OK), rules, at_ms)
+    if due_at <= at_ms:
+        tx.wake(CHECKPOINT_DUE)
+    return {"checkpoint_at": due_at}
 
 
 async def _tell_of_cap(tx: Transaction, run: Run, place: DeliveryContext, outcome: Outcome, *, at_ms: int) -> None:
@@ -506,10 +530,10 @@ async def _end(
     steps: Steps,
     *,
     at_ms: int,
-    found: InLog | None = None,
+    held: _Held | None = None,
     is_parked: bool = False,
 ) -> Run:
-    """`found` says that the run holds its session and is the run that ends."""
+    """`held` says that the run holds its session and is the run that ends."""
     assert can_become(run.status, outcome.status)
     made_of = run.made_of.join(steps.made_of)
     ended = replace(
@@ -533,7 +557,8 @@ async def _end(
     if is_parked:
         data["isParked"] = True
     event = NewEvent(type=EventType.RUN_FINISHED, actor=AGENT_ACTOR, classification=made_of, run_id=run.id, data=data)
-    set: dict[str, SqlValue] = {}
+    found = None if held is None else held.found
+    set: dict[str, SqlValue] = {} if held is None else _next_checkpoint(tx, held, outcome, at_ms)
     add: dict[str, int] = {}
     if run.status is RunStatus.RUNNING:
         is_asking = found is not None and found.pending_approvals > 0
@@ -543,7 +568,7 @@ async def _end(
         add["turn_count"] = 1 if outcome.status is RunStatus.OK else 0
     last = Steps([*steps.events, event], steps.is_counted, model=steps.model)
     await record_steps(tx, run, last, at_ms=at_ms, set=set, add=add, end=None if found is None else found.end)
-    columns: dict[str, SqlValue] = {
+    ends: dict[str, SqlValue] = {
         "status": outcome.status.value,
         "ended_at": at_ms,
         "ended_on": at_ms // ledger.DAY_MS,
@@ -554,8 +579,8 @@ async def _end(
         **ledger.made_of_columns(made_of),
     }
     if run.is_waiting:
-        columns |= {"waiting_for": None, "wait_until": None, "delay": None}
-    await ledger.change(tx, run.id, columns)  # after the usage, so that the index of ended runs is written once
+        ends |= {"waiting_for": None, "wait_until": None, "delay": None}
+    await ledger.change(tx, run.id, ends)  # after the usage, so that the index of ended runs is written once
     return ended
 
 

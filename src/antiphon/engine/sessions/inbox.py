@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal, PrincipalKind
+from antiphon.domain.checkpoint import has_checkpoints, on_message_untriggered
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.event import Event
@@ -36,7 +37,7 @@ from antiphon.engine.access.reach import FoundHead, find_head, refuse_act
 from antiphon.engine.access.send_policy import may_post
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Outgoing
-from antiphon.engine.ledger.append import Arrival, Words, append_words, may_be_noticed
+from antiphon.engine.ledger.append import Arrival, Untriggered, Words, append_words, may_be_noticed
 from antiphon.engine.ledger.queue import join_run, queue_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -257,7 +258,8 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
             tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
         )
     if not triggers:
-        seq = await append_words(tx, session, _words(session, command, standing), command.at_ms)
+        words = replace(_words(session, command, standing), untriggered=_untriggered(session, command))
+        seq = await append_words(tx, session, words, command.at_ms)
         await _count(tx, standing, session, message)
         if command.is_delivered:
             await _speak(tx, session, command, standing, place=place, run_id=None)
@@ -426,6 +428,15 @@ def _words(session: SessionHead, command: PostMessage, standing: Standing) -> Wo
         channel=None if has_channel else command.message.provenance.source_channel,
         end=session.end,
     )
+
+
+def _untriggered(session: SessionHead, command: PostMessage) -> Untriggered | None:
+    """How a message counts that starts no run; None in a session that never looks back. Contract: checkpoints 1."""
+    rules = command.rules
+    agent = rules.agents.get(session.agent_id)
+    if agent is None or not has_checkpoints(session.source_kind, agent.model, rules.checkpoints):
+        return None
+    return Untriggered(due_at=on_message_untriggered(session.untriggered_count + 1, command.at_ms))
 
 
 async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:

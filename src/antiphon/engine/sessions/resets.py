@@ -17,6 +17,7 @@ from antiphon.domain.session_ids import next_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.approvals.answering import withdraw_all
+from antiphon.engine.checkpoints.queue import queue_checkpoint
 from antiphon.engine.ledger.append import append_events, keep_taint
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import ResetRule, Rules
@@ -71,9 +72,15 @@ async def reset_session(tx: Transaction, command: BeginAnew) -> Session | Refusa
     if not may_reset(standing, found.session.source.type):
         return Refusal(Denied("Only owners may reset a session of a group", code="forbidden"))
     actor = str(standing.principal)
-    renewed = await begin_anew(
-        tx, found.session, command.drawn, actor=actor, reason="reset", now=command.now, at_ms=command.at_ms
+    renewal = Renewal(
+        drawn=command.drawn,
+        actor=actor,
+        reason="reset",
+        rules=command.rights.rules,
+        now=command.now,
+        at_ms=command.at_ms,
     )
+    renewed = await begin_anew(tx, found.session, renewal)
     if not may_clear(standing):
         renewed = replace(renewed, taint=await keep_taint(tx, SessionId(found.session.id), SessionId(renewed.id)))
     return shown_session(renewed, found.grant.clearance)
@@ -93,16 +100,31 @@ async def begin_anew_if_stale(
     if await ledger.is_busy(tx, session.row) or await spawns.is_expecting(tx, session.row):
         return head  # the awaited work belongs to this conversation
     drawn = session_id.partition(":")[2]
-    await begin_anew(tx, session, drawn, actor=str(SYSTEM), reason=rule.mode.value, now=now, at_ms=at_ms)
+    renewal = Renewal(drawn=drawn, actor=str(SYSTEM), reason=rule.mode.value, rules=rules, now=now, at_ms=at_ms)
+    await begin_anew(tx, session, renewal)
     renewed = await rows.find_head(tx, head.row)
     assert renewed is not None
     return renewed
 
 
-async def begin_anew(
-    tx: Transaction, session: Session, drawn: str, *, actor: str, reason: str, now: datetime, at_ms: int
-) -> Session:
-    """Ends the incarnation with its runs, and starts the next one at the base classification."""
+class Renewal(Struct, frozen=True, kw_only=True):
+    """Why and when a session begins anew."""
+
+    drawn: str
+    """A random part for the new id."""
+    actor: str
+    reason: str
+    rules: Rules
+    now: datetime
+    at_ms: int
+
+
+async def begin_anew(tx: Transaction, session: Session, renewal: Renewal) -> Session:
+    """Ends the incarnation with its runs, and starts the next one at the base classification.
+
+    A checkpoint of the ended conversation is queued. Contract: sessions 6, checkpoints 1.
+    """
+    at_ms = renewal.at_ms
     outcome = Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
     if active := await ledger.find_active(tx, session.row):
         await ledger.change(tx, active.id, {"code": "reset"})
@@ -114,18 +136,19 @@ async def begin_anew(
     for run in await ledger.find_queued(tx, session.row):
         await end_queued_run(tx, run, outcome, at_ms=at_ms)
     is_channels = session.source.kind == "channel" or session.key.channel is not None
-    rest = f"{now:%Y%m%d}-{drawn}" if is_channels else drawn
+    rest = f"{renewal.now:%Y%m%d}-{renewal.drawn}" if is_channels else renewal.drawn
     new_id = next_session_id(session.id, rest)
     current = await rows.find_by_row(tx, session.row)
     assert current is not None
+    await queue_checkpoint(tx, current, renewal.rules, at_ms)
     await rows.end_incarnation(tx, session.id, last_seq=current.last_seq, at_ms=at_ms)
     first_seq = current.last_seq + 1
     await rows.start_incarnation(tx, session.row, new_id, first_seq=first_seq, at_ms=at_ms, workspace_seq=first_seq)
     started = NewEvent(
         type=EventType.SESSION_STARTED,
-        actor=actor,
+        actor=renewal.actor,
         classification=session.base,
-        data={"sessionId": new_id, "reason": reason, "previousSessionId": session.id},
+        data={"sessionId": new_id, "reason": renewal.reason, "previousSessionId": session.id},
     )
     changes: dict[str, SqlValue] = {
         "incarnation": new_id,
@@ -136,6 +159,9 @@ async def begin_anew(
         "message_count": 0,
         "turn_count": 0,
         "context_tokens": 0,
+        "checkpoint_at": None,
+        "covered_turns": 0,
+        "untriggered_count": 0,
     }
     addition = Addition(incarnation=new_id, events=[started], at_ms=at_ms, set=changes)
     await append_events(tx, session.row, addition)

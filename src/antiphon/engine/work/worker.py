@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 from antiphon.clock import Clock
 from antiphon.domain.actor import Asker
 from antiphon.domain.attachments import Attachment, in_order
+from antiphon.domain.checkpoint import CheckpointRules
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import ProcessId, SessionRow
@@ -386,6 +387,7 @@ class Worker:
             saw=saw,
             made_of=made_of,
             sinks=self._rules.sinks,
+            checkpoints=self._checkpoints_of(run, model),
             at_ms=self._clock.now_ms(),
         )
         fence, live = Fence(run.id, run.fence), self._runtime.live
@@ -397,6 +399,13 @@ class Worker:
         if live is not None and isinstance(ended, NewInput):
             live.begin(run)
         return ended
+
+    def _checkpoints_of(self, run: Run, model: UsedModel) -> CheckpointRules | None:
+        """The rules by which the run's session looks back; None if its model is not one that does."""
+        agent = self._rules.agents.get(run.agent_id)
+        own = model.name or (None if agent is None else agent.model)
+        rules = self._rules.checkpoints
+        return None if own is None or rules.model_for(own) is None else rules
 
     async def _execute(self, drive: _Drive, run: Run) -> None:
         agent = self._rules.agents.get(run.agent_id)

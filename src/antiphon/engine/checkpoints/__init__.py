@@ -1,0 +1,1 @@
+"""Looking back: what a session keeps of its conversations. Contract: checkpoints."""

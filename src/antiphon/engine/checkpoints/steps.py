@@ -1,0 +1,375 @@
+"""The life of a checkpoint: claimed, its usage noted, ended, each in one transaction. Contract: checkpoints 1, 2.
+
+It stands beside the line of its session's runs. A claim raises its fence; later writes count only with the newest one.
+All that it changes is stored by the unit of its end, with the cursor; so one that fails or dies changes nothing.
+"""
+
+from datetime import timedelta
+
+from msgspec import Struct
+
+from antiphon.domain.actor import SYSTEM, Principal
+from antiphon.domain.checkpoint import (
+    MOST_FAILURES,
+    Begin,
+    CheckpointReason,
+    Drop,
+    Due,
+    GiveUp,
+    PutOff,
+    Uncovered,
+    on_due,
+    on_failed,
+    on_finished,
+)
+from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.event import EventType, NewEvent
+from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionId, SessionRow
+from antiphon.domain.message import JsonObject, JsonValue, Usage
+from antiphon.domain.run import Purpose, RunStatus
+from antiphon.domain.session import DescriptionSource, Session
+from antiphon.domain.text import DESCRIPTION_LENGTH, one_line
+from antiphon.engine.access.ceilings import find_ceiling
+from antiphon.engine.checkpoints.introspector import BegunCheckpoint, Changes, LookedBack
+from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, shown_text
+from antiphon.engine.ledger.queue import note_ended_run
+from antiphon.engine.ledger.spending import Spender, note_spent
+from antiphon.engine.rules import Rules
+from antiphon.policy.caps import GUESTS_CAP, PERSON_CAP
+from antiphon.store import checkpoints, processes
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store.checkpoints import CheckpointFence, DueCheckpoint, StoredCheckpoint
+from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.events import Addition
+from antiphon.store.runs import DAY_MS, EndedRun
+
+CRASHED = LookedBack(error="The process died several times during this checkpoint.", code="crashed")
+CAPS = frozenset({"daily_cap", PERSON_CAP, GUESTS_CAP})
+"""Codes of failures after which a checkpoint waits for the next day."""
+_NOT_AT_WORK: dict[str, SqlValue] = {
+    **dict.fromkeys(("reason", "run", "started_seq", "started_at", "reads_seq", "process", "model", "principal")),
+    **dict.fromkeys(("turns", "untriggered", "attempt", "input_tokens", "output_tokens", "cached_tokens", "steps"), 0),
+    "cost_microusd": None,
+}
+
+
+class BeginCheckpoint(Struct, frozen=True, kw_only=True):
+    due: DueCheckpoint
+    process: ProcessId
+    rules: Rules
+    run_id: RunId
+    """The id of the run that it leaves, unless it has one already."""
+    at_ms: int
+
+
+async def begin_checkpoint(tx: Transaction, command: BeginCheckpoint) -> BegunCheckpoint | None:
+    """Begins the checkpoint that is due, or takes it over from a dead process; None if nothing begins now."""
+    row, incarnation = command.due
+    session = await rows.find_by_row(tx, row)
+    if session is None:
+        return None
+    life = await rows.find_incarnation(tx, incarnation)
+    assert life is not None
+    stored = await checkpoints.find(tx, incarnation)
+    if stored is None:
+        stored = StoredCheckpoint(incarnation=incarnation, session=row, through_seq=life.first_seq)
+    if stored.run is not None and await processes.is_alive(tx, stored.process):
+        await _leave_to_its_end(tx, session, command.at_ms)
+        return None
+    agent = command.rules.agents.get(session.agent_id)
+    model = None if agent is None else command.rules.checkpoints.model_for(session.model or agent.model)
+    is_present = incarnation == session.id
+    action = on_due(
+        await _read_due(tx, session, stored, is_present=is_present), command.rules.checkpoints, command.at_ms
+    )
+    if model is None and isinstance(action, Begin | PutOff):
+        action = Drop()
+    match action:
+        case Drop():
+            await _drop(tx, session, stored, is_present=is_present)
+            return None
+        case PutOff():
+            await _put_off(tx, session, stored, action.at_ms, is_present=is_present)
+            return None
+        case GiveUp():
+            end = _End(session=session, stored=stored, looked=CRASHED, rules=command.rules, at_ms=command.at_ms)
+            await _end(tx, end)
+            return None
+        case Begin():
+            assert model is not None
+            begin = _Begin(session=session, stored=stored, reason=action.reason, model=model, is_present=is_present)
+            return await _begin(tx, command, begin)
+
+
+async def _read_due(query: Query, session: Session, stored: StoredCheckpoint, *, is_present: bool) -> Due:
+    row = SessionRow(session.row)
+    if is_present:
+        turns, untriggered = await checkpoints.find_uncovered(query, row)
+        is_busy = await ledger.is_busy(query, row)
+    else:
+        turns, untriggered = 0, 0
+        is_busy = await ledger.is_unfinished_in(query, row, stored.incarnation)
+    return Due(
+        uncovered=Uncovered(turns=turns, untriggered=untriggered),
+        has_news=await checkpoints.has_news(query, row, stored.incarnation, stored.through_seq),
+        is_busy=is_busy,
+        asked=stored.asked,
+        begun=stored.reason,
+        attempt=stored.attempt,
+        not_before=stored.not_before,
+    )
+
+
+async def _leave_to_its_end(tx: Transaction, session: Session, at_ms: int) -> None:
+    """The end of the one at work decides when the next is due; until then nobody looks again."""
+    await rows.update(tx, session.row, {"checkpoint_at": None})
+
+
+async def _drop(tx: Transaction, session: Session, stored: StoredCheckpoint, *, is_present: bool) -> None:
+    if is_present:
+        await rows.update(tx, session.row, {"checkpoint_at": None})
+    if stored.asked is not None:
+        cleared: dict[str, SqlValue] = {"asked": None, "asked_run": None, "asked_by": None, "look_at": None}
+        await checkpoints.set_columns(tx, session.row, stored.incarnation, cleared)
+
+
+async def _put_off(
+    tx: Transaction, session: Session, stored: StoredCheckpoint, at_ms: int, *, is_present: bool
+) -> None:
+    if stored.asked is not None:
+        await checkpoints.set_columns(tx, session.row, stored.incarnation, {"look_at": at_ms})
+    elif is_present:
+        await rows.update(tx, session.row, {"checkpoint_at": at_ms})
+
+
+class _Begin(Struct, frozen=True, kw_only=True):
+    session: Session
+    stored: StoredCheckpoint
+    reason: CheckpointReason
+    model: str
+    is_present: bool
+
+
+async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _Begin) -> BegunCheckpoint:
+    session, stored, at_ms = begin.session, begin.stored, command.at_ms
+    row, incarnation = SessionRow(session.row), stored.incarnation
+    fence = CheckpointFence(incarnation, stored.fence + 1)
+    columns: dict[str, SqlValue] = {
+        "process": command.process,
+        "fence": fence.number,
+        "attempt": stored.attempt + 1,
+        "model": begin.model,
+        "look_at": at_ms,
+    }
+    run, reads_seq, principal = stored.run, stored.reads_seq, stored.principal
+    if run is None or reads_seq is None or principal is None:
+        run = stored.asked_run if stored.asked_run is not None else command.run_id
+        principal = stored.asked_by or await _writer(tx, row, incarnation)
+        _, untriggered = await checkpoints.find_uncovered(tx, row) if begin.is_present else (0, 0)
+        data: JsonObject = {"reason": begin.reason.value}
+        event = NewEvent(
+            type=EventType.INTROSPECTION_STARTED, actor=AGENT_ACTOR, classification=PUBLIC, run_id=run, data=data
+        )
+        addition = Addition(
+            incarnation=incarnation,
+            events=[event],
+            at_ms=at_ms,
+            set={"checkpoint_at": None} if begin.is_present else {},
+            is_quiet=True,
+        )
+        started_seq = await append_events(tx, row, addition)
+        reads_seq = started_seq - 1
+        columns |= {
+            "through_seq": stored.through_seq,
+            "asked": None,
+            "asked_run": None,
+            "asked_by": None,
+            "reason": begin.reason.value,
+            "run": run,
+            "started_seq": started_seq,
+            "started_at": at_ms,
+            "reads_seq": reads_seq,
+            "turns": session.turn_count,
+            "untriggered": untriggered,
+            "principal": str(principal),
+        }
+    await checkpoints.set_columns(tx, row, incarnation, columns)
+    return BegunCheckpoint(
+        fence=fence,
+        run=run,
+        reason=begin.reason,
+        session=session,
+        incarnation=incarnation,
+        after=stored.through_seq,
+        through=reads_seq,
+        model=begin.model,
+        spender=Spender(AgentId(session.agent_id), principal),
+        ceiling=await _find_ceiling(tx, session, incarnation, command.rules),
+        working_memory=session.working_memory if begin.is_present else "",
+        working_memory_made_of=session.taint if begin.is_present and session.working_memory else PUBLIC,
+    )
+
+
+async def _writer(query: Query, session: SessionRow, incarnation: SessionId) -> Principal:
+    """Who wrote last in the conversation: the checkpoint counts against their caps."""
+    found = await checkpoints.newest_writer(query, session, incarnation)
+    return SYSTEM if found is None else Principal.parse(found)
+
+
+async def _find_ceiling(query: Query, session: Session, incarnation: SessionId, rules: Rules) -> Classification:
+    """What the incarnation has taken in, as far as the place of its answers may have it now. Contract: flow 2."""
+    life = await rows.find_incarnation(query, incarnation)
+    assert life is not None
+    return life.taint.meet(await find_ceiling(query, session, rules.sinks))
+
+
+async def note_usage(tx: Transaction, begun: BegunCheckpoint, used: "UsedByCheckpoint") -> bool:
+    """Adds what a response used to the checkpoint, and to the sums of the day; returns whether the fence holds."""
+    if not await checkpoints.add_usage(tx, begun.fence, used.usage, used.model):
+        return False
+    if used.is_counted:
+        await note_spent(tx, begun.spender, used.usage, used.at_ms)
+    return True
+
+
+class UsedByCheckpoint(Struct, frozen=True, kw_only=True):
+    usage: Usage
+    model: str
+    is_counted: bool
+    """Whether its tokens count against the caps."""
+    at_ms: int
+
+
+class FinishCheckpoint(Struct, frozen=True, kw_only=True):
+    begun: BegunCheckpoint
+    looked: LookedBack
+    rules: Rules
+    at_ms: int
+
+
+async def finish_checkpoint(tx: Transaction, command: FinishCheckpoint) -> bool:
+    """Ends the checkpoint; returns whether the fence held. A success changes all that it decided, and the cursor."""
+    begun = command.begun
+    stored = await _find_fenced(tx, begun.fence)
+    session = await rows.find_by_row(tx, begun.session.row)
+    if stored is None or session is None:
+        return False
+    end = _End(session=session, stored=stored, looked=command.looked, rules=command.rules, at_ms=command.at_ms)
+    await _end(tx, end)
+    return True
+
+
+async def hand_back_checkpoint(tx: Transaction, fence: CheckpointFence) -> None:
+    """Releases the checkpoint in an orderly stop: the attempt does not count as crashed; another process takes it."""
+    stored = await _find_fenced(tx, fence)
+    if stored is not None:
+        columns: dict[str, SqlValue] = {"process": None, "attempt": stored.attempt - 1}
+        await checkpoints.set_columns(tx, stored.session, fence.incarnation, columns)
+
+
+async def _find_fenced(query: Query, fence: CheckpointFence) -> StoredCheckpoint | None:
+    stored = await checkpoints.find(query, fence.incarnation)
+    return stored if stored is not None and stored.run is not None and stored.fence == fence.number else None
+
+
+class _End(Struct, frozen=True, kw_only=True):
+    session: Session
+    stored: StoredCheckpoint
+    looked: LookedBack
+    rules: Rules
+    at_ms: int
+
+    @property
+    def is_success(self) -> bool:
+        return self.looked.error is None
+
+    @property
+    def is_present(self) -> bool:
+        return self.stored.incarnation == self.session.id
+
+
+async def _end(tx: Transaction, end: _End) -> None:
+    session, stored, looked, at_ms = end.session, end.stored, end.looked, end.at_ms
+    row, changes = SessionRow(session.row), end.looked.changes
+    assert stored.run is not None and stored.reason is not None and stored.started_seq is not None
+    assert stored.started_at is not None and stored.reads_seq is not None and stored.principal is not None
+    data: JsonObject = {"success": end.is_success, "reason": stored.reason.value}
+    set: dict[str, SqlValue] = {}
+    add: dict[str, int] = {}
+    if end.is_success:
+        data |= {"throughSeq": stored.reads_seq, "changed": await _apply(tx, end, set)}
+    else:
+        data |= {"error": looked.error, "code": looked.code}
+    columns = await _next_columns(tx, end, set, add)
+    event = NewEvent(
+        type=EventType.INTROSPECTION_FINISHED,
+        actor=AGENT_ACTOR,
+        classification=changes.made_of,
+        run_id=stored.run,
+        data=data,
+    )
+    addition = Addition(incarnation=stored.incarnation, events=[event], at_ms=at_ms, set=set, add=add, is_quiet=True)
+    await append_events(tx, row, addition)
+    await checkpoints.set_columns(tx, row, stored.incarnation, {**_NOT_AT_WORK, **columns})
+    run = EndedRun(
+        id=stored.run,
+        purpose=Purpose.CHECKPOINT,
+        incarnation=stored.incarnation,
+        agent_id=AgentId(session.agent_id),
+        principal=stored.principal,
+        status=RunStatus.OK if end.is_success else RunStatus.ERROR,
+        seq=stored.started_seq,
+        started_at=stored.started_at,
+        error=looked.error,
+        code=looked.code,
+        made_of=changes.made_of,
+        model=stored.model if stored.usage.steps else None,
+        usage=stored.usage,
+    )
+    await note_ended_run(tx, row, run, at_ms)
+
+
+async def _apply(tx: Transaction, end: _End, set: dict[str, SqlValue]) -> list[JsonValue]:
+    """Stores what the checkpoint decided; returns what it changed, for the log."""
+    changes, changed = end.looked.changes, list[JsonValue]()
+    if changes.working_memory is not None:
+        await _set_working_memory(tx, end, changes)
+        changed.append("workingMemory")
+    if changes.description is not None and end.is_present:
+        set |= shown_text("description", one_line(changes.description, DESCRIPTION_LENGTH), changes.made_of)
+        set["description_source"] = DescriptionSource.AI.value
+        changed.append("description")
+    return changed
+
+
+async def _set_working_memory(tx: Transaction, end: _End, changes: Changes) -> None:
+    await rows.set_working_memory(tx, end.stored.incarnation, changes.working_memory or "")
+
+
+async def _next_columns(query: Query, end: _End, set: dict[str, SqlValue], add: dict[str, int]) -> dict[str, SqlValue]:
+    """What the row says afterwards, and in `set` and `add` the session's: the cursor moves only on success."""
+    stored, rules, at_ms = end.stored, end.rules.checkpoints, end.at_ms
+    columns: dict[str, SqlValue] = {"look_at": None if stored.asked is None else at_ms}
+    if end.is_success:
+        columns |= {"through_seq": stored.reads_seq, "failures": 0, "not_before": 0}
+        if end.is_present:
+            _, untriggered = await checkpoints.find_uncovered(query, end.session.row)
+            left = Uncovered(turns=end.session.turn_count - stored.turns, untriggered=untriggered - stored.untriggered)
+            set |= {"covered_turns": stored.turns, "checkpoint_at": on_finished(left, rules, at_ms)}
+            add["untriggered_count"] = -stored.untriggered
+        return columns
+    is_capped = end.looked.code in CAPS
+    failures = stored.failures + (0 if is_capped else 1)
+    again = _next_day(at_ms) if is_capped else on_failed(failures, rules, at_ms)
+    columns |= {"failures": failures, "not_before": again}
+    if end.is_present:
+        set["checkpoint_at"] = again
+    elif failures < MOST_FAILURES and stored.asked is None:
+        columns |= {"asked": CheckpointReason.NEW_SESSION.value, "look_at": again}
+    return columns
+
+
+def _next_day(at_ms: int) -> int:
+    """A little after the UTC day has ended."""
+    return (at_ms // DAY_MS + 1) * DAY_MS + timedelta(minutes=1) // timedelta(milliseconds=1)

@@ -1,0 +1,55 @@
+"""What models cost: sums by UTC day, agent and person, against which the caps count. Contract: runs 6."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.ids import AgentId
+from antiphon.domain.message import Usage
+from antiphon.policy.caps import Cap, PersonCaps, caps_of, spenders_of
+from antiphon.store import runs as ledger
+from antiphon.store.database import Query, Transaction
+from antiphon.store.people import find_standing
+from antiphon.store.usage import add_spent, find_spent
+
+
+def day_of(at_ms: int) -> str:
+    """The UTC day, `yyyy-mm-dd`."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d}"
+
+
+class Spender(Struct, frozen=True):
+    """Who asks a model: an agent, with the rights of a principal."""
+
+    agent_id: AgentId
+    principal: Principal
+
+
+async def note_spent(tx: Transaction, spender: Spender, usage: Usage, at_ms: int) -> None:
+    """Adds to the sums of the day: of the agent, and of the person with whose rights it asked its model."""
+    spent = ledger.Spent(usage.total_tokens, usage.cost_microusd or 0)
+    await ledger.add_spent(tx, day_of(at_ms), spender.agent_id, spent)
+    for person in spenders_of(await find_standing(tx, spender.principal)):
+        await add_spent(tx, day_of(at_ms), person, spent)
+
+
+class SpentToday(Struct, frozen=True):
+    """What was used so far in a UTC day."""
+
+    own: ledger.Spent
+    """By the agent."""
+    total: ledger.Spent
+    """By all agents together."""
+    by_person: Sequence[tuple[ledger.Spent, Cap]]
+    """By the person with whose rights it acts, and by all guests, each with its cap."""
+
+
+async def find_spent_today(query: Query, day: str, spender: Spender, person_caps: PersonCaps) -> SpentToday:
+    spent = await ledger.spent_on(query, day)
+    total = ledger.Spent(sum(entry.tokens for entry in spent.values()), sum(entry.microusd for entry in spent.values()))
+    caps = caps_of(await find_standing(query, spender.principal), person_caps)
+    by_person = await find_spent(query, day, caps)
+    capped = [(by_person.get(person, ledger.Spent()), cap) for person, cap in caps.items()]
+    return SpentToday(spent.get(spender.agent_id, ledger.Spent()), total, capped)
