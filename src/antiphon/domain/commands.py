@@ -19,6 +19,7 @@ class CommandName(StrEnum):
     STOP = "stop"
     NEW = "new"
     RESET = "reset"
+    CHECKPOINT = "checkpoint"
     SESSION = "session"
     AGENT = "agent"
     WHO = "who"
@@ -75,6 +76,7 @@ USAGE: Mapping[CommandName, str] = {
     CommandName.STOP: "/stop",
     CommandName.NEW: "/new",
     CommandName.RESET: "/reset",
+    CommandName.CHECKPOINT: "/checkpoint",
     CommandName.SESSION: "/session [current] | list | new [name] | switch <name|key|main> | main",
     CommandName.AGENT: "/agent [current] | list | switch <agent>",
     CommandName.WHO: "/who",
@@ -174,6 +176,7 @@ _DESCRIPTIONS: Mapping[str, Mapping[CommandName, str]] = {
         CommandName.STOP: "Stop the answer that is being written",
         CommandName.NEW: "Begin a new conversation",
         CommandName.RESET: "Begin a new conversation",
+        CommandName.CHECKPOINT: "Note what matters of this conversation now",
         CommandName.SESSION: "Show, list, begin and switch conversations",
         CommandName.AGENT: "Show, list and switch agents",
         CommandName.WHO: "Show who takes part in this chat",
@@ -188,6 +191,7 @@ _DESCRIPTIONS: Mapping[str, Mapping[CommandName, str]] = {
         CommandName.STOP: "Die laufende Antwort abbrechen",
         CommandName.NEW: "Ein neues Gespräch beginnen",
         CommandName.RESET: "Ein neues Gespräch beginnen",
+        CommandName.CHECKPOINT: "Jetzt festhalten, was an diesem Gespräch wichtig ist",
         CommandName.SESSION: "Gespräche zeigen, auflisten, beginnen und wechseln",
         CommandName.AGENT: "Agenten zeigen, auflisten und wechseln",
         CommandName.WHO: "Zeigen, wer an diesem Chat teilnimmt",

@@ -16,6 +16,7 @@ GRANTABLE = frozenset(CommandName) - {CommandName.SEND, CommandName.START}
 GUEST_COMMANDS = frozenset({CommandName.HELP, CommandName.STATUS, CommandName.STOP, CommandName.NEW, CommandName.LINK})
 USER_COMMANDS = GUEST_COMMANDS | {
     CommandName.RESET,
+    CommandName.CHECKPOINT,
     CommandName.SESSION,
     CommandName.AGENT,
     CommandName.WHO,
@@ -66,6 +67,8 @@ def needed_scopes(command: ChatCommand) -> frozenset[TokenScope]:
 
 def _is_open(standing: Standing, name: CommandName) -> bool:
     """Whether the command is of use to the principal, whatever the setting names."""
+    if name is CommandName.CHECKPOINT:
+        return not is_guest(standing)
     if name in (CommandName.APPROVE, CommandName.DENY):
         return not isinstance(decide_act(standing, Act.APPROVE), Deny)
     return name in GRANTABLE
@@ -75,7 +78,7 @@ def _is_owners(command: ChatCommand, *, is_group: bool) -> bool:
     match command.name:
         case CommandName.AGENT:
             return command.sub is Subcommand.SWITCH
-        case CommandName.NEW | CommandName.RESET:
+        case CommandName.NEW | CommandName.RESET | CommandName.CHECKPOINT:
             return is_group
         case CommandName.SESSION:
             return is_group and command.sub not in (Subcommand.CURRENT, Subcommand.LIST)

@@ -1,13 +1,14 @@
 """Runs, and the results of posting. Contract: sessions 4, runs 3, gateway 4."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
 from antiphon.domain.delay import Delay, DelayOver
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import Usage
-from antiphon.domain.run import Run, RunStatus
+from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.wire.encoding import Shape, dollars, milliseconds, optional_milliseconds
 
@@ -46,6 +47,8 @@ class RunShape(Shape, frozen=True, kw_only=True):
 
     run_id: str
     session_key: str
+    purpose: Literal["checkpoint"] | None = None
+    """`checkpoint` for what a checkpoint used; missing for turns."""
     status: RunStatus
     """`timeout` without `endedAt` means that a wait ended, not the run."""
     created_at: int
@@ -121,6 +124,7 @@ def run(run: Run) -> RunShape:
     return RunShape(
         run_id=run.id,
         session_key=run.session_key,
+        purpose="checkpoint" if run.purpose is Purpose.CHECKPOINT else None,
         status=run.status,
         created_at=milliseconds(run.created_at),
         started_at=optional_milliseconds(run.started_at),

@@ -45,13 +45,15 @@ def list_runs(
         show("There are no runs.", "dim")
         return
     show_table(
-        ["Run", "Session", "Status", "Created", "Reply or error"],
+        ["Run", "Session", "For", "Status", "Created", "Tokens", "Reply or error"],
         [
             [
                 str(run["runId"]),
                 str(run["sessionKey"]),
+                str(run.get("purpose", "turn")),
                 _status_of(run),
                 ago(run["createdAt"]),
+                _tokens_of(run),
                 " ".join(str(run.get("error") or _delay_of(run) or run.get("reply") or "").split()),
             ]
             for run in rows
@@ -133,6 +135,11 @@ def show_tree(
     show_table(["Run", "For", "Status", "Created", "Tokens", "Below", "Session", "Request"], lines)
     if "next" in answer:
         show("There are more: --limit shows them.", "dim")
+
+
+def _tokens_of(run: JsonObject) -> str:
+    usage = run.get("usage")
+    return str(int(str(usage["inputTokens"])) + int(str(usage["outputTokens"]))) if isinstance(usage, dict) else ""
 
 
 def _member(each: JsonObject, level: int) -> list[str]:

@@ -17,7 +17,8 @@ from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_ru
 from antiphon.domain.message import JsonObject
 
 app = typer.Typer(
-    no_args_is_help=True, help="List, search, read, follow, send to, fork, rename, edit, reset and delete sessions."
+    no_args_is_help=True,
+    help="List, search, read, follow, send to, fork, rename, edit, reset, checkpoint and delete sessions.",
 )
 app.command("search")(search_sessions)
 InactiveOption = Annotated[bool, typer.Option("--all", help="Include inactive sessions.")]
@@ -426,6 +427,42 @@ def reset_session(
         show_json(row)
     else:
         hint(f"{before['key']} starts again. `antiphon sessions history {before['sessionId']}` shows the old messages.")
+
+
+@app.command("checkpoint")
+@command
+def checkpoint_session(
+    session: SessionArgument,
+    wait: Annotated[
+        float, typer.Option("--wait", metavar="SECONDS", min=0, max=600, help="How long to wait for its end.")
+    ] = 60.0,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a session look back now: a model notes what matters of its present conversation.
+
+    The exit code is 1 if it failed, and 5 if it has not ended in time.
+    """
+    from antiphon.cli.connection.client import session_path
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import hint, show, show_json
+
+    with connect(home, config) as client:
+        key = str(find_session(client, session)["key"])
+        answer = client.post(session_path(key, "/checkpoint"), wait=wait)
+    code = answer.get("code")
+    if as_json:
+        show_json(answer)
+    elif answer["checkpointed"]:
+        hint(f"Done. `antiphon runs show {answer['runId']}` shows what it used.")
+    else:
+        show(str(answer.get("error") or "The checkpoint failed."), "yellow")
+    if code == "timeout":
+        raise CommandFailed(ExitCode.TIMEOUT)
+    if not answer["checkpointed"] and code not in ("nothing_new", "checkpoint_running"):
+        raise CommandFailed(ExitCode.FAILED)
 
 
 @app.command("delete")

@@ -13,7 +13,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.commands import ChatCommand, CommandName, Subcommand, help_text, parse
 from antiphon.domain.errors import Denied
-from antiphon.domain.ids import Ids
+from antiphon.domain.ids import Ids, RunId
 from antiphon.domain.keys import ChatType
 from antiphon.domain.person import PersonId, person_of
 from antiphon.domain.session import HERE, SendOverride, Session, SessionStatus, SessionType
@@ -27,6 +27,9 @@ from antiphon.engine.chats.decision_commands import decide
 from antiphon.engine.chats.link_commands import link
 from antiphon.engine.chats.occasion import NO_SESSION, Occasion
 from antiphon.engine.chats.session_commands import base_of_chats, perform_session, shown_keys, shown_label
+from antiphon.engine.checkpoints.checkpoints import said_of
+from antiphon.engine.checkpoints.queue import AskCheckpoint, ask_checkpoint
+from antiphon.engine.ledger.append import derived_id
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_session
@@ -93,6 +96,8 @@ async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: O
             return await _stop(tx, chat, occasion)
         case CommandName.NEW | CommandName.RESET:
             return await _reset(tx, chat, occasion)
+        case CommandName.CHECKPOINT:
+            return await _checkpoint(tx, chat, occasion)
         case CommandName.SEND:
             return await _set_sending(tx, chat, command.sub, occasion)
         case CommandName.SESSION:
@@ -183,6 +188,19 @@ async def _reset(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
     )
     renewed = await reset_session(tx, command)
     return renewed.error.message if isinstance(renewed, Refusal) else "A new conversation begins."
+
+
+async def _checkpoint(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
+    if chat.session is None:
+        return NO_SESSION
+    command = AskCheckpoint(
+        rights=occasion.rights(chat),
+        target=occasion.target(chat),
+        run_id=RunId(derived_id("run", occasion.at_ms, occasion.drawn)),
+        at_ms=occasion.at_ms,
+    )
+    asked = await ask_checkpoint(tx, command)
+    return asked.error.message if isinstance(asked, Refusal) else said_of(asked)
 
 
 async def _set_sending(tx: Transaction, chat: Chat, sub: Subcommand, occasion: Occasion) -> str:

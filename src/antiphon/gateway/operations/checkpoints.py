@@ -1,0 +1,43 @@
+"""Operations on checkpoints. Contract: checkpoints 1, gateway 4."""
+
+from datetime import timedelta
+
+from antiphon.domain.tokens import TokenScope
+from antiphon.gateway.operations.following import Seconds
+from antiphon.gateway.operations.operation import Ask, Http, TargetKind, operation
+from antiphon.gateway.operations.sessions import NamedSession
+from antiphon.wire.checkpoints import CheckpointShape
+
+USUAL_WAIT_SECONDS = 60.0
+
+
+class CheckpointSession(NamedSession, frozen=True, kw_only=True):
+    wait: Seconds = USUAL_WAIT_SECONDS
+
+
+@operation(
+    "sessions.checkpoint",
+    CheckpointSession,
+    CheckpointShape,
+    Http(method="POST", path="/sessions/{key}/checkpoint", query=("wait",)),
+    scope=TokenScope.WRITE,
+    target=TargetKind.SESSION,
+)
+async def checkpoint_session(ask: Ask, params: CheckpointSession) -> CheckpointShape:
+    """Has the session look back at its present conversation, and waits for the end, at most `wait` seconds.
+
+    `checkpointed` is false, with a `code`, if nothing is new, another checkpoint is at work, or this one failed.
+    """
+    timeout = timedelta(seconds=params.wait)
+    with ask.waiting():
+        outcome = await ask.services.checkpoints.ask(ask.principal, ask.target(params.key), timeout)
+    return CheckpointShape(
+        session_key=outcome.session_key,
+        checkpointed=outcome.is_done,
+        run_id=outcome.run_id,
+        code=outcome.code,
+        error=outcome.error,
+    )
+
+
+OPERATIONS = (checkpoint_session,)
