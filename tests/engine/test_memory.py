@@ -8,7 +8,7 @@ from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, Level
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
 from antiphon.domain.ids import AgentId, NoteId
-from antiphon.domain.note import EVERYONE, MAX_NOTES, MemoryScope, Note
+from antiphon.domain.note import EVERYONE, MAX_NOTES, MemoryScope, Note, ReadableNotes
 from antiphon.domain.words import words_of
 from antiphon.engine.memory.notes import NoteAuthor, add_note, delete_note, find_notes, update_note
 from antiphon.engine.memory.working import set_working_memory
@@ -51,7 +51,7 @@ class Writer:
 
     async def finds(self, text: str = "", *, limit: int = 10) -> list[str]:
         scope, ceiling = self._author.scope, self._author.ceiling
-        found = await self._app.database.read(find_notes, scope, ceiling, words_of(text), limit)
+        found = await self._app.database.read(find_notes, ReadableNotes(scope, ceiling), words_of(text), limit)
         return [note.text for note in found]
 
 

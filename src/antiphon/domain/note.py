@@ -34,6 +34,13 @@ class MemoryScope(Struct, frozen=True):
         return self.holder == EVERYONE
 
 
+class ReadableNotes(Struct, frozen=True):
+    """The notes of a scope, and those that are shared, which flow to a clearance. No others count for anything."""
+
+    scope: MemoryScope
+    clearance: Classification
+
+
 class Note(Struct, frozen=True, kw_only=True):
     """One thing to remember."""
 
@@ -70,7 +77,7 @@ def parse_note(text: str) -> str:
     elif not any(character.isprintable() and not character.isspace() for character in text):
         why = "is empty. Write what is to be remembered"
     elif found := _CONTROLS.search(text):
-        why = f"has a control character: {ascii(found[0])}. Write plain text"
+        why = f"has a control character: {found[0]!a}. Write plain text"
     else:
         return text
     raise Invalid(f"Note {why}.", code="invalid_note")
@@ -80,7 +87,7 @@ def parse_working_memory(text: str) -> str:
     """The text without blanks around it; it may be empty. Raises `Invalid` (`invalid_working_memory`)."""
     text = text.strip()
     if found := _CONTROLS.search(text):
-        why = f"has a control character: {ascii(found[0])}. Write plain text"
+        why = f"has a control character: {found[0]!a}. Write plain text"
     elif (size := len(text.encode())) > MAX_WORKING_MEMORY_BYTES:
         why = f"has {size} bytes, at most {MAX_WORKING_MEMORY_BYTES}. Keep what the next turns need"
     else:

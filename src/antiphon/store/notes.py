@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, NoteId
-from antiphon.domain.note import EVERYONE, MemoryScope, Note
+from antiphon.domain.note import EVERYONE, Note, ReadableNotes
 from antiphon.domain.words import words_of
 from antiphon.store import codec
 from antiphon.store.database import Query, SqlValue, Transaction
@@ -104,17 +104,17 @@ async def find_made_in(query: Query, call_id: str) -> Note | None:
     return None if row is None else _NOTE.read(row)
 
 
-async def count(query: Query, scope: MemoryScope, clearance: Classification) -> int:
-    """How many of the scope's own notes flow to the clearance."""
-    within = _all_of_scope("n.", scope, clearance, with_shared=False)
+async def count(query: Query, readable: ReadableNotes) -> int:
+    """How many of them are the scope's own."""
+    within = _all_of(readable, with_shared=False)
     row = await query.fetch_one(f"SELECT COUNT(*) FROM notes n WHERE {within.text}", within.values)
     assert row is not None
     return row[0]
 
 
-async def list_newest(query: Query, scope: MemoryScope, clearance: Classification, limit: int) -> list[Note]:
-    """Notes of the scope, and those that are shared, which flow to the clearance: the latest change first."""
-    within = _all_of_scope("n.", scope, clearance)
+async def list_newest(query: Query, readable: ReadableNotes, limit: int) -> list[Note]:
+    """The latest change first."""
+    within = _all_of(readable)
     rows = await query.fetch_all(
         f"{_SELECT} WHERE {within.text} ORDER BY n.updated_at DESC, n.id DESC LIMIT ?", (*within.values, limit)
     )
@@ -131,30 +131,26 @@ async def list_page(query: Query, where: NoteFilter, clearance: Classification, 
     if where.before is not None:
         met.append(Condition("n.id < ?", (where.before,)))
     within = all_of(met)
-    rows = await query.fetch_all(
-        f"{_SELECT} WHERE {within.text} ORDER BY n.id DESC LIMIT ?", (*within.values, limit)
-    )
+    rows = await query.fetch_all(f"{_SELECT} WHERE {within.text} ORDER BY n.id DESC LIMIT ?", (*within.values, limit))
     return [_NOTE.read(row) for row in rows]
 
 
-async def find_with_words(
-    query: Query, scope: MemoryScope, clearance: Classification, words: Sequence[str]
-) -> list[tuple[NoteId, str]]:
-    """The newest notes with each of the words, each with the word; of the scope and shared ones, within the clearance.
+async def find_with_words(query: Query, readable: ReadableNotes, words: Sequence[str]) -> list[tuple[NoteId, str]]:
+    """The newest notes with each of the words, each with the word.
 
     At most `NOTES_OF_WORD` for each word of the scope's own, and as many of the shared ones.
     """
-    readable = flow("n.", clearance)
+    flowing, scope = flow("n.", readable.clearance), readable.scope
     holders = dict.fromkeys((scope.holder, EVERYONE))
     part = (
         "SELECT * FROM (SELECT w.note, w.word FROM note_words w JOIN notes n ON n.id = w.note "
-        f"WHERE w.holder = ? AND w.agent_id = ? AND w.word = ? AND {readable.text} "
+        f"WHERE w.holder = ? AND w.agent_id = ? AND w.word = ? AND {flowing.text} "
         f"ORDER BY w.note DESC LIMIT {NOTES_OF_WORD}) p"
     )
     values: list[SqlValue] = []
     for word in words:
         for holder in holders:
-            values += (holder, scope.agent_id, word, *readable.values)
+            values += (holder, scope.agent_id, word, *flowing.values)
     if not values:
         return []
     rows = await query.fetch_all(" UNION ALL ".join([part] * (len(words) * len(holders))), values)
@@ -186,14 +182,11 @@ async def set_working_memory(tx: Transaction, session_id: str, text: str, made_o
     )
 
 
-def _all_of_scope(
-    columns: str, scope: MemoryScope, clearance: Classification, *, with_shared: bool = True
-) -> Condition:
+def _all_of(readable: ReadableNotes, *, with_shared: bool = True) -> Condition:
+    scope = readable.scope
     holders = dict.fromkeys((scope.holder, EVERYONE) if with_shared else (scope.holder,))
-    within = Condition(
-        f"{columns}agent_id = ? AND {columns}holder IN ({_marks(holders)})", (scope.agent_id, *holders)
-    )
-    return all_of([within, flow(columns, clearance)])
+    within = Condition(f"n.agent_id = ? AND n.holder IN ({_marks(holders)})", (scope.agent_id, *holders))
+    return all_of([within, flow("n.", readable.clearance)])
 
 
 def _changing(note: Note) -> dict[str, SqlValue]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
 from antiphon.domain.ids import NoteId, SessionRow
-from antiphon.domain.note import MAX_NOTES, MemoryScope, Note, parse_note
+from antiphon.domain.note import MAX_NOTES, MemoryScope, Note, ReadableNotes, parse_note
 from antiphon.engine.refusal import Refusal
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import may_enter
@@ -51,7 +51,7 @@ async def add_note(tx: Transaction, author: NoteAuthor, id: NoteId, text: str) -
     scope = author.scope
     if author.call_id is not None and (made := await rows.find_made_in(tx, author.call_id)) is not None:
         return made
-    if await rows.count(tx, scope, author.made_of) >= MAX_NOTES:
+    if await rows.count(tx, ReadableNotes(scope, author.made_of)) >= MAX_NOTES:
         return Refusal(
             Conflict(
                 f"Memory is full: it has {MAX_NOTES} notes, and takes no more. Delete or shorten some first.",
@@ -117,18 +117,15 @@ def _missing(id: NoteId) -> Refusal:
     return Refusal(NotFound(f"Note not found: {id[:80]!r}. Search the memory for its id."))
 
 
-async def find_notes(
-    query: Query, scope: MemoryScope, ceiling: Classification, words: Sequence[str], limit: int
-) -> list[Note]:
+async def find_notes(query: Query, readable: ReadableNotes, words: Sequence[str], limit: int) -> list[Note]:
     """The notes with any of the words, the best match first; without words, the newest first.
 
-    A word counts the more, the fewer notes have it. Notes of the scope and shared ones, as far as they flow to the
-    ceiling: no others change the order.
+    A word counts the more, the fewer of the readable notes have it.
     """
     if not words:
-        return await rows.list_newest(query, scope, ceiling, limit)
+        return await rows.list_newest(query, readable, limit)
     asked = sorted(dict.fromkeys(words), key=len, reverse=True)[:MOST_WORDS]
-    found = await rows.find_with_words(query, scope, ceiling, asked)
+    found = await rows.find_with_words(query, readable, asked)
     by_word: dict[str, list[NoteId]] = {}
     for id, word in found:
         by_word.setdefault(word, []).append(id)
