@@ -11,7 +11,7 @@ from antiphon.domain.message import Provenance, ProvenanceKind, UserMessage, tex
 from antiphon.domain.run import Purpose
 from antiphon.domain.session import HERE, NOWHERE, Session, Source
 from antiphon.domain.session_ids import parse_session_id
-from antiphon.domain.stored_task import Slot, StoredTask, session_id_of
+from antiphon.domain.stored_task import StoredTask, TaskSlot, session_id_of
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.task import Around, Begin, Skip, SlotOutcome, TellMaker, on_due, prompt_of
 from antiphon.engine.access.reach import refuse_act
@@ -72,7 +72,9 @@ async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
     for action in step.actions:
         match action:
             case Begin(slot, missed):
-                slot_of_run = Slot(task=task.id, slot_at=slot, run=firing.run_id, missed=missed, fired_at=firing.now)
+                slot_of_run = TaskSlot(
+                    task=task.id, slot_at=slot, run=firing.run_id, missed=missed, fired_at=firing.now
+                )
                 if not await tasks.insert_slot(tx, slot_of_run):
                     # It fired before the clock went back, or before the task was resumed.
                     columns = {"next_at": columns["next_at"]}
@@ -81,7 +83,7 @@ async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
                 await begin_run(tx, task, standing, session, missed=missed, firing=firing)
                 await tasks.forget_slots(tx, task.id, firing.now - KEPT)
             case Skip(slot, why, missed):
-                skipped = Slot(
+                skipped = TaskSlot(
                     task=task.id,
                     slot_at=slot,
                     missed=missed,
