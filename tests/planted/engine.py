@@ -239,6 +239,13 @@ BUGS = (
         "engine/test_inbox.py::test_a_steered_message_joins_the_running_run_and_is_answered_by_it[sqlite]",
     ),
     Bug(
+        "a run that has not begun cannot be stopped",
+        "engine/runs/cancel.py",
+        "        ended = queued[:1]\n",
+        "        ended = queued[:0]\n",
+        "engine/test_runs.py::test_a_session_that_waits_for_a_slot_is_stopped_by_cancelling_its_next_run[sqlite]",
+    ),
+    Bug(
         "a cancelled run leaves its calls open",
         "engine/runs/lifecycle.py",
         "        steps += [_closing_step(run, call, made_of) for call in unfinished]\n",
