@@ -19,6 +19,7 @@ MessageId = NewType("MessageId", str)
 ApprovalId = NewType("ApprovalId", str)
 StandingApprovalId = NewType("StandingApprovalId", str)
 NoteId = NewType("NoteId", str)
+TaskId = NewType("TaskId", str)
 
 
 class Ids(Protocol):
