@@ -14,16 +14,19 @@ from antiphon.agents.toolset import tool
 from antiphon.app import Parts
 from antiphon.clock import time_left
 from antiphon.domain.actor import OWNER
+from antiphon.domain.checkpoint import LONGEST_BACKOFF, CheckpointRules, milliseconds_of
 from antiphon.domain.delivery import LONGEST_WISH, DeliveryStatus
 from antiphon.domain.errors import NotFound
+from antiphon.domain.ids import SessionId
 from antiphon.domain.run import RunStatus
-from antiphon.domain.session import DeliveryContext, SessionStatus
+from antiphon.domain.session import DeliveryContext, Session, SessionStatus
 from antiphon.engine.access.signin import LINK_LIFE
-from antiphon.engine.children.clock_steps import DUE_TIMES
+from antiphon.engine.children.clock_steps import due_times
 from antiphon.engine.children.wait import MARGIN
 from antiphon.engine.ledger.waits import LONGEST_WAIT
-from antiphon.store import pairings
-from antiphon.store.database import Query
+from antiphon.store import checkpoints, pairings
+from antiphon.store import sessions as rows
+from antiphon.store.database import Query, Transaction
 from antiphon.store.due_times import DueTime
 from antiphon.store.pairings import Pairing, PairingState
 from tests.channels.fake_channel import NAME, Act, FakeChannel
@@ -37,6 +40,7 @@ from tests.waiting import SECONDS
 pytestmark = pytest.mark.anyio
 
 LIMIT = timedelta(minutes=10)
+ALL_TIMES = due_times(CheckpointRules())
 STEPS = [timedelta(days=-1), timedelta(hours=-1), timedelta(hours=1), timedelta(days=1)]
 PAST = {
     *("sessions.deleted_at", "sessions.created_at", "sessions.updated_at", "incarnations.ended_at"),
@@ -44,15 +48,15 @@ PAST = {
     *("exchanges.created_at", "exchanges.ended_at", "deliveries.ended_at", "spawns.created_at"),
     *("reports.created_at", "reports.ended_at", "people.created_at", "identities.created_at"),
     *("arrivals.arrived_at", "groups_of_channels.created_at", "groups_of_channels.decided_at"),
-    *("pairings.decided_at", "routes.changed_at"),
+    *("pairings.decided_at", "routes.changed_at", "checkpoints.started_at"),
     *("approvals.decided_at", "approvals.begun_at", "standing_approvals.created_at", "compartments.created_at"),
 }
 """Times that say what happened, and for which nothing waits."""
 READ_WITH_LIMIT = {
     *("runs.deadline", "runs.wait_until", "exchanges.wait_until"),
-    *("channel_accounts.served_until", "pairings.told_at"),
+    *("channel_accounts.served_until", "pairings.told_at", "tasks.next_at"),
 }
-"""Times whose reader knows the longest wait: a claim, a repeated wait or send, another process, another code."""
+"""Times whose reader knows the longest wait: claims, repeated waits and sends, processes, codes, tasks."""
 
 
 def stored_times() -> set[str]:
@@ -69,7 +73,7 @@ def stored_times() -> set[str]:
 
 
 def test_each_stored_time_is_bounded_or_past() -> None:
-    pulled_in = {f"{due.table}.{column}" for due in DUE_TIMES for column in (due.column, due.end) if column}
+    pulled_in = {f"{due.table}.{column}" for due in ALL_TIMES for column in (due.column, due.end) if column}
     assert stored_times() == pulled_in | PAST | READ_WITH_LIMIT
     assert not PAST & (pulled_in | READ_WITH_LIMIT)
 
@@ -163,6 +167,7 @@ async def waiting(open_home: OpenHome) -> AsyncGenerator[World]:
         code = await services.sign_in.new_link_code(OWNER)
         await services.links.make_code(OWNER)
         await story.app.database.run(pairings.insert, pairing_at(clock.now()))
+        await story.app.database.run(let_look_back, await parked.session(), clock.now_ms())
         story.opens_gate("deleted")
         await story.end_of(deleted.run_id)
         world = World(story, clock, channel, archived, deleted, parked, code)
@@ -170,17 +175,25 @@ async def waiting(open_home: OpenHome) -> AsyncGenerator[World]:
         yield world
 
 
+async def let_look_back(tx: Transaction, session: Session, now_ms: int) -> None:
+    """The session looks back after its idle time, and its last checkpoint failed often."""
+    longest = now_ms + milliseconds_of(LONGEST_BACKOFF)
+    await rows.update(tx, session.row, {"checkpoint_at": now_ms + milliseconds_of(CheckpointRules().idle)})
+    columns = {"again_at": longest, "look_at": longest}
+    await checkpoints.set_columns(tx, session.row, SessionId(session.id), columns)
+
+
 @pytest.mark.parametrize("step", STEPS, ids=["day back", "hour back", "hour on", "day on"])
 async def test_no_stored_time_lies_further_ahead_than_its_longest_wait(open_home: OpenHome, step: timedelta) -> None:
     async with waiting(open_home) as world:
-        for due in DUE_TIMES:
+        for due in ALL_TIMES:
             count, far = await world.far(due)
             assert count and not far, due
         world.clock.step(step)
-        far_before = [(await world.far(due))[1] for due in DUE_TIMES]
+        far_before = [(await world.far(due))[1] for due in ALL_TIMES]
         assert all(far_before) if step <= timedelta(days=-1) else True
         await world.settle()
-        assert [(await world.far(due))[1] for due in DUE_TIMES] == [0] * len(DUE_TIMES)
+        assert [(await world.far(due))[1] for due in ALL_TIMES] == [0] * len(ALL_TIMES)
 
 
 @pytest.mark.parametrize("step", STEPS[:2], ids=["day back", "hour back"])

@@ -208,6 +208,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "approvals",
         "approval_origins",
         "standing_approvals",
+        "checkpoints",
         "unnoticed_events",
         "arrivals",
         "channel_accounts",

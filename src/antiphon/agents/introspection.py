@@ -7,8 +7,6 @@ import json
 from collections.abc import Sequence
 from typing import cast
 
-from msgspec.structs import replace
-
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded, Unfollowed
 from antiphon.agents.checkpoint_tools import CheckpointTools
 from antiphon.agents.daily_room import Capped, find_daily_room
@@ -19,11 +17,12 @@ from antiphon.agents.prompt import Framing
 from antiphon.agents.summary import rendered
 from antiphon.clock import Clock
 from antiphon.domain.agent import Agent
-from antiphon.domain.classification import Classification, join_all
+from antiphon.domain.classification import join_all
 from antiphon.domain.errors import Invalid
 from antiphon.domain.home_key import HomeKey
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolCallPart, ToolResult, text_content
 from antiphon.engine.checkpoints.introspector import BegunCheckpoint, CheckpointReader, LookedBack
+from antiphon.engine.checkpoints.steps import LOST_CLEARANCE
 from antiphon.engine.rules import Rules
 from antiphon.policy.flow import may_enter
 
@@ -67,15 +66,18 @@ class ModelIntrospector:
         except Invalid as error:
             return LookedBack(error=error.message, code=error.code)
         await self._models.prepare(model)
-        entries = await reader.read_entries()
+        entries, notes = await reader.read_entries(), await reader.read_notes()
         made_of = join_all(
             [
                 begun.session.base,
                 agent.classification,
-                begun.working_memory_made_of,
+                begun.kept.made_of,
+                *(note.made_of for note in notes),
                 *(entry.classification for entry in entries),
             ]
         )
+        if not may_enter(made_of, begun.ceiling):
+            return LOST_CLEARANCE
         provider = model.name.partition(":")[0]
         if not may_enter(made_of, self._rules.sinks.of_provider(provider)):
             return LookedBack(
@@ -85,9 +87,9 @@ class ModelIntrospector:
         fences = DataFences(self._fence_key, begun.incarnation)
         framing = Framing(begun.session.source.type, fences, ceiling=begun.ceiling)
         conversation = rendered(model, entries, framing, kept_tokens=KEPT_TOKENS)
-        tools = CheckpointTools(begun, fences)
+        tools = CheckpointTools(begun, notes, made_of, fences)
         first = PromptText(text=f"{tools.kept()}\n\nThe conversation:\n\n{conversation}")
-        return await _Steps(self, begun, reader, model).run(first, tools, made_of)
+        return await _Responses(self, begun, reader, model).run(first, tools)
 
     async def find_room(self, reader: CheckpointReader, agent: Agent, model: Model) -> Capped | Room:
         if not model.is_counted:
@@ -101,7 +103,7 @@ class ModelIntrospector:
         return self._rules.agents[begun.spender.agent_id]
 
 
-class _Steps:
+class _Responses:
     """The responses of one checkpoint."""
 
     def __init__(
@@ -112,7 +114,7 @@ class _Steps:
         self._reader = reader
         self._model = model
 
-    async def run(self, first: PromptText, tools: CheckpointTools, made_of: Classification) -> LookedBack:
+    async def run(self, first: PromptText, tools: CheckpointTools) -> LookedBack:
         entries: list[PromptEntry] = [first]
         calls = 0
         for step in range(MOST_STEPS):
@@ -144,7 +146,7 @@ class _Steps:
             if calls > MOST_CALLS:
                 break
             entries += [message, *_results(message, step, tools)]
-        return LookedBack(changes=replace(tools.changes, made_of=made_of))
+        return LookedBack(changes=tools.changes)
 
 
 def _results(message: AssistantMessage, step: int, tools: CheckpointTools) -> Sequence[ToolResult]:

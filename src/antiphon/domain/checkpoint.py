@@ -74,7 +74,7 @@ class Due(Struct, frozen=True, kw_only=True):
     begun: CheckpointReason | None = None
     """The reason of the checkpoint whose process has died."""
     attempt: int = 0
-    not_before: int = 0
+    again_at: int | None = None
     """In milliseconds: before that, only what was asked for begins."""
 
 
@@ -145,8 +145,8 @@ def on_due(due: Due, rules: CheckpointRules, at_ms: int) -> Action:
         return PutOff(at_ms + milliseconds_of(rules.idle if due.asked is None else AGAIN))
     if due.asked is not None:
         return Begin(due.asked)
-    if due.not_before > at_ms:
-        return PutOff(due.not_before)
+    if due.again_at is not None and due.again_at > at_ms:
+        return PutOff(due.again_at)
     if due.uncovered.untriggered >= PASSIVE_MESSAGES:
         return Begin(CheckpointReason.PASSIVE)
     if due.uncovered.turns >= rules.turns:

@@ -34,8 +34,8 @@ class StoredCheckpoint(Struct, frozen=True, kw_only=True):
     """The cursor: the last event that a successful checkpoint covers."""
     failures: int = 0
     """In a row."""
-    not_before: int = 0
-    """Before that, in milliseconds, no checkpoint begins by itself."""
+    again_at: int | None = None
+    """After a failure: in milliseconds, before that no checkpoint begins by itself."""
     asked: CheckpointReason | None = None
     asked_run: RunId | None = None
     """The id of the run that a checkpoint leaves that was asked for."""
@@ -63,7 +63,7 @@ class StoredCheckpoint(Struct, frozen=True, kw_only=True):
 
 _STORED = SelectList(
     StoredCheckpoint,
-    """c.incarnation, c.session, c.through_seq, c.failures, c.not_before, c.asked, c.asked_run, c.asked_by, c.reason,
+    """c.incarnation, c.session, c.through_seq, c.failures, c.again_at, c.asked, c.asked_run, c.asked_by, c.reason,
 c.run, c.started_seq, c.started_at, c.reads_seq, c.turns, c.untriggered, c.process, c.fence, c.attempt,
 c.model, c.principal, c.input_tokens, c.output_tokens, c.cached_tokens, c.cost_microusd, c.steps""",
     asked=codec.member_of(CheckpointReason),
@@ -170,6 +170,16 @@ async def newest_writer(query: Query, session: SessionRow, incarnation: SessionI
     """The actor of the newest message from outside, as text."""
     row = await query.fetch_one(
         "SELECT actor FROM events WHERE session = ? AND incarnation = ? AND type = 'user_message' "
+        "ORDER BY seq DESC LIMIT 1",
+        (session, incarnation),
+    )
+    return None if row is None else row[0]
+
+
+async def newest_asker(query: Query, session: SessionRow, incarnation: SessionId) -> str | None:
+    """The principal of the newest run of the incarnation that answers a person's message, as text."""
+    row = await query.fetch_one(
+        "SELECT principal FROM runs WHERE session = ? AND incarnation = ? AND purpose = 'message' "
         "ORDER BY seq DESC LIMIT 1",
         (session, incarnation),
     )

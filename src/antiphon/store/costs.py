@@ -54,6 +54,18 @@ async def list_used(query: Query, reach: Reach, where: CostFilter) -> list[UsedB
     return [_used(row) for row in rows]
 
 
+async def sum_checkpoints(query: Query, reach: Reach, where: CostFilter) -> Sums:
+    """What the checkpoints among those runs used."""
+    inside = await within(query, reach, "r.session")
+    agent = Condition("1 = 1") if where.agent_id is None else Condition("r.agent_id = ?", (where.agent_id,))
+    ended = all_of([Condition("r.ended_on BETWEEN ? AND ?", _days(where)), agent, inside, flow("r.", reach.clearance)])
+    row = await query.fetch_one(
+        f"SELECT {_SUMS} FROM runs r WHERE r.purpose = 'checkpoint' AND {ended.text}", ended.values
+    )
+    assert row is not None
+    return _sums(*row)
+
+
 def _days(where: CostFilter) -> tuple[SqlValue, ...]:
     return (_number(where.first), _number(where.last))
 
@@ -63,19 +75,23 @@ def _number(day: date) -> int:
 
 
 def _used(row: Row) -> UsedBy:
-    day, agent_id, principal, model, runs, *sums = row
-    tokens_in, tokens_out, cached, cost, unpriced = (None if value is None else int(value) for value in sums)
+    day, agent_id, principal, model, *sums = row
     return UsedBy(
         day=FIRST_DAY + timedelta(days=int(day)),
         agent_id=AgentId(agent_id),
         principal=principal,
         model=model,
-        spent=Sums(
-            runs=int(runs),
-            input_tokens=tokens_in or 0,
-            output_tokens=tokens_out or 0,
-            cached_tokens=cached or 0,
-            cost_microusd=cost,
-            unpriced_tokens=unpriced or 0,
-        ),
+        spent=_sums(*sums),
+    )
+
+
+def _sums(runs: int, *sums: int | None) -> Sums:
+    tokens_in, tokens_out, cached, cost, unpriced = (None if value is None else int(value) for value in sums)
+    return Sums(
+        runs=int(runs),
+        input_tokens=tokens_in or 0,
+        output_tokens=tokens_out or 0,
+        cached_tokens=cached or 0,
+        cost_microusd=cost,
+        unpriced_tokens=unpriced or 0,
     )

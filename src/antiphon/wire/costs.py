@@ -52,6 +52,8 @@ class CostsShape(Shape, frozen=True, kw_only=True):
     first_day: str
     last_day: str
     total: SumsShape
+    checkpoints: SumsShape
+    """The part of `total` that checkpoints used, beside turns."""
     days: Sequence[DailySumsShape]
     agents: Sequence[NamedSumsShape]
     people: Sequence[NamedSumsShape]
@@ -78,6 +80,7 @@ def costs(report: CostReport) -> CostsShape:
         first_day=report.first.isoformat(),
         last_day=report.last.isoformat(),
         total=sums(report.total),
+        checkpoints=sums(report.checkpoints),
         days=[DailySumsShape(day=each.day.isoformat(), spent=sums(each.spent)) for each in report.days],
         agents=[_named(each) for each in report.agents],
         people=[_named(each) for each in report.people],

@@ -4,10 +4,12 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from antiphon.domain.actor import Principal
 from antiphon.domain.checkpoint import CheckpointReason
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.ids import RunId, SessionId
+from antiphon.domain.ids import NoteId, RunId, SessionId
 from antiphon.domain.message import Usage
+from antiphon.domain.note import MemoryScope, Note
 from antiphon.domain.session import Session
 from antiphon.domain.transcript import Entry
 from antiphon.engine.ledger.spending import Spender, SpentToday
@@ -30,13 +32,33 @@ class BegunCheckpoint(Struct, frozen=True, kw_only=True):
     spender: Spender
     ceiling: Classification
     """What it may read: what flows to what the incarnation has taken in, and to the place where it answers."""
-    working_memory: str = ""
-    working_memory_made_of: Classification = PUBLIC
+    kept: "Kept"
+    asker: Principal | None = None
+    """The person whose turn was the last; None if there was none."""
+    scope: MemoryScope | None = None
+    """Whose notes it may read and change; None for a session without memory."""
 
     @property
     def is_present(self) -> bool:
         """Whether the incarnation is the session's present one."""
         return self.incarnation == self.session.id
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """What the session keeps of its conversation so far, as far as the checkpoint may read it."""
+
+    working_memory: str = ""
+    description: str | None = None
+    made_of: Classification = PUBLIC
+
+
+class NoteChange(Struct, frozen=True, kw_only=True):
+    """A note to add, to replace or to delete."""
+
+    id: NoteId | None = None
+    """None for a new one."""
+    text: str | None = None
+    """None to delete it."""
 
 
 class Changes(Struct, frozen=True, kw_only=True):
@@ -47,6 +69,7 @@ class Changes(Struct, frozen=True, kw_only=True):
     working_memory: str | None = None
     """The new text, whole; None leaves the one before."""
     description: str | None = None
+    notes: tuple[NoteChange, ...] = ()
 
 
 class LookedBack(Struct, frozen=True, kw_only=True):
@@ -61,6 +84,10 @@ class CheckpointReader(Protocol):
 
     async def read_entries(self) -> list[Entry]:
         """The range of the log, in model order, as far as it flows to the ceiling."""
+        ...
+
+    async def read_notes(self) -> list[Note]:
+        """The newest notes that it may read and change, newest first."""
         ...
 
     async def spent_today(self) -> SpentToday: ...

@@ -4,11 +4,13 @@ from antiphon.clock import Clock
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import Usage
+from antiphon.domain.note import Note, ReadableNotes
 from antiphon.domain.transcript import Entry, Transcript
 from antiphon.engine.checkpoints.introspector import BegunCheckpoint
 from antiphon.engine.checkpoints.steps import UsedByCheckpoint, note_usage
 from antiphon.engine.ledger.fence import Fenced
 from antiphon.engine.ledger.spending import SpentToday, day_of, find_spent_today
+from antiphon.engine.memory.notes import find_notes
 from antiphon.policy.caps import PersonCaps
 from antiphon.policy.flow import admitted
 from antiphon.policy.system import system_grant
@@ -18,6 +20,7 @@ from antiphon.store.database import Database, Query
 MOST_EVENTS = 4_000
 """Of a longer range the end is read."""
 PAGE_EVENTS = 500
+MOST_NOTES = 50
 NO_RUN = RunId("")
 
 
@@ -39,6 +42,13 @@ class BegunCheckpointReader:
             if len(events) < PAGE_EVENTS or after >= self._begun.through:
                 break
         return list(admitted(transcript.prompt_for(NO_RUN), self._begun.ceiling))
+
+    async def read_notes(self) -> list[Note]:
+        scope = self._begun.scope
+        if scope is None:
+            return []
+        readable = ReadableNotes(scope, self._begun.ceiling)
+        return await self._database.read(find_notes, readable, (), MOST_NOTES)
 
     async def spent_today(self) -> SpentToday:
         day = day_of(self._clock.now_ms())

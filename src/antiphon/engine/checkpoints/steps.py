@@ -7,8 +7,9 @@ All that it changes is stored by the unit of its end, with the cursor; so one th
 from datetime import timedelta
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
-from antiphon.domain.actor import SYSTEM, Principal
+from antiphon.domain.actor import SYSTEM, Principal, session_principal
 from antiphon.domain.checkpoint import (
     MOST_FAILURES,
     Begin,
@@ -24,18 +25,23 @@ from antiphon.domain.checkpoint import (
 )
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.event import EventType, NewEvent
-from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, NoteId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.message import JsonObject, JsonValue, Usage
 from antiphon.domain.run import Purpose, RunStatus
 from antiphon.domain.session import DescriptionSource, Session
 from antiphon.domain.text import DESCRIPTION_LENGTH, one_line
-from antiphon.engine.access.ceilings import find_ceiling
-from antiphon.engine.checkpoints.introspector import BegunCheckpoint, Changes, LookedBack
-from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, shown_text
+from antiphon.engine.access.ceilings import PLACE_CLEARANCE, find_ceiling
+from antiphon.engine.checkpoints.introspector import BegunCheckpoint, Kept, LookedBack
+from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, derived_id, shown_text
 from antiphon.engine.ledger.queue import note_ended_run
 from antiphon.engine.ledger.spending import Spender, note_spent
+from antiphon.engine.memory.notes import NoteAuthor, add_note, delete_note, update_note
+from antiphon.engine.memory.scopes import find_scope
+from antiphon.engine.memory.working import set_working_memory
+from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.caps import GUESTS_CAP, PERSON_CAP
+from antiphon.policy.flow import may_enter
 from antiphon.store import checkpoints, processes
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -44,6 +50,9 @@ from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.runs import DAY_MS, EndedRun
 
+LOST_CLEARANCE = LookedBack(
+    error="The place where this session answers may not have what the conversation holds.", code=PLACE_CLEARANCE
+)
 CRASHED = LookedBack(error="The process died several times during this checkpoint.", code="crashed")
 CAPS = frozenset({"daily_cap", PERSON_CAP, GUESTS_CAP})
 """Codes of failures after which a checkpoint waits for the next day."""
@@ -117,7 +126,7 @@ async def _read_due(query: Query, session: Session, stored: StoredCheckpoint, *,
         asked=stored.asked,
         begun=stored.reason,
         attempt=stored.attempt,
-        not_before=stored.not_before,
+        again_at=stored.again_at,
     )
 
 
@@ -195,6 +204,8 @@ async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _Begin) -> Be
             "principal": str(principal),
         }
     await checkpoints.set_columns(tx, row, incarnation, columns)
+    ceiling = await _find_ceiling(tx, session, incarnation, command.rules)
+    asker = await _find_asker(tx, row, incarnation)
     return BegunCheckpoint(
         fence=fence,
         run=run,
@@ -205,15 +216,34 @@ async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _Begin) -> Be
         through=reads_seq,
         model=begin.model,
         spender=Spender(AgentId(session.agent_id), principal),
-        ceiling=await _find_ceiling(tx, session, incarnation, command.rules),
-        working_memory=session.working_memory if begin.is_present else "",
-        working_memory_made_of=session.taint if begin.is_present and session.working_memory else PUBLIC,
+        ceiling=ceiling,
+        kept=_kept(session, ceiling) if begin.is_present else Kept(),
+        asker=asker,
+        scope=None if asker is None else await find_scope(tx, session, asker, command.rules),
     )
 
 
+def _kept(session: Session, ceiling: Classification) -> Kept:
+    has_memory = may_enter(session.working_memory_made_of, ceiling)
+    is_described = session.description is not None and may_enter(session.description_made_of, ceiling)
+    return Kept(
+        working_memory=session.working_memory if has_memory else "",
+        description=session.description if is_described else None,
+        made_of=(session.working_memory_made_of if has_memory else PUBLIC).join(
+            session.description_made_of if is_described else PUBLIC
+        ),
+    )
+
+
+async def _find_asker(query: Query, session: SessionRow, incarnation: SessionId) -> Principal | None:
+    found = await checkpoints.newest_asker(query, session, incarnation)
+    return None if found is None else Principal.parse(found)
+
+
 async def _writer(query: Query, session: SessionRow, incarnation: SessionId) -> Principal:
-    """Who wrote last in the conversation: the checkpoint counts against their caps."""
-    found = await checkpoints.newest_writer(query, session, incarnation)
+    """Whose turn was the last, or who wrote last: the checkpoint counts against their caps."""
+    found = await checkpoints.newest_asker(query, session, incarnation)
+    found = found or await checkpoints.newest_writer(query, session, incarnation)
     return SYSTEM if found is None else Principal.parse(found)
 
 
@@ -241,38 +271,6 @@ class UsedByCheckpoint(Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-class FinishCheckpoint(Struct, frozen=True, kw_only=True):
-    begun: BegunCheckpoint
-    looked: LookedBack
-    rules: Rules
-    at_ms: int
-
-
-async def finish_checkpoint(tx: Transaction, command: FinishCheckpoint) -> bool:
-    """Ends the checkpoint; returns whether the fence held. A success changes all that it decided, and the cursor."""
-    begun = command.begun
-    stored = await _find_fenced(tx, begun.fence)
-    session = await rows.find_by_row(tx, begun.session.row)
-    if stored is None or session is None:
-        return False
-    end = _End(session=session, stored=stored, looked=command.looked, rules=command.rules, at_ms=command.at_ms)
-    await _end(tx, end)
-    return True
-
-
-async def hand_back_checkpoint(tx: Transaction, fence: CheckpointFence) -> None:
-    """Releases the checkpoint in an orderly stop: the attempt does not count as crashed; another process takes it."""
-    stored = await _find_fenced(tx, fence)
-    if stored is not None:
-        columns: dict[str, SqlValue] = {"process": None, "attempt": stored.attempt - 1}
-        await checkpoints.set_columns(tx, stored.session, fence.incarnation, columns)
-
-
-async def _find_fenced(query: Query, fence: CheckpointFence) -> StoredCheckpoint | None:
-    stored = await checkpoints.find(query, fence.incarnation)
-    return stored if stored is not None and stored.run is not None and stored.fence == fence.number else None
-
-
 class _End(Struct, frozen=True, kw_only=True):
     session: Session
     stored: StoredCheckpoint
@@ -289,7 +287,87 @@ class _End(Struct, frozen=True, kw_only=True):
         return self.stored.incarnation == self.session.id
 
 
-async def _end(tx: Transaction, end: _End) -> None:
+class FinishCheckpoint(Struct, frozen=True, kw_only=True):
+    begun: BegunCheckpoint
+    looked: LookedBack
+    rules: Rules
+    at_ms: int
+
+
+async def finish_checkpoint(tx: Transaction, command: FinishCheckpoint) -> bool:
+    """Ends the checkpoint; returns whether the fence held. A success changes all that it decided, and the cursor."""
+    begun = command.begun
+    stored = await _find_fenced(tx, begun.fence)
+    session = await rows.find_by_row(tx, begun.session.row)
+    if stored is None or session is None:
+        return False
+    looked = command.looked
+    ceiling = await _find_ceiling(tx, session, begun.incarnation, command.rules)
+    if looked.error is None and not may_enter(looked.changes.made_of, ceiling):
+        looked = LOST_CLEARANCE
+    end = _End(session=session, stored=stored, looked=looked, rules=command.rules, at_ms=command.at_ms)
+    written = WrittenNotes()
+    if looked.error is None and looked.changes.notes:
+        written = await _write_notes(tx, end, begun, ceiling)
+    await _end(tx, end, written)
+    return True
+
+
+class WrittenNotes(Struct, frozen=True, kw_only=True):
+    """How many notes a checkpoint changed, and how many changes came too late or were refused."""
+
+    added: int = 0
+    updated: int = 0
+    deleted: int = 0
+    refused: int = 0
+
+
+async def _write_notes(tx: Transaction, end: _End, begun: BegunCheckpoint, ceiling: Classification) -> WrittenNotes:
+    """Changes notes of the scope that it read, unless the session has another one by now. Contract: checkpoints 2."""
+    changes = end.looked.changes
+    scope = None if begun.asker is None else await find_scope(tx, end.session, begun.asker, end.rules)
+    if scope is None or scope != begun.scope:
+        return WrittenNotes(refused=len(changes.notes))
+    counts = dict.fromkeys(("added", "updated", "deleted", "refused"), 0)
+    for number, change in enumerate(changes.notes):
+        author = NoteAuthor(
+            scope=scope,
+            made_of=changes.made_of,
+            ceiling=ceiling,
+            made_by=str(session_principal(str(end.session.key))),
+            session=SessionRow(end.session.row),
+            seq=begun.through,
+            call_id=f"{begun.run}-{number}",
+            at_ms=end.at_ms,
+        )
+        if change.id is None:
+            id = NoteId(derived_id("note", end.at_ms, begun.run, str(number)))
+            done, what = await add_note(tx, author, id, change.text or ""), "added"
+        elif change.text is None:
+            done, what = await delete_note(tx, author, change.id), "deleted"
+        else:
+            done, what = await update_note(tx, author, change.id, change.text), "updated"
+        counts["refused" if isinstance(done, Refusal) else what] += 1
+    return WrittenNotes(**counts)
+
+
+async def hand_back_checkpoint(tx: Transaction, fence: CheckpointFence) -> None:
+    """Releases the checkpoint in an orderly stop: the attempt does not count as crashed; another process takes it."""
+    stored = await _find_fenced(tx, fence)
+    if stored is not None:
+        columns: dict[str, SqlValue] = {"process": None, "attempt": stored.attempt - 1}
+        await checkpoints.set_columns(tx, stored.session, fence.incarnation, columns)
+
+
+async def _find_fenced(query: Query, fence: CheckpointFence) -> StoredCheckpoint | None:
+    stored = await checkpoints.find(query, fence.incarnation)
+    return stored if stored is not None and stored.run is not None and stored.fence == fence.number else None
+
+
+NO_NOTES = WrittenNotes()
+
+
+async def _end(tx: Transaction, end: _End, written: WrittenNotes = NO_NOTES) -> None:
     session, stored, looked, at_ms = end.session, end.stored, end.looked, end.at_ms
     row, changes = SessionRow(session.row), end.looked.changes
     assert stored.run is not None and stored.reason is not None and stored.started_seq is not None
@@ -299,6 +377,7 @@ async def _end(tx: Transaction, end: _End) -> None:
     add: dict[str, int] = {}
     if end.is_success:
         data |= {"throughSeq": stored.reads_seq, "changed": await _apply(tx, end, set)}
+        data |= {"notes": {name: count for name, count in asdict(written).items() if count}}
     else:
         data |= {"error": looked.error, "code": looked.code}
     columns = await _next_columns(tx, end, set, add)
@@ -334,8 +413,9 @@ async def _apply(tx: Transaction, end: _End, set: dict[str, SqlValue]) -> list[J
     """Stores what the checkpoint decided; returns what it changed, for the log."""
     changes, changed = end.looked.changes, list[JsonValue]()
     if changes.working_memory is not None:
-        await _set_working_memory(tx, end, changes)
-        changed.append("workingMemory")
+        refusal = await set_working_memory(tx, end.stored.incarnation, changes.working_memory, changes.made_of)
+        if refusal is None:
+            changed.append("workingMemory")
     if changes.description is not None and end.is_present:
         set |= shown_text("description", one_line(changes.description, DESCRIPTION_LENGTH), changes.made_of)
         set["description_source"] = DescriptionSource.AI.value
@@ -343,16 +423,12 @@ async def _apply(tx: Transaction, end: _End, set: dict[str, SqlValue]) -> list[J
     return changed
 
 
-async def _set_working_memory(tx: Transaction, end: _End, changes: Changes) -> None:
-    await rows.set_working_memory(tx, end.stored.incarnation, changes.working_memory or "")
-
-
 async def _next_columns(query: Query, end: _End, set: dict[str, SqlValue], add: dict[str, int]) -> dict[str, SqlValue]:
     """What the row says afterwards, and in `set` and `add` the session's: the cursor moves only on success."""
     stored, rules, at_ms = end.stored, end.rules.checkpoints, end.at_ms
     columns: dict[str, SqlValue] = {"look_at": None if stored.asked is None else at_ms}
     if end.is_success:
-        columns |= {"through_seq": stored.reads_seq, "failures": 0, "not_before": 0}
+        columns |= {"through_seq": stored.reads_seq, "failures": 0, "again_at": None}
         if end.is_present:
             _, untriggered = await checkpoints.find_uncovered(query, end.session.row)
             left = Uncovered(turns=end.session.turn_count - stored.turns, untriggered=untriggered - stored.untriggered)
@@ -362,7 +438,7 @@ async def _next_columns(query: Query, end: _End, set: dict[str, SqlValue], add: 
     is_capped = end.looked.code in CAPS
     failures = stored.failures + (0 if is_capped else 1)
     again = _next_day(at_ms) if is_capped else on_failed(failures, rules, at_ms)
-    columns |= {"failures": failures, "not_before": again}
+    columns |= {"failures": failures, "again_at": again}
     if end.is_present:
         set["checkpoint_at"] = again
     elif failures < MOST_FAILURES and stored.asked is None:

@@ -81,12 +81,13 @@ DUE_TIMES = (
     DueTime(table="sessions", column="interacted_at", rows="deleted_at IS NULL", session="id"),
     DueTime(table="incarnations", column="started_at", rows="ended_at IS NULL", session="session"),
 )
-"""Every stored time that something waits for. Waits of a process end by its own monotonic time."""
+"""Stored times that something waits for, besides checkpoints. Waits of a process end by its own monotonic time."""
 
 
-def _times_of_checkpoints(rules: CheckpointRules) -> tuple[DueTime, ...]:
-    """When sessions look back. One that failed waits longer, by a time of its own."""
+def due_times(rules: CheckpointRules) -> tuple[DueTime, ...]:
+    """Every stored time that something waits for. A checkpoint that failed waits longer, by a time of its own."""
     return (
+        *DUE_TIMES,
         DueTime(
             table="sessions",
             column="checkpoint_at",
@@ -96,9 +97,9 @@ def _times_of_checkpoints(rules: CheckpointRules) -> tuple[DueTime, ...]:
         ),
         DueTime(
             table="checkpoints",
-            column="not_before",
+            column="again_at",
             longest=_milliseconds(LONGEST_BACKOFF),
-            rows="not_before > 0",
+            rows="again_at IS NOT NULL",
             session="session",
         ),
         DueTime(
@@ -117,7 +118,7 @@ class ClockSteps:
     def __init__(self, database: Database, clock: Clock, checkpoints: CheckpointRules) -> None:
         self._database = database
         self._clock = clock
-        self._due_times = (*DUE_TIMES, *_times_of_checkpoints(checkpoints))
+        self._due_times = due_times(checkpoints)
         self._ahead_ms = math.inf
         """How far the clock was ahead of the monotonic one when all stored times were in order."""
 

@@ -67,6 +67,8 @@ class CostReport(Struct, frozen=True, kw_only=True):
     first: date
     last: date
     total: Sums
+    checkpoints: Sums
+    """The part of `total` that checkpoints used, beside turns."""
     days: Sequence[DailySums]
     """Every day from the first to the last."""
     agents: Sequence[NamedSums]
@@ -106,6 +108,7 @@ class Costs:
             first=where.first,
             last=where.last,
             total=_sum(by_day.values()),
+            checkpoints=found.checkpoints,
             days=[DailySums(day=day, spent=by_day.get(day, NO_SUMS)) for day in _days(where)],
             agents=[NamedSums(id=id, name=self._agent_name(id), spent=spent) for id, spent in agents],
             people=await self._people(people[:MOST_LISTED]),
@@ -130,6 +133,7 @@ def _has_asked(used: UsedBy) -> bool:
 
 class _FoundCosts(Struct, frozen=True):
     used: Sequence[UsedBy]
+    checkpoints: Sums
     caps: Sequence[CapLine]
 
 
@@ -138,11 +142,12 @@ async def _read(query: Query, rights: Rights, where: CostFilter) -> _FoundCosts 
     if isinstance(reach, Refusal):
         return reach
     used = await rows.list_used(query, reach, where)
+    checkpoints = await rows.sum_checkpoints(query, reach, where)
     is_cleared = reach.clearance is EVERYTHING
     if reach.is_everything:
         spent = await ledger.spent_on(query, where.today.isoformat()) if is_cleared else _seen(used, where.today)
-        return _FoundCosts(used, _agent_caps(rights.rules, spent, only=where.agent_id))
-    return _FoundCosts(used, await _own_caps(query, rights, used, where.today, is_cleared=is_cleared))
+        return _FoundCosts(used, checkpoints, _agent_caps(rights.rules, spent, only=where.agent_id))
+    return _FoundCosts(used, checkpoints, await _own_caps(query, rights, used, where.today, is_cleared=is_cleared))
 
 
 def _agent_caps(rules: Rules, spent: Mapping[AgentId, Spent], *, only: AgentId | None) -> list[CapLine]:

@@ -14,7 +14,8 @@ CREATE TABLE checkpoints (
   -- The cursor: the last event that a successful checkpoint covers.
   through_seq BIGINT NOT NULL DEFAULT 0,
   failures INTEGER NOT NULL DEFAULT 0,
-  not_before BIGINT NOT NULL DEFAULT 0,
+  -- After a failure: when the same range is tried again.
+  again_at BIGINT,
   -- Asked for, or left by a reset: why, by whom, and when to look at it.
   asked TEXT,
   asked_run TEXT,
@@ -41,3 +42,5 @@ CREATE TABLE checkpoints (
 ) $without_rowid;
 CREATE INDEX checkpoints_by_session ON checkpoints (session);
 CREATE INDEX checkpoints_open ON checkpoints (look_at) WHERE look_at IS NOT NULL;
+-- What checkpoints used, beside what turns did.
+CREATE INDEX runs_checkpoints ON runs (ended_on, session) WHERE purpose = 'checkpoint';
