@@ -18,6 +18,7 @@ SHORTEST = timedelta(minutes=1)
 LONGEST = timedelta(days=365)
 FARTHEST = timedelta(days=5 * 366)
 """How far ahead a task may be set."""
+SHOWN_SLOTS = 3
 MOST_COUNTED = 1_000
 """Missed slots are counted up to this."""
 NAMED = {
@@ -187,6 +188,13 @@ def slots(schedule: Schedule, after: datetime) -> Iterator[datetime]:
     while slot is not None:
         yield slot
         slot = next_slot(schedule, slot)
+
+
+def upcoming(schedule: Schedule, first: datetime | None) -> list[datetime]:
+    """That slot and those after it, as many as people are shown; nothing without one."""
+    if first is None:
+        return []
+    return [first, *islice(slots(schedule, first), SHOWN_SLOTS - 1)]
 
 
 def count_slots(schedule: Schedule, after: datetime, until: datetime) -> int:

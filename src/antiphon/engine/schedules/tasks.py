@@ -297,10 +297,12 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
             return refusal
     if refusal := await _refuse_more(tx, scope.standing, len(command.new)):
         return refusal
+    for number, new in enumerate(command.new):
+        earlier = {each.name for each in command.new[:number]}
+        if new.name in earlier or await rows.has_name(tx, session.row, new.name):
+            return Refusal(_name_taken(new.name))
     created: list[StoredTask] = []
     for id, new in zip(command.ids, command.new, strict=True):
-        if await rows.has_name(tx, session.row, new.name):
-            raise _name_taken(new.name)  # so that nothing of the batch stays
         task = StoredTask(
             id=id,
             agent_id=session.agent_id,
