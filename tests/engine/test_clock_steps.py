@@ -52,7 +52,7 @@ READ_WITH_LIMIT = {
     *("runs.deadline", "runs.wait_until", "exchanges.wait_until"),
     *("channel_accounts.served_until", "pairings.told_at", "tasks.next_at"),
 }
-"""Times whose reader knows the longest wait: a claim, a repeated wait or send, another process or code, a task."""
+"""Times whose reader knows the longest wait: claims, repeated waits and sends, processes, codes, tasks."""
 
 
 def stored_times() -> set[str]:

@@ -1,8 +1,9 @@
 """Tasks: who makes, sees and changes them, and what they do at their slots. Contract: tasks 1, 2."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -10,14 +11,16 @@ from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.event import Event
-from antiphon.domain.ids import AgentId, TaskId
+from antiphon.domain.ids import AgentId, RunId, TaskId
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.domain.person import PersonRole, person_principal
 from antiphon.domain.schedule import Schedule, Trigger, parse_every
-from antiphon.domain.stored_task import NewTask, Slot, StoredTask
+from antiphon.domain.stored_task import NewTask, StoredTask, TaskSlot
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.task import MissedPolicy, SlotOutcome, TaskLimits, TaskState
 from antiphon.engine.schedules.tasks import Tasks
+from antiphon.engine.sessions.sessions import SessionAttributes
+from antiphon.store.database import Query
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import START, ManualClock, config
@@ -74,13 +77,13 @@ class Bench:
     async def rests(self) -> None:
         """No run is at work or queued any more."""
         while True:
-            rows = await self.app.database.read(_unfinished)
-            if not rows:
+            unfinished = await self.app.database.read(_unfinished)
+            if not unfinished:
                 return
-            for (run,) in rows:
+            for run in unfinished:
                 await self.app.services.waits.wait(run, timedelta(seconds=SECONDS))
 
-    async def slots(self, task: StoredTask) -> Sequence[Slot]:
+    async def slots(self, task: StoredTask) -> Sequence[TaskSlot]:
         return await self.tasks.runs(OWNER, task.id, limit=50)
 
     async def outcomes(self, task: StoredTask) -> list[tuple[float, SlotOutcome | None]]:
@@ -99,12 +102,12 @@ class Bench:
         ]
 
 
-async def _unfinished(query) -> list[tuple[str]]:  # type: ignore[no-untyped-def]
-    return await query.fetch_all("SELECT id FROM runs WHERE status IN ('queued', 'running')")
+async def _unfinished(query: Query) -> list[RunId]:
+    return [RunId(id) for (id,) in await query.fetch_all("SELECT id FROM runs WHERE status IN ('queued', 'running')")]
 
 
 @asynccontextmanager
-async def bench(open_home: OpenHome, **settings: object) -> AsyncGenerator[Bench]:
+async def bench(open_home: OpenHome, **settings: Any) -> AsyncGenerator[Bench]:
     clock = ManualClock()
     async with open_home(config(**settings), Parts(clock=clock)) as app:
         yield Bench(app, clock)
@@ -133,15 +136,14 @@ async def person(
 
 async def own_session(b: Bench, by: Principal) -> str:
     """A session that the person takes part in."""
-    from antiphon.engine.sessions.sessions import SessionAttributes
-
     id = f"cli:{by.name}"
     target = b.target(f"agent:main:{id}")
     opened = await b.app.services.sessions.open(by, target, attributes=SessionAttributes(is_generated=True))
     return str(opened.session.key)
 
 
-async def refused(awaitable) -> str:  # type: ignore[no-untyped-def]
+async def refused(awaitable: Awaitable[object]) -> str:
+    """The code with which it is refused."""
     with pytest.raises(AntiphonError) as error:
         await awaitable
     return error.value.code

@@ -64,7 +64,7 @@ class StoredTask(Task, frozen=True, kw_only=True):
         return cron_key(self.id)
 
 
-class Slot(Struct, frozen=True, kw_only=True):
+class TaskSlot(Struct, frozen=True, kw_only=True):
     """A time at which a task was due, or at which somebody ran it, and what became of it."""
 
     task: TaskId

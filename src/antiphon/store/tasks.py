@@ -7,7 +7,7 @@ from typing import NamedTuple
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, RunId, SessionRow, TaskId
-from antiphon.domain.stored_task import Slot, StoredTask, TaskEdit
+from antiphon.domain.stored_task import StoredTask, TaskEdit, TaskSlot
 from antiphon.domain.task import MissedPolicy, SlotOutcome, Task, TaskState, Why
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
@@ -45,7 +45,7 @@ _TASK = SelectList(
 )
 _SELECT = f"SELECT {_TASK.text} FROM tasks t JOIN sessions s ON s.id = t.session"
 _SLOT = SelectList(
-    Slot,
+    TaskSlot,
     "task, slot_at, is_manual, run, missed, outcome, why, fired_at, ended_at",
     slot_at=codec.moment,
     is_manual=bool,
@@ -263,7 +263,7 @@ async def delete_all_of_session(tx: Transaction, session: SessionRow) -> None:
         await delete(tx, TaskId(id))
 
 
-async def insert_slot(tx: Transaction, slot: Slot) -> bool:
+async def insert_slot(tx: Transaction, slot: TaskSlot) -> bool:
     """False if the task had that slot before: it does not fire again."""
     inserted = await tx.change(
         f"INSERT INTO task_slots ({_SLOT.text}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -282,7 +282,7 @@ async def insert_slot(tx: Transaction, slot: Slot) -> bool:
     return inserted == 1
 
 
-async def end_slot(tx: Transaction, slot: Slot, outcome: SlotOutcome, at_ms: int) -> None:
+async def end_slot(tx: Transaction, slot: TaskSlot, outcome: SlotOutcome, at_ms: int) -> None:
     await tx.execute(
         "UPDATE task_slots SET outcome = ?, ended_at = ? WHERE task = ? AND slot_at = ? AND is_manual = ?",
         (outcome.value, at_ms, slot.task, codec.milliseconds(slot.slot_at), int(slot.is_manual)),
@@ -294,19 +294,19 @@ async def move_slot(tx: Transaction, run: RunId, continuation: RunId) -> None:
     await tx.execute("UPDATE task_slots SET run = ? WHERE run = ?", (continuation, run))
 
 
-async def find_slot_of(query: Query, run: RunId) -> Slot | None:
+async def find_slot_of(query: Query, run: RunId) -> TaskSlot | None:
     """The slot for which the run works."""
     row = await query.fetch_one(f"{_SELECT_SLOT} WHERE run = ?", (run,))
     return None if row is None else _SLOT.read(row)
 
 
-async def find_open_slot(query: Query, task: TaskId) -> Slot | None:
+async def find_open_slot(query: Query, task: TaskId) -> TaskSlot | None:
     """The slot of the task whose run has not ended."""
     row = await query.fetch_one(f"{_SELECT_SLOT} WHERE task = ? AND outcome IS NULL LIMIT 1", (task,))
     return None if row is None else _SLOT.read(row)
 
 
-async def list_slots(query: Query, task: TaskId, limit: int) -> list[Slot]:
+async def list_slots(query: Query, task: TaskId, limit: int) -> list[TaskSlot]:
     """The newest slots, newest first."""
     rows = await query.fetch_all(
         f"{_SELECT_SLOT} WHERE task = ? ORDER BY slot_at DESC, is_manual DESC LIMIT ?", (task, limit)

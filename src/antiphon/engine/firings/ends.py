@@ -2,7 +2,7 @@
 
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import SessionStatus
-from antiphon.domain.stored_task import Slot
+from antiphon.domain.stored_task import TaskSlot
 from antiphon.domain.task import SlotOutcome, TaskState, TellMaker, on_ended
 from antiphon.engine.firings.notices import tell
 from antiphon.store import runs as ledger
@@ -48,7 +48,7 @@ async def follow_task(tx: Transaction, run: Run, at_ms: int) -> None:
         await rows.update(tx, run.session, hidden)
 
 
-async def _slot_of(query: Query, run: Run) -> Slot | None:
+async def _slot_of(query: Query, run: Run) -> TaskSlot | None:
     """The slot of the run, or of the one whose work it continues."""
     found: Run | None = run
     while found is not None:

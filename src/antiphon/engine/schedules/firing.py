@@ -11,7 +11,7 @@ from antiphon.domain.message import Provenance, ProvenanceKind, UserMessage, tex
 from antiphon.domain.run import Purpose
 from antiphon.domain.session import HERE, NOWHERE, Session, Source
 from antiphon.domain.session_ids import parse_session_id
-from antiphon.domain.stored_task import Slot, StoredTask, session_id_of
+from antiphon.domain.stored_task import StoredTask, TaskSlot, session_id_of
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.task import Around, Begin, Skip, SlotOutcome, TellMaker, on_due, prompt_of
 from antiphon.engine.access.reach import refuse_act
@@ -72,8 +72,8 @@ async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
     for action in step.actions:
         match action:
             case Begin(slot, missed):
-                slot_of_run = Slot(task=task.id, slot_at=slot, run=firing.run_id, missed=missed, fired_at=firing.now)
-                if not await tasks.insert_slot(tx, slot_of_run):
+                due = _slot(task, slot, missed, firing)
+                if not await tasks.insert_slot(tx, replace(due, run=firing.run_id)):
                     # It fired before the clock went back, or before the task was resumed.
                     columns = {"next_at": columns["next_at"]}
                     break
@@ -81,24 +81,21 @@ async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
                 await begin_run(tx, task, standing, session, missed=missed, firing=firing)
                 await tasks.forget_slots(tx, task.id, firing.now - KEPT)
             case Skip(slot, why, missed):
-                skipped = Slot(
-                    task=task.id,
-                    slot_at=slot,
-                    missed=missed,
-                    outcome=SlotOutcome.SKIPPED,
-                    why=why,
-                    fired_at=firing.now,
-                    ended_at=firing.now,
-                )
+                outcome = SlotOutcome.SKIPPED
+                skipped = replace(_slot(task, slot, missed, firing), outcome=outcome, why=why, ended_at=firing.now)
                 if await tasks.insert_slot(tx, skipped):
-                    columns |= {"skips": task.skips + max(missed, 1), "last_slot_at": milliseconds(slot)}
-                    columns |= {"last_outcome": SlotOutcome.SKIPPED.value}
+                    columns |= {"skips": task.skips + max(missed, 1)}
+                    columns |= {"last_slot_at": milliseconds(slot), "last_outcome": outcome.value}
             case TellMaker(why):
                 columns["why"] = why.value
                 cause = "" if task.next_at is None else str(milliseconds(task.next_at))
                 await tell(tx, task, why, cause=cause, at_ms=firing.at_ms)
     await tasks.change(tx, task.id, columns)
     return True
+
+
+def _slot(task: StoredTask, at: datetime, missed: int, firing: Firing) -> TaskSlot:
+    return TaskSlot(task=task.id, slot_at=at, missed=missed, fired_at=firing.now)
 
 
 async def lock_task(tx: Transaction, id: TaskId) -> StoredTask | None:

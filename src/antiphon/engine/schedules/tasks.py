@@ -18,9 +18,9 @@ from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.stored_task import (
     MOST_TASKS,
     NewTask,
-    Slot,
     StoredTask,
     TaskEdit,
+    TaskSlot,
     check_bounds,
     check_prompt,
     parse_name,
@@ -154,7 +154,9 @@ class Tasks:
     async def get(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
         return accepted(await self._database.read(find_task, self._call(actor, id, target)))
 
-    async def runs(self, actor: Actor, id: TaskId, target: NamedTarget | None = None, *, limit: int) -> Sequence[Slot]:
+    async def runs(
+        self, actor: Actor, id: TaskId, target: NamedTarget | None = None, *, limit: int
+    ) -> Sequence[TaskSlot]:
         """The newest slots of the task and what became of them, newest first."""
         return accepted(await self._database.read(list_slots, self._call(actor, id, target), limit))
 
@@ -182,7 +184,7 @@ class Tasks:
         )
         return accepted(await self._database.run(edit_task, command))
 
-    async def run(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> Slot:
+    async def run(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> TaskSlot:
         """Begins a run of the task besides its slots, which stay as they are.
 
         Raises `Conflict` while another one works (`task_running`) and for a task that has ended (`task_ended`), and
@@ -399,7 +401,7 @@ async def find_task(query: Query, call: TaskCall) -> StoredTask | Refusal:
     return scope if isinstance(scope, Refusal) else await _find(query, scope, call.id)
 
 
-async def list_slots(query: Query, call: TaskCall, limit: int) -> Sequence[Slot] | Refusal:
+async def list_slots(query: Query, call: TaskCall, limit: int) -> Sequence[TaskSlot] | Refusal:
     task = await find_task(query, call)
     return task if isinstance(task, Refusal) else await rows.list_slots(query, task.id, limit)
 
@@ -457,7 +459,7 @@ async def _edited(query: Query, command: EditTask, held: _Held) -> Classificatio
     return made_of if clearance is None else refuse_above(made_of, clearance) or made_of
 
 
-async def run_task(tx: Transaction, call: TaskCall, firing: Firing) -> Slot | Refusal:
+async def run_task(tx: Transaction, call: TaskCall, firing: Firing) -> TaskSlot | Refusal:
     held = await _hold(tx, call)
     if isinstance(held, Refusal):
         return held
@@ -470,7 +472,7 @@ async def run_task(tx: Transaction, call: TaskCall, firing: Firing) -> Slot | Re
             Denied("Maker of the task may not do any more what it does, or its agent is gone.", code="task_maker")
         )
     session = await sessions_rows.find_by_key(tx, task.key)
-    slot = Slot(task=task.id, slot_at=firing.now, is_manual=True, run=firing.run_id, fired_at=firing.now)
+    slot = TaskSlot(task=task.id, slot_at=firing.now, is_manual=True, run=firing.run_id, fired_at=firing.now)
     if await is_running(tx, task, session) or not await rows.insert_slot(tx, slot):
         return Refusal(Conflict(f"Task did not run: {task.name!r} is running already.", code="task_running"))
     await begin_run(tx, task, standing, session, missed=0, firing=firing)
