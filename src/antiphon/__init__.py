@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from antiphon.domain.queue_mode import QueueMode
     from antiphon.domain.run import Run, RunStatus
     from antiphon.domain.session import Session, SessionStatus, SessionSummary
-    from antiphon.domain.stored_task import NewTask, Slot, StoredTask
+    from antiphon.domain.stored_task import NewTask, StoredTask, TaskSlot
     from antiphon.domain.task import TaskLimits
     from antiphon.domain.written_task import PreviewedTask
     from antiphon.embedded.deliveries import DeliveryHandles
@@ -97,12 +97,12 @@ __all__ = [
     "SessionKind",
     "SessionStatus",
     "SessionSummary",
-    "Slot",
     "StoreUnusable",
     "StoredTask",
     "TaskFields",
     "TaskHandles",
     "TaskLimits",
+    "TaskSlot",
     "TextPart",
     "ThinkingPart",
     "TooLarge",
@@ -153,7 +153,7 @@ _MODULES = {
     ),
     "antiphon.domain.run": ("QueueMode", "Run", "RunStatus"),
     "antiphon.domain.session": ("Session", "SessionStatus", "SessionSummary"),
-    "antiphon.domain.stored_task": ("NewTask", "Slot", "StoredTask"),
+    "antiphon.domain.stored_task": ("NewTask", "StoredTask", "TaskSlot"),
     "antiphon.domain.task": ("TaskLimits",),
     "antiphon.domain.written_task": ("PreviewedTask",),
     "antiphon.embedded.deliveries": ("DeliveryHandles",),

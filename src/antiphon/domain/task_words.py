@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from antiphon.domain.schedule import At, Schedule, in_words, shown_time, upcoming
-from antiphon.domain.stored_task import Slot, StoredTask
+from antiphon.domain.stored_task import TaskSlot, StoredTask
 from antiphon.domain.task import MOST_ERRORS, TaskState, Why
 
 WHY: Mapping[Why, str] = {
@@ -34,7 +34,7 @@ def state_words(task: StoredTask) -> str:
     return task.state.value if task.why is None or task.state is TaskState.ACTIVE else f"{task.state}: {WHY[task.why]}"
 
 
-def slot_words(slot: Slot, zone: str) -> str:
+def slot_words(slot: TaskSlot, zone: str) -> str:
     """`Mon 2027-02-01 08:00 CET: ok (run_1)`."""
     outcome = "running" if slot.outcome is None else slot.outcome.value
     parts = [

@@ -6,7 +6,7 @@ from typing import Literal, TypedDict, Unpack
 
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import TaskId
-from antiphon.domain.stored_task import Slot, StoredTask
+from antiphon.domain.stored_task import TaskSlot, StoredTask
 from antiphon.domain.task import MissedPolicy, TaskLimits
 from antiphon.domain.written_task import PreviewedTask, TaskForm, edit_of, preview_of
 from antiphon.embedded.arguments import checked, rows
@@ -81,7 +81,7 @@ class TaskHandles:
         return await services.tasks.edit(OWNER, stored.id, edit, version=version)
 
     @checked
-    async def run(self, task_id: str) -> Slot:
+    async def run(self, task_id: str) -> TaskSlot:
         """Runs it now, besides its times; `app.run(slot.run)` waits for the result.
 
         Raises `NotFound`, and `Conflict` (`task_running`, `task_ended`).
@@ -89,7 +89,7 @@ class TaskHandles:
         return await self._lease.services.tasks.run(OWNER, TaskId(task_id))
 
     @checked
-    async def runs(self, task_id: str, *, limit: int = LISTED) -> Sequence[Slot]:
+    async def runs(self, task_id: str, *, limit: int = LISTED) -> Sequence[TaskSlot]:
         """The times at which it was due or run by hand, newest first. Raises `NotFound`."""
         return await self._lease.services.tasks.runs(OWNER, TaskId(task_id), limit=rows(limit))
 

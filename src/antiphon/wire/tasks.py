@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from antiphon.domain.schedule import At, Every, Schedule, in_words, shown_time, upcoming
-from antiphon.domain.stored_task import Slot, StoredTask
+from antiphon.domain.stored_task import TaskSlot, StoredTask
 from antiphon.domain.task import TaskLimits
 from antiphon.domain.task_words import WHY
 from antiphon.domain.written_task import PreviewedTask
@@ -105,7 +105,7 @@ class TaskList(Shape, frozen=True, kw_only=True):
     tasks: Sequence[TaskShape]
 
 
-class SlotShape(Shape, frozen=True, kw_only=True):
+class TaskSlotShape(Shape, frozen=True, kw_only=True):
     """A time at which a task was due or run by hand, and what became of it."""
 
     task_id: str
@@ -124,9 +124,9 @@ class SlotShape(Shape, frozen=True, kw_only=True):
     ended_at: int | None = None
 
 
-class SlotList(Shape, frozen=True, kw_only=True):
+class TaskSlotList(Shape, frozen=True, kw_only=True):
     count: int
-    runs: Sequence[SlotShape]
+    runs: Sequence[TaskSlotShape]
 
 
 def named_in(tasks: Iterable[StoredTask]) -> set[str]:
@@ -176,8 +176,8 @@ def preview(previewed: PreviewedTask) -> TaskPreview:
     )
 
 
-def slot(each: Slot) -> SlotShape:
-    return SlotShape(
+def slot(each: TaskSlot) -> TaskSlotShape:
+    return TaskSlotShape(
         task_id=each.task,
         slot_at=milliseconds(each.slot_at),
         by_hand=each.is_manual,

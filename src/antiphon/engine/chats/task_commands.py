@@ -146,9 +146,11 @@ async def _named(query: Query, chat: Chat, text: str, occasion: Occasion) -> Tas
 
 async def _runs(query: Query, call: TaskCall, most: int) -> str:
     found = await find_task(query, call)
-    slots = found if isinstance(found, Refusal) else await list_slots(query, call, most)
-    if isinstance(found, Refusal) or isinstance(slots, Refusal):
-        return (found if isinstance(found, Refusal) else slots).error.message
+    if isinstance(found, Refusal):
+        return found.error.message
+    slots = await list_slots(query, call, most)
+    if isinstance(slots, Refusal):
+        return slots.error.message
     if not slots:
         return f"{_name(found)} has not run yet. /task run {found.id} runs it now."
     return "\n".join([_name(found), *(f"- {slot_words(slot, found.schedule.zone)}" for slot in slots)])

@@ -193,12 +193,12 @@ async def edit_task(ask: Ask, params: EditTask) -> wire.TaskShape:
 @operation(
     "tasks.run",
     NamedTask,
-    wire.SlotShape,
+    wire.TaskSlotShape,
     Http(method="POST", path="/tasks/{task_id}/run"),
     scope=TokenScope.WRITE,
     target=TargetKind.TASK,
 )
-async def run_task(ask: Ask, params: NamedTask) -> wire.SlotShape:
+async def run_task(ask: Ask, params: NamedTask) -> wire.TaskSlotShape:
     """Runs the task now, besides its times. `GET /runs/{runId}?wait=` waits for the result."""
     return wire.slot(await ask.services.tasks.run(ask.principal, TaskId(params.task_id)))
 
@@ -206,16 +206,16 @@ async def run_task(ask: Ask, params: NamedTask) -> wire.SlotShape:
 @operation(
     "tasks.runs",
     ListTaskRuns,
-    wire.SlotList,
+    wire.TaskSlotList,
     Http(method="GET", path="/tasks/{task_id}/runs"),
     scope=TokenScope.READ,
     target=TargetKind.TASK,
 )
-async def list_task_runs(ask: Ask, params: ListTaskRuns) -> wire.SlotList:
+async def list_task_runs(ask: Ask, params: ListTaskRuns) -> wire.TaskSlotList:
     """Lists the times at which the task was due or run by hand, newest first, and what became of each."""
     limit = min(max(params.limit, 1), MAX_LIMIT)
     found = await ask.services.tasks.runs(ask.principal, TaskId(params.task_id), limit=limit)
-    return wire.SlotList(count=len(found), runs=[wire.slot(each) for each in found])
+    return wire.TaskSlotList(count=len(found), runs=[wire.slot(each) for each in found])
 
 
 @operation(

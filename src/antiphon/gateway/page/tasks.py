@@ -9,7 +9,7 @@ from msgspec import Struct
 from antiphon.domain.ids import TaskId
 from antiphon.domain.keys import SessionKey, main_key
 from antiphon.domain.schedule import in_words, shown_time, upcoming
-from antiphon.domain.stored_task import MAX_NAME, MAX_PROMPT_BYTES, Slot, StoredTask
+from antiphon.domain.stored_task import MAX_NAME, MAX_PROMPT_BYTES, TaskSlot, StoredTask
 from antiphon.domain.task import SlotOutcome, TaskState
 from antiphon.domain.task_words import WHY, state_words
 from antiphon.domain.text import one_line, plain
@@ -61,7 +61,7 @@ class TaskRow(Struct, frozen=True, kw_only=True):
     """The key of the session of its runs."""
 
 
-class SlotRow(Struct, frozen=True, kw_only=True):
+class TaskSlotRow(Struct, frozen=True, kw_only=True):
     at: datetime
     words: str
     is_bad: bool
@@ -179,14 +179,14 @@ def _facts(task: StoredTask) -> list[Fact]:
     return [Fact(fact.name, plain(fact.value)) for fact in facts]
 
 
-def _slot(slot: Slot) -> SlotRow:
+def _slot(slot: TaskSlot) -> TaskSlotRow:
     outcome = "at work" if slot.outcome is None else _OUTCOMES[slot.outcome]
     words = [
         outcome if slot.why is None else f"{outcome}: {WHY[slot.why]}",
         f"{slot.missed} missed" if slot.missed else "",
         "by hand" if slot.is_manual else "",
     ]
-    return SlotRow(
+    return TaskSlotRow(
         at=slot.slot_at,
         words=", ".join(filter(None, words)),
         is_bad=slot.outcome in (SlotOutcome.ERROR, SlotOutcome.RECOVERED),
