@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from antiphon.domain.schedule import At, Schedule, in_words, shown_time, upcoming
-from antiphon.domain.stored_task import TaskSlot, StoredTask
+from antiphon.domain.stored_task import StoredTask, TaskSlot
 from antiphon.domain.task import MOST_ERRORS, TaskState, Why
 
 WHY: Mapping[Why, str] = {

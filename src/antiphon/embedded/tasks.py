@@ -6,7 +6,7 @@ from typing import Literal, TypedDict, Unpack
 
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import TaskId
-from antiphon.domain.stored_task import TaskSlot, StoredTask
+from antiphon.domain.stored_task import StoredTask, TaskSlot
 from antiphon.domain.task import MissedPolicy, TaskLimits
 from antiphon.domain.written_task import PreviewedTask, TaskForm, edit_of, preview_of
 from antiphon.embedded.arguments import checked, rows

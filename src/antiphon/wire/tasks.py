@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from antiphon.domain.schedule import At, Every, Schedule, in_words, shown_time, upcoming
-from antiphon.domain.stored_task import TaskSlot, StoredTask
+from antiphon.domain.stored_task import StoredTask, TaskSlot
 from antiphon.domain.task import TaskLimits
 from antiphon.domain.task_words import WHY
 from antiphon.domain.written_task import PreviewedTask

@@ -9,7 +9,7 @@ from msgspec import Struct
 from antiphon.domain.ids import TaskId
 from antiphon.domain.keys import SessionKey, main_key
 from antiphon.domain.schedule import in_words, shown_time, upcoming
-from antiphon.domain.stored_task import MAX_NAME, MAX_PROMPT_BYTES, TaskSlot, StoredTask
+from antiphon.domain.stored_task import MAX_NAME, MAX_PROMPT_BYTES, StoredTask, TaskSlot
 from antiphon.domain.task import SlotOutcome, TaskState
 from antiphon.domain.task_words import WHY, state_words
 from antiphon.domain.text import one_line, plain
