@@ -57,6 +57,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs cancel": ("{run}", EVERYONE),
     "runs tree": ("{run}", USERS),
     "costs": ("", USERS),
+    "tasks list": ("", USERS),
+    "tasks new": ("walk --every 1h --session {session}", USERS),
     "approvals list": ("", OWNERS),
     "approvals standing": ("", OWNERS),
     "compartments list": ("", OWNERS),
@@ -87,6 +89,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """What is written after each command, and who may give it."""
 ABSENT = {
+    **{f"tasks {verb}": "nothing" for verb in ("show", "run", "runs", "pause", "resume", "approve", "cancel")},
+    "tasks edit": "nothing --every 2h",
     "approvals show": "nothing",
     "approvals approve": "nothing",
     "approvals deny": "nothing",

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Literal, TypedDict, Unpack
 
 from antiphon.domain.actor import OWNER
+from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import TaskId
 from antiphon.domain.stored_task import StoredTask, TaskSlot
 from antiphon.domain.task import MissedPolicy, TaskLimits
@@ -13,6 +14,7 @@ from antiphon.embedded.arguments import checked, rows
 from antiphon.embedded.lease import Lease
 
 LISTED = 50
+MOST_GRACE_MINUTES = 7 * 24 * 60
 
 
 class TaskFields(TypedDict, total=False):
@@ -119,7 +121,10 @@ class TaskHandles:
 
 
 def _form(fields: TaskFields) -> TaskForm:
-    missed, grace, context = fields.get("missed"), fields.get("grace_minutes"), fields.get("context")
+    grace = fields.get("grace_minutes")
+    if grace is not None and not 0 <= grace <= MOST_GRACE_MINUTES:
+        raise Invalid("Task grace is not between 0 and 7 days.", code="invalid_task")
+    missed, context = fields.get("missed"), fields.get("context")
     return TaskForm(
         text=fields.get("text"),
         prompt=fields.get("prompt"),

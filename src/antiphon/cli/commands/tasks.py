@@ -123,7 +123,7 @@ def new_task(
                 show("Nothing was saved.", "dim")
                 return
         key = str(find_session(client, session)["key"])
-        created = client.post("/tasks", {**body, "session": key})
+        created = client.post("/tasks", {**body, "sessionKey": key})
     _show(created, as_json=as_json)
 
 

@@ -42,7 +42,7 @@ class TaskLimitsParams(Struct, frozen=True, kw_only=True, rename="camel", forbid
         )
 
 
-class TaskFields(Params, frozen=True, kw_only=True):
+class TaskParams(Params, frozen=True, kw_only=True):
     """What a task is made of."""
 
     prompt: Words | None = None
@@ -80,14 +80,14 @@ class TaskFields(Params, frozen=True, kw_only=True):
         )
 
 
-class CreateTask(TaskFields, frozen=True, kw_only=True):
+class CreateTask(TaskParams, frozen=True, kw_only=True):
     text: Words | None = None
     """Time, name and prompt in one sentence, such as `every weekday at 8 tell me what changed`."""
-    session: str = "main"
+    session_key: str = "main"
     """The session in which the task is made: its agent does the work."""
 
 
-class ListTasks(Params, frozen=True, kw_only=True):
+class ListTasksParams(Params, frozen=True, kw_only=True):
     session: str | None = None
     limit: Limit = 50
     after: str | None = None
@@ -97,7 +97,7 @@ class NamedTask(Params, frozen=True, kw_only=True):
     task_id: str
 
 
-class EditTask(TaskFields, frozen=True, kw_only=True):
+class EditTaskParams(TaskParams, frozen=True, kw_only=True):
     task_id: str
     version: Annotated[int, Meta(ge=1, lt=10**15)] | None = None
     """The version that was read: the task is changed only if it is still that one."""
@@ -109,13 +109,12 @@ class ListTaskRuns(NamedTask, frozen=True, kw_only=True):
 
 @operation(
     "tasks.list",
-    ListTasks,
+    ListTasksParams,
     wire.TaskList,
     Http(method="GET", path="/tasks"),
     scope=TokenScope.READ,
-    target=TargetKind.SESSION,
 )
-async def list_tasks(ask: Ask, params: ListTasks) -> wire.TaskList:
+async def list_tasks(ask: Ask, params: ListTasksParams) -> wire.TaskList:
     """Lists tasks, of one session if it is named; `after` is the last `taskId` of a page."""
     target = None if params.session is None else ask.target(params.session)
     after = None if params.after is None else TaskId(params.after)
@@ -141,7 +140,7 @@ async def create_task(ask: Ask, params: CreateTask) -> wire.TaskShape:
     """
     services = ask.services
     new = new_task(params.form(params.text), services.rules.task_zone, services.clock.now())
-    (created,) = await services.tasks.create(ask.principal, ask.target(params.session), (new,))
+    (created,) = await services.tasks.create(ask.principal, ask.target(params.session_key), (new,))
     return await _shown(ask, created)
 
 
@@ -176,13 +175,13 @@ async def get_task(ask: Ask, params: NamedTask) -> wire.TaskShape:
 
 @operation(
     "tasks.edit",
-    EditTask,
+    EditTaskParams,
     wire.TaskShape,
     Http(method="PATCH", path="/tasks/{task_id}"),
     scope=TokenScope.WRITE,
     target=TargetKind.TASK,
 )
-async def edit_task(ask: Ask, params: EditTask) -> wire.TaskShape:
+async def edit_task(ask: Ask, params: EditTaskParams) -> wire.TaskShape:
     """Changes the named fields. `limits` replaces all limits. A new time counts from now."""
     services = ask.services
     stored = await services.tasks.get(ask.principal, TaskId(params.task_id))
