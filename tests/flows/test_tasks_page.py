@@ -6,6 +6,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ PAGE = DOCS / "TASKS.md"
 def commands_of(text: str) -> Iterator[tuple[str, str]]:
     """Each block of commands, with what the page says that it prints."""
     blocks = blocks_of(text)
-    for block, following in zip(blocks, blocks[1:], strict=False):
+    for block, following in pairwise(blocks):
         if block.language == "sh":
             assert following.language == "text"
             yield block.text, following.text

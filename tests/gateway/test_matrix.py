@@ -75,7 +75,7 @@ LEAST: Mapping[str, str] = {
     "runs.tree": USERS,
     "tasks.list": USERS,
     "tasks.create": USERS,
-    "tasks.preview": EVERYONE,
+    "tasks.preview": USERS,
     "tasks.get": USERS,
     "tasks.edit": USERS,
     "tasks.run": USERS,
@@ -149,7 +149,6 @@ OF_CHANNELS = frozenset(
             "runs.wait",
             "runs.tree",
             "costs.get",
-            "tasks.preview",
         ),
         *("runs.cancel", "commands.run", "agents.list"),
     }

@@ -144,6 +144,10 @@ class Tasks:
             now=self._clock.now(),
         )
 
+    async def check(self, actor: Actor) -> None:
+        """Raises `Denied` for somebody who may not have tasks."""
+        accepted(await self._database.read(refuse_tasks, self._rights(actor)))
+
     async def list(
         self, actor: Actor, target: NamedTarget | None = None, *, after: TaskId | None = None, limit: int
     ) -> list[StoredTask]:
@@ -230,6 +234,10 @@ def draw_firing(rules: Rules, clock: Clock, ids: Ids) -> Firing:
         random=ids.random_hex(12),
         now=moment(clock.now_ms()),
     )
+
+
+async def refuse_tasks(query: Query, rights: Rights) -> Refusal | None:
+    return refuse_act(await find_standing(query, rights.principal), Act.TASKS)
 
 
 class _Scope(Struct, frozen=True, kw_only=True):

@@ -157,6 +157,7 @@ async def preview_task(ask: Ask, params: CreateTask) -> wire.TaskPreview:
     It takes what `tasks.create` takes.
     """
     services = ask.services
+    await services.tasks.check(ask.principal)
     return wire.preview(preview_of(params.form(params.text), services.rules.task_zone, services.clock.now()))
 
 
