@@ -1,8 +1,6 @@
 """The views of tasks: all of them with a form for a new one, and one with its settings and its runs."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-
 from markupsafe import Markup
 from msgspec import Struct
 
@@ -62,7 +60,8 @@ class TaskRow(Struct, frozen=True, kw_only=True):
 
 
 class TaskSlotRow(Struct, frozen=True, kw_only=True):
-    at: datetime
+    at: str
+    """In the zone of the task."""
     words: str
     is_bad: bool
     run: str | None
@@ -96,7 +95,7 @@ async def show_task(ask: Ask, params: ShowTask) -> Markup:
         "task": _row(ask, stored, names),
         "stored": stored,
         "facts": _facts(stored),
-        "slots": [_slot(each) for each in slots],
+        "slots": [_slot(each, stored.schedule.zone) for each in slots],
         "prompt": stored.prompt,
         "zone": stored.schedule.zone,
         "longest_name": MAX_NAME,
@@ -179,7 +178,7 @@ def _facts(task: StoredTask) -> list[Fact]:
     return [Fact(fact.name, plain(fact.value)) for fact in facts]
 
 
-def _slot(slot: TaskSlot) -> TaskSlotRow:
+def _slot(slot: TaskSlot, zone: str) -> TaskSlotRow:
     outcome = "at work" if slot.outcome is None else _OUTCOMES[slot.outcome]
     words = [
         outcome if slot.why is None else f"{outcome}: {WHY[slot.why]}",
@@ -187,7 +186,7 @@ def _slot(slot: TaskSlot) -> TaskSlotRow:
         "by hand" if slot.is_manual else "",
     ]
     return TaskSlotRow(
-        at=slot.slot_at,
+        at=shown_time(slot.slot_at, zone),
         words=", ".join(filter(None, words)),
         is_bad=slot.outcome in (SlotOutcome.ERROR, SlotOutcome.RECOVERED),
         run=slot.run,
