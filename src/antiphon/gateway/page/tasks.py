@@ -1,6 +1,7 @@
 """The views of tasks: all of them with a form for a new one, and one with its settings and its runs."""
 
 from collections.abc import Mapping, Sequence
+
 from markupsafe import Markup
 from msgspec import Struct
 
