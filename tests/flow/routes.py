@@ -206,6 +206,13 @@ ROUTES = (
         tests=("gateway/test_tasks.py::test_a_task_above_the_reader_does_not_exist_for_them",),
     ),
     Route(
+        name="the prompt of a task, at its time",
+        doors=("run engine/schedules/firing.py::begin_run",),
+        sink="the session of the task's runs, whose context is that of the prompt",
+        check="engine/schedules/firing.py::may_fire",
+        tests=("gateway/test_tasks.py::test_a_task_above_the_reader_does_not_exist_for_them",),
+    ),
+    Route(
         name="answers that wait or stream",
         doors=("http sessions.post",),
         sink="the clearance of the sender, and the taint for the message itself",

@@ -50,7 +50,7 @@ RunsAnHourOption = Annotated[int | None, typer.Option("--runs-an-hour", metavar=
 TokensADayOption = Annotated[int | None, typer.Option("--tokens-a-day", metavar="N", min=1, help="A limit.")]
 UsdADayOption = Annotated[float | None, typer.Option("--usd-a-day", metavar="USD", help="A limit.")]
 TotalRunsOption = Annotated[
-    int | None, typer.Option("--total-runs", metavar="N", min=1, help="End the task after so many runs.")
+    int | None, typer.Option("--total-runs", metavar="N", min=1, help="End the task after N runs.")
 ]
 StopTextOption = Annotated[
     str | None, typer.Option("--stop-text", metavar="TEXT", help="End the task once a reply contains this.")
