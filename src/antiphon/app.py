@@ -639,7 +639,7 @@ def prepare_home(home: Path, *, is_embedded: bool) -> None:
 def check_home(home: Path) -> DatabaseState | None:
     """The state of the home's database, read without changing it; None if it has none. Raises `StoreUnusable`."""
     path = home / DATABASE_NAME
-    return check_database(path) if path.exists() else None
+    return check_database(path, SystemClock().now()) if path.exists() else None
 
 
 def installed_tools() -> list[FunctionTool]:

@@ -165,6 +165,8 @@ HIDES_ITSELF = {"deliveries.get", "deliveries.retry"}
 """Operations of owners alone that answer others as if there were nothing."""
 LOOKS_FIRST = {"sessions.fork", "sessions.reset", "sessions.tree", "runs.tree", "routes.set", "tasks.approve"}
 """Operations that look for their target before they refuse a role: what others may not see does not exist first."""
+REFUSES_GUESTS = {"tasks.approve"}
+"""Of these, those that refuse guests before they look."""
 LAST = ("tokens.rotate", "tokens.revoke", "people.remove", "tokens.rotate-owner")
 """Operations that take away what the others ask with."""
 WAYS = ("key", "id", "main", "alias", "other case", "missing")
@@ -215,7 +217,8 @@ def expected(cell: Cell, kind: TargetKind) -> tuple[str, ...]:
         return ("invalid",)
     is_reached = cell.way != "missing" and (cell.who == OWNERS or (cell.where == "shared" and cell.way != "main"))
     if RANKS.index(cell.who) < RANKS.index(least):
-        if cell.operation in LOOKS_FIRST and not is_reached:
+        is_refused_first = cell.who == EVERYONE and cell.operation in REFUSES_GUESTS
+        if cell.operation in LOOKS_FIRST and not is_reached and not is_refused_first:
             return ("not_found",)
         return ("not_found",) if cell.operation in HIDES_ITSELF else ("forbidden",)
     if kind is TargetKind.NONE:

@@ -71,7 +71,9 @@ async def test_in_a_chat_a_task_of_another_chat_is_as_if_it_did_not_exist(open_h
         id = (await ann.post("/tasks", json=WEEKDAYS | {"sessionKey": OTHER})).json()["taskId"]
 
         async def says(text: str, client: httpx.AsyncClient = ann) -> str:
-            return (await client.post(f"/sessions/{DESK}/command", json={"text": text})).json()["answer"]
+            answer = await client.post(f"/sessions/{DESK}/command", json={"text": text})
+            assert answer.status_code == 200, answer.text
+            return answer.json()["answer"]
 
         for verb in ("show", "run", "runs", "last", "pause", "resume", "cancel"):
             hidden, missing = [await says(f"/task {verb} {name}") for name in (id, "task-0000000000")]

@@ -76,14 +76,21 @@ class Schedule(Struct, frozen=True):
     """As in the IANA database, such as `Europe/Berlin`."""
 
 
+def is_known(zone: str) -> bool:
+    """Whether this machine knows the zone."""
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
 def parse_zone(name: str) -> str:
     """The name, if this machine knows the zone. Raises `Invalid` (`invalid_zone`)."""
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+    if not is_known(name):
         raise Invalid(
             f"Time zone is not known: {name[:60]!r}. Write it as 'Europe/Berlin' or 'UTC'.", code="invalid_zone"
-        ) from None
+        )
     return name
 
 

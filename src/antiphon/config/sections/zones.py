@@ -3,19 +3,18 @@
 import os
 from pathlib import Path
 from typing import Annotated, TypeAlias
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator
+
+from antiphon.domain.schedule import is_known
 
 _LOCALTIME = Path("/etc/localtime")
 """Where a Unix machine keeps its zone: a link into the database of zones."""
 
 
 def _known(name: str) -> str:
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"unknown time zone {name!r}; write one such as 'Europe/Berlin'") from None
+    if not is_known(name):
+        raise ValueError(f"unknown time zone {name!r}; write one such as 'Europe/Berlin'")
     return name
 
 
