@@ -78,6 +78,7 @@ CLASSIFIED = (
     ("deliveries", "person"),
     ("unnoticed_events", "person"),
     ("tokens", "clearance_person"),
+    ("tasks", "person"),
 )
 """Columns of classifications and clearances that name a person."""
 
@@ -349,6 +350,7 @@ async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
     await tx.execute("DELETE FROM participants WHERE principal = ?", (old,))
     for table in ("runs", "exchanges", "reports", "tokens", "approvals", "standing_approvals"):
         await tx.execute(f"UPDATE {table} SET principal = ? WHERE principal = ?", (new, old))
+    await tx.execute("UPDATE tasks SET maker = ? WHERE maker = ?", (new, old))
     for table, column in CLASSIFIED:
         # What is the one's is the other's from now on. Contract: flow 1.
         await tx.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
@@ -373,6 +375,8 @@ async def delete(tx: Transaction, id: PersonId) -> None:
     await tx.execute("DELETE FROM tokens WHERE principal = ?", (principal,))
     await tx.execute("DELETE FROM participants WHERE principal = ?", (principal,))
     await tx.execute("DELETE FROM standing_approvals WHERE principal = ? OR created_by = ?", (principal, principal))
+    await tx.execute("DELETE FROM task_slots WHERE task IN (SELECT id FROM tasks WHERE maker = ?)", (principal,))
+    await tx.execute("DELETE FROM tasks WHERE maker = ?", (principal,))
     await tx.execute(
         "UPDATE people SET name = '', role = 'guest', agents = '', is_suspended = 1, merged_into = NULL, "
         "revision = revision + 1 WHERE merged_into = ? OR id = ?",
