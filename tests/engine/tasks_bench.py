@@ -23,7 +23,7 @@ from antiphon.engine.schedules.tasks import Tasks
 from antiphon.engine.sessions.sessions import SessionAttributes
 from antiphon.store.database import Query
 from tests.conftest import OpenHome
-from tests.engine.stage import START, ManualClock, config
+from tests.engine.stage import START, ManualClock, config, read_log
 from tests.waiting import SECONDS
 
 HOUR = timedelta(hours=1)
@@ -83,7 +83,7 @@ class Bench:
                 await self.app.services.waits.wait(run, timedelta(seconds=SECONDS))
 
     async def slots(self, task: StoredTask) -> Sequence[TaskSlot]:
-        return await self.tasks.runs(OWNER, task.id, limit=50)
+        return await self.tasks.runs(OWNER, task.id, limit=100)
 
     async def outcomes(self, task: StoredTask) -> list[tuple[float, SlotOutcome | None]]:
         """The hours after the start of the slots, with what became of them."""
@@ -91,7 +91,8 @@ class Bench:
         return [((slot.slot_at - START) / HOUR, slot.outcome) for slot in reversed(slots)]
 
     async def events(self, task: StoredTask) -> list[Event]:
-        return (await self.app.services.history.page(OWNER, self.target(str(task.key)), limit=200)).events
+        """The log of the task's session, over all incarnations."""
+        return await read_log(self.app, str(task.key))
 
     async def prompts(self, task: StoredTask) -> list[str]:
         return [
