@@ -264,8 +264,7 @@ async def _find_scope(query: Query, rights: Rights, target: NamedTarget | None) 
         return reach
     if isinstance(actor, Caller):
         assert reach.viewer is not None
-        own = None if actor.run is None else actor.run.run.task
-        return _Scope(standing=standing, reach=reach, session=reach.viewer.session, own=own)
+        return _Scope(standing=standing, reach=reach, session=reach.viewer.session, own=actor.task)
     if target is None:
         return _Scope(standing=standing, reach=reach, session=None)
     found = await find_session(query, rights, Act.TASKS, target)
