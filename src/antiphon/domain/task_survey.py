@@ -39,6 +39,6 @@ def survey(rows: Iterable[tuple[str, str, int | None]], now: datetime) -> TaskSu
             zones[zone] = zones.get(zone, 0) + 1
         elif next_ms is None:
             never.append(id)
-        elif next_ms is not None and datetime.fromtimestamp(next_ms / 1000, UTC) < now - LATE:
+        elif datetime.fromtimestamp(next_ms / 1000, UTC) < now - LATE:
             late += 1
     return TaskSurvey(active=active, late=late, never=tuple(never), unknown_zones=zones)

@@ -349,20 +349,26 @@ def cancel_task(
 
 
 def find_task(client: "Client", text: str) -> str:
-    """The id of the task that has it, or that has it as its name. Raises `NotFound` with a remedy."""
+    """The id of the task that has it, or that has it as its name. Raises `NotFound` and `Invalid` with a remedy."""
     from antiphon.cli.rendering.rows import rows_of
-    from antiphon.domain.errors import NotFound
+    from antiphon.domain.errors import Invalid, NotFound
     from antiphon.domain.words import folded
 
     after: str | None = None
+    named: list[str] = []
     while True:
         rows = rows_of(client.get("/tasks", limit=PAGE, after=after), "tasks")
-        for row in rows:
-            if text == row["taskId"] or folded(text) == folded(str(row["name"])):
-                return str(row["taskId"])
+        if any(text == row["taskId"] for row in rows):
+            return text
+        named += [str(row["taskId"]) for row in rows if folded(text) == folded(str(row["name"]))]
         if len(rows) < PAGE:
-            raise NotFound(f"Task not found: {text!r}. `antiphon tasks list` shows all tasks.")
+            break
         after = str(rows[-1]["taskId"])
+    if not named:
+        raise NotFound(f"Task not found: {text!r}. `antiphon tasks list` shows all tasks.")
+    if len(named) > 1:
+        raise Invalid(f"Several tasks have this name: {text!r}. Name one by its id: {', '.join(named)}.", code="usage")
+    return named[0]
 
 
 def _change(task: str, verb: str, *, home: HomeOption, config: ConfigOption, as_json: bool) -> None:
