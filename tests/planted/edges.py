@@ -4,6 +4,13 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a page that woke waits for answers whose connections died in its sleep",
+        "gateway/page/static/page.js",
+        "  giveUp(Date.now() - patienceMs);\n",
+        "",
+        "gateway/test_page_live.py::test_a_laptop_that_wakes_shows_all_at_once_although_its_connections_died",
+    ),
+    Bug(
         "a backup writes files outside the home that is made of it",
         "backups.py",
         ' and ".." not in parts',
