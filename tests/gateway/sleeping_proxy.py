@@ -1,7 +1,7 @@
 """A network that falls asleep: nothing passes, and nobody is told; as when a laptop is closed."""
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import anyio
@@ -33,10 +33,8 @@ class SleepingProxy:
         server = await anyio.connect_tcp("127.0.0.1", self.target_port)
         async with client, server, anyio.create_task_group() as tasks:
             tasks.start_soon(self._answer, client, server, born, tasks.cancel_scope)
-            try:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await self._ask(client, server, born)
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                pass
             tasks.cancel_scope.cancel()
 
     async def _ask(self, client: SocketStream, server: SocketStream, born: int | None) -> None:
@@ -52,12 +50,10 @@ class SleepingProxy:
     async def _answer(
         self, client: SocketStream, server: SocketStream, born: int | None, connection: anyio.CancelScope
     ) -> None:
-        try:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async for data in server:
                 if born == self.sleeps:
                     await client.send(data)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass
         if born == self.sleeps:  # that the gateway closed it is not heard through a dead connection
             connection.cancel()
 
