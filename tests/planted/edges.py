@@ -4,6 +4,13 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "work that waits for its turn shows nothing of that",
+        "gateway/page/static/page.css",
+        ".meta .queued { display: none; }",
+        ".queued { display: none; }",
+        "gateway/test_page_home.py::test_work_that_waits_for_its_turn_says_so",
+    ),
+    Bug(
         "a page that woke waits for answers whose connections died in its sleep",
         "gateway/page/static/page.js",
         "  giveUp(Date.now() - patienceMs);\n",
