@@ -20,7 +20,7 @@ from antiphon.domain.person import (
     shown_name,
 )
 from antiphon.policy.standing import Standing
-from antiphon.store import codec
+from antiphon.store import codec, notes
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.select_list import Combined, SelectList
 
@@ -77,6 +77,8 @@ CLASSIFIED = (
     ("runs", "person"),
     ("deliveries", "person"),
     ("unnoticed_events", "person"),
+    ("notes", "person"),
+    ("incarnations", "memory_person"),
     ("tokens", "clearance_person"),
 )
 """Columns of classifications and clearances that name a person."""
@@ -261,6 +263,11 @@ async def find_identities(query: Query, ids: Sequence[PersonId]) -> Mapping[Pers
     return found
 
 
+async def hold(tx: Transaction, id: PersonId) -> None:
+    """Until this unit commits, no other that holds the person goes on."""
+    await tx.execute("UPDATE people SET role = role WHERE id = ?", (id,))
+
+
 async def hold_owners(tx: Transaction) -> None:
     """Until this unit commits, no other changes who is an owner."""
     await tx.execute("UPDATE people SET role = role WHERE role = 'owner'")
@@ -344,6 +351,7 @@ async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
     await tx.execute("DELETE FROM participants WHERE principal = ?", (old,))
     for table in ("runs", "exchanges", "reports", "tokens", "approvals", "standing_approvals"):
         await tx.execute(f"UPDATE {table} SET principal = ? WHERE principal = ?", (new, old))
+    await notes.merge(tx, old, new)
     for table, column in CLASSIFIED:
         # What is the one's is the other's from now on. Contract: flow 1.
         await tx.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
@@ -367,6 +375,7 @@ async def delete(tx: Transaction, id: PersonId) -> None:
     await tx.execute("DELETE FROM identities WHERE person = ?", (id,))
     await tx.execute("DELETE FROM tokens WHERE principal = ?", (principal,))
     await tx.execute("DELETE FROM participants WHERE principal = ?", (principal,))
+    await notes.delete_of(tx, principal)
     await tx.execute("DELETE FROM standing_approvals WHERE principal = ? OR created_by = ?", (principal, principal))
     await tx.execute(
         "UPDATE people SET name = '', role = 'guest', agents = '', is_suspended = 1, merged_into = NULL, "
