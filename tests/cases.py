@@ -44,6 +44,7 @@ WRITTEN = "domain/test_written_task.py"
 TASK_COMMANDS = "channels/test_task_commands.py"
 TASKS_HTTP = "gateway/test_tasks.py"
 FIRING = "engine/test_firing.py"
+CHECKPOINTS = "engine/test_checkpoints.py"
 NO_BINDINGS = "there are no threads that a chat is bound to yet"
 
 REFUSED = "what is malformed is refused, and never repaired into another value"
@@ -993,6 +994,36 @@ CASES = {
         behaviour="An empty answer without a marker is not silence; the channel sends nothing, or words of its own.",
         tests=("channels/telegram/test_bad_input.py::test_an_empty_answer_sends_nothing",),
         changed="nothing is sent, and the log holds the empty answer",
+    ),
+    "MH9": Case(
+        behaviour="The first message makes a description of one line, cut with three dots; later ones do not.",
+        tests=("engine/test_inbox.py::test_a_post_keeps_the_sessions_columns",),
+    ),
+    "MH53": Case(
+        behaviour="Without something new a checkpoint does nothing and leaves no events.",
+        tests=(f"{CHECKPOINTS}::test_a_checkpoint_needs_something_new_and_leaves_no_events_without_it",),
+    ),
+    "MH54": Case(
+        behaviour="Of two checkpoints asked for at once, one runs.",
+        tests=(f"{CHECKPOINTS}::test_of_two_that_ask_at_once_one_has_a_checkpoint",),
+    ),
+    "MH55": Case(
+        behaviour="A checkpoint for a new session runs, and hides the session.",
+        tests=("channels/test_chat_checkpoints.py::test_a_conversation_left_behind_is_looked_back_at_and_hidden",),
+        changed="the reason is not an argument: a reset and `/session new` queue the checkpoint in their own unit",
+    ),
+    "MH57": Case(
+        behaviour="A description by the model stays; the next message does not restore the first words.",
+        tests=(f"{CHECKPOINTS}::test_after_five_turns_a_session_looks_back_and_keeps_what_it_decided",),
+    ),
+    "MH58": Case(
+        behaviour="A checkpoint whose model fails is marked as failed, and its range is over.",
+        tests=(f"{CHECKPOINTS}::test_a_failed_checkpoint_moves_nothing_and_the_next_covers_the_same_range",),
+        changed="the cursor stays, so the next one covers the same range",
+    ),
+    "MH59": Case(
+        behaviour="Twenty messages of a group that started no turn lead to one checkpoint.",
+        tests=(f"{CHECKPOINTS}::test_twenty_messages_of_a_group_that_started_no_run_lead_to_one_checkpoint",),
     ),
     "MH61": Case(
         behaviour="A channel's token that posts for a sender of another channel is refused.",

@@ -14,7 +14,6 @@ class Requirement:
 
 TOOLS = "comes with the session tools"
 SENDS = "comes with exchanges between sessions"
-CHECKPOINTS = "comes with checkpoints"
 PEOPLE = "comes with people and tokens"
 FLOW = "comes with information flow"
 PEERS = "comes with peers"
@@ -48,7 +47,6 @@ REQUIREMENTS = {
     # 2. Sessions
     "sessions:1": Requirement(
         "A session's facts are maintained columns; lists read no transcript.",
-        remaining="columns of checkpoints are filled as those come",
     ),
     "sessions:2": Requirement(
         "Status is persisted; inactive sessions are hidden and come back when used.",
@@ -62,7 +60,6 @@ REQUIREMENTS = {
     "sessions:5": Requirement("Appending stores and wakes readers but never runs; updatedAt never goes back."),
     "sessions:6": Requirement(
         "A reset ends the runs and starts a new incarnation at once; late results stay with the old.",
-        remaining="the checkpoint, the empty workspace and the taint kept by others' resets come with those parts",
     ),
     "sessions:7": Requirement(
         "Only quiet direct sessions are deleted; a race with a post has one winner.",
@@ -74,7 +71,7 @@ REQUIREMENTS = {
     # 3. Events
     "events:1": Requirement(
         "Events are past facts with seq, time, actor and provenance; unknown types are kept.",
-        remaining="types of checkpoints and releases are written as those come",
+        remaining="types of releases are written as those come",
     ),
     "events:2": Requirement(
         "A message from another session is marked as such and fenced as data for the model.",
@@ -195,10 +192,8 @@ REQUIREMENTS = {
         "A call from outside that needs a yes is pending, runs once decided, and repeats safely."
     ),
     # 10. Checkpoints
-    "checkpoints:1": Requirement(
-        "Introspection runs for five reasons over events since its last success.", CHECKPOINTS
-    ),
-    "checkpoints:2": Requirement("It updates memory, working memory and the description.", CHECKPOINTS),
+    "checkpoints:1": Requirement("Introspection runs for five reasons over events since its last success."),
+    "checkpoints:2": Requirement("It updates memory, working memory and the description."),
     # 11. Access
     "access:1": Requirement(
         "Owners see all, others the sessions that they take part in.",
@@ -253,7 +248,6 @@ REQUIREMENTS = {
     "gateway:3": Requirement("Subscribing registers first, then gives the snapshot; hidden is not_found."),
     "gateway:4": Requirement(
         "REST has the listed operations and shapes.",
-        remaining="checkpoints and /metrics come with those parts",
     ),
     "gateway:5": Requirement("It listens locally, checks Host and Origin, bounds bodies, drops slow readers."),
     "gateway:6": Requirement(

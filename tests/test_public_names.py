@@ -25,6 +25,7 @@ METHODS: Mapping[str, Callable[..., Any]] = {
     "sessions.patch": antiphon.SessionHandle.change,
     "sessions.delete": antiphon.SessionHandle.delete,
     "sessions.reset": antiphon.SessionHandle.reset,
+    "sessions.checkpoint": antiphon.SessionHandle.checkpoint,
     "sessions.cancel": antiphon.SessionHandle.cancel,
     "sessions.fork": antiphon.SessionHandle.fork,
     "sessions.post": antiphon.SessionHandle.post,

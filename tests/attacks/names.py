@@ -165,7 +165,8 @@ _OPERATIONS: dict[Kind, str] = {
         "pages.sessions session | pages.show session | runs.list session | sessions.append key | sessions.cancel "
         "key | sessions.create key | sessions.create sessionId | sessions.delete key | sessions.events key | "
         "sessions.fork key | sessions.get key | sessions.history key | sessions.list label | sessions.list search "
-        "| sessions.patch key | sessions.post key | sessions.reset key | sessions.transcript key | sessions.tree "
+        "| sessions.checkpoint key | sessions.patch key | sessions.post key | sessions.reset key "
+        "| sessions.transcript key | sessions.tree "
         "key | tokens.create sessionKey | tools.invoke sessionKey | tools.list sessionKey"
     ),
     Kind.ROW: (
@@ -226,6 +227,7 @@ _OPERATIONS: dict[Kind, str] = {
         "pages.older before | pages.sessions shown | pages.sessions which | pages.sessions group | "
         "runs.list kept | runs.list limit | runs.list status | "
         "routes.set version | routes.clear version | "
+        "sessions.checkpoint wait | "
         "runs.wait wait | sessions.append content | sessions.append content.type | sessions.append mentioned | "
         "sessions.append occurredAt | sessions.append queueMode | sessions.append role | sessions.create "
         "clearance | sessions.create clearance.level | sessions.create source | sessions.create "

@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sessions rename": ("{session} name", USERS),
     "sessions edit": ("{session} --queue-mode collect", USERS),
     "sessions reset": ("{session}", EVERYONE),
+    "sessions checkpoint": ("{session}", USERS),
     "sessions delete": ("{session} --yes", USERS),
     "runs list": ("", USERS),
     "runs show": ("{run}", EVERYONE),

@@ -263,6 +263,21 @@ ROUTES = (
         ),
     ),
     Route(
+        name="checkpoint",
+        doors=(
+            "http sessions.checkpoint",
+            "event engine/checkpoints/steps.py::_begin",
+            "event engine/checkpoints/steps.py::_end",
+        ),
+        sink="notes of the session's memory, its working memory and its description, which later turns and lists read",
+        check="engine/checkpoints/steps.py::_find_ceiling",
+        tests=(
+            "engine/test_checkpoint_flow.py::test_what_a_checkpoint_writes_has_the_join_of_what_it_read",
+            "engine/test_checkpoint_flow.py::test_what_is_above_the_place_stays_out_of_a_checkpoint",
+            "engine/test_checkpoint_flow.py::test_a_checkpoint_of_a_group_writes_to_the_memory_of_the_group_alone",
+        ),
+    ),
+    Route(
         name="reset",
         doors=("http sessions.reset", "event engine/sessions/resets.py::begin_anew"),
         sink="the next incarnation, which begins at the base for owners and at the taint for others",

@@ -51,6 +51,7 @@ LEAST: Mapping[str, str] = {
     "sessions.get": EVERYONE,
     "sessions.patch": USERS,
     "sessions.delete": USERS,
+    "sessions.checkpoint": OWNERS,  # groups; users may in their own direct chats
     "sessions.reset": OWNERS,  # groups; others may reset their own direct chats
     "sessions.cancel": EVERYONE,
     "sessions.fork": USERS,  # with an agent that is open to them
@@ -163,7 +164,15 @@ OF_THIS_MACHINE = {"metrics.get"}
 """Operations that programs of this machine may ask for without a credential."""
 HIDES_ITSELF = {"deliveries.get", "deliveries.retry"}
 """Operations of owners alone that answer others as if there were nothing."""
-LOOKS_FIRST = {"sessions.fork", "sessions.reset", "sessions.tree", "runs.tree", "routes.set", "tasks.approve"}
+LOOKS_FIRST = {
+    "sessions.fork",
+    "sessions.reset",
+    "sessions.checkpoint",
+    "sessions.tree",
+    "runs.tree",
+    "routes.set",
+    "tasks.approve",
+}
 """Operations that look for their target before they refuse a role: what others may not see does not exist first."""
 REFUSES_GUESTS = {"tasks.approve"}
 """Of these, those that refuse guests before they look."""

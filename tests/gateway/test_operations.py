@@ -299,6 +299,7 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     assert await journey.ask("commands.run", key=CHAT, text="hello") == {"isCommand": False}
     await set_task(journey)
     await journey.ask("sessions.cancel", key=CHAT)
+    assert not (await journey.ask("sessions.checkpoint", key=CHAT, wait=0))["checkpointed"]
     await journey.ask("sessions.reset", key=CHAT)
     await journey.ask("sessions.get", key=row["sessionId"])
     earlier = await journey.ask("sessions.incarnations", key=CHAT, limit=1)

@@ -18,7 +18,7 @@ from antiphon.domain.note import (
     parse_working_memory,
 )
 from antiphon.domain.text import DESCRIPTION_LENGTH, one_line
-from antiphon.engine.checkpoints.introspector import BegunCheckpoint, Changes, NoteChange
+from antiphon.engine.checkpoints.introspector import BegunCheckpoint, DecidedChanges, NoteChange
 from antiphon.policy.decision import Deny
 from antiphon.policy.memory import decide_change
 
@@ -31,7 +31,7 @@ class CheckpointTools:
         self._begun = begun
         self._notes = _within(notes)
         self._fences = fences
-        self.changes = Changes(made_of=made_of)
+        self.changes = DecidedChanges(made_of=made_of)
         """What was decided so far."""
 
     @property

@@ -13,6 +13,8 @@ from antiphon.domain.run import MAX_ATTEMPTS
 
 PASSIVE_MESSAGES = 20
 """Messages of a group that started no run, after which it has a checkpoint."""
+OFFLINE = "offline"
+"""The model for trials, which never looks back."""
 LONGEST_BACKOFF = timedelta(days=1)
 AGAIN = timedelta(seconds=2)
 """When to look again at a busy session for which somebody asked."""
@@ -45,7 +47,7 @@ class CheckpointRules(Struct, frozen=True, kw_only=True):
     def model_for(self, own: str) -> str | None:
         """The model that looks back at a session with that model; None if the session has no checkpoints."""
         model = self.model or own
-        return None if not self.is_enabled or model == "offline" else model
+        return None if not self.is_enabled or OFFLINE in (own, model) else model
 
 
 def has_checkpoints(source_kind: str, own_model: str, rules: CheckpointRules) -> bool:
@@ -62,7 +64,7 @@ class Uncovered(Struct, frozen=True, kw_only=True):
     """Messages of a group that started no run."""
 
 
-class Due(Struct, frozen=True, kw_only=True):
+class DueState(Struct, frozen=True, kw_only=True):
     """What the row of an incarnation says when its time has come."""
 
     uncovered: Uncovered
@@ -78,7 +80,7 @@ class Due(Struct, frozen=True, kw_only=True):
     """In milliseconds: before that, only what was asked for begins."""
 
 
-class Begin(Struct, frozen=True):
+class LookBack(Struct, frozen=True):
     reason: CheckpointReason
 
 
@@ -97,7 +99,7 @@ class Drop(Struct, frozen=True):
 
 
 DROP = Drop()
-Action: TypeAlias = Begin | GiveUp | PutOff | Drop
+Action: TypeAlias = LookBack | GiveUp | PutOff | Drop
 
 
 def on_turn_ended(turns: int, rules: CheckpointRules, at_ms: int) -> int:
@@ -110,7 +112,7 @@ def on_message_untriggered(untriggered: int, at_ms: int) -> int | None:
     return at_ms if untriggered >= PASSIVE_MESSAGES else None
 
 
-class Answer(StrEnum):
+class CheckpointAnswer(StrEnum):
     """What somebody gets who asks for a checkpoint."""
 
     ASKED = "asked"
@@ -121,37 +123,37 @@ class Answer(StrEnum):
     """The session never looks back."""
 
 
-def on_asked(*, has_news: bool, is_asked: bool, is_at_work: bool) -> Answer:
+def on_asked(*, has_news: bool, is_asked: bool, is_at_work: bool) -> CheckpointAnswer:
     """The answer to a person."""
     if is_asked or is_at_work:
-        return Answer.RUNNING
-    return Answer.ASKED if has_news else Answer.NOTHING_NEW
+        return CheckpointAnswer.RUNNING
+    return CheckpointAnswer.ASKED if has_news else CheckpointAnswer.NOTHING_NEW
 
 
-def on_left(*, has_news: bool, is_asked: bool) -> Answer:
+def on_left(*, has_news: bool, is_asked: bool) -> CheckpointAnswer:
     """What follows when a conversation is reset or left behind; one at work may not cover its end."""
     if is_asked:
-        return Answer.RUNNING
-    return Answer.ASKED if has_news else Answer.NOTHING_NEW
+        return CheckpointAnswer.RUNNING
+    return CheckpointAnswer.ASKED if has_news else CheckpointAnswer.NOTHING_NEW
 
 
-def on_due(due: Due, rules: CheckpointRules, at_ms: int) -> Action:
+def on_due(due: DueState, rules: CheckpointRules, at_ms: int) -> Action:
     """What to do with an incarnation whose time has come. Never begins beside a run: the run's end comes first."""
     if due.begun is not None:
-        return GiveUp(due.begun) if due.attempt >= MAX_ATTEMPTS else Begin(due.begun)
+        return GiveUp(due.begun) if due.attempt >= MAX_ATTEMPTS else LookBack(due.begun)
     if not due.has_news:
         return DROP
     if due.is_busy:
         return PutOff(at_ms + milliseconds_of(rules.idle if due.asked is None else AGAIN))
     if due.asked is not None:
-        return Begin(due.asked)
+        return LookBack(due.asked)
     if due.again_at is not None and due.again_at > at_ms:
         return PutOff(due.again_at)
     if due.uncovered.untriggered >= PASSIVE_MESSAGES:
-        return Begin(CheckpointReason.PASSIVE)
+        return LookBack(CheckpointReason.PASSIVE)
     if due.uncovered.turns >= rules.turns:
-        return Begin(CheckpointReason.TURN_LIMIT)
-    return Begin(CheckpointReason.IDLE)
+        return LookBack(CheckpointReason.TURN_LIMIT)
+    return LookBack(CheckpointReason.IDLE)
 
 
 def on_finished(left: Uncovered, rules: CheckpointRules, at_ms: int) -> int | None:

@@ -19,6 +19,7 @@ from antiphon.embedded.arguments import checked, rows
 from antiphon.embedded.lease import Lease
 from antiphon.embedded.runs import RunHandle
 from antiphon.embedded.streams import follow_log
+from antiphon.engine.checkpoints.checkpoints import CheckpointOutcome
 from antiphon.engine.runs.cancel import Cancelled
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.engine.sessions.patches import session_columns
@@ -187,6 +188,11 @@ class SessionHandle:
     async def reset(self) -> None:
         """Starts a new incarnation under the same key. The old one can still be read by its id."""
         await self._lease.services.resets.reset(OWNER, self._target)
+
+    async def checkpoint(self, *, wait: float = 60) -> CheckpointOutcome:
+        """Has the session look back at its present conversation, and waits for the end."""
+        timeout = timedelta(seconds=wait)
+        return await self._lease.services.checkpoints.ask(OWNER, self._target, timeout)
 
     async def delete(self) -> None:
         """Deletes the session with its log."""

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
-from antiphon.domain.checkpoint import Answer
+from antiphon.domain.checkpoint import CheckpointAnswer
 from antiphon.domain.ids import Ids, RunId
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.targets import NamedTarget
@@ -81,11 +81,11 @@ class Checkpoints:
 def said_of(asked: AskedCheckpoint) -> str:
     """The answer to a person, in words."""
     match asked.answer:
-        case Answer.ASKED:
+        case CheckpointAnswer.ASKED:
             return "The conversation is looked back at."
-        case Answer.RUNNING:
+        case CheckpointAnswer.RUNNING:
             return "A checkpoint of this session is at work already, or waits for its turn to end."
-        case Answer.NOTHING_NEW:
+        case CheckpointAnswer.NOTHING_NEW:
             return "Nothing was said since the last checkpoint."
-        case Answer.OFF:
+        case CheckpointAnswer.OFF:
             return "This session has no checkpoints. They need a session in which people write, and a model that can."

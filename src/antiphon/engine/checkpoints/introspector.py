@@ -32,7 +32,7 @@ class BegunCheckpoint(Struct, frozen=True, kw_only=True):
     spender: Spender
     ceiling: Classification
     """What it may read: what flows to what the incarnation has taken in, and to the place where it answers."""
-    kept: "Kept"
+    kept: "KeptSoFar"
     asker: Principal | None = None
     """The person whose turn was the last; None if there was none."""
     scope: MemoryScope | None = None
@@ -44,7 +44,7 @@ class BegunCheckpoint(Struct, frozen=True, kw_only=True):
         return self.incarnation == self.session.id
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class KeptSoFar(Struct, frozen=True, kw_only=True):
     """What the session keeps of its conversation so far, as far as the checkpoint may read it."""
 
     working_memory: str = ""
@@ -61,7 +61,7 @@ class NoteChange(Struct, frozen=True, kw_only=True):
     """None to delete it."""
 
 
-class Changes(Struct, frozen=True, kw_only=True):
+class DecidedChanges(Struct, frozen=True, kw_only=True):
     """What a checkpoint changes, all in the unit of its end."""
 
     made_of: Classification = PUBLIC
@@ -73,7 +73,7 @@ class Changes(Struct, frozen=True, kw_only=True):
 
 
 class LookedBack(Struct, frozen=True, kw_only=True):
-    changes: Changes = Changes()
+    changes: DecidedChanges = DecidedChanges()
     error: str | None = None
     """Why it failed, for people; None for a success."""
     code: str | None = None

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.checkpoint import Answer, CheckpointReason, has_checkpoints, on_asked, on_left
+from antiphon.domain.checkpoint import CheckpointAnswer, CheckpointReason, has_checkpoints, on_asked, on_left
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import RunId, SessionId, SessionRow
@@ -30,7 +30,7 @@ class AskCheckpoint(Struct, frozen=True, kw_only=True):
 
 class AskedCheckpoint(Struct, frozen=True):
     session: Session
-    answer: Answer
+    answer: CheckpointAnswer
     run_id: RunId | None = None
     """The run that the checkpoint leaves when it has ended; None unless one was asked for."""
     clearance: Classification = PUBLIC
@@ -47,10 +47,10 @@ async def ask_checkpoint(tx: Transaction, command: AskCheckpoint) -> AskedCheckp
     if not may_checkpoint(standing, session.source.type):
         return Refusal(Denied("Only owners may ask for a checkpoint of this session", code="forbidden"))
     if not covers(session, rules):
-        return AskedCheckpoint(session, Answer.OFF)
+        return AskedCheckpoint(session, CheckpointAnswer.OFF)
     asked = CheckpointReason.MANUAL
     answer = await _ask(tx, session, asked, command.run_id, by=standing.principal, at_ms=command.at_ms)
-    run_id = command.run_id if answer is Answer.ASKED else None
+    run_id = command.run_id if answer is CheckpointAnswer.ASKED else None
     return AskedCheckpoint(session, answer, run_id, found.grant.clearance)
 
 
@@ -70,7 +70,7 @@ def covers(session: Session, rules: Rules) -> bool:
 
 async def _ask(
     tx: Transaction, session: Session, reason: CheckpointReason, run_id: RunId, *, by: Principal | None, at_ms: int
-) -> Answer:
+) -> CheckpointAnswer:
     row, incarnation = SessionRow(session.row), SessionId(session.id)
     stored = await checkpoints.find(tx, incarnation)
     cursor = session.incarnation_seq if stored is None else stored.through_seq
@@ -81,7 +81,7 @@ async def _ask(
         answer = on_asked(has_news=has_news, is_asked=is_asked, is_at_work=is_at_work)
     else:
         answer = on_left(has_news=has_news, is_asked=is_asked)
-    if answer is Answer.ASKED:
+    if answer is CheckpointAnswer.ASKED:
         columns: dict[str, SqlValue] = {
             "asked": reason.value,
             "asked_run": run_id,

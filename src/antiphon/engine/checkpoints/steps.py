@@ -12,11 +12,11 @@ from msgspec.structs import asdict
 from antiphon.domain.actor import SYSTEM, Principal, session_principal
 from antiphon.domain.checkpoint import (
     MOST_FAILURES,
-    Begin,
     CheckpointReason,
     Drop,
-    Due,
+    DueState,
     GiveUp,
+    LookBack,
     PutOff,
     Uncovered,
     on_due,
@@ -31,7 +31,7 @@ from antiphon.domain.run import Purpose, RunStatus
 from antiphon.domain.session import DescriptionSource, Session
 from antiphon.domain.text import DESCRIPTION_LENGTH, one_line
 from antiphon.engine.access.ceilings import PLACE_CLEARANCE, find_ceiling
-from antiphon.engine.checkpoints.introspector import BegunCheckpoint, Kept, LookedBack
+from antiphon.engine.checkpoints.introspector import BegunCheckpoint, KeptSoFar, LookedBack
 from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, derived_id, shown_text
 from antiphon.engine.ledger.queue import note_ended_run
 from antiphon.engine.ledger.spending import Spender, note_spent
@@ -92,7 +92,7 @@ async def begin_checkpoint(tx: Transaction, command: BeginCheckpoint) -> BegunCh
     action = on_due(
         await _read_due(tx, session, stored, is_present=is_present), command.rules.checkpoints, command.at_ms
     )
-    if model is None and isinstance(action, Begin | PutOff):
+    if model is None and isinstance(action, LookBack | PutOff):
         action = Drop()
     match action:
         case Drop():
@@ -102,16 +102,16 @@ async def begin_checkpoint(tx: Transaction, command: BeginCheckpoint) -> BegunCh
             await _put_off(tx, session, stored, action.at_ms, is_present=is_present)
             return None
         case GiveUp():
-            end = _End(session=session, stored=stored, looked=CRASHED, rules=command.rules, at_ms=command.at_ms)
+            end = _Ending(session=session, stored=stored, looked=CRASHED, rules=command.rules, at_ms=command.at_ms)
             await _end(tx, end)
             return None
-        case Begin():
+        case LookBack():
             assert model is not None
-            begin = _Begin(session=session, stored=stored, reason=action.reason, model=model, is_present=is_present)
+            begin = _Beginning(session=session, stored=stored, reason=action.reason, model=model, is_present=is_present)
             return await _begin(tx, command, begin)
 
 
-async def _read_due(query: Query, session: Session, stored: StoredCheckpoint, *, is_present: bool) -> Due:
+async def _read_due(query: Query, session: Session, stored: StoredCheckpoint, *, is_present: bool) -> DueState:
     row = SessionRow(session.row)
     if is_present:
         turns, untriggered = await checkpoints.find_uncovered(query, row)
@@ -119,7 +119,7 @@ async def _read_due(query: Query, session: Session, stored: StoredCheckpoint, *,
     else:
         turns, untriggered = 0, 0
         is_busy = await ledger.is_unfinished_in(query, row, stored.incarnation)
-    return Due(
+    return DueState(
         uncovered=Uncovered(turns=turns, untriggered=untriggered),
         has_news=await checkpoints.has_news(query, row, stored.incarnation, stored.through_seq),
         is_busy=is_busy,
@@ -152,7 +152,7 @@ async def _put_off(
         await rows.update(tx, session.row, {"checkpoint_at": at_ms})
 
 
-class _Begin(Struct, frozen=True, kw_only=True):
+class _Beginning(Struct, frozen=True, kw_only=True):
     session: Session
     stored: StoredCheckpoint
     reason: CheckpointReason
@@ -160,7 +160,7 @@ class _Begin(Struct, frozen=True, kw_only=True):
     is_present: bool
 
 
-async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _Begin) -> BegunCheckpoint:
+async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _Beginning) -> BegunCheckpoint:
     session, stored, at_ms = begin.session, begin.stored, command.at_ms
     row, incarnation = SessionRow(session.row), stored.incarnation
     fence = CheckpointFence(incarnation, stored.fence + 1)
@@ -217,16 +217,16 @@ async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _Begin) -> Be
         model=begin.model,
         spender=Spender(AgentId(session.agent_id), principal),
         ceiling=ceiling,
-        kept=_kept(session, ceiling) if begin.is_present else Kept(),
+        kept=_kept(session, ceiling) if begin.is_present else KeptSoFar(),
         asker=asker,
         scope=None if asker is None else await find_scope(tx, session, asker, command.rules),
     )
 
 
-def _kept(session: Session, ceiling: Classification) -> Kept:
+def _kept(session: Session, ceiling: Classification) -> KeptSoFar:
     has_memory = may_enter(session.working_memory_made_of, ceiling)
     is_described = session.description is not None and may_enter(session.description_made_of, ceiling)
-    return Kept(
+    return KeptSoFar(
         working_memory=session.working_memory if has_memory else "",
         description=session.description if is_described else None,
         made_of=(session.working_memory_made_of if has_memory else PUBLIC).join(
@@ -271,7 +271,7 @@ class UsedByCheckpoint(Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-class _End(Struct, frozen=True, kw_only=True):
+class _Ending(Struct, frozen=True, kw_only=True):
     session: Session
     stored: StoredCheckpoint
     looked: LookedBack
@@ -305,7 +305,7 @@ async def finish_checkpoint(tx: Transaction, command: FinishCheckpoint) -> bool:
     ceiling = await _find_ceiling(tx, session, begun.incarnation, command.rules)
     if looked.error is None and not may_enter(looked.changes.made_of, ceiling):
         looked = LOST_CLEARANCE
-    end = _End(session=session, stored=stored, looked=looked, rules=command.rules, at_ms=command.at_ms)
+    end = _Ending(session=session, stored=stored, looked=looked, rules=command.rules, at_ms=command.at_ms)
     written = WrittenNotes()
     if looked.error is None and looked.changes.notes:
         written = await _write_notes(tx, end, begun, ceiling)
@@ -322,7 +322,7 @@ class WrittenNotes(Struct, frozen=True, kw_only=True):
     refused: int = 0
 
 
-async def _write_notes(tx: Transaction, end: _End, begun: BegunCheckpoint, ceiling: Classification) -> WrittenNotes:
+async def _write_notes(tx: Transaction, end: _Ending, begun: BegunCheckpoint, ceiling: Classification) -> WrittenNotes:
     """Changes notes of the scope that it read, unless the session has another one by now. Contract: checkpoints 2."""
     changes = end.looked.changes
     scope = None if begun.asker is None else await find_scope(tx, end.session, begun.asker, end.rules)
@@ -367,7 +367,7 @@ async def _find_fenced(query: Query, fence: CheckpointFence) -> StoredCheckpoint
 NO_NOTES = WrittenNotes()
 
 
-async def _end(tx: Transaction, end: _End, written: WrittenNotes = NO_NOTES) -> None:
+async def _end(tx: Transaction, end: _Ending, written: WrittenNotes = NO_NOTES) -> None:
     session, stored, looked, at_ms = end.session, end.stored, end.looked, end.at_ms
     row, changes = SessionRow(session.row), end.looked.changes
     assert stored.run is not None and stored.reason is not None and stored.started_seq is not None
@@ -409,7 +409,7 @@ async def _end(tx: Transaction, end: _End, written: WrittenNotes = NO_NOTES) -> 
     await note_ended_run(tx, row, run, at_ms)
 
 
-async def _apply(tx: Transaction, end: _End, set: dict[str, SqlValue]) -> list[JsonValue]:
+async def _apply(tx: Transaction, end: _Ending, set: dict[str, SqlValue]) -> list[JsonValue]:
     """Stores what the checkpoint decided; returns what it changed, for the log."""
     changes, changed = end.looked.changes, list[JsonValue]()
     if changes.working_memory is not None:
@@ -423,7 +423,9 @@ async def _apply(tx: Transaction, end: _End, set: dict[str, SqlValue]) -> list[J
     return changed
 
 
-async def _next_columns(query: Query, end: _End, set: dict[str, SqlValue], add: dict[str, int]) -> dict[str, SqlValue]:
+async def _next_columns(
+    query: Query, end: _Ending, set: dict[str, SqlValue], add: dict[str, int]
+) -> dict[str, SqlValue]:
     """What the row says afterwards, and in `set` and `add` the session's: the cursor moves only on success."""
     stored, rules, at_ms = end.stored, end.rules.checkpoints, end.at_ms
     columns: dict[str, SqlValue] = {"look_at": None if stored.asked is None else at_ms}

@@ -380,7 +380,7 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     if is_parked and outcome.status is RunStatus.OK:
         outcome = replace(outcome, code=YIELDED)
     last = Steps(steps, command.model.is_counted, made_of, model=command.model.name)
-    held = _Held(found, command.checkpoints)
+    held = _HoldsSession(found, command.checkpoints)
     ended = await _end(tx, run, outcome, last, at_ms=at_ms, held=held, is_parked=is_parked)
     if run.purpose.speaks_for_itself and outcome.status is RunStatus.OK and run.code != "reset":
         outgoing = Outgoing(text=outcome.reply, made_of=ended.made_of, sinks=command.sinks)
@@ -398,7 +398,7 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     return Ended(ended, following, is_last=successors is not None and following is None)
 
 
-class _Held(NamedTuple):
+class _HoldsSession(NamedTuple):
     """The run that ends holds its session."""
 
     found: InLog
@@ -406,7 +406,7 @@ class _Held(NamedTuple):
     """When the session looks back; None if it never does."""
 
 
-def _next_checkpoint(tx: Transaction, held: _Held, outcome: Outcome, at_ms: int) -> dict[str, SqlValue]:
+def _next_checkpoint(tx: Transaction, held: _HoldsSession, outcome: Outcome, at_ms: int) -> dict[str, SqlValue]:
     """The column that says when the session looks back, set by the end of each turn. Contract: checkpoints 1."""
     found, rules = held
     if rules is None or found.source_kind not in CHECKPOINT_SOURCES:
@@ -549,7 +549,7 @@ async def _end(
     steps: Steps,
     *,
     at_ms: int,
-    held: _Held | None = None,
+    held: _HoldsSession | None = None,
     is_parked: bool = False,
 ) -> Run:
     """`held` says that the run holds its session and is the run that ends."""
