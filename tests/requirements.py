@@ -17,7 +17,6 @@ SENDS = "comes with exchanges between sessions"
 CHECKPOINTS = "comes with checkpoints"
 PEOPLE = "comes with people and tokens"
 FLOW = "comes with information flow"
-SCHEDULES = "comes with schedules"
 PEERS = "comes with peers"
 
 
@@ -190,7 +189,6 @@ REQUIREMENTS = {
     ),
     "approvals:4": Requirement(
         "Runs without a person ask or are denied; one step is one request.",
-        remaining="standing approvals of tasks come with schedules",
     ),
     "approvals:5": Requirement(
         "A call from outside that needs a yes is pending, runs once decided, and repeats safely."
@@ -272,8 +270,8 @@ REQUIREMENTS = {
         remaining="batches come with `/task`",
     ),
     # 15. Tasks
-    "tasks:1": Requirement("A task fires at most once a slot and delivers once.", SCHEDULES),
-    "tasks:2": Requirement("Errors back off; tasks are shown and changed only where they belong.", SCHEDULES),
+    "tasks:1": Requirement("A task fires at most once a slot and delivers once."),
+    "tasks:2": Requirement("Errors back off; tasks are shown and changed only where they belong."),
     # 16. Configuration
     "config:1": Requirement(
         "One file and variables configure all; errors name the line and the nearest name.",
