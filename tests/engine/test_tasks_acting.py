@@ -28,10 +28,8 @@ pytestmark = pytest.mark.anyio
 async def test_a_task_passes_only_by_what_is_allowed_to_that_task(open_home: OpenHome) -> None:
     disk = Disk()
     async with bench(open_home, parts={"tools": disk.parts().tools}) as b:
-        task, other = (
-            await b.make(to_call("delete", name="old")),
-            await b.make(to_call("delete", name="old"), name="two"),
-        )
+        prompt = to_call("delete", name="old")
+        task, other = await b.make(prompt), await b.make(prompt, name="two")
         await b.passes(HOUR)
         asked = {approval.session_key: approval for approval in await pending(b.app, 2)}
         assert asked.keys() == {str(task.key), str(other.key)} and disk.calls == []
