@@ -290,7 +290,7 @@ BUGS = (
     Bug(
         "a continuation that waits for its turn begins though it was cancelled",
         "engine/runs/cancel.py",
-        "    for run in owing:\n        await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)\n",
+        "    for run in ended:\n        await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)\n",
         "",
         "engine/test_continuations.py::test_cancelling_a_session_ends_a_continuation_that_waits_for_its_turn[sqlite]",
     ),

@@ -20,7 +20,7 @@ from antiphon.domain.person import (
     shown_name,
 )
 from antiphon.policy.standing import Standing
-from antiphon.store import codec
+from antiphon.store import codec, notes
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.select_list import Combined, SelectList
 
@@ -77,6 +77,8 @@ CLASSIFIED = (
     ("runs", "person"),
     ("deliveries", "person"),
     ("unnoticed_events", "person"),
+    ("notes", "person"),
+    ("incarnations", "memory_person"),
     ("tokens", "clearance_person"),
     ("tasks", "person"),
 )
@@ -350,6 +352,7 @@ async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
     await tx.execute("DELETE FROM participants WHERE principal = ?", (old,))
     for table in ("runs", "exchanges", "reports", "tokens", "approvals", "standing_approvals"):
         await tx.execute(f"UPDATE {table} SET principal = ? WHERE principal = ?", (new, old))
+    await notes.merge(tx, old, new)
     await tx.execute("UPDATE tasks SET maker = ? WHERE maker = ?", (new, old))
     for table, column in CLASSIFIED:
         # What is the one's is the other's from now on. Contract: flow 1.
@@ -374,6 +377,7 @@ async def delete(tx: Transaction, id: PersonId) -> None:
     await tx.execute("DELETE FROM identities WHERE person = ?", (id,))
     await tx.execute("DELETE FROM tokens WHERE principal = ?", (principal,))
     await tx.execute("DELETE FROM participants WHERE principal = ?", (principal,))
+    await notes.delete_of(tx, principal)
     await tx.execute("DELETE FROM standing_approvals WHERE principal = ? OR created_by = ?", (principal, principal))
     await tx.execute("DELETE FROM task_slots WHERE task IN (SELECT id FROM tasks WHERE maker = ?)", (principal,))
     await tx.execute("DELETE FROM tasks WHERE maker = ?", (principal,))

@@ -191,6 +191,17 @@ async def list_within(
     return [_TASK.read(row) for row in rows]
 
 
+async def list_stopped(query: Query, reach: Reach, limit: int) -> list[StoredTask]:
+    """Tasks that paused by themselves, the newest first."""
+    met = await _within(query, reach, own=None)
+    rows = await query.fetch_all(
+        f"{_SELECT} WHERE t.state = 'paused' AND t.why IS NOT NULL AND {met.text} "
+        "ORDER BY t.updated_at DESC, t.id DESC LIMIT ?",
+        (*met.values, limit),
+    )
+    return [_TASK.read(row) for row in rows]
+
+
 async def _within(query: Query, reach: Reach, *, own: TaskId | None) -> Condition:
     if reach.viewer is None:
         place = await within(query, reach, "t.session")
