@@ -14,14 +14,12 @@ from antiphon.domain.session_ids import TASK_NAMESPACE, parse_session_id
 from antiphon.domain.stored_task import StoredTask, TaskSlot, session_id_of
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.task import Around, Begin, Skip, SlotOutcome, TellMaker, on_due, prompt_of
-from antiphon.engine.access.reach import refuse_act
 from antiphon.engine.firings.notices import tell
 from antiphon.engine.ledger.append import Words
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.resets import begin_anew
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
-from antiphon.policy.acts import Act
 from antiphon.policy.flow import classify_message, is_public
 from antiphon.policy.rights import may_open
 from antiphon.policy.standing import Standing
@@ -123,9 +121,7 @@ async def is_running(query: Query, task: StoredTask, session: Session | None) ->
 
 def may_fire(task: StoredTask, standing: Standing, rules: Rules) -> bool:
     """Whether the maker may do now what the task does. Contract: tasks 1."""
-    if task.agent_id not in rules.agents or refuse_act(standing, Act.TASKS) is not None:
-        return False
-    return may_open(standing, task.agent_id, rules.user_agents)
+    return task.agent_id in rules.agents and may_open(standing, task.agent_id, rules.user_agents)
 
 
 async def begin_run(
