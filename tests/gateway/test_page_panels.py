@@ -12,12 +12,11 @@ from antiphon.engine.runs.cancel import RunFilter
 from antiphon.store.database import Transaction
 from tests.claims import requirement
 from tests.directives import to_spawn
-from tests.gateway.browsing import OpenContext, hindrances, open_menu, picture, say, sign_in
+from tests.gateway.browsing import WIDTHS, OpenContext, hindrances, open_menu, picture, say, sign_in
 from tests.gateway.served_page import LiveGateway
 
 pytestmark = [pytest.mark.browser, requirement("gateway:6")]
 
-WIDTHS = {"phone": 360, "desk": 1280, "wall": 2560}
 MARKUP = "<img src=x onerror=\"document.title='taken'\">"
 HOSTILE = f"{MARKUP}\u202edrow\u202c"
 
@@ -317,6 +316,3 @@ def test_nothing_in_the_views_hinders_people(page: Page) -> None:
     for view in ("Costs", "People", "Tokens"):
         open_view(page, view)
         assert hindrances(page) == [], view
-        page.emulate_media(color_scheme="dark")
-        assert hindrances(page) == [], view
-        page.emulate_media(color_scheme="light")
