@@ -220,7 +220,6 @@ REQUIREMENTS = {
     "flow:1": Requirement("Level, compartments and integrity classify; flow is ≤ and ⊆; parsing is exact."),
     "flow:2": Requirement(
         "Events carry what they were made of; taint rises by the session's own act.",
-        remaining="a group's members are not asked for: a group counts as an unknown recipient",
     ),
     "flow:3": Requirement(
         "Readers see only what flows to them; the rest does not exist.",
@@ -236,7 +235,6 @@ REQUIREMENTS = {
     ),
     "flow:7": Requirement(
         "What leaves must flow to the meet of channel and recipient.",
-        remaining="a group's members are not asked for: it gets public data only",
     ),
     "flow:8": Requirement(
         "Derived data carries the join of its inputs.",

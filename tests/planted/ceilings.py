@@ -5,6 +5,7 @@ from tests.planted.bug import Bug
 CEILINGS = "engine/test_ceilings.py::"
 WORKSPACES = "engine/test_workspace_flow.py::"
 SILENT = "engine/test_silent_words.py::"
+MEMBERS = "channels/telegram/test_group_members.py::"
 
 BUGS = (
     Bug(
@@ -217,5 +218,33 @@ BUGS = (
         "workspace_seq=first_seq",
         "workspace_seq=0",
         f"{WORKSPACES}test_a_reset_begins_an_empty_workspace_and_the_old_one_stays[sqlite]",
+    ),
+    Bug(
+        "a group counts only the members that its settings name",
+        "engine/access/recipients.py",
+        "[*known, *await people.list_standings_in_group(query, group)]",
+        "known",
+        f"{MEMBERS}test_a_stranger_in_a_group_makes_it_public_until_they_leave[sqlite-joining]",
+    ),
+    Bug(
+        "a group with an unknown member has what the others may read",
+        "policy/sinks.py",
+        "        if clearance is None:\n            return None\n        found",
+        "        if clearance is None:\n            continue\n        found",
+        f"{MEMBERS}test_a_member_whom_nobody_knows_and_an_unnamed_group_get_public_data[sqlite-unknown]",
+    ),
+    Bug(
+        "whoever writes in a group is not noted there",
+        "engine/chats/take_in.py",
+        "        await note_met(tx, rules, inbound.place, [inbound.sender.id])\n",
+        "        pass\n",
+        f"{MEMBERS}test_a_stranger_in_a_group_makes_it_public_until_they_leave[sqlite-writing]",
+    ),
+    Bug(
+        "a group that moves forgets who was met under its new id",
+        "store/channel_groups.py",
+        "        (group.group_id, group.channel, group.account, address),",
+        "        (address, group.channel, group.account, address),",
+        f"{MEMBERS}test_a_group_that_moves_keeps_those_who_were_met_there[sqlite]",
     ),
 )
