@@ -231,7 +231,7 @@ REQUIREMENTS = {
     "flow:5": Requirement("A child starts at its parent's taint, with at most its clearance."),
     "flow:6": Requirement(
         "A result above the parent becomes a notice, to be accepted or released.",
-        remaining="accepting and releasing come with information flow",
+        remaining="releases by the owner come with releases",
     ),
     "flow:7": Requirement(
         "What leaves must flow to the meet of channel and recipient.",

@@ -5,6 +5,7 @@ from tests.planted.bug import Bug
 CEILINGS = "engine/test_ceilings.py::"
 WORKSPACES = "engine/test_workspace_flow.py::"
 SILENT = "engine/test_silent_words.py::"
+ACCEPTING = "engine/test_accepting.py::"
 MEMBERS = "channels/telegram/test_group_members.py::"
 
 BUGS = (
@@ -246,5 +247,26 @@ BUGS = (
         "        (group.group_id, group.channel, group.account, address),",
         "        (address, group.channel, group.account, address),",
         f"{MEMBERS}test_a_group_that_moves_keeps_those_who_were_met_there[sqlite]",
+    ),
+    Bug(
+        "what is accepted raises nobody",
+        "tools/sessions_wait.py",
+        "return ClassifiedAnswer(_shown(joined), joined.accepted)",
+        "return _shown(joined)",
+        f"{ACCEPTING}test_a_session_accepts_what_its_child_found_and_rises[sqlite]",
+    ),
+    Bug(
+        "results above the ceiling are accepted",
+        "engine/children/wait.py",
+        "if may_enter(run.made_of, ceiling) and await",
+        "if await",
+        f"{ACCEPTING}test_nothing_is_accepted_above_what_a_session_may_hold[sqlite-place]",
+    ),
+    Bug(
+        "results from before a reset are accepted",
+        "engine/children/wait.py",
+        " and await _incarnation_for(query, run) == session.id",
+        "",
+        "engine/test_classified_resets.py::test_a_result_from_before_a_reset_is_not_accepted_after_it[sqlite]",
     ),
 )
