@@ -90,6 +90,8 @@ from antiphon.engine.runs.cancel import Runs
 from antiphon.engine.runs.context import PublishDelta, Runtime
 from antiphon.engine.runs.decisions import Approvals
 from antiphon.engine.runs.runner import AgentRunner
+from antiphon.engine.schedules.scheduler import Scheduler
+from antiphon.engine.schedules.tasks import Tasks
 from antiphon.engine.services import Services
 from antiphon.engine.sessions.forks import Forks
 from antiphon.engine.sessions.inbox import Inbox
@@ -192,6 +194,8 @@ class App(Struct, frozen=True, kw_only=True):
     """None unless Telegram posts updates to the gateway."""
     timers: Timers
     """Runs if the process runs agents."""
+    scheduler: Scheduler
+    """Runs if the process runs agents."""
     drain: Drain
     """Leaving `open_app` drains, unless a caller drained before, to keep answering meanwhile."""
 
@@ -272,6 +276,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                     tasks.start_soon(_upkeep(app).run)
                     tasks.start_soon(app.mcp_tools.run)
                     tasks.start_soon(app.timers.run)
+                    tasks.start_soon(app.scheduler.run)
                     has_peers = backend.processes is not None
                     tasks.start_soon(Indexer(backend.database, backend.notifier, has_peers=has_peers).run)
                     tasks.start_soon(worker.run)
@@ -464,6 +469,7 @@ def _build(
         runs=Runs(database, rules, clock),
         approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
         standing_approvals=StandingApprovals(database),
+        tasks=Tasks(database, rules, clock=clock, ids=ids),
         resets=Resets(database, rules, clock, ids),
         forks=Forks(database, rules, clock, ids),
         history=history,
@@ -529,6 +535,7 @@ def _build(
         live=live,
         deliverer=deliverer,
         timers=Timers(database, notifier, workspaces, rules, clock=clock),
+        scheduler=Scheduler(database, notifier, rules, clock=clock, ids=ids),
         webhook_inbox=entrances.webhook_inbox,
         hook_inbox=entrances.hook_inbox,
         accounts=entrances.accounts,

@@ -50,9 +50,9 @@ PAST = {
 """Times that say what happened, and for which nothing waits."""
 READ_WITH_LIMIT = {
     *("runs.deadline", "runs.wait_until", "exchanges.wait_until"),
-    *("channel_accounts.served_until", "pairings.told_at"),
+    *("channel_accounts.served_until", "pairings.told_at", "tasks.next_at"),
 }
-"""Times whose reader knows the longest wait: a claim, a repeated wait or send, another process, another code."""
+"""Times whose reader knows the longest wait: claims, repeated waits and sends, processes, codes, tasks."""
 
 
 def stored_times() -> set[str]:

@@ -18,6 +18,7 @@ RunId = NewType("RunId", str)
 MessageId = NewType("MessageId", str)
 ApprovalId = NewType("ApprovalId", str)
 StandingApprovalId = NewType("StandingApprovalId", str)
+TaskId = NewType("TaskId", str)
 
 
 class Ids(Protocol):

@@ -70,6 +70,18 @@ class ButtonPress(Struct, frozen=True, kw_only=True):
     sender: Sender
     data: str
     """What the button carries: `<approval id>:<decision>`."""
+    message_id: str | None = None
+    """The platform's id of the message with the button."""
+
+    @property
+    def subject(self) -> str:
+        """What the press is about."""
+        return self.data.rpartition(":")[0]
+
+    @property
+    def word(self) -> str:
+        """The decision."""
+        return self.data.rpartition(":")[2]
 
 
 class ChangeKind(StrEnum):

@@ -287,6 +287,11 @@ async def find_identities(query: Query, ids: Sequence[PersonId]) -> Mapping[Pers
     return found
 
 
+async def hold(tx: Transaction, id: PersonId) -> None:
+    """Until this unit commits, no other that holds the person goes on."""
+    await tx.execute("UPDATE people SET role = role WHERE id = ?", (id,))
+
+
 async def hold_owners(tx: Transaction) -> None:
     """Until this unit commits, no other changes who is an owner."""
     await tx.execute("UPDATE people SET role = role WHERE role = 'owner'")

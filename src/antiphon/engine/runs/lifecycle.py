@@ -20,7 +20,7 @@ from antiphon.domain.message import (
     JsonObject,
 )
 from antiphon.domain.report import Report
-from antiphon.domain.run import MAX_ATTEMPTS, YIELDED, Outcome, Run, RunStatus, can_become
+from antiphon.domain.run import MAX_ATTEMPTS, YIELDED, Outcome, Purpose, Run, RunStatus, can_become
 from antiphon.domain.session import DeliveryContext, SessionStatus
 from antiphon.domain.transcript import OpenCall, open_calls
 from antiphon.engine.access.ceilings import PLACE_CLEARANCE, find_ceiling
@@ -29,6 +29,7 @@ from antiphon.engine.approvals.parking import park, repeat_calls
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Origin, Outgoing
 from antiphon.engine.exchanges.turns import follow_run
+from antiphon.engine.firings.ends import follow_task
 from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, raise_workspace
 from antiphon.engine.ledger.fence import Claimant, Fence
 from antiphon.engine.ledger.run_log import (
@@ -454,6 +455,8 @@ async def _follow(
     await follow_run(tx, run, open_calls, at_ms, sinks=sinks)
     if owed is not None or run.announces is not None or run.has_spawned:
         await _end_all(tx, await reports.follow_end(tx, run, owed, at_ms, sinks=sinks), at_ms)
+    if run.purpose is Purpose.TASK:
+        await follow_task(tx, run, at_ms)
 
 
 async def _end_all(tx: Transaction, called_off: Sequence[CancelledContinuation], at_ms: int) -> None:
