@@ -269,4 +269,18 @@ BUGS = (
         "",
         "engine/test_classified_resets.py::test_a_result_from_before_a_reset_is_not_accepted_after_it[sqlite]",
     ),
+    Bug(
+        "what is allowed always is listed for every token",
+        "store/standing_approvals.py",
+        'f"AND ({readable.text}){older} ORDER BY g.id DESC LIMIT ?",\n        (*readable.values, *values, limit),',
+        'f"{older} ORDER BY g.id DESC LIMIT ?",\n        (*values, limit),',
+        "gateway/test_limited_tokens.py::test_no_operation_tells_a_limited_token_what_is_above_it[sqlite]",
+    ),
+    Bug(
+        "an ended standing approval is told to every token",
+        "store/standing_approvals.py",
+        'f"{_SELECT} WHERE g.id = ? AND ({readable.text})", (id, *readable.values))',
+        'f"{_SELECT} WHERE g.id = ?", (id,))',
+        "gateway/test_limited_tokens.py::test_what_is_allowed_always_is_hidden_from_a_limited_token[sqlite]",
+    ),
 )

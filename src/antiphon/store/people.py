@@ -79,6 +79,7 @@ CLASSIFIED = (
     ("deliveries", "person"),
     ("unnoticed_events", "person"),
     ("tokens", "clearance_person"),
+    ("standing_approvals", "person"),
 )
 """Columns of classifications and clearances that name a person."""
 
