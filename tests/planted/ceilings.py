@@ -283,4 +283,11 @@ BUGS = (
         'f"{_SELECT} WHERE g.id = ?", (id,))',
         "gateway/test_limited_tokens.py::test_what_is_allowed_always_is_hidden_from_a_limited_token[sqlite]",
     ),
+    Bug(
+        "a reply goes on to be shown when somebody joins its group",
+        "store/channel_groups.py",
+        "    if await tx.change(statement, (*group, platform_id)):\n        tx.wake(PLACES)\n",
+        "    await tx.change(statement, (*group, platform_id))\n",
+        f"{MEMBERS}test_a_stranger_who_joins_sees_no_more_of_a_reply_that_is_being_written[sqlite]",
+    ),
 )

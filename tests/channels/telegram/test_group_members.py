@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,15 +10,17 @@ import pytest
 from antiphon.agents.toolset import tool
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER
-from antiphon.domain.classification import Level, NamedClassification
+from antiphon.domain.classification import Classification, Level, NamedClassification
 from antiphon.domain.person import Identity, PersonId, PersonRole
 from antiphon.store import people
 from antiphon.store.runs import RunFilter
 from antiphon.testing.telegram import FakeTelegram, Json, group, person
-from tests.channels.telegram.bots import OLGA, Bot, open_bot
+from tests.channels.telegram.bots import OLGA, Bot, open_bot, until
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
+from tests.engine.stage import ManualClock
+from tests.engine.test_live import Writer
 
 pytestmark = pytest.mark.anyio
 
@@ -131,3 +134,34 @@ async def test_a_group_that_moves_keeps_those_who_were_met_there(open_home: Open
         before = len(bot.fake.texts(-2000))
         await says(bot, BOOKS, chat=new)
         assert "the books" not in "".join(bot.fake.texts(-2000)[before:])
+
+
+@requirement("flow:7", "channels:1")
+async def test_a_stranger_who_joins_sees_no_more_of_a_reply_that_is_being_written(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    writer, clock, secret = Writer(), ManualClock(), {"level": "CONFIDENTIAL"}
+    parts, groups = Parts(runner=writer, clock=clock), {str(ROOM): {"members": ["owner"]}}
+    async with open_bot(open_home, fake, parts, clearance=secret, groups=groups) as bot:
+        await bot.link_owner()
+        bot.fake.write("what is the plan?", sender=OLGA, chat=FAMILY)
+        context = await writer.begins()
+        context.surroundings = Classification(Level.CONFIDENTIAL)
+        context.emit("The plan")
+        await until(lambda: is_shown(bot, clock, "The plan"))
+        fake.write(None, sender=OLGA, chat=FAMILY, new_chat_members=[EVE])
+        await fake.until(lambda: not fake.updates)
+        context.emit(" is bold.")
+        for _ in range(3):
+            clock.pass_time(timedelta(seconds=25))
+            await bot.app.live.wait_idle()
+        assert fake.texts(ROOM) == ["The plan"]
+        writer.end(context, "The plan is bold.")
+        await bot.settles()
+        assert not any("bold" in text for text in fake.texts(ROOM))
+
+
+async def is_shown(bot: Bot, clock: ManualClock, words: str) -> bool:
+    clock.pass_time(timedelta(seconds=2))
+    await bot.app.live.wait_idle()
+    return bot.fake.texts(ROOM) == [words]
