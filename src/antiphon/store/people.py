@@ -21,7 +21,7 @@ from antiphon.domain.person import (
 )
 from antiphon.policy.sinks import GroupName
 from antiphon.policy.standing import Standing
-from antiphon.store import codec
+from antiphon.store import codec, notes
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.select_list import Combined, SelectList
 
@@ -78,6 +78,8 @@ CLASSIFIED = (
     ("runs", "person"),
     ("deliveries", "person"),
     ("unnoticed_events", "person"),
+    ("notes", "person"),
+    ("incarnations", "memory_person"),
     ("tokens", "clearance_person"),
     ("standing_approvals", "person"),
 )
@@ -376,6 +378,7 @@ async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
     await tx.execute("DELETE FROM participants WHERE principal = ?", (old,))
     for table in ("runs", "exchanges", "reports", "tokens", "approvals", "standing_approvals"):
         await tx.execute(f"UPDATE {table} SET principal = ? WHERE principal = ?", (new, old))
+    await notes.merge(tx, old, new)
     for table, column in CLASSIFIED:
         # What is the one's is the other's from now on. Contract: flow 1.
         await tx.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
@@ -399,6 +402,7 @@ async def delete(tx: Transaction, id: PersonId) -> None:
     await tx.execute("DELETE FROM identities WHERE person = ?", (id,))
     await tx.execute("DELETE FROM tokens WHERE principal = ?", (principal,))
     await tx.execute("DELETE FROM participants WHERE principal = ?", (principal,))
+    await notes.delete_of(tx, principal)
     await tx.execute("DELETE FROM standing_approvals WHERE principal = ? OR created_by = ?", (principal, principal))
     await tx.execute(
         "UPDATE people SET name = '', role = 'guest', agents = '', is_suspended = 1, merged_into = NULL, "
