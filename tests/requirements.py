@@ -16,7 +16,7 @@ TOOLS = "comes with the session tools"
 SENDS = "comes with exchanges between sessions"
 CHECKPOINTS = "comes with checkpoints"
 PEOPLE = "comes with people and tokens"
-FLOW = "comes with information flow"
+FLOW = "comes with policies, releases and the audit"
 SCHEDULES = "comes with schedules"
 PEERS = "comes with peers"
 
