@@ -144,6 +144,10 @@ class Tasks:
             now=self._clock.now(),
         )
 
+    async def check(self, actor: Actor) -> None:
+        """Raises `Denied` for somebody who may not have tasks."""
+        accepted(await self._database.read(refuse_tasks, self._rights(actor)))
+
     async def list(
         self, actor: Actor, target: NamedTarget | None = None, *, after: TaskId | None = None, limit: int
     ) -> list[StoredTask]:
@@ -232,6 +236,10 @@ def draw_firing(rules: Rules, clock: Clock, ids: Ids) -> Firing:
     )
 
 
+async def refuse_tasks(query: Query, rights: Rights) -> Refusal | None:
+    return refuse_act(await find_standing(query, rights.principal), Act.TASKS)
+
+
 class _Scope(Struct, frozen=True, kw_only=True):
     """The tasks that an actor reaches."""
 
@@ -256,8 +264,7 @@ async def _find_scope(query: Query, rights: Rights, target: NamedTarget | None) 
         return reach
     if isinstance(actor, Caller):
         assert reach.viewer is not None
-        own = None if actor.run is None else actor.run.run.task
-        return _Scope(standing=standing, reach=reach, session=reach.viewer.session, own=own)
+        return _Scope(standing=standing, reach=reach, session=reach.viewer.session, own=actor.task)
     if target is None:
         return _Scope(standing=standing, reach=reach, session=None)
     found = await find_session(query, rights, Act.TASKS, target)
@@ -299,10 +306,12 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
             return refusal
     if refusal := await _refuse_more(tx, scope.standing, len(command.new)):
         return refusal
+    for number, new in enumerate(command.new):
+        earlier = {each.name for each in command.new[:number]}
+        if new.name in earlier or await rows.has_name(tx, session.row, new.name):
+            return Refusal(_name_taken(new.name))
     created: list[StoredTask] = []
     for id, new in zip(command.ids, command.new, strict=True):
-        if await rows.has_name(tx, session.row, new.name):
-            raise _name_taken(new.name)  # so that nothing of the batch stays
         task = StoredTask(
             id=id,
             agent_id=session.agent_id,
