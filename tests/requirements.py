@@ -184,7 +184,6 @@ REQUIREMENTS = {
     ),
     "approvals:4": Requirement(
         "Runs without a person ask or are denied; one step is one request.",
-        remaining="standing approvals of tasks come with schedules",
     ),
     "approvals:5": Requirement(
         "A call from outside that needs a yes is pending, runs once decided, and repeats safely."
