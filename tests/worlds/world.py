@@ -541,6 +541,15 @@ async def _child_reads(cast: Cast, step: Step) -> None:
     cast.world.children[cast.key("desk")] = told["runId"]
 
 
+async def _accept_from_child(cast: Cast, step: Step) -> None:
+    """A session of its own rises to what its child has read; nobody sees it from then on."""
+    name = f"taker{step.number}-"
+    await cast.opens(name, None)
+    told = await cast.calls(name, "sessions_spawn", task=to_call("books", page=await cast.turns_page(step)))
+    await cast.world.settles()
+    await cast.posts(name, to_call("sessions_wait", runIds=[told["runId"]], accept=True))
+
+
 async def _child_fails(cast: Cast, step: Step) -> None:
     page = await cast.turns_page(step)
     task = "\n".join([to_call("books", page=page), to_call("torn_books", page=page)])
@@ -592,6 +601,7 @@ SHARED_ACTS: Mapping[str, Act] = {
     "a failure above in a participant's room": _fail_in_room,
     "a streamed word above in a participant's room": _stream_in_room,
     "a child reads the books": _child_reads,
+    "a session accepts what its child has read": _accept_from_child,
     "a child fails with the books": _child_fails,
     "a target reads the books for its sender": _send_and_rise,
     "a requester rises above its child, and one world deletes it": _rise_above_child,
