@@ -14,6 +14,7 @@ from tests.planted import (
     policy,
     sockets,
     store,
+    task_edges,
     tasks,
     telegram,
 )
@@ -33,5 +34,6 @@ BUGS = (
     *hooks.BUGS,
     *machines.BUGS,
     *sockets.BUGS,
+    *task_edges.BUGS,
     *tasks.BUGS,
 )
