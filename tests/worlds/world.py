@@ -478,6 +478,11 @@ async def _mail_above(cast: Cast, step: Step) -> None:
     await cast.rings("safe", f"s{cast.plan.seed}", cast.words(step), f"s{cast.plan.seed}-{step.number}")
 
 
+async def _set_task_above(cast: Cast, step: Step) -> None:
+    words = cast.words(step)
+    await cast.calls("vault", "tasks", action="new", prompt=words, every="365 days")
+
+
 async def _say_to_group(cast: Cast, step: Step) -> None:
     """Nobody answers it, so that the group's session does not rise."""
     target = cast.app.services.sessions.target(cast.group)
@@ -502,6 +507,7 @@ HIDDEN_ACTS: Mapping[str, Act] = {
     "deliver from above": _deliver_above,
     "message from above": _message_above,
     "mail from a classified webhook": _mail_above,
+    "set a task above": _set_task_above,
 }
 """Acts that one world may do alone: they touch nothing that an observer knows."""
 
@@ -654,6 +660,7 @@ Question = Callable[[Cast, int], Awaitable[str]]
 
 _TOOL_QUESTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "list": ("sessions_list", {}),
+    "list of tasks": ("tasks", {"action": "list"}),
     "list with messages": ("sessions_list", {"messageLimit": 3, "includeInactive": True}),
     "list by label": ("sessions_list", {"label": "vault{n}"}),
     "list by search": ("sessions_list", {"search": "peer{n}", "limit": 200}),
@@ -708,6 +715,9 @@ _HTTP_QUESTIONS: Mapping[str, str] = {
     "runs at work": "/runs?status=queued&status=running&status=awaiting_approval",
     "approvals that wait": "/approvals?status=pending",
     "deliveries that were held back": "/deliveries?status=suppressed",
+    "tasks": "/tasks",
+    "tasks of a session": "/tasks?session=agent:main:cli:room{n}",
+    "page of tasks": "/page/tasks",
     "search": "/search?q=harbour",
     "secret search": "/search?q={canary}",
     "another's session": "/sessions/agent:main:cli:vault{n}",
