@@ -25,6 +25,8 @@ class CommandName(StrEnum):
     SEND = "send"
     APPROVE = "approve"
     DENY = "deny"
+    MEMORY = "memory"
+    FORGET = "forget"
     LINK = "link"
     START = "start"
     """How platforms begin a chat with a bot, with the code of a deep link."""
@@ -68,7 +70,7 @@ class ChatCommand(Struct, frozen=True, kw_only=True):
         )
 
 
-_READING = frozenset({CommandName.HELP, CommandName.STATUS, CommandName.WHO})
+_READING = frozenset({CommandName.HELP, CommandName.STATUS, CommandName.WHO, CommandName.MEMORY})
 USAGE: Mapping[CommandName, str] = {
     CommandName.HELP: "/help",
     CommandName.STATUS: "/status",
@@ -81,6 +83,8 @@ USAGE: Mapping[CommandName, str] = {
     CommandName.SEND: "/send on | off | inherit",
     CommandName.APPROVE: "/approve <id> [once|always] [note]",
     CommandName.DENY: "/deny <id> [note]",
+    CommandName.MEMORY: "/memory [words]",
+    CommandName.FORGET: "/forget <id|words>",
     CommandName.LINK: "/link [code]",
     CommandName.START: "/start [code]",
 }
@@ -122,6 +126,10 @@ def _read(name: CommandName, rest: str) -> ChatCommand | None:
             return ChatCommand(name=name, sub=Subcommand(verdict.lower()), argument=first, note=note or None)
         case CommandName.DENY if first:
             return ChatCommand(name=name, argument=first, note=argument or None)
+        case CommandName.MEMORY:
+            return ChatCommand(name=name, argument=rest or None)
+        case CommandName.FORGET if rest:
+            return ChatCommand(name=name, argument=rest)
         case CommandName.LINK | CommandName.START if not argument:
             return ChatCommand(name=name, argument=first or None)
         case _ if not rest and name not in _NEEDING:
@@ -156,7 +164,7 @@ def _read_agent(sub: str, argument: str) -> ChatCommand | None:
 
 _SENDS = frozenset({Subcommand.ON.value, Subcommand.OFF.value, Subcommand.INHERIT.value})
 _VERDICTS = frozenset({Subcommand.ONCE.value, Subcommand.ALWAYS.value})
-_NEEDING = frozenset({CommandName.SEND, CommandName.APPROVE, CommandName.DENY})
+_NEEDING = frozenset({CommandName.SEND, CommandName.APPROVE, CommandName.DENY, CommandName.FORGET})
 """Commands that say nothing without a second word."""
 
 
@@ -180,6 +188,8 @@ _DESCRIPTIONS: Mapping[str, Mapping[CommandName, str]] = {
         CommandName.SEND: "Allow or stop sending to this chat",
         CommandName.APPROVE: "Approve a request",
         CommandName.DENY: "Deny a request",
+        CommandName.MEMORY: "Show what is remembered of you or this group",
+        CommandName.FORGET: "Forget something that is remembered",
         CommandName.LINK: "Link your chats on other channels",
     },
     "de": {
@@ -194,6 +204,8 @@ _DESCRIPTIONS: Mapping[str, Mapping[CommandName, str]] = {
         CommandName.SEND: "Senden in diesen Chat erlauben oder abschalten",
         CommandName.APPROVE: "Eine Anfrage genehmigen",
         CommandName.DENY: "Eine Anfrage ablehnen",
+        CommandName.MEMORY: "Zeigen, was über dich oder diese Gruppe gemerkt ist",
+        CommandName.FORGET: "Etwas Gemerktes vergessen",
         CommandName.LINK: "Eigene Chats auf anderen Kanälen verbinden",
     },
 }
