@@ -16,7 +16,7 @@ from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.memory.notes import find_notes
 from antiphon.policy.flow import may_enter
-from antiphon.policy.memory import group_holder
+from antiphon.policy.memory import group_holder, session_holder
 from antiphon.store import notes as rows
 from antiphon.store.database import Query, Transaction
 
@@ -80,7 +80,7 @@ async def _readable(query: Query, chat: Chat, occasion: Occasion) -> ReadableNot
     if chat.chat_type is ChatType.DIRECT:
         holder = None if chat.is_shared else str(chat.standing.principal)
     else:
-        holder = group_holder(chat.route.session_key)
+        holder = group_holder(chat.route.session_key) or (chat.session and session_holder(chat.session.row))
     if holder is None:
         return None
     scope = MemoryScope(chat.route.agent_id, holder)

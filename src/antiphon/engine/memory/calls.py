@@ -136,8 +136,8 @@ async def _find_memory(query: Query, caller: Caller, rules: Rules) -> _Memory | 
     if scope is None:
         return Refusal(
             Denied(
-                "Session has no memory here: notes are kept for one person's direct chats and for groups, in turns that "
-                "answer people. Do without it.",
+                "Session has no memory here: notes are kept for direct chats of one person and for groups, in turns "
+                "that answer people. Do without it.",
                 code="no_memory",
             )
         )

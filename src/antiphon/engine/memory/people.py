@@ -125,9 +125,9 @@ async def _list(query: Query, rights: Rights, where: NoteSearch, limit: int) -> 
         return reach
     standing = await find_standing(query, rights.principal)
     own = str(standing.principal)
-    named = (
-        None if where.person is None else str((await find_standing(query, person_principal(where.person))).principal)
-    )
+    named = None
+    if where.person is not None:
+        named = str((await find_standing(query, person_principal(where.person))).principal)
     if reaches_all(standing):
         holders = None if named is None else (named,)
     elif named is None:
