@@ -48,6 +48,11 @@ METHODS: Mapping[str, Callable[..., Any]] = {
     "deliveries.get": antiphon.DeliveryHandles.get,
     "deliveries.retry": antiphon.DeliveryHandles.retry,
     "tools.invoke": antiphon.Tools.call,
+    "memory.list": antiphon.NoteHandles.list,
+    "memory.get": antiphon.NoteHandles.get,
+    "memory.add": antiphon.NoteHandles.add,
+    "memory.update": antiphon.NoteHandles.update,
+    "memory.delete": antiphon.NoteHandles.delete,
 }
 CREDENTIALS = "a program that can open the home needs no credential"
 PROCESS = "the program is the process"
@@ -172,6 +177,7 @@ def test_every_public_name_is_there_and_documented() -> None:
         antiphon.RunHandle,
         antiphon.Tools,
         antiphon.DeliveryHandles,
+        antiphon.NoteHandles,
     ):
         for name in vars(handle):
             if not name.startswith("_"):

@@ -34,10 +34,12 @@ if TYPE_CHECKING:
         Usage,
         UserMessage,
     )
+    from antiphon.domain.note import Note
     from antiphon.domain.queue_mode import QueueMode
     from antiphon.domain.run import Run, RunStatus
     from antiphon.domain.session import Session, SessionStatus, SessionSummary
     from antiphon.embedded.deliveries import DeliveryHandles
+    from antiphon.embedded.memory import NoteHandles
     from antiphon.embedded.runs import RunHandle, RunHandles
     from antiphon.embedded.sessions import SessionChanges, SessionHandle, SessionHandles
     from antiphon.embedded.streams import ReplyPiece
@@ -75,6 +77,8 @@ __all__ = [
     "Member",
     "NamedSessions",
     "NotFound",
+    "Note",
+    "NoteHandles",
     "QueueMode",
     "ReplyPiece",
     "Role",
@@ -142,7 +146,9 @@ _MODULES = {
     ),
     "antiphon.domain.run": ("QueueMode", "Run", "RunStatus"),
     "antiphon.domain.session": ("Session", "SessionStatus", "SessionSummary"),
+    "antiphon.domain.note": ("Note",),
     "antiphon.embedded.deliveries": ("DeliveryHandles",),
+    "antiphon.embedded.memory": ("NoteHandles",),
     "antiphon.embedded.runs": ("RunHandle", "RunHandles"),
     "antiphon.embedded.sessions": ("SessionChanges", "SessionHandle", "SessionHandles"),
     "antiphon.embedded.streams": ("ReplyPiece",),

@@ -147,6 +147,7 @@ _TOOLS: dict[Kind, str] = {
 _OPERATIONS: dict[Kind, str] = {
     Kind.CONFIGURED_AGENT: (
         "costs.get agentId | pages.costs agent | "
+        "memory.list agentId | memory.add agentId | pages.memory agent | "
         "people.invite agents | routes.set agentId | sessions.create agentId | sessions.list agentId | "
         "tokens.create agentId"
     ),
@@ -169,6 +170,8 @@ _OPERATIONS: dict[Kind, str] = {
         "pages.people after | pages.tree after | pages.tree run | runs.tree after | runs.tree runId | "
         "approvals.get approvalId | approvals.list before | approvals.resolve approvalId | approvals.wait approvalId | "
         "standing-approvals.list before | standing-approvals.revoke standingId | "
+        "memory.list before | memory.list personId | memory.get noteId | memory.update noteId | memory.delete noteId | "
+        "pages.memory before | pages.memory person | "
         "browsers.sign-in code | deliveries.get deliveryId | deliveries.list before | deliveries.retry deliveryId "
         "| pages.sessions opened | runs.cancel runId | runs.get runId | runs.list before | runs.wait runId | "
         "sessions.append sender.id | sessions.post sender.id | commands.run sender.id | "
@@ -186,6 +189,7 @@ _OPERATIONS: dict[Kind, str] = {
         "routes.clear channel | routes.clear account | routes.clear peer | routes.clear thread"
     ),
     Kind.STORED: (
+        "memory.add text | memory.update text | "
         "approvals.resolve note | commands.run text | commands.run sender | commands.run sender.name | "
         "sessions.append content.data | sessions.append content.mimeType | sessions.append content.text | "
         "sessions.append sender.name | sessions.post sender.name | "
@@ -199,6 +203,7 @@ _OPERATIONS: dict[Kind, str] = {
     Kind.CHOICE: (
         "costs.get days | pages.costs days | pages.details cursor | runs.tree limit | sessions.incarnations cursor | "
         "sessions.incarnations limit | "
+        "memory.list limit | memory.add shared | memory.update shared | memory.update version | "
         "approvals.list limit | approvals.list status | approvals.resolve decision | approvals.resolve decisions | "
         "approvals.resolve decisions.fields | approvals.resolve fields | standing-approvals.list limit | "
         "approvals.resolve decisions.callId | approvals.resolve decisions.decision | approvals.wait wait | "

@@ -82,6 +82,11 @@ LEAST: Mapping[str, str] = {
     "deliveries.list": OWNERS,
     "deliveries.get": OWNERS,
     "deliveries.retry": OWNERS,
+    "memory.list": EVERYONE,
+    "memory.get": EVERYONE,
+    "memory.add": EVERYONE,
+    "memory.update": EVERYONE,
+    "memory.delete": EVERYONE,
     "tools.list": EVERYONE,
     "tools.invoke": EVERYONE,
     "people.list": OWNERS,
@@ -407,7 +412,7 @@ async def connected(stack: AsyncExitStack, url: str, secret: str | None) -> Spea
 
 ALWAYS_MISSING = (
     *(TargetKind.DELIVERY, TargetKind.APPROVAL, TargetKind.STANDING_APPROVAL),
-    *(TargetKind.PAIRING, TargetKind.GROUP),
+    *(TargetKind.PAIRING, TargetKind.GROUP, TargetKind.NOTE),
 )
 """Of these there are none here."""
 

@@ -1,8 +1,7 @@
 """`memory`: notes about the person or group of the caller's chat. Contract: checkpoints 2."""
 
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -25,15 +24,8 @@ DESCRIPTION = (
 MAX_LIMIT = 25
 
 
-class MemoryAction(StrEnum):
-    SEARCH = "search"
-    ADD = "add"
-    UPDATE = "update"
-    DELETE = "delete"
-
-
 class MemoryArguments(Arguments):
-    action: MemoryAction = Field(description="search, add, update or delete.")
+    action: Literal["search", "add", "update", "delete"] = Field(description="What to do.")
     query: str | None = Field(None, description="For search: words; without it, the newest notes.")
     id: str | None = Field(None, description="For update and delete: the note's id.")
     text: str | None = Field(
@@ -43,10 +35,10 @@ class MemoryArguments(Arguments):
 
 
 _NEEDED = {
-    MemoryAction.SEARCH: frozenset[str](),
-    MemoryAction.ADD: frozenset({"text"}),
-    MemoryAction.UPDATE: frozenset({"id", "text"}),
-    MemoryAction.DELETE: frozenset({"id"}),
+    "search": frozenset[str](),
+    "add": frozenset({"text"}),
+    "update": frozenset({"id", "text"}),
+    "delete": frozenset({"id"}),
 }
 
 
@@ -55,16 +47,16 @@ def memory(memories: Memories) -> SessionTool[MemoryArguments]:
         _check(arguments)
         id, text = NoteId(arguments.id or ""), arguments.text or ""
         match arguments.action:
-            case MemoryAction.SEARCH:
+            case "search":
                 limit = min(max(arguments.limit, 1), MAX_LIMIT)
                 found = await memories.search(caller, arguments.query, limit=limit)
                 notes = [_shown(note) for note in found.notes]
                 return Answer({"status": "ok", "count": len(notes), "notes": notes}, found.made_of)
-            case MemoryAction.ADD:
+            case "add":
                 changed = await memories.add(caller, text)
-            case MemoryAction.UPDATE:
+            case "update":
                 changed = await memories.update(caller, id, text)
-            case MemoryAction.DELETE:
+            case "delete":
                 changed = await memories.delete(caller, id)
         return {"status": "ok", "id": changed.id}
 
@@ -91,11 +83,11 @@ def _check(arguments: MemoryArguments) -> None:
     """Raises `Invalid` for a parameter that is missing, or that the action does not have."""
     given = {name for name in ("query", "id", "text") if getattr(arguments, name) is not None}
     needed = _NEEDED[arguments.action]
-    allowed = needed | ({"query"} if arguments.action is MemoryAction.SEARCH else set[str]())
+    allowed = needed | ({"query"} if arguments.action == "search" else set[str]())
     if missing := sorted(needed - given):
-        why = f"{arguments.action.value} needs {' and '.join(missing)}"
+        why = f"{arguments.action} needs {' and '.join(missing)}"
     elif more := sorted(given - allowed):
-        why = f"{arguments.action.value} takes no {' and no '.join(more)}"
+        why = f"{arguments.action} takes no {' and no '.join(more)}"
     else:
         return
     raise Invalid(f"Arguments of {MEMORY_TOOL} do not fit: {why}", code="invalid_arguments")
