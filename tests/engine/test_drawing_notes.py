@@ -34,7 +34,8 @@ def scripted(request: FakeRequest) -> Reply:
     spoken = [message for message in messages if "Nobody said this now" not in str(message["content"])]
     newest = spoken[-1]
     if newest["role"] == "tool":
-        return Reply(text=f"It says {newest['content']}"[:2_000])
+        content = str(newest["content"])
+        return Reply(text=f"It says {' '.join(CANARIES[name] for name in found_in(content))}: {content[:1_000]}")
     text = str(newest["content"])
     _, mark, call = text.partition("CALL ")
     if mark:
@@ -105,6 +106,7 @@ async def work(
     app: App, chats: dict[str, Character], ids: dict[str, str], people: dict[str, Principal], fake: FakeProvider
 ) -> None:
     drawn: list[str] = []
+    told_in_group = set[str]()
     chance = random.Random(19)
     story = Story(app)
     plans = {name: attempts_of(story, name, chats, ids) for name in chats}
@@ -118,11 +120,14 @@ async def work(
         posted = await app.services.inbox.post(who, chat.target, text_content(text))
         run = await wait_end(app, posted.run_id)
         await story.settles()
-        drawn += [
-            f"{name} in turn {done}: {text[:80]}"
-            for other in CANARIES
-            if other != name and CANARIES[other] in str(run.reply) and not _is_known(text, speaker, other)
-        ]
+        reads_conversations = text.startswith("CALL session")
+        for other in found_in(str(run.reply)):
+            if other == name or CANARIES[other] in text:
+                continue
+            if reads_conversations and other == speaker and name == "group":
+                told_in_group.add(other)  # the person has shown it to the group, by their own right
+            elif not (reads_conversations and (other == "group" or other in told_in_group)):
+                drawn.append(f"{name} in turn {done}: {text[:80]}")
         for request in fake.requests[seen:]:
             drawn += _mixed(request)
         if done % 40 == 39:
@@ -140,10 +145,9 @@ async def work(
     }
 
 
-def _is_known(text: str, speaker: str, other: str) -> bool:
-    """Whether the speaker has it from what they said, or read it in a conversation in which they take part."""
-    reads_conversations = text.startswith("CALL session")
-    return CANARIES[other] in text or (reads_conversations and other in (speaker, "group"))
+def found_in(text: str) -> list[str]:
+    """Those whose word stands in the text."""
+    return [name for name, canary in CANARIES.items() if canary in text]
 
 
 def _mixed(request: FakeRequest) -> list[str]:
@@ -152,6 +156,6 @@ def _mixed(request: FakeRequest) -> list[str]:
     for message in request.body["messages"]:
         content = str(message["content"])
         if "Nobody said this now" in content:
-            found = [name for name, canary in CANARIES.items() if canary in content]
+            found = found_in(content)
             told += [f"one prompt holds {' and '.join(found)}"] if len(found) > 1 else []
     return told

@@ -11,6 +11,7 @@ from tests.planted import (
     feed,
     hooks,
     machines,
+    memory,
     policy,
     sockets,
     store,
@@ -31,5 +32,6 @@ BUGS = (
     *telegram.BUGS,
     *hooks.BUGS,
     *machines.BUGS,
+    *memory.BUGS,
     *sockets.BUGS,
 )

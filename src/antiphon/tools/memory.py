@@ -12,7 +12,7 @@ from antiphon.domain.note import MAX_NOTE_CHARACTERS, Note
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.memory.calls import Memories
 from antiphon.policy.session_tools import MEMORY_TOOL
-from antiphon.tools.session_tool import Answer, Arguments, SessionTool
+from antiphon.tools.session_tool import Arguments, ClassifiedAnswer, SessionTool
 from antiphon.wire.encoding import milliseconds
 
 DESCRIPTION = (
@@ -43,7 +43,7 @@ _NEEDED = {
 
 
 def memory(memories: Memories) -> SessionTool[MemoryArguments]:
-    async def carry_out(caller: Caller, arguments: MemoryArguments) -> Mapping[str, Any] | Answer:
+    async def carry_out(caller: Caller, arguments: MemoryArguments) -> Mapping[str, Any] | ClassifiedAnswer:
         _check(arguments)
         id, text = NoteId(arguments.id or ""), arguments.text or ""
         match arguments.action:
@@ -51,7 +51,7 @@ def memory(memories: Memories) -> SessionTool[MemoryArguments]:
                 limit = min(max(arguments.limit, 1), MAX_LIMIT)
                 found = await memories.search(caller, arguments.query, limit=limit)
                 notes = [_shown(note) for note in found.notes]
-                return Answer({"status": "ok", "count": len(notes), "notes": notes}, found.made_of)
+                return ClassifiedAnswer({"status": "ok", "count": len(notes), "notes": notes}, found.made_of)
             case "add":
                 changed = await memories.add(caller, text)
             case "update":

@@ -64,7 +64,7 @@ class Arguments(BaseModel):
 A = TypeVar("A", bound=Arguments)
 
 
-class Answer(Struct, frozen=True):
+class ClassifiedAnswer(Struct, frozen=True):
     """An answer that was made of more than the caller's session holds already."""
 
     object: Mapping[str, Any]
@@ -79,7 +79,7 @@ class SessionTool(Generic[A]):
         name: str,
         description: str,
         arguments: type[A],
-        carry_out: Callable[[Caller, A], Awaitable[Mapping[str, Any] | Answer]],
+        carry_out: Callable[[Caller, A], Awaitable[Mapping[str, Any] | ClassifiedAnswer]],
         *,
         codes: tuple[str, ...] = (),
         effects: frozenset[Effect] = frozenset({Effect.READS}),
@@ -116,7 +116,7 @@ class SessionTool(Generic[A]):
         except AntiphonError as error:
             return ToolOutput(failure_text(error), is_error=True, classification=self.classification)
         made_of = self.classification
-        if isinstance(answer, Answer):
+        if isinstance(answer, ClassifiedAnswer):
             answer, made_of = answer.object, made_of.join(answer.made_of)
         is_error = answer.get("status") == "error"
         return ToolOutput(_encode(answer).decode(), is_error=is_error, classification=made_of)

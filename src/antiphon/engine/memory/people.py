@@ -204,6 +204,8 @@ async def _change(tx: Transaction, command: ChangeNote) -> Note | Refusal:
     note, standing = found
     if (command.is_shared or note.is_shared) and (refused := refuse_act(standing, Act.SHARE)):
         return refused
+    if command.text is None and not command.is_shared:
+        return Refusal(Invalid("Request changes nothing: give 'text' or 'shared'.", code="invalid_request"))
     changed = note
     if command.text is not None:
         try:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId, NoteId
 from antiphon.domain.note import Note
 from antiphon.domain.person import PersonId
@@ -24,7 +23,7 @@ class ListNotes(Params, frozen=True, kw_only=True):
     before: Id | None = None
     """The last note of the page before."""
     agent_id: str | None = None
-    person_id: Id | None = None
+    person_id: str | None = None
     """Only the notes of this person."""
 
 
@@ -98,8 +97,6 @@ async def add_note(ask: Ask, params: AddNote) -> wire.NoteShape:
 )
 async def update_note(ask: Ask, params: UpdateNote) -> wire.NoteShape:
     """Corrects a note of the caller, or shares it. Agents see the new text from their next runs on."""
-    if params.text is None and not params.shared:
-        raise Invalid("Request changes nothing: give 'text' or 'shared'.", code="invalid_request")
     changed = await ask.services.notes.change(
         ask.principal, NoteId(params.note_id), params.text, is_shared=params.shared, version=params.version
     )
