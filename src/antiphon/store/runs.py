@@ -363,7 +363,9 @@ async def count_queued_by(query: Query, principal: Principal, limit: int) -> int
 
 async def list_busy_sessions(query: Query) -> list[SessionRow]:
     """Every session with a run that is queued or at work."""
-    rows = await query.fetch_all(f"SELECT DISTINCT r.session FROM runs r WHERE r.status = 'queued' OR ({_AT_WORK})")
+    rows = await query.fetch_all(
+        f"SELECT r.session FROM runs r WHERE r.status = 'queued' UNION SELECT r.session FROM runs r WHERE {_AT_WORK}"
+    )
     return [row[0] for row in rows]
 
 
