@@ -35,7 +35,7 @@ def scripted(request: FakeRequest) -> Reply:
     newest = spoken[-1]
     if newest["role"] == "tool":
         content = str(newest["content"])
-        return Reply(text=f"It says {' '.join(CANARIES[name] for name in found_in(content))}: {content[:1_000]}")
+        return Reply(text=f"It says {' '.join(map(words_of, found_in(content)))}: {content[:1_000]}")
     text = str(newest["content"])
     _, mark, call = text.partition("CALL ")
     if mark:
@@ -93,12 +93,11 @@ async def remember(app: App, chats: dict[str, Character], people: dict[str, Prin
     """Each has a note with a word of its own, and working memory with the same."""
     ids: dict[str, str] = {}
     for name, chat in chats.items():
-        text = f"remember this of {name}: {CANARIES[name]}"
-        arguments = {"action": "add", "text": text}
+        arguments = {"action": "add", "text": words_of(name)}
         answer = await app.tool_calls.call(people.get(name, OWNER), chat.target, "memory", dict(arguments))
         ids[name] = str(answer["id"])
         session = await chat.session()
-        await app.database.run(set_working_memory, session.id, f"{name} spoke of {CANARIES[name]}", PUBLIC)
+        await app.database.run(set_working_memory, session.id, f"We spoke: {words_of(name)}", PUBLIC)
     return ids
 
 
@@ -122,12 +121,12 @@ async def work(
         await story.settles()
         reads_conversations = text.startswith("CALL session")
         for other in found_in(str(run.reply)):
-            if other == name or CANARIES[other] in text:
+            if other == name:
                 continue
             if reads_conversations and other == speaker and name == "group":
                 told_in_group.add(other)  # the person has shown it to the group, by their own right
             elif not (reads_conversations and (other == "group" or other in told_in_group)):
-                drawn.append(f"{name} in turn {done}: {text[:80]}")
+                drawn.append(f"{name} ({speaker}) draws {other} in turn {done}: {text[:80]}")
         for request in fake.requests[seen:]:
             drawn += _mixed(request)
         if done % 40 == 39:
@@ -139,15 +138,20 @@ async def work(
         listed = await app.services.notes.list(who, NoteSearch(), limit=50)
         own = {str(who), "group:telegram:group:-5"}
         drawn += [f"{name} lists {note.holder}" for note in listed if note.holder not in own]
-    assert drawn == []
+    assert not drawn, "\n".join(drawn)
     assert {note.id: note.text for note in await app.services.notes.list(OWNER, NoteSearch(), limit=50)} == {
-        ids[name]: f"remember this of {name}: {CANARIES[name]}" for name in chats
+        ids[name]: words_of(name) for name in chats
     }
 
 
 def found_in(text: str) -> list[str]:
     """Those whose word stands in the text."""
-    return [name for name, canary in CANARIES.items() if canary in text]
+    return [name for name in CANARIES if words_of(name) in text]
+
+
+def words_of(name: str) -> str:
+    """What is remembered of them; nobody says it who does not know it."""
+    return f"remember this of {name}: {CANARIES[name]}"
 
 
 def _mixed(request: FakeRequest) -> list[str]:
