@@ -84,7 +84,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "memory add": ("remember", EVERYONE),
     "memory edit": ("note_missing words", NOTHING_THERE),
     "memory forget": ("note_missing", NOTHING_THERE),
-    "memory export": ("", EVERYONE),
     "routes list": ("", OWNERS),
     "routes set": ("telegram direct:42 --agent main", OWNERS),
     "routes clear": ("telegram direct:42", OWNERS),
@@ -104,6 +103,7 @@ ABSENT = {
 }
 """Commands of owners about something that does not exist here; others learn only that they may not."""
 ELSEWHERE = {
+    "memory export": "asks what `memory list` asks; it is JSON anyway",
     "sessions follow": "goes on until it is interrupted; it asks what `sessions history` asks",
     "mcp": "serves a program on its streams",
     **dict.fromkeys(("serve", "worker"), "is a gateway or a worker itself"),

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -24,13 +25,13 @@ pytestmark = pytest.mark.anyio
 
 TURNS = 200
 CANARIES = {"anna": "zqannakvfwx", "ben": "zqbenpltrdm", "group": "zqgroupshnbv"}
-WIDE = {"tools__sessions__visibility": "all", "access__messages_per_minute": 10**6}
+WIDE: dict[str, Any] = {"tools__sessions__visibility": "all", "access__messages_per_minute": 10**6}
 GROUP = Source(kind="channel", platform="telegram", type=SessionType.GROUP)
 
 
 def scripted(request: FakeRequest) -> Reply:
     """Does what the newest message says: a call of a tool, and then whatever came of it as the reply."""
-    messages = request.body["messages"]
+    messages = request.messages
     spoken = [message for message in messages if "Nobody said this now" not in str(message["content"])]
     newest = spoken[-1]
     if newest["role"] == "tool":
@@ -157,7 +158,7 @@ def words_of(name: str) -> str:
 def _mixed(request: FakeRequest) -> list[str]:
     """A request whose memory holds more than one's notes."""
     told: list[str] = []
-    for message in request.body["messages"]:
+    for message in request.messages:
         content = str(message["content"])
         if "Nobody said this now" in content:
             found = found_in(content)

@@ -1,7 +1,7 @@
 """What runs remember: the tool, the prompt, and whose memory a session has."""
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -157,9 +157,16 @@ async def test_what_another_session_asks_is_answered_without_memory(open_home: O
 async def test_the_tool_takes_no_scope_and_no_identity(open_home: OpenHome) -> None:
     async with telling(open_home) as story:
         desk = await opens(story, "cli:desk")
-        named = {"scope": "person:ben", "holder": "person:ben", "person": "ben", "agentId": "other", "taint": "PUBLIC"}
-        for name, value in named.items():
-            answer = await desk.calls_in_a_run("memory", action="search", **{name: value})
+        named: dict[str, Any] = {
+            "scope": "person:ben",
+            "holder": "person:ben",
+            "person": "ben",
+            "agentId": "other",
+            "taint": "PUBLIC",
+        }
+        for name in names:
+            claimed: dict[str, Any] = {name: "person:ben"}
+            answer = await desk.calls_in_a_run("memory", action="search", **claimed)
             assert (answer["status"], answer["code"]) == ("error", "invalid_arguments"), name
 
 
@@ -185,7 +192,7 @@ async def test_bad_calls_say_why_and_store_nothing(open_home: OpenHome, argument
 
 
 async def test_a_thousand_calls_in_one_run_are_bounded(open_home: OpenHome) -> None:
-    unlimited = {"limits__run": {"tool_calls": 2_000}}
+    unlimited: dict[str, Any] = {"limits__run": {"tool_calls": 2_000}}
     async with telling(open_home, **unlimited) as story:
         desk = await opens(story, "cli:desk")
         calls = [to_call("memory", action="add", text=f"note {number}") for number in range(1_000)]
@@ -265,7 +272,7 @@ async def prompted(open_home: OpenHome, **settings: Any) -> AsyncGenerator[tuple
 
 def shown(fake: FakeProvider, index: int = -1) -> list[str]:
     """The texts of the messages that the request carried, without the instructions."""
-    messages: Sequence[dict[str, Any]] = fake.requests[index].body["messages"]
+    messages = fake.requests[index].messages
     return [str(message["content"]) for message in messages if message["role"] != "system"]
 
 
@@ -286,7 +293,7 @@ async def test_notes_and_working_memory_stand_at_the_end_as_data_and_what_is_bef
         assert len(before) == 2 and len(after) == 4
         assert "HACKED" in before[1] and "<<<DATA" in before[1] and "Nobody said this now" in before[1]
         assert "We plan a trip." in after[3] and "Mum is allergic to nuts" in after[3]
-        assert all("HACKED" not in str(message) for message in fake.requests[1].body["messages"][:-1])
+        assert all("HACKED" not in str(message) for message in fake.requests[1].messages[:-1])
 
 
 async def test_the_prompt_holds_at_most_four_kibibytes_of_notes_with_the_best_match_among_them(
