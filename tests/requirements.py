@@ -17,7 +17,6 @@ SENDS = "comes with exchanges between sessions"
 CHECKPOINTS = "comes with checkpoints"
 PEOPLE = "comes with people and tokens"
 FLOW = "comes with information flow"
-SCHEDULES = "comes with schedules"
 PEERS = "comes with peers"
 
 
@@ -190,7 +189,6 @@ REQUIREMENTS = {
     ),
     "approvals:4": Requirement(
         "Runs without a person ask or are denied; one step is one request.",
-        remaining="standing approvals of tasks come with schedules",
     ),
     "approvals:5": Requirement(
         "A call from outside that needs a yes is pending, runs once decided, and repeats safely."
@@ -269,14 +267,11 @@ REQUIREMENTS = {
         remaining="channels other than `telegram` and `webhook`, and e-mail",
     ),
     "channels:2": Requirement("A routes table maps places to agents and sessions."),
-    "channels:3": Requirement("Chats have the listed commands.", remaining="`/task` comes with schedules"),
-    "channels:4": Requirement(
-        "Commands are standalone and of authorised senders; batches are all or none.",
-        remaining="batches come with `/task`",
-    ),
+    "channels:3": Requirement("Chats have the listed commands."),
+    "channels:4": Requirement("Commands are standalone and of authorised senders; batches are all or none."),
     # 15. Tasks
-    "tasks:1": Requirement("A task fires at most once a slot and delivers once.", SCHEDULES),
-    "tasks:2": Requirement("Errors back off; tasks are shown and changed only where they belong.", SCHEDULES),
+    "tasks:1": Requirement("A task fires at most once a slot and delivers once."),
+    "tasks:2": Requirement("Errors back off; tasks are shown and changed only where they belong."),
     # 16. Configuration
     "config:1": Requirement(
         "One file and variables configure all; errors name the line and the nearest name.",

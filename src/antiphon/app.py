@@ -147,6 +147,7 @@ from antiphon.tools.sessions_spawn import sessions_spawn
 from antiphon.tools.sessions_wait import sessions_wait
 from antiphon.tools.sessions_yield import sessions_yield
 from antiphon.tools.subagents import subagents
+from antiphon.tools.tasks import tasks as tasks_tool
 from antiphon.version import VERSION
 
 if TYPE_CHECKING:
@@ -420,6 +421,8 @@ def _build(
     own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
     own_tools.append(memory(Memories(database, rules, clock, ids)))
     own_tools.append(message(OutgoingMessages(database, rules, channels.keys(), clock=clock)))
+    tasks = Tasks(database, rules, clock=clock, ids=ids)
+    own_tools.append(tasks_tool(tasks, rules, clock))
     mode = config.tools.run_command.mode
     if mode is not CommandMode.OFF:
         own_tools.append(
@@ -474,7 +477,7 @@ def _build(
         approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
         standing_approvals=StandingApprovals(database),
         notes=Notes(database, rules, clock, ids),
-        tasks=Tasks(database, rules, clock=clock, ids=ids),
+        tasks=tasks,
         resets=Resets(database, rules, clock, ids),
         forks=Forks(database, rules, clock, ids),
         history=history,
@@ -641,7 +644,7 @@ def prepare_home(home: Path, *, is_embedded: bool) -> None:
 def check_home(home: Path) -> DatabaseState | None:
     """The state of the home's database, read without changing it; None if it has none. Raises `StoreUnusable`."""
     path = home / DATABASE_NAME
-    return check_database(path) if path.exists() else None
+    return check_database(path, SystemClock().now()) if path.exists() else None
 
 
 def installed_tools() -> list[FunctionTool]:

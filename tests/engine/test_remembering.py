@@ -157,13 +157,7 @@ async def test_what_another_session_asks_is_answered_without_memory(open_home: O
 async def test_the_tool_takes_no_scope_and_no_identity(open_home: OpenHome) -> None:
     async with telling(open_home) as story:
         desk = await opens(story, "cli:desk")
-        named: dict[str, Any] = {
-            "scope": "person:ben",
-            "holder": "person:ben",
-            "person": "ben",
-            "agentId": "other",
-            "taint": "PUBLIC",
-        }
+        names = ("scope", "holder", "person", "agentId", "taint")
         for name in names:
             claimed: dict[str, Any] = {name: "person:ben"}
             answer = await desk.calls_in_a_run("memory", action="search", **claimed)

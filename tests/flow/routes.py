@@ -195,6 +195,24 @@ ROUTES = (
         tests=(WORLDS,),
     ),
     Route(
+        name="tasks: names, prompts, times and what became of them",
+        doors=(
+            *(f"http tasks.{verb}" for verb in ("list", "create", "preview", "get", "edit", "run", "runs")),
+            *(f"http tasks.{verb}" for verb in ("pause", "resume", "approve", "cancel")),
+            *("page pages.tasks", "page pages.task", "tool tasks"),
+        ),
+        sink="the clearance of the person or token, and the taint of the session that calls",
+        check="store/tasks.py::_within",
+        tests=("gateway/test_tasks.py::test_a_task_above_the_reader_does_not_exist_for_them",),
+    ),
+    Route(
+        name="the prompt of a task, at its time",
+        doors=("run engine/schedules/firing.py::begin_run",),
+        sink="the session of the task's runs, whose context is that of the prompt",
+        check="engine/schedules/firing.py::may_fire",
+        tests=("gateway/test_tasks.py::test_a_task_above_the_reader_does_not_exist_for_them",),
+    ),
+    Route(
         name="answers that wait or stream",
         doors=("http sessions.post",),
         sink="the clearance of the sender, and the taint for the message itself",
@@ -596,6 +614,7 @@ ROUTES = (
                     "runs",
                     "search",
                     "sessions",
+                    "tasks",
                     "tokens",
                     "tool",
                     "who",

@@ -34,7 +34,9 @@ from antiphon.config.sections.hooks import HookPlaceSection, HookSection, HookSe
 from antiphon.config.sections.limits import LimitsSection, RunsSection
 from antiphon.config.sections.section import Section
 from antiphon.config.sections.sessions import GroupsSection, MessagesSection, SessionSection
+from antiphon.config.sections.tasks import TasksSection
 from antiphon.config.sections.tools import ToolsSection
+from antiphon.config.sections.zones import machine_zone
 from antiphon.domain.actor import OWNER
 from antiphon.domain.agent import Agent, DailyLimits, RunLimits
 from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, Compartments
@@ -53,7 +55,7 @@ from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{8,100}")
 """The form of bots' tokens."""
 SHARED_SECTIONS = (
-    *("agents", "limits", "messages", "groups", "session", "tools", "access", "channels", "hooks", "compat"),
+    *("agents", "limits", "messages", "groups", "session", "tools", "tasks", "access", "channels", "hooks", "compat"),
 )
 """The settings by which processes treat sessions and runs."""
 
@@ -72,6 +74,7 @@ class Config(Section):
     groups: GroupsSection = GroupsSection()
     session: SessionSection = SessionSection()
     tools: ToolsSection = ToolsSection()
+    tasks: TasksSection = TasksSection()
     access: AccessSection = AccessSection()
     channels: ChannelsSection = ChannelsSection()
     hooks: HookSections = Field(default_factory=dict[str, HookSection])
@@ -321,6 +324,7 @@ class Config(Section):
                 channels=self._channel_rules(agents, default, compartments),
                 bots=self._bots(),
             ),
+            task_zone=self.tasks.zone or machine_zone(),
             names_provider=self.compat == "s0",
         )
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.approval import AskedCall
-from antiphon.domain.ids import AgentId, ApprovalId, RunId, StandingApprovalId
+from antiphon.domain.ids import AgentId, ApprovalId, RunId, StandingApprovalId, TaskId
 
 
 class StandingApproval(Struct, frozen=True, kw_only=True):
@@ -23,6 +23,8 @@ class StandingApproval(Struct, frozen=True, kw_only=True):
     """The arguments whose values are fixed; None for all of them."""
     arguments: str
     """The fixed arguments, as JSON in a form in which equal arguments are equal texts."""
+    task: TaskId | None = None
+    """The only task whose runs it allows; None for those that messages of the principal cause."""
     run: RunId | None = None
     """The only run that it allows, for a command: it ends with that run."""
     approval: ApprovalId

@@ -12,7 +12,7 @@ from antiphon.domain.keys import SessionKey, cron_key
 from antiphon.domain.label import parse_label
 from antiphon.domain.schedule import Schedule
 from antiphon.domain.session import DeliveryContext
-from antiphon.domain.session_ids import parse_session_id
+from antiphon.domain.session_ids import TASK_NAMESPACE, parse_session_id
 from antiphon.domain.task import MissedPolicy, SlotOutcome, Task, TaskLimits, Why
 
 MAX_NAME = 80
@@ -109,7 +109,7 @@ class TaskEdit(Struct, frozen=True, kw_only=True):
 
 def session_id_of(task: TaskId) -> SessionId:
     """The first incarnation of the task's session. Contract: keys 7."""
-    return parse_session_id(f"schedule:{task}")
+    return parse_session_id(f"{TASK_NAMESPACE}:{task}")
 
 
 def parse_name(text: str) -> str:

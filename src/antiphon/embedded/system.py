@@ -27,6 +27,7 @@ from antiphon.embedded.lease import Lease
 from antiphon.embedded.memory import NoteHandles
 from antiphon.embedded.runs import RunHandle, RunHandles
 from antiphon.embedded.sessions import SessionHandles
+from antiphon.embedded.tasks import TaskHandles
 from antiphon.embedded.tools import Tools
 from antiphon.engine.views.activities import Work
 from antiphon.engine.views.costs import CostReport
@@ -46,6 +47,7 @@ class Antiphon:
         self.runs = RunHandles(lease)
         self.deliveries = DeliveryHandles(lease)
         self.memory = NoteHandles(lease)
+        self.tasks = TaskHandles(lease)
         self.tools = Tools(lease)
 
     @property

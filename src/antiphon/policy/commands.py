@@ -28,6 +28,7 @@ USER_COMMANDS = GUEST_COMMANDS | {
     CommandName.RESET,
     CommandName.SESSION,
     CommandName.AGENT,
+    CommandName.TASK,
     CommandName.WHO,
     CommandName.APPROVE,
     CommandName.DENY,
@@ -53,7 +54,7 @@ class RoleCommands(Struct, frozen=True, kw_only=True):
 def may_command(standing: Standing, command: ChatCommand, commands: RoleCommands, *, is_group: bool) -> bool:
     """Whether the principal may use the command in the chat.
 
-    Only owners change what a chat of several people uses: its conversation and its agent.
+    Only owners change what a chat of several people uses: its conversation, its agent and its tasks.
     """
     if command.name not in commands.of(standing):
         return False
@@ -67,6 +68,8 @@ def needed_scopes(command: ChatCommand) -> frozenset[TokenScope]:
     """
     match command.name:
         case CommandName.APPROVE | CommandName.DENY:
+            return frozenset({TokenScope.APPROVALS})
+        case CommandName.TASK if command.sub is Subcommand.APPROVE:
             return frozenset({TokenScope.APPROVALS})
         case CommandName.LINK:
             return ALL_SCOPES
@@ -87,6 +90,8 @@ def _is_owners(command: ChatCommand, *, is_group: bool) -> bool:
             return command.sub is Subcommand.SWITCH
         case CommandName.NEW | CommandName.RESET | CommandName.FORGET:
             return is_group
+        case CommandName.TASK:
+            return is_group and not command.is_reading
         case CommandName.SESSION:
             return is_group and command.sub not in (Subcommand.CURRENT, Subcommand.LIST)
         case _:

@@ -80,6 +80,7 @@ CLASSIFIED = (
     ("notes", "person"),
     ("incarnations", "memory_person"),
     ("tokens", "clearance_person"),
+    ("tasks", "person"),
 )
 """Columns of classifications and clearances that name a person."""
 
@@ -352,6 +353,7 @@ async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
     for table in ("runs", "exchanges", "reports", "tokens", "approvals", "standing_approvals"):
         await tx.execute(f"UPDATE {table} SET principal = ? WHERE principal = ?", (new, old))
     await notes.merge(tx, old, new)
+    await tx.execute("UPDATE tasks SET maker = ? WHERE maker = ?", (new, old))
     for table, column in CLASSIFIED:
         # What is the one's is the other's from now on. Contract: flow 1.
         await tx.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
@@ -377,6 +379,8 @@ async def delete(tx: Transaction, id: PersonId) -> None:
     await tx.execute("DELETE FROM participants WHERE principal = ?", (principal,))
     await notes.delete_of(tx, principal)
     await tx.execute("DELETE FROM standing_approvals WHERE principal = ? OR created_by = ?", (principal, principal))
+    await tx.execute("DELETE FROM task_slots WHERE task IN (SELECT id FROM tasks WHERE maker = ?)", (principal,))
+    await tx.execute("DELETE FROM tasks WHERE maker = ?", (principal,))
     await tx.execute(
         "UPDATE people SET name = '', role = 'guest', agents = '', is_suspended = 1, merged_into = NULL, "
         "revision = revision + 1 WHERE merged_into = ? OR id = ?",

@@ -1,7 +1,7 @@
 """Rows of standing approvals."""
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.ids import AgentId, RunId, StandingApprovalId
+from antiphon.domain.ids import AgentId, RunId, StandingApprovalId, TaskId
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.store import codec
 from antiphon.store.database import Query, Transaction
@@ -15,7 +15,7 @@ def _fields(text: str) -> tuple[str, ...]:
 _STANDING = SelectList(
     StandingApproval,
     "g.id, g.agent_id, g.principal, g.tool, g.definition, g.fields, g.arguments, g.run, g.approval, g.created_at, "
-    "g.created_by",
+    "g.created_by, g.task",
     principal=codec.stored_principal,
     fields=_fields,
     created_at=codec.moment,
@@ -32,7 +32,7 @@ _OF_OWNERS = (
 async def insert(tx: Transaction, standing: StandingApproval) -> None:
     await tx.execute(
         "INSERT INTO standing_approvals (id, agent_id, principal, tool, definition, fields, arguments, run, approval, "
-        "created_at, created_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "created_at, created_by, task) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             standing.id,
             standing.agent_id,
@@ -45,14 +45,17 @@ async def insert(tx: Transaction, standing: StandingApproval) -> None:
             standing.approval,
             codec.milliseconds(standing.created_at),
             str(standing.created_by),
+            standing.task,
         ),
     )
 
 
-async def list_of(query: Query, principal: Principal, agent_id: AgentId) -> list[StandingApproval]:
-    """Those that count now for the principal and the agent."""
+async def list_of(query: Query, principal: Principal, agent_id: AgentId, task: TaskId | None) -> list[StandingApproval]:
+    """Those that count now for the principal and the agent: for a task those of the task alone, else none of tasks."""
+    of, values = ("g.task IS NULL", ()) if task is None else ("g.task = ?", (task,))
     rows = await query.fetch_all(
-        f"{_SELECT} {_OF_OWNERS} AND g.principal = ? AND g.agent_id = ? ORDER BY g.id", (str(principal), agent_id)
+        f"{_SELECT} {_OF_OWNERS} AND g.principal = ? AND g.agent_id = ? AND {of} ORDER BY g.id",
+        (str(principal), agent_id, *values),
     )
     return [_STANDING.read(row) for row in rows]
 

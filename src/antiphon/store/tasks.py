@@ -165,6 +165,11 @@ async def find(query: Query, id: TaskId) -> StoredTask | None:
     return _task(await query.fetch_one(f"{_SELECT} WHERE t.id = ?", (id,)))
 
 
+async def may_consult(query: Query, id: TaskId) -> bool:
+    """Whether the task's runs may reach sessions of other agents; no for a task that was cancelled."""
+    return await query.fetch_one("SELECT 1 FROM tasks WHERE id = ? AND may_consult = 1", (id,)) is not None
+
+
 async def find_within(query: Query, reach: Reach, id: TaskId, *, own: TaskId | None = None) -> StoredTask | None:
     """The task, if its session is in the reach, or if it is the one that acts (`own`)."""
     condition = await _within(query, reach, own=own)
@@ -183,6 +188,17 @@ async def list_within(
         conditions.append(Condition("t.id > ?", (after,)))
     met = all_of(conditions)
     rows = await query.fetch_all(f"{_SELECT} WHERE {met.text} ORDER BY t.id LIMIT ?", (*met.values, limit))
+    return [_TASK.read(row) for row in rows]
+
+
+async def list_stopped(query: Query, reach: Reach, limit: int) -> list[StoredTask]:
+    """Tasks that paused by themselves, the newest first."""
+    met = await _within(query, reach, own=None)
+    rows = await query.fetch_all(
+        f"{_SELECT} WHERE t.state = 'paused' AND t.why IS NOT NULL AND {met.text} "
+        "ORDER BY t.updated_at DESC, t.id DESC LIMIT ?",
+        (*met.values, limit),
+    )
     return [_TASK.read(row) for row in rows]
 
 
@@ -278,9 +294,13 @@ async def end_slot(tx: Transaction, slot: TaskSlot, outcome: SlotOutcome, at_ms:
     )
 
 
-async def move_slot(tx: Transaction, run: RunId, continuation: RunId) -> None:
-    """The slot waits for the end of the run's continuation from now on."""
-    await tx.execute("UPDATE task_slots SET run = ? WHERE run = ?", (continuation, run))
+async def end_slots_in(tx: Transaction, session: SessionRow, at_ms: int) -> None:
+    """Stores that runs of the session did not end well; they are about to be deleted."""
+    await tx.execute(
+        "UPDATE task_slots SET outcome = 'error', ended_at = ? WHERE outcome IS NULL "
+        "AND run IN (SELECT id FROM runs WHERE session = ?)",
+        (at_ms, session),
+    )
 
 
 async def find_slot_of(query: Query, run: RunId) -> TaskSlot | None:

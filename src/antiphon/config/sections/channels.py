@@ -170,24 +170,11 @@ class UserSection(Section):
     """Agents whose calls users may approve and deny, once each, but never their own. They see the calls, also of
     sessions that they do not see."""
     commands: tuple[GrantedCommand, ...] = (
-        *(
-            "help",
-            "status",
-            "stop",
-            "new",
-            "reset",
-            "session",
-            "agent",
-            "who",
-            "approve",
-            "deny",
-            "memory",
-            "forget",
-            "link",
-        ),
+        *("help", "status", "stop", "new", "reset", "session", "agent", "task", "who", "approve", "deny"),
+        *("memory", "forget", "link"),
     )
     """The commands that users may type in their chats; their other commands are ignored. Only owners switch agents,
-    change the conversation of a group, and use `/send`."""
+    change the conversation and the tasks of a group, and use `/send`."""
 
 
 class RolesSection(Section):

@@ -14,6 +14,7 @@ from antiphon.engine.access.reach import refuse_act
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.policy.acts import Act
 from antiphon.policy.approvals import RUN_COMMAND
+from antiphon.store import runs as ledger
 from antiphon.store import standing_approvals as rows
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.people import find_standing
@@ -81,6 +82,7 @@ async def store_always(
 ) -> None:
     """Stores what the decision allows always. Commands are allowed for the run that asked alone."""
     await rows.delete_ended(tx)
+    asked = None if approval.run is None else await ledger.find(tx, approval.run)
     for call in approval.calls:
         if call.verdict is not Verdict.ALWAYS:
             continue
@@ -95,6 +97,7 @@ async def store_always(
             definition=call.definition,
             fields=named,
             arguments=fixed,
+            task=None if asked is None else asked.task,
             run=approval.run if call.tool == RUN_COMMAND else None,
             approval=approval.id,
             created_at=approval.decided_at,

@@ -28,6 +28,7 @@ from antiphon.engine.chats.link_commands import link
 from antiphon.engine.chats.memory_commands import forget, show_memory
 from antiphon.engine.chats.occasion import NO_SESSION, Occasion
 from antiphon.engine.chats.session_commands import base_of_chats, perform_session, shown_keys, shown_label
+from antiphon.engine.chats.task_commands import perform_task
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_session
@@ -104,6 +105,8 @@ async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: O
             return await show_memory(tx, chat, command, occasion)
         case CommandName.FORGET:
             return await forget(tx, chat, command, occasion)
+        case CommandName.TASK:
+            return await perform_task(tx, chat, command, occasion)
         case CommandName.APPROVE | CommandName.DENY:
             return await decide(tx, chat, command, occasion)
 

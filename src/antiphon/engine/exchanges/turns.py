@@ -241,6 +241,7 @@ async def _queue(tx: Transaction, text: _Text, sides: Sides, at_ms: int) -> None
         chain=exchange.chain,
         hops=exchange.hops,
         is_sandboxed=exchange.is_sandboxed,
+        task=exchange.task,
         cause=exchange.origin_run or exchange.request_run,
     )
     words = words_from(other, _message(text, sides, at_ms), classification=text.made_of)

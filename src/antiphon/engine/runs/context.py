@@ -491,7 +491,7 @@ async def _read_approvals(query: Query, run: Run) -> ApprovalsSoFar:
     return ApprovalsSoFar(
         own=await approvals.list_of_run(query, run.id),
         pending=await approvals.list_pending(query, SessionRow(run.session)),
-        standing=await standing_approvals.list_of(query, principal, agent),
+        standing=await standing_approvals.list_of(query, principal, agent, run.task),
         run=run.id,
     )
 

@@ -10,7 +10,7 @@ from antiphon.domain.ids import MessageId, RunId, SessionId, TaskId
 from antiphon.domain.message import Provenance, ProvenanceKind, UserMessage, text_content
 from antiphon.domain.run import Purpose
 from antiphon.domain.session import HERE, NOWHERE, Session, Source
-from antiphon.domain.session_ids import parse_session_id
+from antiphon.domain.session_ids import TASK_NAMESPACE, parse_session_id
 from antiphon.domain.stored_task import StoredTask, TaskSlot, session_id_of
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.task import Around, Begin, Skip, SlotOutcome, TellMaker, on_due, prompt_of
@@ -170,7 +170,7 @@ async def _create(tx: Transaction, task: StoredTask, standing: Standing, firing:
         source=Source(kind="schedule", interactive=False, trigger_id=task.id),
         attributes=SessionAttributes(label=task.name if is_public(task.made_of) else None),
         place=task.place or NOWHERE,
-        new_session_id=parse_session_id(f"schedule:{firing.random}"),
+        new_session_id=parse_session_id(f"{TASK_NAMESPACE}:{firing.random}"),
         at_ms=firing.at_ms,
     )
     return await create_session(tx, opening, standing)

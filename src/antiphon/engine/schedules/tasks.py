@@ -144,6 +144,10 @@ class Tasks:
             now=self._clock.now(),
         )
 
+    async def check(self, actor: Actor) -> None:
+        """Raises `Denied` for somebody who may not have tasks."""
+        accepted(await self._database.read(refuse_tasks, self._rights(actor)))
+
     async def list(
         self, actor: Actor, target: NamedTarget | None = None, *, after: TaskId | None = None, limit: int
     ) -> list[StoredTask]:
@@ -232,6 +236,10 @@ def draw_firing(rules: Rules, clock: Clock, ids: Ids) -> Firing:
     )
 
 
+async def refuse_tasks(query: Query, rights: Rights) -> Refusal | None:
+    return refuse_act(await find_standing(query, rights.principal), Act.TASKS)
+
+
 class _Scope(Struct, frozen=True, kw_only=True):
     """The tasks that an actor reaches."""
 
@@ -256,8 +264,7 @@ async def _find_scope(query: Query, rights: Rights, target: NamedTarget | None) 
         return reach
     if isinstance(actor, Caller):
         assert reach.viewer is not None
-        own = None if actor.run is None else actor.run.run.task
-        return _Scope(standing=standing, reach=reach, session=reach.viewer.session, own=own)
+        return _Scope(standing=standing, reach=reach, session=reach.viewer.session, own=actor.task)
     if target is None:
         return _Scope(standing=standing, reach=reach, session=None)
     found = await find_session(query, rights, Act.TASKS, target)
@@ -299,10 +306,14 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
             return refusal
     if refusal := await _refuse_more(tx, scope.standing, len(command.new)):
         return refusal
+    for number, new in enumerate(command.new):
+        if next_slot(new.schedule, command.now) is None:
+            return Refusal(_never_fires(new.schedule))
+        earlier = {each.name for each in command.new[:number]}
+        if new.name in earlier or await rows.has_name(tx, session.row, new.name):
+            return Refusal(_name_taken(new.name))
     created: list[StoredTask] = []
     for id, new in zip(command.ids, command.new, strict=True):
-        if await rows.has_name(tx, session.row, new.name):
-            raise _name_taken(new.name)  # so that nothing of the batch stays
         task = StoredTask(
             id=id,
             agent_id=session.agent_id,
@@ -314,7 +325,7 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
             made_of=made_of,
             place=place,
             schedule=new.schedule,
-            next_at=_first_slot(new.schedule, command.now),
+            next_at=next_slot(new.schedule, command.now),
             missed=new.missed,
             grace=new.grace,
             limits=new.limits,
@@ -376,14 +387,6 @@ def _made_of(standing: Standing, session: Session, caller: Caller | None, route:
     return words.join(session.base)
 
 
-def _first_slot(schedule: Schedule, now: datetime) -> datetime:
-    """Raises `Invalid`, so that nothing of a batch stays."""
-    slot = next_slot(schedule, now)
-    if slot is None:
-        raise Invalid(f"Schedule never fires: {in_words(schedule)}.", code="invalid_task")
-    return slot
-
-
 async def list_tasks(query: Query, command: ListTasks) -> list[StoredTask] | Refusal:
     scope = await _find_scope(query, command.rights, command.target)
     if isinstance(scope, Refusal):
@@ -440,7 +443,9 @@ async def edit_task(tx: Transaction, command: EditTask) -> StoredTask | Refusal:
             return made_of
         columns |= rows.made_of_columns(made_of)
     if edit.schedule is not None:
-        columns["next_at"] = milliseconds(_first_slot(edit.schedule, command.now))
+        if (slot := next_slot(edit.schedule, command.now)) is None:
+            return Refusal(_never_fires(edit.schedule))
+        columns["next_at"] = milliseconds(slot)
     return await _change(tx, task, columns | {"version": task.version + 1}, command.now)
 
 
@@ -549,6 +554,10 @@ def _checked_edit(edit: TaskEdit) -> TaskEdit:
 
 def _name_taken(name: str) -> AntiphonError:
     return Conflict(f"Task name is taken here: {name!r}. Use another name, or edit that task.", code="task_name_taken")
+
+
+def _never_fires(schedule: Schedule) -> Invalid:
+    return Invalid(f"Schedule never fires: {in_words(schedule)}.", code="invalid_task")
 
 
 def _has_ended(task: StoredTask) -> Conflict:

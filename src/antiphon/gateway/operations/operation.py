@@ -45,6 +45,7 @@ class TargetKind(StrEnum):
     PAIRING = "pairing"
     GROUP = "group"
     NOTE = "note"
+    TASK = "task"
 
 
 class Header(Struct, frozen=True):
