@@ -413,7 +413,7 @@ def _build(
     exchanges = Exchanges(database, waits, rules, clock=clock, ids=ids)
     children = _Children(
         Spawns(database, rules, base.check_model, clock=clock, ids=ids),
-        Joins(database, waits, clock),
+        Joins(database, waits, rules.sinks, clock),
         Subagents(database, rules, clock, ids),
     )
     callers = Callers(database, rules)

@@ -64,7 +64,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compartments list": ("", OWNERS),
     "compartments add": ("finance", OWNERS),
     "people list": ("", OWNERS),
-    "people get": ("{person}", OWNERS),
+    "people show": ("{person}", OWNERS),
     "people invite": ("--name Nick", OWNERS),
     "people link": ("{person}", OWNERS),
     "people clear": ("{person} --level INTERNAL", OWNERS),

@@ -15,6 +15,7 @@ from tests.planted import (
     policy,
     sockets,
     store,
+    task_edges,
     telegram,
 )
 
@@ -34,4 +35,5 @@ BUGS = (
     *machines.BUGS,
     *memory.BUGS,
     *sockets.BUGS,
+    *task_edges.BUGS,
 )

@@ -67,9 +67,9 @@ def needed_scopes(command: ChatCommand) -> frozenset[TokenScope]:
     A code of `/link` makes an account the person's, with all their rights.
     """
     match command.name:
-        case CommandName.APPROVE | CommandName.DENY:
-            return frozenset({TokenScope.APPROVALS})
-        case CommandName.TASK if command.sub is Subcommand.APPROVE:
+        case CommandName.TASK if command.sub is not Subcommand.APPROVE:
+            return frozenset()
+        case CommandName.APPROVE | CommandName.DENY | CommandName.TASK:
             return frozenset({TokenScope.APPROVALS})
         case CommandName.LINK:
             return ALL_SCOPES

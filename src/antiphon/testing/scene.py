@@ -166,10 +166,16 @@ class AttackScene(Struct, frozen=True):
         return self.app.services.sessions.target(name if ":" in name else self.key(name))
 
     async def opens(
-        self, name: str, classification: Classification, *, label: str | None = None, is_persons: bool = False
+        self,
+        name: str,
+        classification: Classification,
+        *,
+        label: str | None = None,
+        clearance: Classification | None = None,
+        is_persons: bool = False,
     ) -> None:
         """`is_persons` says whether a person uses it themselves, so that it has their memory."""
-        attributes = SessionAttributes(taint=classification, label=label)
+        attributes = SessionAttributes(taint=classification, label=label, clearance=clearance)
         source = Source(kind="cli") if is_persons else None
         await self.app.services.sessions.open(OWNER, self.target(name), source=source, attributes=attributes)
 

@@ -65,9 +65,9 @@ A = TypeVar("A", bound=Arguments)
 
 
 class ClassifiedAnswer(Struct, frozen=True):
-    """An answer that was made of more than the caller's session holds already."""
+    """An answer that holds more than the caller's session did."""
 
-    object: Mapping[str, Any]
+    shown: Mapping[str, Any]
     made_of: Classification
 
 
@@ -115,11 +115,10 @@ class SessionTool(Generic[A]):
             answer = await self._carry_out(context.caller, self._parse(arguments))
         except AntiphonError as error:
             return ToolOutput(failure_text(error), is_error=True, classification=self.classification)
-        made_of = self.classification
-        if isinstance(answer, ClassifiedAnswer):
-            answer, made_of = answer.object, made_of.join(answer.made_of)
-        is_error = answer.get("status") == "error"
-        return ToolOutput(_encode(answer).decode(), is_error=is_error, classification=made_of)
+        if not isinstance(answer, ClassifiedAnswer):
+            answer = ClassifiedAnswer(answer, self.classification)
+        is_error = answer.shown.get("status") == "error"
+        return ToolOutput(_encode(answer.shown).decode(), is_error=is_error, classification=answer.made_of)
 
     def _parse(self, arguments: JsonObject) -> A:
         """Raises `Invalid`, which names the parameter and the accepted values."""

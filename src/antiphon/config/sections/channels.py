@@ -75,6 +75,9 @@ class TelegramGroupSection(Section):
     """Which of the owner's messages the agent answers there; `groups.owner_trigger` unless set."""
     silent: bool = False
     """Whether messages are only stored, and nothing is answered."""
+    members: tuple[str, ...] = ()
+    """The ids of the persons in the group, who decide together with all others seen there what may be sent to it: what
+    everybody may read. Public data unless set."""
 
 
 class TelegramSection(Section):

@@ -1,6 +1,7 @@
 """The views of the page, in the order of its navigation."""
 
 from antiphon.domain.errors import NotFound
+from antiphon.gateway.page.chat_routes import show_routes
 from antiphon.gateway.page.costs import show_costs
 from antiphon.gateway.page.home import show_home
 from antiphon.gateway.page.memory import show_memory
@@ -16,6 +17,7 @@ VIEWS: tuple[PageView, ...] = (
     show_memory,
     show_costs,
     show_people,
+    show_routes,
     show_tokens,
     show_tree,
     show_details,
