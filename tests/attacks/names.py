@@ -128,13 +128,15 @@ _TOOLS: dict[Kind, str] = {
         "tasks task | session_status sessionKey | sessions_history sessionKey | sessions_send sessionKey | "
         "sessions_send label | sessions_list label | sessions_list search | subagents target | sessions_wait runIds"
     ),
+    Kind.ROW: "memory id",
     Kind.STORED: (
-        "tasks prompt | tasks name | "
+        "tasks prompt | tasks name | memory query | memory text | "
         "message text | sessions_search query | sessions_send message | sessions_spawn attachAs.mountPath | "
         "sessions_spawn attachments.content | sessions_spawn attachments.mimeType | sessions_spawn label | "
         "sessions_spawn task | sessions_yield message | subagents message"
     ),
     Kind.CHOICE: (
+        "memory action | memory limit | "
         "tasks action | tasks every | tasks at | tasks cron | tasks zone | "
         "run_command timeoutSeconds | sessions_history cursor | sessions_history includeTools | "
         "sessions_history limit | sessions_list activeMinutes | sessions_list cursor | "
