@@ -15,7 +15,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench import approvals, chats, children, cluster, idle, live, log, runs, search, sockets, text, tools, turns
+from bench import approvals, chats, children, cluster, idle, live, log, page, runs, search, sockets, text, tools, turns
 from bench.measure import Row, metering
 
 Bench = Callable[[Path], Awaitable[list[Row]]]
@@ -41,6 +41,7 @@ BENCHES: dict[str, Bench] = {
     "B19": approvals.revoking,
     "B20": chats.chats,
     "B21 B21l": sockets.sockets,
+    "B22": page.page,
     "TEXT": text.text,
 }
 

@@ -40,6 +40,10 @@ SOCKET_METHODS = "gateway/socket/test_methods.py"
 
 COMMANDS = "channels/test_chat_commands.py"
 PARSED = "domain/test_commands.py"
+WRITTEN = "domain/test_written_task.py"
+TASK_COMMANDS = "channels/test_task_commands.py"
+TASKS_HTTP = "gateway/test_tasks.py"
+FIRING = "engine/test_firing.py"
 NO_BINDINGS = "there are no threads that a chat is bound to yet"
 
 REFUSED = "what is malformed is refused, and never repaired into another value"
@@ -832,6 +836,121 @@ CASES = {
             f"{SEND_POLICY}::test_a_deny_goes_before_an_allow_and_both_before_the_default",
         ),
     ),
+    "MF22": Case(
+        behaviour="`/task new every 1h <name>: <prompt>` makes a job of the chat's agent, delivered to the chat.",
+        tests=(f"{TASK_COMMANDS}::test_a_new_task_belongs_to_its_chat_and_is_shown_with_its_next_times",),
+        changed="the answer has the next three times; ids hold no name",
+    ),
+    "MF23": Case(
+        behaviour="Durations of hours, minutes and both, and words; 0 and other words are refused.",
+        tests=(
+            f"{WRITTEN}::test_the_explicit_forms_name_a_time_a_name_and_a_prompt",
+            f"{WRITTEN}::test_what_is_no_task_gets_one_error_that_says_why",
+        ),
+    ),
+    "MF25": Case(
+        behaviour="`cron` needs five fields, and `--` before name and prompt.",
+        tests=(
+            f"{WRITTEN}::test_the_explicit_forms_name_a_time_a_name_and_a_prompt",
+            f"{WRITTEN}::test_what_is_no_task_gets_one_error_that_says_why",
+        ),
+        changed="the name may be left out: the first words of the prompt are it then",
+    ),
+    "MF26": Case(
+        behaviour="`remind me every hour to drink water`: time and name are found in the sentence, without courtesies.",
+        tests=(
+            f"{WRITTEN}::test_a_time_is_found_in_an_ordinary_sentence",
+            f"{WRITTEN}::test_a_name_is_short_and_on_one_line",
+        ),
+    ),
+    "MF27": Case(
+        behaviour="Several lines are all saved or none; other `/task` lines among them are refused.",
+        tests=(
+            f"{TASK_COMMANDS}::test_three_lines_make_three_tasks_or_none",
+            f"{PARSED}::test_several_lines_of_tasks_are_all_new_ones_or_none_is",
+        ),
+    ),
+    "MF29": Case(
+        behaviour="A chat lists its own tasks; `list all` those of the agent's other sessions too.",
+        tests=(f"{TASK_COMMANDS}::test_a_chat_lists_its_own_tasks_and_all_only_when_asked",),
+        changed="`all` lists what the person reaches, and only in direct chats: a group reads the answer",
+    ),
+    "MF30": Case(
+        behaviour="A task of another agent or session is named as such, and not shown or changed.",
+        tests=(f"{TASKS_HTTP}::test_in_a_chat_a_task_of_another_chat_is_as_if_it_did_not_exist",),
+        changed="it gets the answer of a missing one: that it exists is not told. Owners name any task",
+    ),
+    "MF31": Case(
+        behaviour="An unknown task is told by its name; a command without one is told its form.",
+        tests=(
+            f"{TASKS_HTTP}::test_in_a_chat_a_task_of_another_chat_is_as_if_it_did_not_exist",
+            f"{PARSED}::test_a_command_about_tasks_is_told_the_form_that_it_lacks",
+        ),
+    ),
+    "MF33": Case(
+        behaviour="`cancel` removes the task, and does not stop the run in progress.",
+        tests=(
+            f"{TASK_COMMANDS}::test_a_task_that_runs_is_not_run_again_and_removing_it_lets_its_run_go_on",
+            f"{FIRING}::test_cancel_removes_the_task_and_not_the_run_in_progress",
+        ),
+    ),
+    "MF34": Case(
+        behaviour="`runs` lists 5, at most 10; a task without runs is told so, with a hint.",
+        tests=(
+            f"{TASK_COMMANDS}::test_at_most_ten_times_are_listed",
+            f"{TASK_COMMANDS}::test_a_task_is_shown_paused_resumed_run_and_removed_by_its_id_or_name",
+        ),
+    ),
+    "MF35": Case(
+        behaviour="`run` while it runs is refused; a long run is told to be still running.",
+        tests=(f"{TASK_COMMANDS}::test_a_task_that_runs_is_not_run_again_and_removing_it_lets_its_run_go_on",),
+        changed="commands answer at once: `run` names the run and waits for none",
+    ),
+    "MF37": Case(
+        behaviour="Beyond its runs an hour a task skips, says why, and goes on.",
+        tests=(f"{FIRING}::test_limits_skip_runs_or_end_the_task",),
+    ),
+    "MF38": Case(
+        behaviour="A reply with the stop text ends the task; the number of runs is looked at first.",
+        tests=(
+            f"{FIRING}::test_limits_skip_runs_or_end_the_task",
+            "domain/test_task.py::test_the_last_of_a_number_of_runs_and_the_words_to_stop_at_end_a_task",
+        ),
+    ),
+    "MF39": Case(
+        behaviour="Errors in a row rest longer each time, or until the natural slot; success resets.",
+        tests=(
+            f"{FIRING}::test_errors_back_off_and_ten_in_a_row_pause_the_task_and_tell_its_maker",
+            "domain/test_task.py::test_a_natural_slot_that_is_later_than_the_rest_stays",
+        ),
+    ),
+    "MF41": Case(
+        behaviour="After five hours down an hourly task runs once.",
+        tests=(f"{FIRING}::test_after_five_hours_down_one_run_says_that_five_were_missed_or_none_runs",),
+    ),
+    "MF42": Case(
+        behaviour="A run cut by a crash is recovered, not repeated, and the next slot stays.",
+        tests=("domain/test_task.py::test_a_run_that_was_cut_counts_neither_as_good_nor_as_bad",),
+        changed="a run that had done steps is resumed, as any run",
+    ),
+    "MF43": Case(
+        behaviour="After a crash before the delivery was noted, the message goes out at most once.",
+        tests=(f"{FIRING}::test_the_result_goes_to_the_place_of_the_task_and_a_silent_one_nowhere",),
+        changed="the delivery is a row of the ending unit, sent under one id, as every text for a channel",
+    ),
+    "MF45": Case(
+        behaviour="A run that has ended is not cancelled; a lease that lives is not cleared.",
+        tests=("gateway/test_http.py::test_waits_end_without_ending_the_run_and_cancelling_repeats",),
+        changed="cancelling is idempotent, and there are no leases to clear by hand: takeover sees to them",
+    ),
+    "MF46": Case(
+        behaviour="The same run is not enqueued twice.",
+        tests=(
+            f"{FIRING}::test_two_schedulers_fire_each_slot_once",
+            f"{FIRING}::test_a_slot_does_not_fire_again_after_the_clock_went_back",
+        ),
+        changed="what makes a run unique is its slot, (task, time)",
+    ),
     # MH. Groups, silence, and who may write in chats
     "MH19": Case(
         behaviour="An owner's message in a group that does not mention the agent triggers, and is marked as an aside.",
@@ -928,5 +1047,14 @@ CASES = {
             "::test_a_strangers_first_message_waits_and_is_posted_when_an_owner_admits_them",
         ),
         changed="instead of a shared secret, strangers get a code that an owner approves (`pairing`)",
+    ),
+    "MH73": Case(
+        behaviour="A schedule for one time runs in a session of its own, which is inactive then; a wrong cron fails.",
+        tests=(
+            f"{FIRING}::test_a_task_for_one_time_ends_after_its_run_and_its_session_is_hidden",
+            f"{FIRING}::test_the_result_goes_to_the_place_of_the_task_and_a_silent_one_nowhere",
+            f"{WRITTEN}::test_what_is_no_task_gets_one_error_that_says_why",
+        ),
+        changed="a wrong expression is refused when the task is made; results stay in the log or go to the chat",
     ),
 }

@@ -20,6 +20,7 @@ ADDRESS = "http://127.0.0.1:7464"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TIME = re.compile(r"\b17\d{11}\b|\b18\d{11}\b")
 _ID = re.compile(r"\b(run|msg|xch)_[0-9a-f]{6,}\b")
+_TASK = re.compile(r"\btask-[0-9a-f]{10}\b")
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
@@ -41,7 +42,8 @@ def sections_of(text: str) -> dict[str, list[Block]]:
 
 def plain(text: str) -> str:
     """The text with the same times and ids whenever it was made."""
-    return _UUID.sub("00000000-0000-0000-0000-000000000000", _ID.sub(r"\1_1", _TIME.sub("1790000000000", text)))
+    named = _TASK.sub("task-0000000000", _ID.sub(r"\1_1", _TIME.sub("1790000000000", text)))
+    return _UUID.sub("00000000-0000-0000-0000-000000000000", named)
 
 
 def newest_id(text: str) -> str:

@@ -27,6 +27,7 @@ CLASSES = (
     antiphon.RunHandles,
     antiphon.RunHandle,
     antiphon.DeliveryHandles,
+    antiphon.TaskHandles,
     antiphon.Tools,
 )
 
@@ -36,6 +37,8 @@ def parameters(method: Callable[..., Any]) -> Mapping[str, object]:
     found = {name: each.annotation for name, each in inspect.signature(method).parameters.items() if name != "self"}
     if "changes" in found:
         return dict.fromkeys(antiphon.SessionChanges.__annotations__)
+    if found.pop("fields", None) is not None:
+        found |= dict.fromkeys(antiphon.TaskFields.__annotations__)
     return found
 
 
@@ -53,7 +56,7 @@ class Library:
     """An open home, and valid arguments for each call on it."""
 
     def __init__(self, app: antiphon.Antiphon, session: antiphon.SessionHandle, run: antiphon.RunHandle) -> None:
-        self._objects = (app, app.sessions, session, app.runs, run, app.deliveries, app.tools)
+        self._objects = (app, app.sessions, session, app.runs, run, app.deliveries, app.tasks, app.tools)
         self._needed = {
             "text": "hello",
             "name": "session_status",
@@ -61,6 +64,7 @@ class Library:
             "run_id": run.id,
             "delivery_id": "dlv_none",
             "query": "word",
+            "task_id": "task-none",
         }
 
     async def call(self, kind: type, member: str, /, **arguments: object) -> None:

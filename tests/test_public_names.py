@@ -48,6 +48,10 @@ METHODS: Mapping[str, Callable[..., Any]] = {
     "deliveries.get": antiphon.DeliveryHandles.get,
     "deliveries.retry": antiphon.DeliveryHandles.retry,
     "tools.invoke": antiphon.Tools.call,
+    **{
+        f"tasks.{verb}": getattr(antiphon.TaskHandles, verb)
+        for verb in ("list", "create", "preview", "get", "edit", "run", "runs", "pause", "resume", "approve", "cancel")
+    },
 }
 CREDENTIALS = "a program that can open the home needs no credential"
 PROCESS = "the program is the process"
@@ -106,6 +110,7 @@ LEFT_OUT = {
     ("sessions.create", "source"): "a program's sessions have the source `api`",
     ("sessions.create", "taint"): "`change` sets the clearance; taint follows the data",
     ("sessions.create", "clearance"): "`change` sets it",
+    ("tasks.preview", "session_key"): "it is the same in every session",
     ("sessions.post", "wait"): "`run.wait`",
     ("sessions.post", "stream"): "`run.stream`",
     ("sessions.post", "role"): "only for appending",
@@ -129,6 +134,8 @@ def test_a_method_takes_what_its_operation_takes(operation: AnyOperation) -> Non
     taken = set(inspect.signature(method).parameters)
     if "changes" in taken:
         taken |= set(antiphon.SessionChanges.__annotations__)
+    if "fields" in taken:
+        taken |= set(antiphon.TaskFields.__annotations__)
     for each in fields(operation.params):
         spelt = SPELT.get(each.name, each.name)
         names = spelt if isinstance(spelt, tuple) else (spelt,)

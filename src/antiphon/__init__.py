@@ -37,12 +37,16 @@ if TYPE_CHECKING:
     from antiphon.domain.queue_mode import QueueMode
     from antiphon.domain.run import Run, RunStatus
     from antiphon.domain.session import Session, SessionStatus, SessionSummary
+    from antiphon.domain.stored_task import NewTask, StoredTask, TaskSlot
+    from antiphon.domain.task import TaskLimits
+    from antiphon.domain.written_task import PreviewedTask
     from antiphon.embedded.deliveries import DeliveryHandles
     from antiphon.embedded.runs import RunHandle, RunHandles
     from antiphon.embedded.sessions import SessionChanges, SessionHandle, SessionHandles
     from antiphon.embedded.streams import ReplyPiece
     from antiphon.embedded.system import Antiphon
     from antiphon.embedded.system import open_embedded as open  # noqa: A004 - the public name of contract cli:1
+    from antiphon.embedded.tasks import TaskFields, TaskHandles
     from antiphon.embedded.tools import Tools
     from antiphon.engine.views.activities import Work
     from antiphon.engine.views.contents import SessionContents
@@ -74,7 +78,9 @@ __all__ = [
     "Limited",
     "Member",
     "NamedSessions",
+    "NewTask",
     "NotFound",
+    "PreviewedTask",
     "QueueMode",
     "ReplyPiece",
     "Role",
@@ -92,6 +98,11 @@ __all__ = [
     "SessionStatus",
     "SessionSummary",
     "StoreUnusable",
+    "StoredTask",
+    "TaskFields",
+    "TaskHandles",
+    "TaskLimits",
+    "TaskSlot",
     "TextPart",
     "ThinkingPart",
     "TooLarge",
@@ -142,11 +153,15 @@ _MODULES = {
     ),
     "antiphon.domain.run": ("QueueMode", "Run", "RunStatus"),
     "antiphon.domain.session": ("Session", "SessionStatus", "SessionSummary"),
+    "antiphon.domain.stored_task": ("NewTask", "StoredTask", "TaskSlot"),
+    "antiphon.domain.task": ("TaskLimits",),
+    "antiphon.domain.written_task": ("PreviewedTask",),
     "antiphon.embedded.deliveries": ("DeliveryHandles",),
     "antiphon.embedded.runs": ("RunHandle", "RunHandles"),
     "antiphon.embedded.sessions": ("SessionChanges", "SessionHandle", "SessionHandles"),
     "antiphon.embedded.streams": ("ReplyPiece",),
     "antiphon.embedded.system": ("Antiphon", "open"),
+    "antiphon.embedded.tasks": ("TaskFields", "TaskHandles"),
     "antiphon.embedded.tools": ("Tools",),
     "antiphon.engine.views.activities": ("Work",),
     "antiphon.engine.views.contents": ("SessionContents",),

@@ -90,6 +90,8 @@ from antiphon.engine.runs.cancel import Runs
 from antiphon.engine.runs.context import PublishDelta, Runtime
 from antiphon.engine.runs.decisions import Approvals
 from antiphon.engine.runs.runner import AgentRunner
+from antiphon.engine.schedules.scheduler import Scheduler
+from antiphon.engine.schedules.tasks import Tasks
 from antiphon.engine.services import Services
 from antiphon.engine.sessions.forks import Forks
 from antiphon.engine.sessions.inbox import Inbox
@@ -142,6 +144,7 @@ from antiphon.tools.sessions_spawn import sessions_spawn
 from antiphon.tools.sessions_wait import sessions_wait
 from antiphon.tools.sessions_yield import sessions_yield
 from antiphon.tools.subagents import subagents
+from antiphon.tools.tasks import tasks as tasks_tool
 from antiphon.version import VERSION
 
 if TYPE_CHECKING:
@@ -191,6 +194,8 @@ class App(Struct, frozen=True, kw_only=True):
     telegram_webhook: "TelegramWebhook | None"
     """None unless Telegram posts updates to the gateway."""
     timers: Timers
+    """Runs if the process runs agents."""
+    scheduler: Scheduler
     """Runs if the process runs agents."""
     drain: Drain
     """Leaving `open_app` drains, unless a caller drained before, to keep answering meanwhile."""
@@ -272,6 +277,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                     tasks.start_soon(_upkeep(app).run)
                     tasks.start_soon(app.mcp_tools.run)
                     tasks.start_soon(app.timers.run)
+                    tasks.start_soon(app.scheduler.run)
                     has_peers = backend.processes is not None
                     tasks.start_soon(Indexer(backend.database, backend.notifier, has_peers=has_peers).run)
                     tasks.start_soon(worker.run)
@@ -404,13 +410,15 @@ def _build(
     exchanges = Exchanges(database, waits, rules, clock=clock, ids=ids)
     children = _Children(
         Spawns(database, rules, base.check_model, clock=clock, ids=ids),
-        Joins(database, waits, clock),
+        Joins(database, waits, rules.sinks, clock),
         Subagents(database, rules, clock, ids),
     )
     callers = Callers(database, rules)
     cursors = Cursors(home_key)
     own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
     own_tools.append(message(OutgoingMessages(database, rules, channels.keys(), clock=clock)))
+    tasks = Tasks(database, rules, clock=clock, ids=ids)
+    own_tools.append(tasks_tool(tasks, rules, clock))
     mode = config.tools.run_command.mode
     if mode is not CommandMode.OFF:
         own_tools.append(
@@ -464,6 +472,7 @@ def _build(
         runs=Runs(database, rules, clock),
         approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
         standing_approvals=StandingApprovals(database),
+        tasks=tasks,
         resets=Resets(database, rules, clock, ids),
         forks=Forks(database, rules, clock, ids),
         history=history,
@@ -529,6 +538,7 @@ def _build(
         live=live,
         deliverer=deliverer,
         timers=Timers(database, notifier, workspaces, rules, clock=clock),
+        scheduler=Scheduler(database, notifier, rules, clock=clock, ids=ids),
         webhook_inbox=entrances.webhook_inbox,
         hook_inbox=entrances.hook_inbox,
         accounts=entrances.accounts,
@@ -629,7 +639,7 @@ def prepare_home(home: Path, *, is_embedded: bool) -> None:
 def check_home(home: Path) -> DatabaseState | None:
     """The state of the home's database, read without changing it; None if it has none. Raises `StoreUnusable`."""
     path = home / DATABASE_NAME
-    return check_database(path) if path.exists() else None
+    return check_database(path, SystemClock().now()) if path.exists() else None
 
 
 def installed_tools() -> list[FunctionTool]:

@@ -125,15 +125,17 @@ _TOOLS: dict[Kind, str] = {
     Kind.PROGRAM: "run_command command",
     Kind.RECIPIENT: "message channel | message recipient",
     Kind.SESSION: (
-        "session_status sessionKey | sessions_history sessionKey | sessions_send sessionKey | "
+        "tasks task | session_status sessionKey | sessions_history sessionKey | sessions_send sessionKey | "
         "sessions_send label | sessions_list label | sessions_list search | subagents target | sessions_wait runIds"
     ),
     Kind.STORED: (
+        "tasks prompt | tasks name | "
         "message text | sessions_search query | sessions_send message | sessions_spawn attachAs.mountPath | "
         "sessions_spawn attachments.content | sessions_spawn attachments.mimeType | sessions_spawn label | "
         "sessions_spawn task | sessions_yield message | subagents message"
     ),
     Kind.CHOICE: (
+        "tasks action | tasks every | tasks at | tasks cron | tasks zone | "
         "run_command timeoutSeconds | sessions_history cursor | sessions_history includeTools | "
         "sessions_history limit | sessions_list activeMinutes | sessions_list cursor | "
         "sessions_list includeInactive | sessions_list kinds | sessions_list limit | sessions_list messageLimit | "
@@ -154,6 +156,7 @@ _OPERATIONS: dict[Kind, str] = {
     Kind.CREDENTIAL: "gateways.prove nonce",
     Kind.TOOL: "tools.invoke arguments | tools.invoke name",
     Kind.PERSONS_SESSION: (
+        "tasks.list session | tasks.create sessionKey | tasks.preview sessionKey | "
         "pages.details session | sessions.contents key | sessions.incarnations key | "
         "approvals.list session | commands.run key | routes.set sessionKey | "
         "pages.between session | pages.entries session | pages.header session | "
@@ -166,6 +169,9 @@ _OPERATIONS: dict[Kind, str] = {
         "key | tokens.create sessionKey | tools.invoke sessionKey | tools.list sessionKey"
     ),
     Kind.ROW: (
+        "pages.tasks after | pages.task task | tasks.list after | tasks.get taskId | "
+        "tasks.edit taskId | tasks.run taskId | "
+        "tasks.runs taskId | tasks.pause taskId | tasks.resume taskId | tasks.approve taskId | tasks.cancel taskId | "
         "pages.people after | pages.tree after | pages.tree run | runs.tree after | runs.tree runId | "
         "approvals.get approvalId | approvals.list before | approvals.resolve approvalId | approvals.wait approvalId | "
         "standing-approvals.list before | standing-approvals.revoke standingId | "
@@ -186,6 +192,9 @@ _OPERATIONS: dict[Kind, str] = {
         "routes.clear channel | routes.clear account | routes.clear peer | routes.clear thread"
     ),
     Kind.STORED: (
+        "tasks.create text | tasks.create prompt | tasks.create name | tasks.create limits.stopText | "
+        "tasks.preview text | tasks.preview prompt | tasks.preview name | tasks.preview limits.stopText | "
+        "tasks.edit prompt | tasks.edit name | tasks.edit limits.stopText | "
         "approvals.resolve note | commands.run text | commands.run sender | commands.run sender.name | "
         "sessions.append content.data | sessions.append content.mimeType | sessions.append content.text | "
         "sessions.append sender.name | sessions.post sender.name | "
@@ -197,6 +206,15 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.post text | people.invite name | tokens.create name | tools.invoke idempotencyKey"
     ),
     Kind.CHOICE: (
+        " | ".join(
+            f"tasks.{verb} {name}"
+            for verb in ("create", "preview", "edit")
+            for name in (
+                *("every", "at", "cron", "zone", "missed", "graceMinutes", "context", "limits", "limits.runsAnHour"),
+                *("limits.tokensADay", "limits.usdADay", "limits.totalRuns"),
+            )
+        )
+        + " | tasks.edit version | tasks.list limit | tasks.runs limit | "
         "costs.get days | pages.costs days | pages.details cursor | runs.tree limit | sessions.incarnations cursor | "
         "sessions.incarnations limit | "
         "approvals.list limit | approvals.list status | approvals.resolve decision | approvals.resolve decisions | "

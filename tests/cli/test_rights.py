@@ -57,12 +57,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs cancel": ("{run}", EVERYONE),
     "runs tree": ("{run}", USERS),
     "costs": ("", USERS),
+    "tasks list": ("", USERS),
+    "tasks new": ("walk --every 1h --session {session}", USERS),
     "approvals list": ("", OWNERS),
     "approvals standing": ("", OWNERS),
     "compartments list": ("", OWNERS),
     "compartments add": ("finance", OWNERS),
     "people list": ("", OWNERS),
-    "people get": ("{person}", OWNERS),
+    "people show": ("{person}", OWNERS),
     "people invite": ("--name Nick", OWNERS),
     "people link": ("{person}", OWNERS),
     "people clear": ("{person} --level INTERNAL", OWNERS),
@@ -87,6 +89,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """What is written after each command, and who may give it."""
 ABSENT = {
+    **{f"tasks {verb}": "nothing" for verb in ("show", "run", "runs", "pause", "resume", "approve", "cancel")},
+    "tasks edit": "nothing --every 2h",
     "approvals show": "nothing",
     "approvals approve": "nothing",
     "approvals deny": "nothing",
@@ -96,7 +100,8 @@ ABSENT = {
     "pair approve": "nothing",
     "pair refuse": "nothing",
 }
-"""Commands of owners about something that does not exist here; others learn only that they may not."""
+"""Commands of owners about something that does not exist here, and those of users about tasks; others learn only that
+they may not."""
 ELSEWHERE = {
     "sessions follow": "goes on until it is interrupted; it asks what `sessions history` asks",
     "mcp": "serves a program on its streams",
@@ -139,7 +144,8 @@ class Cell:
         if role == "suspended" and COMMANDS.get(self.command, ("", ""))[1] != NOTHING_THERE:
             return "suspended"
         if self.command in ABSENT:
-            return "not_found" if role == "owner" else "forbidden"
+            least = USERS if self.command.startswith("tasks ") else OWNERS
+            return "not_found" if RANKS.index(role) >= RANKS.index(least) else "forbidden"
         written, least = COMMANDS[self.command]
         if least == NOTHING_THERE:
             return "not_found"

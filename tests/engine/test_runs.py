@@ -223,6 +223,25 @@ async def test_a_queued_run_is_cancelled_at_once(open_home: OpenHome) -> None:
         assert len(runner.begun) == 2
 
 
+@requirement("runs:5")
+async def test_a_session_that_waits_for_a_slot_is_stopped_by_cancelling_its_next_run(open_home: OpenHome) -> None:
+    runner = HeldRunner()
+    async with open_home(config(runs={"max_concurrent": 1}), parts=Parts(runner=runner)) as app:
+        for name in ("api:busy", "api:chat"):
+            await open_session(app, name)
+        first = await post(app, "api:busy", "m-1")
+        await runner.until_begun(1)
+        second, third = await post(app, "api:chat", "m-2"), await post(app, "api:chat", "m-3")
+        cancelled = await app.services.runs.cancel_session(OWNER, app.services.sessions.target("api:chat"))
+        assert (cancelled.run_id, cancelled.below) == (second.run_id, 0)
+        runner.release_all()
+        assert [(await wait_end(app, run.run_id)).status for run in (first, second, third)] == [
+            RunStatus.OK,
+            RunStatus.CANCELLED,
+            RunStatus.OK,
+        ]
+
+
 @requirement("runs:6")
 async def test_a_run_that_takes_too_long_times_out_with_what_it_had(open_home: OpenHome) -> None:
     runner = HeldRunner()

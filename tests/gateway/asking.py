@@ -42,6 +42,8 @@ def filled(operation: AnyOperation, **given: Any) -> Json:
             params[field.encode_name] = 0 if field.encode_name == "wait" else "0" * 32
     if operation.name in ("sessions.post", "sessions.append"):
         params["text"] = "x"
+    if operation.name in ("tasks.create", "tasks.preview"):
+        params["text"] = "every 1h walk"
     if "peer" in params:
         params["peer"] = "direct:1"
     return params

@@ -73,6 +73,17 @@ LEAST: Mapping[str, str] = {
     "runs.wait": EVERYONE,
     "runs.cancel": EVERYONE,
     "runs.tree": USERS,
+    "tasks.list": USERS,
+    "tasks.create": USERS,
+    "tasks.preview": USERS,
+    "tasks.get": USERS,
+    "tasks.edit": USERS,
+    "tasks.run": USERS,
+    "tasks.runs": USERS,
+    "tasks.pause": USERS,
+    "tasks.resume": USERS,
+    "tasks.approve": OWNERS,
+    "tasks.cancel": USERS,
     "approvals.list": OWNERS,
     "approvals.get": OWNERS,
     "approvals.wait": OWNERS,
@@ -145,15 +156,17 @@ OF_CHANNELS = frozenset(
 """What the token of a channel may do in its namespace; it opens sessions only by ids and keys of that."""
 BEYOND_CHANNELS = (
     *("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke", "metrics."),
-    *("pairings.", "link-codes.", "groups.", "routes."),
+    *("pairings.", "link-codes.", "groups.", "routes.", "tasks.approve"),
 )
 """How the names of operations begin whose scopes such a token never has."""
 OF_THIS_MACHINE = {"metrics.get"}
 """Operations that programs of this machine may ask for without a credential."""
 HIDES_ITSELF = {"deliveries.get", "deliveries.retry"}
 """Operations of owners alone that answer others as if there were nothing."""
-LOOKS_FIRST = {"sessions.fork", "sessions.reset", "sessions.tree", "runs.tree", "routes.set"}
+LOOKS_FIRST = {"sessions.fork", "sessions.reset", "sessions.tree", "runs.tree", "routes.set", "tasks.approve"}
 """Operations that look for their target before they refuse a role: what others may not see does not exist first."""
+REFUSES_GUESTS = {"tasks.approve"}
+"""Of these, those that refuse guests before they look."""
 LAST = ("tokens.rotate", "tokens.revoke", "people.remove", "tokens.rotate-owner")
 """Operations that take away what the others ask with."""
 WAYS = ("key", "id", "main", "alias", "other case", "missing")
@@ -204,7 +217,8 @@ def expected(cell: Cell, kind: TargetKind) -> tuple[str, ...]:
         return ("invalid",)
     is_reached = cell.way != "missing" and (cell.who == OWNERS or (cell.where == "shared" and cell.way != "main"))
     if RANKS.index(cell.who) < RANKS.index(least):
-        if cell.operation in LOOKS_FIRST and not is_reached:
+        is_refused_first = cell.who == EVERYONE and cell.operation in REFUSES_GUESTS
+        if cell.operation in LOOKS_FIRST and not is_reached and not is_refused_first:
             return ("not_found",)
         return ("not_found",) if cell.operation in HIDES_ITSELF else ("forbidden",)
     if kind is TargetKind.NONE:
@@ -261,6 +275,7 @@ NAMED = (
     "personId",
     "groupId",
     "pairing",
+    "taskId",
 )
 """The parameters that name a target."""
 
@@ -342,6 +357,8 @@ EXTRA: Mapping[str, Json] = {
     "people.invite": {"name": "Nick"},
     "approvals.resolve": {"decision": "deny"},
     "compartments.create": {"name": "finance"},
+    "tasks.create": {"text": "every 1h walk"},
+    "tasks.preview": {"text": "every 1h walk"},
 }
 
 
@@ -407,7 +424,7 @@ async def connected(stack: AsyncExitStack, url: str, secret: str | None) -> Spea
 
 ALWAYS_MISSING = (
     *(TargetKind.DELIVERY, TargetKind.APPROVAL, TargetKind.STANDING_APPROVAL),
-    *(TargetKind.PAIRING, TargetKind.GROUP),
+    *(TargetKind.PAIRING, TargetKind.GROUP, TargetKind.TASK),
 )
 """Of these there are none here."""
 

@@ -297,6 +297,7 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     await journey.ask("activities.list")
     assert (await journey.ask("commands.run", key=CHAT, text="/status"))["isCommand"]
     assert await journey.ask("commands.run", key=CHAT, text="hello") == {"isCommand": False}
+    await set_task(journey)
     await journey.ask("sessions.cancel", key=CHAT)
     await journey.ask("sessions.reset", key=CHAT)
     await journey.ask("sessions.get", key=row["sessionId"])
@@ -365,6 +366,30 @@ async def admit_and_route(journey: Journey) -> None:
     assert (await journey.ask("routes.list"))["routes"] == [route]
     await journey.ask("routes.clear", channel="telegram", peer="direct:4711", version=1)
     await journey.ask("link-codes.create", 201)
+
+
+async def set_task(journey: Journey) -> None:
+    """A task that is made, changed, run and removed."""
+    said = {"text": "every weekday at 8 tell me what changed", "zone": "Europe/Berlin"}
+    preview = await journey.ask("tasks.preview", **said)
+    made = await journey.ask("tasks.create", 201, sessionKey=CHAT, **said, limits={"runsAnHour": 3, "usdADay": 0.5})
+    assert (made["trigger"], made["name"]) == (preview["trigger"], preview["name"])
+    assert [time["at"] for time in made["upcoming"]] == [time["at"] for time in preview["upcoming"]]
+    assert made["limits"] == {"runsAnHour": 3, "usdADay": 0.5}
+    id = made["taskId"]
+    slot = await journey.ask("tasks.run", taskId=id)
+    run = await journey.ask("runs.wait", runId=slot["runId"], wait=60.0)
+    assert run["reply"] == "echo: tell me what changed"
+    (listed,) = (await journey.ask("tasks.runs", taskId=id))["runs"]
+    assert (listed["runId"], listed["outcome"], listed["byHand"]) == (slot["runId"], "ok", True)
+    edited = await journey.ask("tasks.edit", taskId=id, every="2h", limits={}, version=made["version"])
+    assert edited["trigger"]["seconds"] == 7200 and edited["limits"] == {}
+    assert (await journey.ask("tasks.pause", taskId=id))["state"] == "paused"
+    assert (await journey.ask("tasks.resume", taskId=id))["state"] == "active"
+    assert (await journey.ask("tasks.approve", taskId=id))["consults"]
+    assert (await journey.ask("tasks.list", session=CHAT))["tasks"] == [await journey.ask("tasks.get", taskId=id)]
+    await journey.ask("tasks.cancel", taskId=id)
+    assert (await journey.ask("tasks.list"))["count"] == 0
 
 
 def wipe() -> str:

@@ -13,6 +13,9 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.session import DeliveryContext, Source
 from antiphon.engine.deliveries.deliveries import DeliveryFilter
 from antiphon.engine.ledger.run_log import day_of
+from antiphon.engine.overview import MOST_WORKING
+from antiphon.engine.runs.cancel import RunFilter
+from antiphon.feed.follow import Delta
 from antiphon.store import deliveries
 from antiphon.store.database import Transaction
 from antiphon.store.deliveries import NewDelivery
@@ -238,23 +241,52 @@ async def spend(gateway: LiveGateway, spent: Spent) -> None:
     await gateway.app.database.run(add_spent, day, AgentId("main"), spent)
 
 
-def test_rows_of_home_stay_in_their_places_while_sessions_work(page: Page, live_gateway: LiveGateway) -> None:
-    keys = [f"agent:main:cli:n{number}" for number in range(8)]
+@requirement("gateway:6")
+def test_nothing_moves_while_fifty_sessions_stream(page: Page, live_gateway: LiveGateway) -> None:
+    keys = [f"agent:main:cli:n{number}" for number in range(50)]
     for key in keys:
-        live_gateway.portal.call(partial(open_peer, live_gateway.app, key, label=key[-2:]))
-        live_gateway.portal.call(post, live_gateway.app, key, "!sleep 60")
+        live_gateway.portal.call(partial(open_peer, live_gateway.app, key, label=key[-3:]))
+        live_gateway.portal.call(post, live_gateway.app, key, "!sleep 3600")
     go_home(page)
     rows = page.locator("#view .work", has=page.get_by_role("button", name="Stop"))
-    expect(rows).to_have_count(8)
+    expect(rows).to_have_count(MOST_WORKING)
+    expect(page.locator("#sessions .title").first).to_have_text("n49")
     page.evaluate(
         """() => {
           window.shifts = [];
-          const isHere = (entry) => entry.sources.some(({ node }) => node?.parentElement?.closest('#view'));
-          const note = (list) => window.shifts.push(...list.getEntries().filter(isHere).map((each) => each.value));
+          const moved = ({ node, previousRect, currentRect }) => ({
+            isInView: Boolean(node?.parentElement?.closest('#view')),
+            text: `${node?.parentElement?.outerHTML} ${JSON.stringify([previousRect, currentRect])}`,
+          });
+          const note = (list) => list.getEntries().forEach((each) => window.shifts.push(...each.sources.map(moved)));
           new PerformanceObserver(note).observe({ type: 'layout-shift' });
         }"""
     )
-    for key in keys[::3]:
-        live_gateway.append("a new message, long enough to need more than one line if it could have one " * 4, key)
-    expect(rows.get_by_text("has a new message")).to_have_count(3)
+    live_gateway.append("a new message, long enough to need more than one line if it could have one " * 4, keys[-1])
+    for _ in range(3):
+        live_gateway.portal.call(stream, live_gateway, keys)
+        with page.expect_response(re.compile("/page/home")):
+            page.evaluate("refreshLists()")
+    expect(page.locator("#sessions .preview").first).to_contain_text("a new message")
     assert page.evaluate("window.shifts") == []
+    live_gateway.append("a new message " * 20, keys[0])
+    expect(page.locator("#sessions .title").first).to_have_text(":n0")
+    assert page.evaluate("window.shifts.filter((each) => each.isInView)") == [], "only the list puts it first"
+
+
+def test_work_that_waits_for_its_turn_says_so(page: Page, live_gateway: LiveGateway) -> None:
+    keys = [f"agent:main:cli:n{number}" for number in range(17)]
+    for key in keys:
+        live_gateway.portal.call(partial(open_peer, live_gateway.app, key, label=key[-3:]))
+        live_gateway.portal.call(post, live_gateway.app, key, "!sleep 3600")
+    go_home(page)
+    waiting = page.locator("#view .work", has_text="n16").get_by_text("waits for its turn")
+    expect(waiting).to_be_visible()
+    expect(page.locator("#sessions li", has_text="n16").locator(".dot.queued")).to_be_visible()
+
+
+async def stream(gateway: LiveGateway, keys: list[str]) -> None:
+    """A piece of a reply in each session."""
+    services = gateway.app.services
+    for run in await services.runs.list(OWNER, RunFilter(), limit=len(keys)):
+        services.hub.publish_delta(run.session, Delta(run.id, 1, "a piece of a reply ", PUBLIC))

@@ -1,6 +1,7 @@
 """The page hears what happens by one WebSocket a browser, and loses nothing without it."""
 
 import re
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
@@ -8,10 +9,12 @@ from playwright.sync_api import Page, WebSocketRoute, expect
 from tests.claims import requirement
 from tests.gateway.browsing import OpenContext, expect_followed, expect_same, picture, say, send, sign_in
 from tests.gateway.served_page import LiveGateway
+from tests.gateway.sleeping_proxy import sleeping_proxy
 
 pytestmark = pytest.mark.browser
 
 TABS = 10
+TEN_MINUTES_MS = 600_000
 
 
 @requirement("gateway:2")
@@ -51,6 +54,41 @@ def test_what_happens_while_the_network_is_off_is_shown_once_when_it_is_back(
     expect(page.locator("#entries .text").last).to_have_text("echo: written without a network")
     expect(page.locator("#waiting li")).to_have_count(0)
     expect_same(page, live_gateway)
+
+
+@requirement("gateway:2", "gateway:3")
+def test_a_laptop_that_wakes_shows_all_at_once_although_its_connections_died(
+    open_context: OpenContext, live_gateway: LiveGateway
+) -> None:
+    """What the browser still waits for never comes, and it does not notice by itself within the test."""
+    context = open_context(False)
+    context.add_init_script("AbortSignal.timeout = () => new AbortController().signal")
+    port = urlsplit(live_gateway.url).port
+    assert port is not None
+    with live_gateway.portal.wrap_async_context_manager(sleeping_proxy(port)) as proxy:
+        page = context.new_page()
+        page.clock.install()
+        page.goto(live_gateway.link().replace("/#", "/?session=main#").replace(f":{port}/", f":{proxy.port}/"))
+        expect_followed(page)
+        say(page, "before")
+        proxy.sleep()
+        send(page, "written as the lid closed")
+        page.evaluate("void conversation.catchUp(); refreshLists()")
+        page.clock.fast_forward(TEN_MINUTES_MS)
+        for number in range(25):
+            live_gateway.append(f"meanwhile {number}")
+        expect(page.locator("#entries .text")).to_have_count(2)
+        proxy.wake()
+        page.evaluate("dispatchEvent(new Event('online'))")
+        page.clock.resume()
+        expect(page.locator("#entries .text").last).to_have_text("echo: written as the lid closed")
+        expect(page.locator("#waiting li")).to_have_count(0)
+        expect_same(page, live_gateway)
+        expect(page.locator("#sessions .preview")).to_contain_text("written as the lid closed")
+        expect_followed(page)
+        live_gateway.append("and on")
+        expect(page.locator("#entries .text").last).to_have_text("and on")
+        page.close()
 
 
 def test_a_reply_is_shown_while_it_is_written_in_every_tab(page: Page, live_gateway: LiveGateway) -> None:

@@ -202,6 +202,13 @@ BUGS = (
         QUESTIONS + "test_a_question_shows_the_answer_that_was_given_elsewhere[sqlite]",
     ),
     Bug(
+        "a question that was sent twice keeps the buttons of one",
+        "engine/deliveries/outbox.py",
+        "    if not shown or any(each.platform_id == message for each in shown):\n",
+        "    if shown or any(each.platform_id == message for each in shown):\n",
+        QUESTIONS + "test_a_question_that_was_sent_twice_loses_the_buttons_of_both[sqlite]",
+    ),
+    Bug(
         "a question goes to somebody who is no owner",
         "engine/deliveries/questions.py",
         "    if standing is None or isinstance(decide_act(standing, Act.CHATS), Deny):\n        return None\n",

@@ -4,6 +4,20 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "work that waits for its turn shows nothing of that",
+        "gateway/page/static/page.css",
+        ".meta .queued { display: none; }",
+        ".queued { display: none; }",
+        "gateway/test_page_home.py::test_work_that_waits_for_its_turn_says_so",
+    ),
+    Bug(
+        "a page that woke waits for answers whose connections died in its sleep",
+        "gateway/page/static/page.js",
+        "  giveUp(Date.now() - patienceMs);\n",
+        "",
+        "gateway/test_page_live.py::test_a_laptop_that_wakes_shows_all_at_once_although_its_connections_died",
+    ),
+    Bug(
         "a backup writes files outside the home that is made of it",
         "backups.py",
         ' and ".." not in parts',

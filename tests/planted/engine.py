@@ -239,6 +239,13 @@ BUGS = (
         "engine/test_inbox.py::test_a_steered_message_joins_the_running_run_and_is_answered_by_it[sqlite]",
     ),
     Bug(
+        "a run that has not begun cannot be stopped",
+        "engine/runs/cancel.py",
+        "        ended = queued[:1]\n",
+        "        ended = queued[:0]\n",
+        "engine/test_runs.py::test_a_session_that_waits_for_a_slot_is_stopped_by_cancelling_its_next_run[sqlite]",
+    ),
+    Bug(
         "a cancelled run leaves its calls open",
         "engine/runs/lifecycle.py",
         "        steps += [_closing_step(run, call, made_of) for call in unfinished]\n",
@@ -283,7 +290,7 @@ BUGS = (
     Bug(
         "a continuation that waits for its turn begins though it was cancelled",
         "engine/runs/cancel.py",
-        "    for run in owing:\n        await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)\n",
+        "    for run in ended:\n        await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)\n",
         "",
         "engine/test_continuations.py::test_cancelling_a_session_ends_a_continuation_that_waits_for_its_turn[sqlite]",
     ),

@@ -14,6 +14,7 @@ from tests.planted import (
     policy,
     sockets,
     store,
+    task_edges,
     telegram,
 )
 
@@ -32,4 +33,5 @@ BUGS = (
     *hooks.BUGS,
     *machines.BUGS,
     *sockets.BUGS,
+    *task_edges.BUGS,
 )

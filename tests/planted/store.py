@@ -4,6 +4,13 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "who is at work is found by reading all runs that there ever were",
+        "store/activities.py",
+        "'awaiting_approval') AND is_parked = 0 \"\n    \"UNION ALL SELECT session FROM runs WHERE status = 'queued'",
+        "'awaiting_approval') \"\n    \"UNION ALL SELECT session FROM runs WHERE status = 'queued'",
+        "gateway/test_page_plans.py::test_nothing_that_the_page_shows_reads_a_whole_table",
+    ),
+    Bug(
         "a backup of a newer version is restored",
         "store/backup.py",
         "            recognise(connection, path)\n",

@@ -212,6 +212,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "arrivals",
         "channel_accounts",
         "groups_of_channels",
+        "met_in_groups",
         "link_codes",
         "pairings",
         "routes",

@@ -478,6 +478,11 @@ async def _mail_above(cast: Cast, step: Step) -> None:
     await cast.rings("safe", f"s{cast.plan.seed}", cast.words(step), f"s{cast.plan.seed}-{step.number}")
 
 
+async def _set_task_above(cast: Cast, step: Step) -> None:
+    words = cast.words(step)
+    await cast.calls("vault", "tasks", action="new", prompt=words, every="365 days")
+
+
 async def _say_to_group(cast: Cast, step: Step) -> None:
     """Nobody answers it, so that the group's session does not rise."""
     target = cast.app.services.sessions.target(cast.group)
@@ -502,6 +507,7 @@ HIDDEN_ACTS: Mapping[str, Act] = {
     "deliver from above": _deliver_above,
     "message from above": _message_above,
     "mail from a classified webhook": _mail_above,
+    "set a task above": _set_task_above,
 }
 """Acts that one world may do alone: they touch nothing that an observer knows."""
 
@@ -533,6 +539,15 @@ async def _child_reads(cast: Cast, step: Step) -> None:
     task = to_call("books", page=await cast.turns_page(step))
     told = await cast.calls("desk", "sessions_spawn", task=task, label=f"child{step.number}")
     cast.world.children[cast.key("desk")] = told["runId"]
+
+
+async def _accept_from_child(cast: Cast, step: Step) -> None:
+    """A session of its own rises to what its child has read; nobody sees it from then on."""
+    name = f"taker{step.number}-"
+    await cast.opens(name, None)
+    told = await cast.calls(name, "sessions_spawn", task=to_call("books", page=await cast.turns_page(step)))
+    await cast.world.settles()
+    await cast.posts(name, to_call("sessions_wait", runIds=[told["runId"]], accept=True))
 
 
 async def _child_fails(cast: Cast, step: Step) -> None:
@@ -586,6 +601,7 @@ SHARED_ACTS: Mapping[str, Act] = {
     "a failure above in a participant's room": _fail_in_room,
     "a streamed word above in a participant's room": _stream_in_room,
     "a child reads the books": _child_reads,
+    "a session accepts what its child has read": _accept_from_child,
     "a child fails with the books": _child_fails,
     "a target reads the books for its sender": _send_and_rise,
     "a requester rises above its child, and one world deletes it": _rise_above_child,
@@ -644,6 +660,7 @@ Question = Callable[[Cast, int], Awaitable[str]]
 
 _TOOL_QUESTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "list": ("sessions_list", {}),
+    "list of tasks": ("tasks", {"action": "list"}),
     "list with messages": ("sessions_list", {"messageLimit": 3, "includeInactive": True}),
     "list by label": ("sessions_list", {"label": "vault{n}"}),
     "list by search": ("sessions_list", {"search": "peer{n}", "limit": 200}),
@@ -698,6 +715,9 @@ _HTTP_QUESTIONS: Mapping[str, str] = {
     "runs at work": "/runs?status=queued&status=running&status=awaiting_approval",
     "approvals that wait": "/approvals?status=pending",
     "deliveries that were held back": "/deliveries?status=suppressed",
+    "tasks": "/tasks",
+    "tasks of a session": "/tasks?session=agent:main:cli:room{n}",
+    "page of tasks": "/page/tasks",
     "search": "/search?q=harbour",
     "secret search": "/search?q={canary}",
     "another's session": "/sessions/agent:main:cli:vault{n}",

@@ -45,6 +45,10 @@ class DataFences(Struct, frozen=True):
         """The fence of a summary, which has no `seq`; it depends on every word of the summary."""
         return self._drawn(f"summary {hashlib.sha256(text.encode()).hexdigest()}")
 
+    def of_memory(self, text: str) -> DataFence:
+        """Like `of_summary`, for a part of the memory."""
+        return self._drawn(f"memory {hashlib.sha256(text.encode()).hexdigest()}")
+
     def _drawn(self, entry: str) -> DataFence:
         drawn = hmac.digest(self.key, f"{entry} {self.incarnation}".encode(), hashlib.sha256)
         return DataFence(drawn.hex()[:NUMBER_DIGITS])

@@ -95,6 +95,7 @@ class AgentLoop:
             transcript = await context.read_log()
             if transcript.unreadable:
                 return _unreadable(transcript.unreadable)
+            memory = await context.find_memory(session, self._rules)
             held = await context.find_held(self._rules.sinks)
             if ending := self._ending_in_log(context, transcript):
                 return ending
@@ -115,11 +116,14 @@ class AgentLoop:
             entries = context.entries()
             owners = await context.owners() if is_group else frozenset[str]()
             fences = DataFences(self._fence_key, session.id)
-            framing = Framing(session.source.type, fences, owners, context.ceiling)
+            framing = Framing(session.source.type, fences, owners, context.ceiling, memory)
             prompt = build_prompt(
                 entries, transcript, context.run.id, session=session, agent=agent, tools=tools, framing=framing
             )
-            if estimate_tokens(entries, prompt.instructions) > FILL_LIMIT * model.context_tokens and not is_shortened:
+            if (
+                estimate_tokens(entries, prompt.instructions + prompt.memory) > FILL_LIMIT * model.context_tokens
+                and not is_shortened
+            ):
                 is_shortened = True
                 if await compact(asking, entries, framing):
                     continue
@@ -338,10 +342,8 @@ def _spoken(context: RunContext, transcript: Transcript, words: str) -> Assistan
 
 
 def _surroundings(session: Session, agent: Agent, tools: Toolset) -> Classification:
-    """What the prompt holds beside the entries. Those of MCP servers are strangers' words."""
+    """What the prompt holds beside the entries and the memory. Those of MCP servers are strangers' words."""
     made_of = session.base.join(agent.classification)
-    if session.working_memory:
-        made_of = made_of.join(session.taint)
     return made_of.distrusted() if tools.has_foreign else made_of
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from antiphon.agents.fence import DataFences
 from antiphon.agents.hook_words import hook_words
 from antiphon.agents.inter_session import raw_words, request_text, shown_words, stage_of
+from antiphon.agents.memory_words import memory_words
 from antiphon.agents.model import Prompt, PromptEntry, PromptText
 from antiphon.agents.sub_agents import waited_replies
 from antiphon.agents.toolset import Toolset
@@ -27,6 +28,7 @@ from antiphon.domain.message import (
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.transcript import Entry, Input, OpenCall, Step, Summary, Transcript
 from antiphon.engine.ledger.run_log import NOT_RUN, OUTCOME_UNKNOWN
+from antiphon.engine.memory.shown import NOTHING_SHOWN, ShownMemory
 from antiphon.policy.flow import admitted
 from antiphon.policy.trigger import shown_prefix
 
@@ -43,6 +45,7 @@ class Framing(Struct, frozen=True):
     """The actors that are owners at present; only groups tell them from others."""
     ceiling: Classification = EVERYTHING
     """What the prompt may hold."""
+    memory: ShownMemory = NOTHING_SHOWN
 
 
 def build_prompt(
@@ -60,8 +63,9 @@ def build_prompt(
     steps = transcript.steps_of(run_id)
     newest_seq = newest.seq if newest is not None else 0
     return Prompt(
-        instructions=_instructions(agent, session, tools.notices),
+        instructions=_instructions(agent, tools.notices),
         entries=_shown(transcript, entries, framing),
+        memory=memory_words(framing.memory, framing.fences),
         tools=tools.schemas,
         thinking=session.thinking_level or agent.thinking,
         session_key=str(session.key),
@@ -153,10 +157,8 @@ def prompt_entries(
     return shown
 
 
-def _instructions(agent: Agent, session: Session, notices: Sequence[str]) -> str:
+def _instructions(agent: Agent, notices: Sequence[str]) -> str:
     instructions = agent.instructions or f"You are {agent.name}, a helpful assistant."
-    if session.working_memory:
-        instructions += f"\n\nWorking memory of this session (read-only):\n{session.working_memory}"
     if notices:
         instructions += "\n\n" + "\n".join(notices)
     return instructions

@@ -244,7 +244,7 @@ class ProviderModel:
         conversation = prompt.derived.get(name)
         if not isinstance(conversation, Conversation):
             conversation = prompt.derived[name] = Conversation(self._dialect)
-        return conversation.messages(prompt.entries)
+        return conversation.messages(prompt.entries, prompt.memory)
 
     async def _head(self, connection: "_Connection", prompt: Prompt) -> RequestHead:
         from pydantic_ai.exceptions import AgentRunError, UserError

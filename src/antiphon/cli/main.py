@@ -21,6 +21,7 @@ from antiphon.cli.commands import (
     routes,
     runs,
     sessions,
+    tasks,
     tokens,
 )
 from antiphon.cli.commands.backup import backup, restore
@@ -50,6 +51,7 @@ app.command("open")(open_page)
 app.command()(chat.chat)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
+app.add_typer(tasks.app, name="tasks")
 app.command()(who)
 app.command()(costs)
 app.add_typer(approvals.app, name="approvals")

@@ -34,7 +34,9 @@ from antiphon.config.sections.hooks import HookPlaceSection, HookSection, HookSe
 from antiphon.config.sections.limits import LimitsSection, RunsSection
 from antiphon.config.sections.section import Section
 from antiphon.config.sections.sessions import GroupsSection, MessagesSection, SessionSection
+from antiphon.config.sections.tasks import TasksSection
 from antiphon.config.sections.tools import ToolsSection
+from antiphon.config.sections.zones import machine_zone
 from antiphon.domain.actor import OWNER
 from antiphon.domain.agent import Agent, DailyLimits, RunLimits
 from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, Compartments
@@ -47,13 +49,13 @@ from antiphon.engine.rules import ResetRules, Rules
 from antiphon.policy.chats import ChannelRules, GroupRules
 from antiphon.policy.machines import identity_of_hook
 from antiphon.policy.session_tools import SESSION_TOOLS
-from antiphon.policy.sinks import Sinks
+from antiphon.policy.sinks import GroupName, Sinks
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{8,100}")
 """The form of bots' tokens."""
 SHARED_SECTIONS = (
-    *("agents", "limits", "messages", "groups", "session", "tools", "access", "channels", "hooks", "compat"),
+    *("agents", "limits", "messages", "groups", "session", "tools", "tasks", "access", "channels", "hooks", "compat"),
 )
 """The settings by which processes treat sessions and runs."""
 
@@ -72,6 +74,7 @@ class Config(Section):
     groups: GroupsSection = GroupsSection()
     session: SessionSection = SessionSection()
     tools: ToolsSection = ToolsSection()
+    tasks: TasksSection = TasksSection()
     access: AccessSection = AccessSection()
     channels: ChannelsSection = ChannelsSection()
     hooks: HookSections = Field(default_factory=dict[str, HookSection])
@@ -189,6 +192,7 @@ class Config(Section):
                     )
                 },
             },
+            groups=self._members_of_groups(),
             owners=frozenset(
                 f"{WEBHOOK}:{name}" for name, section in self.channels.webhook.items() if section.principal == "owner"
             ),
@@ -201,6 +205,14 @@ class Config(Section):
                 self.tools.run_command.clearance, compartments, "tools", "run_command", "clearance"
             ),
         )
+
+    def _members_of_groups(self) -> dict[GroupName, tuple[PersonId, ...]]:
+        section = self.channels.telegram
+        return {
+            GroupName(TELEGRAM, TELEGRAM_ACCOUNT, name): tuple(map(PersonId, group.members))
+            for name, group in ({} if section is None else section.groups).items()
+            if group.members
+        }
 
     def _clearance_of_telegram(self, compartments: Compartments | None) -> dict[str, Classification]:
         section = self.channels.telegram
@@ -321,6 +333,7 @@ class Config(Section):
                 channels=self._channel_rules(agents, default, compartments),
                 bots=self._bots(),
             ),
+            task_zone=self.tasks.zone or machine_zone(),
             names_provider=self.compat == "s0",
         )
 

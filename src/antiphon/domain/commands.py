@@ -10,6 +10,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from antiphon.domain.errors import Invalid
+from antiphon.domain.written_task import FORMS, WrittenTask, read_task
+
 
 class CommandName(StrEnum):
     """In the order in which they are listed to people."""
@@ -22,6 +25,7 @@ class CommandName(StrEnum):
     SESSION = "session"
     AGENT = "agent"
     WHO = "who"
+    TASK = "task"
     SEND = "send"
     APPROVE = "approve"
     DENY = "deny"
@@ -43,6 +47,14 @@ class Subcommand(StrEnum):
     INHERIT = "inherit"
     ONCE = "once"
     ALWAYS = "always"
+    SHOW = "show"
+    RUN = "run"
+    RUNS = "runs"
+    LAST = "last"
+    APPROVE = "approve"
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
 
 
 class ChatCommand(Struct, frozen=True, kw_only=True):
@@ -51,17 +63,25 @@ class ChatCommand(Struct, frozen=True, kw_only=True):
     name: CommandName
     sub: Subcommand = Subcommand.CURRENT
     argument: str | None = None
-    """The agent, session, code or request that it names."""
+    """The agent, session, code, request or task that it names."""
     note: str | None = None
     """Words for the agent, with a decision."""
+    tasks: tuple[WrittenTask, ...] = ()
+    """The new tasks of `/task new`, in their order."""
+    most: int | None = None
+    """How many runs of a task to list."""
+    is_everywhere: bool = False
+    """Whether it lists tasks of all chats."""
     usage: str | None = None
-    """The forms of the command, if what was typed has none of them."""
+    """What to answer if what was typed has none of the command's forms."""
 
     @property
     def is_reading(self) -> bool:
         """Whether it changes nothing, so that it may be carried out twice."""
         if self.usage is not None or self.name in _READING:
             return True
+        if self.name is CommandName.TASK:
+            return self.sub in _READING_TASKS
         return self.name in (CommandName.AGENT, CommandName.SESSION) and self.sub in (
             Subcommand.CURRENT,
             Subcommand.LIST,
@@ -69,6 +89,7 @@ class ChatCommand(Struct, frozen=True, kw_only=True):
 
 
 _READING = frozenset({CommandName.HELP, CommandName.STATUS, CommandName.WHO})
+_READING_TASKS = frozenset({Subcommand.LIST, Subcommand.SHOW, Subcommand.RUNS, Subcommand.LAST})
 USAGE: Mapping[CommandName, str] = {
     CommandName.HELP: "/help",
     CommandName.STATUS: "/status",
@@ -78,6 +99,9 @@ USAGE: Mapping[CommandName, str] = {
     CommandName.SESSION: "/session [current] | list | new [name] | switch <name|key|main> | main",
     CommandName.AGENT: "/agent [current] | list | switch <agent>",
     CommandName.WHO: "/who",
+    CommandName.TASK: (
+        f"/task new {FORMS}, /task list [all], /task show | run | runs | last | approve | pause | resume | cancel <id>"
+    ),
     CommandName.SEND: "/send on | off | inherit",
     CommandName.APPROVE: "/approve <id> [once|always] [note]",
     CommandName.DENY: "/deny <id> [note]",
@@ -113,6 +137,8 @@ def _read(name: CommandName, rest: str) -> ChatCommand | None:
             return _read_session(first.lower(), argument)
         case CommandName.AGENT:
             return _read_agent(first.lower(), argument)
+        case CommandName.TASK:
+            return _read_task(rest)
         case CommandName.SEND if not argument and first.lower() in _SENDS:
             return ChatCommand(name=name, sub=Subcommand(first.lower()))
         case CommandName.APPROVE if first:
@@ -154,6 +180,65 @@ def _read_agent(sub: str, argument: str) -> ChatCommand | None:
             return None
 
 
+def _read_task(rest: str) -> ChatCommand | None:
+    """Several lines that begin with the command are several new tasks, or nothing. Contract: channels 4."""
+    lines = _TASK_LINE.split(rest)
+    if len(lines) > 1 or _split(rest)[0].lower() == Subcommand.NEW:
+        return _read_new_tasks(lines)
+    word, argument = _split(rest)
+    sub = word.lower() or Subcommand.LIST.value
+    if sub == Subcommand.LIST:
+        if argument.lower() not in ("", "all"):
+            return _task_usage("list [all]")
+        return ChatCommand(name=CommandName.TASK, sub=Subcommand.LIST, is_everywhere=bool(argument))
+    if sub not in _NAMING_TASKS:
+        return None
+    *words, last = argument.split() or [""]
+    if sub == Subcommand.RUNS and words and _COUNT.fullmatch(last):
+        return ChatCommand(name=CommandName.TASK, sub=Subcommand.RUNS, argument=" ".join(words), most=int(last))
+    if not argument:
+        return _task_usage(f"{sub} <id>" + (" [number]" if sub == Subcommand.RUNS else ""))
+    return ChatCommand(name=CommandName.TASK, sub=Subcommand(sub), argument=argument)
+
+
+def _read_new_tasks(lines: list[str]) -> ChatCommand:
+    words = [_split(line.strip()) for line in lines]
+    if any(word.lower() != Subcommand.NEW for word, _ in words):
+        return ChatCommand(
+            name=CommandName.TASK,
+            sub=Subcommand.NEW,
+            usage="Several /task lines in one message can only be /task new. Nothing was saved.",
+        )
+    tasks: list[WrittenTask] = []
+    for number, (_, text) in enumerate(words, start=1):
+        try:
+            tasks.append(read_task(text))
+        except Invalid as error:
+            said = error.message if len(lines) == 1 else f"Task {number}: {error.message}\nNothing was saved."
+            return ChatCommand(name=CommandName.TASK, sub=Subcommand.NEW, usage=said)
+    return ChatCommand(name=CommandName.TASK, sub=Subcommand.NEW, tasks=tuple(tasks))
+
+
+def _task_usage(form: str) -> ChatCommand:
+    return ChatCommand(name=CommandName.TASK, sub=Subcommand(form.split()[0]), usage=f"Usage: /task {form}")
+
+
+_TASK_LINE = re.compile(r"^[ \t]*/task(?:@\w{1,64})?(?=\s|$)", re.IGNORECASE | re.MULTILINE)
+_COUNT = re.compile(r"[1-9]\d{0,5}")
+_NAMING_TASKS = frozenset(
+    sub.value
+    for sub in (
+        Subcommand.SHOW,
+        Subcommand.RUN,
+        Subcommand.RUNS,
+        Subcommand.LAST,
+        Subcommand.APPROVE,
+        Subcommand.PAUSE,
+        Subcommand.RESUME,
+        Subcommand.CANCEL,
+    )
+)
+"""The subcommands that name a task, by its id or name."""
 _SENDS = frozenset({Subcommand.ON.value, Subcommand.OFF.value, Subcommand.INHERIT.value})
 _VERDICTS = frozenset({Subcommand.ONCE.value, Subcommand.ALWAYS.value})
 _NEEDING = frozenset({CommandName.SEND, CommandName.APPROVE, CommandName.DENY})
@@ -177,6 +262,7 @@ _DESCRIPTIONS: Mapping[str, Mapping[CommandName, str]] = {
         CommandName.SESSION: "Show, list, begin and switch conversations",
         CommandName.AGENT: "Show, list and switch agents",
         CommandName.WHO: "Show who takes part in this chat",
+        CommandName.TASK: "Set, list and change what the agent does by itself at its time",
         CommandName.SEND: "Allow or stop sending to this chat",
         CommandName.APPROVE: "Approve a request",
         CommandName.DENY: "Deny a request",
@@ -191,6 +277,7 @@ _DESCRIPTIONS: Mapping[str, Mapping[CommandName, str]] = {
         CommandName.SESSION: "Gespräche zeigen, auflisten, beginnen und wechseln",
         CommandName.AGENT: "Agenten zeigen, auflisten und wechseln",
         CommandName.WHO: "Zeigen, wer an diesem Chat teilnimmt",
+        CommandName.TASK: "Festlegen, auflisten und ändern, was der Agent zu seiner Zeit von selbst tut",
         CommandName.SEND: "Senden in diesen Chat erlauben oder abschalten",
         CommandName.APPROVE: "Eine Anfrage genehmigen",
         CommandName.DENY: "Eine Anfrage ablehnen",

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.ids import RunId, SessionId, SessionRow
+from antiphon.domain.ids import RunId, SessionId, SessionRow, TaskId
 from antiphon.domain.run import RunStatus
 from antiphon.domain.silence import is_silent
 
@@ -60,6 +60,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
     hops: int
     is_sandboxed: bool = False
     """Whether one of the two sessions, or a session that caused them, is sandboxed; then all of its runs are."""
+    task: TaskId | None = None
+    """The task that caused it, and so all of its runs."""
     request: str
     request_run: RunId
     """The target's run that answers the request."""

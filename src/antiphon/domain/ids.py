@@ -18,6 +18,8 @@ RunId = NewType("RunId", str)
 MessageId = NewType("MessageId", str)
 ApprovalId = NewType("ApprovalId", str)
 StandingApprovalId = NewType("StandingApprovalId", str)
+NoteId = NewType("NoteId", str)
+TaskId = NewType("TaskId", str)
 
 
 class Ids(Protocol):

@@ -70,6 +70,18 @@ class ButtonPress(Struct, frozen=True, kw_only=True):
     sender: Sender
     data: str
     """What the button carries: `<approval id>:<decision>`."""
+    message_id: str | None = None
+    """The platform's id of the message with the button."""
+
+    @property
+    def subject(self) -> str:
+        """What the press is about."""
+        return self.data.rpartition(":")[0]
+
+    @property
+    def word(self) -> str:
+        """The decision."""
+        return self.data.rpartition(":")[2]
 
 
 class ChangeKind(StrEnum):
@@ -81,6 +93,10 @@ class ChangeKind(StrEnum):
     """Somebody blocked the bot in a direct chat."""
     MOVED = "moved"
     """A group has a new id."""
+    JOINED = "joined"
+    """People joined a group."""
+    PARTED = "parted"
+    """Somebody left a group, or was removed."""
 
 
 class ChatChange(Struct, frozen=True, kw_only=True):
@@ -93,6 +109,8 @@ class ChatChange(Struct, frozen=True, kw_only=True):
     sender: Sender | None = None
     moved_to: str | None = None
     """The new id of a group that moved."""
+    people: tuple[str, ...] = ()
+    """The accounts that joined or left a group."""
 
 
 FromChannel = Inbound | ButtonPress | ChatChange

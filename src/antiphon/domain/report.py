@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.exchange import ANNOUNCE_SKIP
-from antiphon.domain.ids import RunId, SessionId, SessionRow
+from antiphon.domain.ids import RunId, SessionId, SessionRow, TaskId
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import is_silent
@@ -54,6 +54,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """The principal whose rights the child has, and all runs that follow from its result."""
     is_sandboxed: bool = False
     """Whether the child, its requester or a session that caused it is sandboxed; then so are the runs that follow."""
+    task: TaskId | None = None
+    """The task that caused the child's work, and so the runs that follow."""
     stage: ReportState
     is_taken: bool = False
     """Whether the requester already has the result through a wait."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from antiphon.domain.actor import Asker, Principal
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.delay import Delay
-from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow, TaskId
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import DeliveryContext
@@ -65,6 +65,8 @@ class Purpose(StrEnum):
     """Continues with results of its session's children."""
     ANNOUNCE = "announce"
     """Words the text about a result for the requester's channel."""
+    TASK = "task"
+    """Does at its time what a task asks for."""
 
     @property
     def is_of_exchange(self) -> bool:
@@ -153,6 +155,8 @@ class Run(Struct, frozen=True, kw_only=True, gc=False):
     cause: RunId | None = None
     """The run that caused it: the one that sent its message or spawned its session, or that it continues. None for
     what a person or a program began."""
+    task: TaskId | None = None
+    """The task that it works for, or that caused it through sends and spawns."""
     model: str | None = None
     """The model of its newest step, `provider:model`; None before its first step, and for runs of older versions."""
     is_cancel_requested: bool = False

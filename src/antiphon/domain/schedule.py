@@ -18,6 +18,7 @@ SHORTEST = timedelta(minutes=1)
 LONGEST = timedelta(days=365)
 FARTHEST = timedelta(days=5 * 366)
 """How far ahead a task may be set."""
+SHOWN_SLOTS = 3
 MOST_COUNTED = 1_000
 """Missed slots are counted up to this."""
 NAMED = {
@@ -75,14 +76,21 @@ class Schedule(Struct, frozen=True):
     """As in the IANA database, such as `Europe/Berlin`."""
 
 
+def is_known(zone: str) -> bool:
+    """Whether this machine knows the zone."""
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
 def parse_zone(name: str) -> str:
     """The name, if this machine knows the zone. Raises `Invalid` (`invalid_zone`)."""
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+    if not is_known(name):
         raise Invalid(
             f"Time zone is not known: {name[:60]!r}. Write it as 'Europe/Berlin' or 'UTC'.", code="invalid_zone"
-        ) from None
+        )
     return name
 
 
@@ -187,6 +195,13 @@ def slots(schedule: Schedule, after: datetime) -> Iterator[datetime]:
     while slot is not None:
         yield slot
         slot = next_slot(schedule, slot)
+
+
+def upcoming(schedule: Schedule, first: datetime | None) -> list[datetime]:
+    """That slot and those after it, as many as people are shown; nothing without one."""
+    if first is None:
+        return []
+    return [first, *islice(slots(schedule, first), SHOWN_SLOTS - 1)]
 
 
 def count_slots(schedule: Schedule, after: datetime, until: datetime) -> int:

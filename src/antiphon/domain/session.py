@@ -125,6 +125,8 @@ class Session(SessionSummary, frozen=True, kw_only=True):
     """The `seq` of the present incarnation's `session_started`."""
     description_source: DescriptionSource | None = None
     working_memory: str = ""
+    """What the runtime keeps for the next turns of the present incarnation. Contract: checkpoints 2."""
+    working_memory_made_of: Classification = PUBLIC
     taint: Classification = PUBLIC
     base: Classification = PUBLIC
     workspace: Classification = PUBLIC

@@ -4,7 +4,7 @@ import re
 
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId, SessionId
-from antiphon.domain.keys import SessionKey, parse_key
+from antiphon.domain.keys import SessionKey, SessionKind, parse_key
 
 _NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 RESERVED_NAMESPACES = frozenset(
@@ -15,6 +15,7 @@ RESERVED_NAMESPACES = frozenset(
     }
 )
 """Namespaces that belong to no channel or to a channel of Antiphon's own, and words that keys use."""
+TASK_NAMESPACE = "schedule"
 _LONGEST_AGENT = AgentId("a" * 64)
 
 
@@ -38,6 +39,11 @@ def has_namespace(text: str) -> bool:
     """Whether the text has the form `<namespace>:<rest>`, whatever the rest."""
     namespace, _, rest = text.partition(":")
     return bool(rest) and namespace != "agent" and _NAMESPACE.fullmatch(namespace) is not None
+
+
+def is_of_task(key: SessionKey) -> bool:
+    """Whether only a task may have the key. Contract: keys 7."""
+    return key.kind is SessionKind.CRON or key.value.split(":")[2:3] == [TASK_NAMESPACE]
 
 
 def parse_namespace(text: str) -> str:

@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.approval import AskedCall
-from antiphon.domain.ids import AgentId, ApprovalId, RunId, StandingApprovalId
+from antiphon.domain.classification import Classification
+from antiphon.domain.ids import AgentId, ApprovalId, RunId, StandingApprovalId, TaskId
 
 
 class StandingApproval(Struct, frozen=True, kw_only=True):
@@ -23,6 +24,8 @@ class StandingApproval(Struct, frozen=True, kw_only=True):
     """The arguments whose values are fixed; None for all of them."""
     arguments: str
     """The fixed arguments, as JSON in a form in which equal arguments are equal texts."""
+    task: TaskId | None = None
+    """The only task whose runs it allows; None for those that messages of the principal cause."""
     run: RunId | None = None
     """The only run that it allows, for a command: it ends with that run."""
     approval: ApprovalId
@@ -30,6 +33,8 @@ class StandingApproval(Struct, frozen=True, kw_only=True):
     created_at: datetime
     created_by: Principal
     """The owner; it counts while they are one."""
+    made_of: Classification
+    """What the asking session held, of which the arguments may have been made."""
 
     def covers(self, call: AskedCall, run: RunId | None, fixed: str | None) -> bool:
         """Whether the call of that run may go on; `fixed` is the part of its arguments that `fields` names."""

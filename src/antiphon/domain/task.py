@@ -141,6 +141,11 @@ class TaskStep(Struct, frozen=True):
     actions: tuple[Action, ...] = ()
 
 
+def prompt_of(prompt: str, missed: int) -> str:
+    """What the agent reads, with the number of slots that the run stands for if some were missed."""
+    return prompt if not missed else f"{prompt}\n\n[{missed} missed: this run stands for all of them.]"
+
+
 def on_due(task: Task, around: Around) -> TaskStep:
     """The slot `next_at` has come. Nothing happens for a task that is not active, or whose slot lies ahead."""
     slot, now = task.next_at, around.now

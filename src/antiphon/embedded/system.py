@@ -26,6 +26,7 @@ from antiphon.embedded.deliveries import DeliveryHandles
 from antiphon.embedded.lease import Lease
 from antiphon.embedded.runs import RunHandle, RunHandles
 from antiphon.embedded.sessions import SessionHandles
+from antiphon.embedded.tasks import TaskHandles
 from antiphon.embedded.tools import Tools
 from antiphon.engine.views.activities import Work
 from antiphon.engine.views.costs import CostReport
@@ -44,6 +45,7 @@ class Antiphon:
         self.sessions = SessionHandles(lease)
         self.runs = RunHandles(lease)
         self.deliveries = DeliveryHandles(lease)
+        self.tasks = TaskHandles(lease)
         self.tools = Tools(lease)
 
     @property

@@ -19,6 +19,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session, SessionStatus, SessionSummary
+from antiphon.domain.stored_task import StoredTask
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.chats.groups import list_groups
 from antiphon.engine.chats.pairing import WaitingSender, count_waiting, list_waiting
@@ -28,7 +29,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs.decisions import count_open, list_requests
 from antiphon.policy.acts import Act
 from antiphon.policy.caps import GUESTS, caps_of
-from antiphon.store import activities, deliveries, usage
+from antiphon.store import activities, deliveries, tasks, usage
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.activities import Activity
@@ -44,6 +45,7 @@ MOST_DEAD = 20
 DEAD_FOR = timedelta(days=7)
 """How long a text that could not be delivered is shown as something to decide."""
 MOST_CAPS = 20
+MOST_STOPPED = 20
 MOST_WORKING = 40
 MOST_DONE = 15
 LOOKED_AT = 60
@@ -74,6 +76,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     dead: Sequence[Delivery] = ()
     """Texts of the last days that could not be delivered, newest first."""
     caps: Sequence[ReachedCap] = ()
+    tasks: Sequence[StoredTask] = ()
+    """Those that paused by themselves, the newest first."""
     sessions: Mapping[SessionRow, Session] = field(default_factory=dict[SessionRow, Session])
     """Those that ask, as far as the person reaches them."""
     count: int = 0
@@ -142,8 +146,8 @@ async def _read(query: Query, who: _Onlooker) -> Overview:
 
 async def _count(query: Query, who: _Onlooker) -> int:
     requests, waiting = await count_open(query, who.rights), await count_waiting(query, who.rights, who.at_ms)
-    dead, caps = await _dead(query, who), await _caps(query, who)
-    return (requests or 0) + (waiting or 0) + len(dead) + len(caps)
+    dead, caps, stopped = await _dead(query, who), await _caps(query, who), await _stopped(query, who)
+    return (requests or 0) + (waiting or 0) + len(dead) + len(caps) + len(stopped)
 
 
 async def _needs(query: Query, who: _Onlooker) -> Needs:
@@ -161,6 +165,7 @@ async def _needs(query: Query, who: _Onlooker) -> Needs:
         groups=[group for group in groups if group.is_asking],
         dead=await _dead(query, who),
         caps=await _caps(query, who),
+        tasks=await _stopped(query, who),
         count=await _count(query, who),
     )
 
@@ -177,6 +182,11 @@ async def _dead(query: Query, who: _Onlooker) -> Sequence[Delivery]:
     since = who.at_ms - int(DEAD_FOR.total_seconds() * 1000)
     where = DeliveryFilter(statuses=frozenset({DeliveryStatus.DEAD}), since_ms=since)
     return await deliveries.list_page(query, reach, where, MOST_DEAD)
+
+
+async def _stopped(query: Query, who: _Onlooker) -> Sequence[StoredTask]:
+    reach = await find_reach(query, who.rights, Act.TASKS)
+    return () if isinstance(reach, Refusal) else await tasks.list_stopped(query, reach, MOST_STOPPED)
 
 
 async def _caps(query: Query, who: _Onlooker) -> Sequence[ReachedCap]:

@@ -108,6 +108,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     approval: ApprovalRules = field(default_factory=ApprovalRules)
     sinks: Sinks = field(default_factory=Sinks)
     chats: ChatRules = field(default_factory=ChatRules)
+    task_zone: str = "UTC"
+    """The time zone of new tasks that name none."""
     names_provider: bool = False
     """Whether rows of sessions also give their channel as `provider`, its name in S0."""
 

@@ -30,6 +30,7 @@ from antiphon.engine.overview import Overviews
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import Runs
 from antiphon.engine.runs.decisions import Approvals
+from antiphon.engine.schedules.tasks import Tasks
 from antiphon.engine.sessions.forks import Forks
 from antiphon.engine.sessions.inbox import Inbox
 from antiphon.engine.sessions.resets import Resets
@@ -70,6 +71,7 @@ class Services(Struct, frozen=True, kw_only=True):
     runs: Runs
     approvals: Approvals
     standing_approvals: StandingApprovals
+    tasks: Tasks
     resets: Resets
     forks: Forks
     history: History

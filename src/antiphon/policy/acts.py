@@ -47,3 +47,5 @@ class Act(StrEnum):
     """Read metrics."""
     CHATS = "chats"
     """Admit people and groups of channels, and change routes."""
+    TASKS = "tasks"
+    """Make tasks, and see and change those of one's sessions."""

@@ -18,6 +18,7 @@ USER_COMMANDS = GUEST_COMMANDS | {
     CommandName.RESET,
     CommandName.SESSION,
     CommandName.AGENT,
+    CommandName.TASK,
     CommandName.WHO,
     CommandName.APPROVE,
     CommandName.DENY,
@@ -43,7 +44,7 @@ class RoleCommands(Struct, frozen=True, kw_only=True):
 def may_command(standing: Standing, command: ChatCommand, commands: RoleCommands, *, is_group: bool) -> bool:
     """Whether the principal may use the command in the chat.
 
-    Only owners change what a chat of several people uses: its conversation and its agent.
+    Only owners change what a chat of several people uses: its conversation, its agent and its tasks.
     """
     if command.name not in commands.of(standing):
         return False
@@ -56,7 +57,9 @@ def needed_scopes(command: ChatCommand) -> frozenset[TokenScope]:
     A code of `/link` makes an account the person's, with all their rights.
     """
     match command.name:
-        case CommandName.APPROVE | CommandName.DENY:
+        case CommandName.TASK if command.sub is not Subcommand.APPROVE:
+            return frozenset()
+        case CommandName.APPROVE | CommandName.DENY | CommandName.TASK:
             return frozenset({TokenScope.APPROVALS})
         case CommandName.LINK:
             return ALL_SCOPES
@@ -77,6 +80,8 @@ def _is_owners(command: ChatCommand, *, is_group: bool) -> bool:
             return command.sub is Subcommand.SWITCH
         case CommandName.NEW | CommandName.RESET:
             return is_group
+        case CommandName.TASK:
+            return is_group and not command.is_reading
         case CommandName.SESSION:
             return is_group and command.sub not in (Subcommand.CURRENT, Subcommand.LIST)
         case _:

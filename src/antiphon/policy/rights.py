@@ -57,6 +57,7 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.LINK: (PersonRole.OWNER, "Only the owner may create sign-in links"),
     Act.PEOPLE: (PersonRole.OWNER, "Only owners may see and manage people"),
     Act.CHATS: (PersonRole.OWNER, "Only owners may admit people and groups, and see and change routes"),
+    Act.TASKS: (PersonRole.USER, "Guests may not make tasks, and see none"),
     Act.MEASURE: (PersonRole.OWNER, "Only owners may read metrics"),
     Act.SET_MODEL: (PersonRole.OWNER, "Only the owner may set the model"),
     Act.SET_SEND_POLICY: (PersonRole.OWNER, "Only the owner may set the send policy"),

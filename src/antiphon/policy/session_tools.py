@@ -18,6 +18,9 @@ YIELD_TOOL = "sessions_yield"
 MESSAGE_TOOL = "message"
 """The tool that sends texts out of the system."""
 
+TASKS_TOOL = "tasks"
+"""The tool that sets what an agent does later."""
+
 SESSION_TOOLS = frozenset(
     {
         "agents_list",
@@ -31,12 +34,13 @@ SESSION_TOOLS = frozenset(
         WAIT_TOOL,
         YIELD_TOOL,
         "subagents",
+        TASKS_TOOL,
     }
 )
 """The names of Antiphon's own tools."""
 
-NEVER_ASK = SESSION_TOOLS - {MESSAGE_TOOL}
-"""The session tools whose calls no person has to approve, because their effects stay in the home."""
+NEVER_ASK = SESSION_TOOLS - {MESSAGE_TOOL, TASKS_TOOL}
+"""The session tools whose calls no person has to approve, because their effects stay in the home and in the run."""
 
 SPAWN_FAMILY = frozenset({"sessions_spawn", WAIT_TOOL, YIELD_TOOL, "subagents"})
 """The tools with which a session governs its children."""

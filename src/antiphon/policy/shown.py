@@ -12,12 +12,14 @@ from antiphon.policy.flow import may_enter
 def shown_session(session: Session, clearance: Classification) -> Session:
     """The row without what was made of data that may not go to the reader.
 
-    Preview and description have classifications of their own; label and display name have that of its base. How its
-    runs ended and what they used was made of all that they took in.
+    Preview, description and working memory have classifications of their own; label and display name have that of its
+    base. How its runs ended and what they used was made of all that they took in.
     """
-    made_of = (session.base, session.preview_made_of, session.description_made_of, session.taint)
-    base, preview, description, taint = (may_enter(each, clearance) for each in made_of)
-    if base and preview and description and taint:
+    shown_texts = (session.preview_made_of, session.description_made_of, session.working_memory_made_of)
+    base, taint, preview, description, memory = (
+        may_enter(each, clearance) for each in (session.base, session.taint, *shown_texts)
+    )
+    if base and preview and description and memory and taint:
         return session
     shown = replace(
         session,
@@ -25,10 +27,11 @@ def shown_session(session: Session, clearance: Classification) -> Session:
         display_name=session.display_name if base else None,
         preview=session.preview if base and preview else None,
         description=session.description if base and description else None,
+        working_memory=session.working_memory if base and memory else "",
     )
     if base and taint:
         return shown
-    return replace(shown, context_tokens=0, usage=NO_USAGE, aborted_last_run=False, working_memory="")
+    return replace(shown, context_tokens=0, usage=NO_USAGE, aborted_last_run=False)
 
 
 def shown_run(run: Run, clearance: Classification) -> Run:

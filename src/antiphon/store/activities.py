@@ -21,7 +21,7 @@ LONGEST_PAYLOAD = 65_536
 """Characters of a stored request; longer ones, such as one with an image, are not read for a list."""
 
 BUSY_SESSIONS = (
-    "SELECT session FROM runs WHERE status IN ('running', 'awaiting_approval') "
+    "SELECT session FROM runs WHERE status IN ('running', 'awaiting_approval') AND is_parked = 0 "
     "UNION ALL SELECT session FROM runs WHERE status = 'queued' "
     "UNION ALL SELECT session FROM runs WHERE is_parked = 1"
 )

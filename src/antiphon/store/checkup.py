@@ -2,15 +2,18 @@
 
 import sqlite3
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 from msgspec import Struct
 
 from antiphon.domain.chat_state import NO_CHATS, ChatState
+from antiphon.domain.task_survey import NO_TASKS, TaskSurvey, survey
 from antiphon.store.chat_state import CHATS_SCHEMA, COUNT_ALLOWED, COUNT_ASKED, COUNT_OWNERS, LIST_TROUBLES
 from antiphon.store.database import Transaction
 from antiphon.store.migrations import PROBE, StoreUnusable, newest_schema
 from antiphon.store.search import LAG, SCHEMA
+from antiphon.store.task_survey import LIST_SCHEDULES, NEWEST_CHANGE, TASKS_SCHEMA
 
 COUNT_DELIVERIES = "SELECT status, count(*) FROM deliveries GROUP BY status"
 
@@ -33,6 +36,9 @@ class DatabaseState(Struct, frozen=True, kw_only=True):
     unindexed: int
     """Messages that cannot be searched yet."""
     chats: ChatState = NO_CHATS
+    tasks: TaskSurvey = NO_TASKS
+    newest_change_ms: int = 0
+    """When a session changed last, by the clock of the process that changed it."""
 
 
 async def probe(tx: Transaction) -> None:
@@ -41,7 +47,7 @@ async def probe(tx: Transaction) -> None:
         await tx.execute(statement)
 
 
-def check_database(path: Path) -> DatabaseState:
+def check_database(path: Path, now: datetime) -> DatabaseState:
     """The state of the file, which another process may be using. Raises `StoreUnusable` if it is not a database."""
     known = newest_schema()
     try:
@@ -55,6 +61,9 @@ def check_database(path: Path) -> DatabaseState:
             kept = connection.execute(COUNT_KEPT).fetchone()[0] if has_reports else 0
             unindexed = connection.execute(LAG).fetchone()[0] if found == ["ok"] and (schema or 0) >= SCHEMA else 0
             chats = _chats_in(connection) if found == ["ok"] and (schema or 0) >= CHATS_SCHEMA else NO_CHATS
+            has_tasks = found == ["ok"] and (schema or 0) >= TASKS_SCHEMA
+            tasks = survey(connection.execute(LIST_SCHEDULES), now) if has_tasks else NO_TASKS
+            newest = connection.execute(NEWEST_CHANGE).fetchone()[0] if has_tasks else 0
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"Database cannot be read: {str(path)!r} ({error})", code="store_corrupt") from error
     return DatabaseState(
@@ -65,6 +74,8 @@ def check_database(path: Path) -> DatabaseState:
         kept=kept,
         unindexed=unindexed,
         chats=chats,
+        tasks=tasks,
+        newest_change_ms=newest or 0,
     )
 
 

@@ -18,7 +18,9 @@ from antiphon.domain.event import Event, NewEvent, stand_in
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.keys import parse_key
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, Usage, UserMessage
+from antiphon.domain.schedule import Schedule
 from antiphon.domain.session import DeliveryContext
+from antiphon.domain.task import TaskLimits
 from antiphon.store.database import Row, SqlValue
 from antiphon.store.old_principals import present_actor
 from antiphon.store.select_list import Combined
@@ -41,6 +43,8 @@ _decode_payload = Decoder(_Payload).decode
 _decode_object = Decoder(dict[str, Any]).decode
 _decode_list = Decoder(list[Any]).decode
 _decode_delay = Decoder(Delay).decode
+_decode_schedule = Decoder(Schedule).decode
+_decode_task_limits = Decoder(TaskLimits).decode
 _decode_asked_calls = Decoder(tuple[AskedCall, ...]).decode
 _UNDECODABLE = (DecodeError, ValueError, TypeError, RecursionError)
 """What decoders raise for damage: no JSON, no text, nested too deeply."""
@@ -89,6 +93,22 @@ def asked_calls(text: str) -> tuple[AskedCall, ...]:
     """Raises `Unavailable` if the stored calls of a request are damaged: no other bytes may run."""
     try:
         return _decode_asked_calls(text)
+    except _UNDECODABLE as error:
+        raise unreadable(str(error)) from error
+
+
+def schedule(text: str) -> Schedule:
+    """Raises `Unavailable` if the stored schedule of a task is damaged."""
+    try:
+        return _decode_schedule(text)
+    except _UNDECODABLE as error:
+        raise unreadable(str(error)) from error
+
+
+def task_limits(text: str) -> TaskLimits:
+    """Raises `Unavailable` if the stored limits of a task are damaged."""
+    try:
+        return _decode_task_limits(text)
     except _UNDECODABLE as error:
         raise unreadable(str(error)) from error
 

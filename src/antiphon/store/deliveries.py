@@ -98,6 +98,8 @@ class NewDelivery(Struct, frozen=True, kw_only=True):
     """The number in the id that it had while it was written, and keeps if no later text waits for its place."""
     replaces: str | None = None
     """The platform's id of a message that shows an earlier text of it."""
+    shown_as: str | None = None
+    """The platform's id of a message that shows it already, so that it is not sent."""
     approval: ApprovalId | None = None
     """The request for approval that it shows."""
 
@@ -132,7 +134,7 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
             place.account_id,
             place.thread_id,
             new.text,
-            new.replaces,
+            new.replaces or new.shown_as,
             new.approval,
             *codec.classification_values(new.made_of),
             status.value,
@@ -140,7 +142,7 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
             error,
             at_ms,
             at_ms,
-            at_ms if new.is_suppressed else None,
+            at_ms if status.is_terminal else None,
         ),
     )
     if status is DeliveryStatus.QUEUED:
@@ -151,6 +153,8 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
 def _status_of(new: NewDelivery) -> DeliveryStatus:
     if new.is_suppressed:
         return DeliveryStatus.SUPPRESSED
+    if new.shown_as is not None:
+        return DeliveryStatus.SENT
     return DeliveryStatus.STREAMING if new.is_streaming else DeliveryStatus.QUEUED
 
 
@@ -259,6 +263,15 @@ async def list_requests(query: Query, approval: ApprovalId) -> list[Delivery]:
         f"{_SELECT} WHERE d.approval = ? AND d.status = 'sent' AND d.platform_id IS NOT NULL ORDER BY d.id", (approval,)
     )
     return [_DELIVERY.read(row) for row in rows]
+
+
+async def list_shown_at(query: Query, approval: ApprovalId, place: DeliveryContext) -> list[Delivery]:
+    """The messages that show the request at the place, also those that are still being sent."""
+    rows = await query.fetch_all(
+        f"{_SELECT} WHERE d.approval = ? AND d.channel = ? AND d.recipient = ? ORDER BY d.id",
+        (approval, place.channel, place.to),
+    )
+    return [shown for shown in map(_DELIVERY.read, rows) if shown.place == place]
 
 
 async def delete(tx: Transaction, id: str) -> None:

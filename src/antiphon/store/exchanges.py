@@ -10,7 +10,7 @@ _EXCHANGE = SelectList(
     Exchange,
     "id, origin, origin_run, requester, requester_incarnation, target, target_incarnation, principal, chain, hops, "
     "is_sandboxed, request, request_run, stage, turn, max_turns, max_chain_tokens, is_awaited, wait_until, "
-    "is_withheld, first_reply, latest_reply, code",
+    "is_withheld, first_reply, latest_reply, code, task",
     principal=codec.stored_principal,
     is_sandboxed=bool,
     stage=codec.member_of(ExchangeState),
@@ -100,4 +100,5 @@ def _values(exchange: Exchange) -> dict[str, SqlValue]:
         "first_reply": exchange.first_reply,
         "latest_reply": exchange.latest_reply,
         "code": exchange.code,
+        "task": exchange.task,
     }

@@ -19,8 +19,9 @@ from antiphon.domain.person import (
     person_principal,
     shown_name,
 )
+from antiphon.policy.sinks import GroupName
 from antiphon.policy.standing import Standing
-from antiphon.store import codec
+from antiphon.store import codec, notes
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.select_list import Combined, SelectList
 
@@ -77,7 +78,11 @@ CLASSIFIED = (
     ("runs", "person"),
     ("deliveries", "person"),
     ("unnoticed_events", "person"),
+    ("notes", "person"),
+    ("incarnations", "memory_person"),
     ("tokens", "clearance_person"),
+    ("standing_approvals", "person"),
+    ("tasks", "person"),
 )
 """Columns of classifications and clearances that name a person."""
 
@@ -121,6 +126,31 @@ async def find_standing_of_account(query: Query, channel: str, account: str, pla
         (channel, account, platform_id),
     )
     return None if rights is None else await standing_from(query, person_principal(rights[0]), rights)
+
+
+async def list_standings(query: Query, persons: Sequence[PersonId]) -> list[Standing | None]:
+    """The standing of each of the persons, in their order; None for a person that does not exist. One statement."""
+    marks = ", ".join("?" * len(persons))
+    found = await query.fetch_all(f"SELECT {RIGHTS} FROM people q WHERE q.id IN ({marks}) AND q.name <> ''", persons)
+    rights = {row[0]: row for row in found}
+    return [await _standing_or_none(query, rights.get(person)) for person in persons]
+
+
+async def list_standings_in_group(query: Query, group: GroupName) -> list[Standing | None]:
+    """The standings of all who were met in the group; None for each account that is linked to nobody. One statement."""
+    found = await query.fetch_all(
+        f"SELECT {RIGHTS} FROM met_in_groups m LEFT JOIN identities n ON n.channel = m.channel "
+        "AND n.account = m.account AND n.platform_id = m.platform_id LEFT JOIN people q ON q.id = n.person "
+        "WHERE m.channel = ? AND m.account = ? AND m.group_id = ?",
+        group,
+    )
+    return [await _standing_or_none(query, row) for row in found]
+
+
+async def _standing_or_none(query: Query, rights: Row | None) -> Standing | None:
+    if rights is None or rights[0] is None:
+        return None
+    return await standing_from(query, person_principal(rights[0]), rights)
 
 
 async def list_deciders(query: Query, accounts: Iterable[tuple[str, str]]) -> list[tuple[Identity, Standing]]:
@@ -266,6 +296,11 @@ async def find_identities(query: Query, ids: Sequence[PersonId]) -> Mapping[Pers
     return found
 
 
+async def hold(tx: Transaction, id: PersonId) -> None:
+    """Until this unit commits, no other that holds the person goes on."""
+    await tx.execute("UPDATE people SET role = role WHERE id = ?", (id,))
+
+
 async def hold_owners(tx: Transaction) -> None:
     """Until this unit commits, no other changes who is an owner."""
     await tx.execute("UPDATE people SET role = role WHERE role = 'owner'")
@@ -349,6 +384,8 @@ async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
     await tx.execute("DELETE FROM participants WHERE principal = ?", (old,))
     for table in ("runs", "exchanges", "reports", "tokens", "approvals", "standing_approvals"):
         await tx.execute(f"UPDATE {table} SET principal = ? WHERE principal = ?", (new, old))
+    await notes.merge(tx, old, new)
+    await tx.execute("UPDATE tasks SET maker = ? WHERE maker = ?", (new, old))
     for table, column in CLASSIFIED:
         # What is the one's is the other's from now on. Contract: flow 1.
         await tx.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
@@ -372,7 +409,10 @@ async def delete(tx: Transaction, id: PersonId) -> None:
     await tx.execute("DELETE FROM identities WHERE person = ?", (id,))
     await tx.execute("DELETE FROM tokens WHERE principal = ?", (principal,))
     await tx.execute("DELETE FROM participants WHERE principal = ?", (principal,))
+    await notes.delete_of(tx, principal)
     await tx.execute("DELETE FROM standing_approvals WHERE principal = ? OR created_by = ?", (principal, principal))
+    await tx.execute("DELETE FROM task_slots WHERE task IN (SELECT id FROM tasks WHERE maker = ?)", (principal,))
+    await tx.execute("DELETE FROM tasks WHERE maker = ?", (principal,))
     await tx.execute(
         "UPDATE people SET name = '', role = 'guest', agents = '', is_suspended = 1, merged_into = NULL, "
         "revision = revision + 1 WHERE merged_into = ? OR id = ?",

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from antiphon.domain.actor import Asker, Principal
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow, TaskId
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.domain.person import person_of
 from antiphon.domain.queue_mode import QueueMode
@@ -38,7 +38,7 @@ r.place, r.exchange, r.partner, r.chain, r.hops, r.is_sandboxed, r.has_sent, r.r
 r.has_attachments, r.time_limit, r.waiting_for, r.wait_until, r.wait_call, r.approval, r.delay,
 r.is_yielding, r.is_parked, r.continues, r.continued_by, r.cancel_requested AS is_cancel_requested, r.reply, r.error,
 r.code, r.level AS made_of_level, r.compartments AS made_of_compartments, r.integrity AS made_of_integrity,
-r.person AS made_of_person, r.is_favoured, r.model, r.cause, r.input_tokens, r.output_tokens, r.cached_tokens,
+r.person AS made_of_person, r.is_favoured, r.model, r.cause, r.task, r.input_tokens, r.output_tokens, r.cached_tokens,
 r.cost_microusd, r.steps""",
     status=codec.member_of(RunStatus),
     mode=codec.member_of(QueueMode),
@@ -134,6 +134,7 @@ class NewRun(Struct, frozen=True, kw_only=True, gc=False):
     deadline: datetime | None = None
     time_limit: timedelta | None = None
     approval: ApprovalId | None = None
+    task: TaskId | None = None
 
 
 async def insert(tx: Transaction, session: SessionRow, run: NewRun, *, is_favoured: bool, seq: int, at_ms: int) -> None:
@@ -164,7 +165,7 @@ def _more_columns(run: NewRun) -> dict[str, SqlValue]:
 
 _MORE = (
     *("partner", "exchange", "chain", "hops", "is_sandboxed", "report", "announces", "continues", "has_spawned"),
-    *("has_attachments", "deadline", "time_limit", "approval", "cause"),
+    *("has_attachments", "deadline", "time_limit", "approval", "cause", "task"),
 )
 """What most runs do not have: they answer a person's message."""
 _more_of = attrgetter(*_MORE)
@@ -362,7 +363,9 @@ async def count_queued_by(query: Query, principal: Principal, limit: int) -> int
 
 async def list_busy_sessions(query: Query) -> list[SessionRow]:
     """Every session with a run that is queued or at work."""
-    rows = await query.fetch_all(f"SELECT DISTINCT r.session FROM runs r WHERE r.status = 'queued' OR ({_AT_WORK})")
+    rows = await query.fetch_all(
+        f"SELECT r.session FROM runs r WHERE r.status = 'queued' UNION SELECT r.session FROM runs r WHERE {_AT_WORK}"
+    )
     return [row[0] for row in rows]
 
 

@@ -101,10 +101,11 @@ _SUMMARY = SelectList(SessionSummary, _SUMMARY_COLUMNS, **_SUMMARY_FIELDS)
 SESSION = SelectList(
     Session,
     f"""{_SUMMARY_COLUMNS}, s.first_seq, i.first_seq AS incarnation_seq, s.description_source, i.working_memory,
-s.preview_level, s.preview_compartments, s.preview_person, s.description_level, s.description_compartments,
-s.description_person, i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person, i.workspace_level,
-i.workspace_compartments, i.workspace_integrity, i.workspace_person, i.workspace_seq, s.base_level, s.base_compartments,
-s.base_integrity, s.base_person, s.clearance_level, s.clearance_compartments, s.clearance_person, s.parent, s.depth,
+i.memory_level, i.memory_compartments, i.memory_integrity, i.memory_person, s.preview_level, s.preview_compartments,
+s.preview_person, s.description_level, s.description_compartments, s.description_person, i.taint_level,
+i.taint_compartments, i.taint_integrity, i.taint_person, i.workspace_level, i.workspace_compartments,
+i.workspace_integrity, i.workspace_person, i.workspace_seq, s.base_level, s.base_compartments, s.base_integrity,
+s.base_person, s.clearance_level, s.clearance_compartments, s.clearance_person, s.parent, s.depth,
 s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_3, s.ancestor_4""",
     **_SUMMARY_FIELDS,
     description_source=codec.member_of(DescriptionSource),
@@ -113,6 +114,7 @@ s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_
     base=codec.combined_classification("base"),
     preview_made_of=codec.combined_secrecy("preview"),
     description_made_of=codec.combined_secrecy("description"),
+    working_memory_made_of=codec.combined_classification("memory"),
     clearance=Combined(
         _clearance, level="clearance_level", compartments="clearance_compartments", person="clearance_person"
     ),

@@ -35,7 +35,7 @@ _SPAWN = SelectList(
 _REPORT = SelectList(
     Report,
     "t.id, t.run, t.child, t.requester, t.requester_incarnation, t.origin_run, t.is_from_outside, t.waiter, t.place, "
-    "t.principal, t.stage, t.is_taken, t.is_sandboxed",
+    "t.principal, t.stage, t.is_taken, t.is_sandboxed, t.task",
     is_from_outside=bool,
     place=codec.place,
     principal=codec.stored_principal,
@@ -487,4 +487,5 @@ def _report_values(report: Report) -> dict[str, Any]:
         "stage": report.stage.value,
         "is_taken": int(report.is_taken),
         "is_sandboxed": int(report.is_sandboxed),
+        "task": report.task,
     }

@@ -138,6 +138,16 @@ async def _failing_child(scene: AttackScene, transport: str) -> str:
     return await _child(scene, transport, fails=True)
 
 
+async def _accept(scene: AttackScene, transport: str) -> str:
+    """A session that may hold no more than the observer accepts what its child has read."""
+    await scene.opens("taker", scene.pair.sink, clearance=scene.pair.sink)
+    told = await scene.calls("taker", "sessions_spawn", transport, task=_books(scene))
+    await scene.settles()
+    run = json.loads(told).get("runId", "")
+    waited = await scene.calls("taker", "sessions_wait", transport, runIds=[run], accept=True)
+    return waited + await scene.reads_itself("taker")
+
+
 async def _spawn_down(scene: AttackScene, transport: str) -> str:
     """`high` gives the canary to a child, by every field; `low` looks for the child."""
     canary = scene.canary
@@ -291,6 +301,7 @@ ROUTES: Final[Sequence[AttackRoute]] = (
     AttackRoute("late reply of a target", _late_reply),
     AttackRoute("error of a target", _error_of_target, carries=False),
     AttackRoute("child's result", _child, EVERYWHERE),
+    AttackRoute("child's result, accepted", _accept, ("tool",)),
     AttackRoute("child's error", _failing_child, carries=False),
     AttackRoute("task, label and attachments of a child", _spawn_down, EVERYWHERE),
     AttackRoute("steering a child", _steer, carries=False),

@@ -165,8 +165,15 @@ class AttackScene(Struct, frozen=True):
     def target(self, name: str) -> NamedTarget:
         return self.app.services.sessions.target(name if ":" in name else self.key(name))
 
-    async def opens(self, name: str, classification: Classification, *, label: str | None = None) -> None:
-        attributes = SessionAttributes(taint=classification, label=label)
+    async def opens(
+        self,
+        name: str,
+        classification: Classification,
+        *,
+        label: str | None = None,
+        clearance: Classification | None = None,
+    ) -> None:
+        attributes = SessionAttributes(taint=classification, label=label, clearance=clearance)
         await self.app.services.sessions.open(OWNER, self.target(name), attributes=attributes)
 
     @property

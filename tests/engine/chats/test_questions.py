@@ -1,6 +1,7 @@
 """Questions to owners in their chats: buttons, presses, and what the messages say after."""
 
 import pytest
+from msgspec.structs import replace
 
 from antiphon.app import Parts
 from antiphon.domain.actor import OWNER
@@ -34,9 +35,12 @@ async def question(scene: Lobby, channel: FakeChannel) -> DeliveryPart:
     return [part for part in channel.parts if part.buttons][-1]
 
 
-async def presses(scene: Lobby, data: str, *, by: str = OWNERS_ID, id: str = "press:1") -> Received:
+async def presses(
+    scene: Lobby, data: str, *, by: str = OWNERS_ID, id: str = "press:1", message: str | None = None
+) -> Received:
     place = DeliveryContext(channel=CHANNEL, to=by, account_id=ACCOUNT)
     press = ButtonPress(platform_id=id, place=place, sender=Sender(id=by, name="Somebody"), data=data)
+    press = replace(press, message_id=message)
     return await scene.reception.press(press)
 
 
@@ -58,6 +62,21 @@ async def test_an_owner_admits_a_stranger_by_a_button(open_home: OpenHome) -> No
         again = await presses(scene, asked.buttons[1].data, id="press:2")
         assert again.toast is not None and again.toast.startswith("Nobody waits")
         assert await scene.messages("agent:main:telegram:direct:42") == ["hello"]
+
+
+@requirement("access:3", "channels:1")
+async def test_a_question_that_was_sent_twice_loses_the_buttons_of_both(open_home: OpenHome) -> None:
+    """The platform took the first one, and the process died before it knew; that one is pressed."""
+    channel = bot()
+    async with lobby(open_home, Parts(channels=[channel])) as scene:
+        await scene.knows_owner()
+        await scene.hears("42", "hello", name="Anna")
+        asked = await question(scene, channel)
+        await presses(scene, asked.buttons[0].data, message="unknown-1")
+        await quiet(scene.app)
+        shown = [part for part in channel.shown.values() if "Anna" in part.text]
+        assert len(shown) == 2 and channel.shown["unknown-1"] in shown
+        assert all(part.text.endswith("Admitted.") and not part.buttons for part in shown)
 
 
 @requirement("access:3")

@@ -27,6 +27,7 @@ from tests.gateway.cutting_proxy import cutting_proxy
 from tests.gateway.served import TOKEN, Json, Served, serve
 from tests.gateway.socket.speaking import CONNECT, Speaker, speaking
 from tests.gateway.test_sse import complaints
+from tests.shards import shard
 from tests.waiting import SECONDS, at_least
 
 pytestmark = pytest.mark.anyio
@@ -303,8 +304,8 @@ async def test_a_thousand_cuts_at_any_byte_neither_lose_nor_double_a_message(
 ) -> None:
     if "postgres" in request.node.name and not is_soak:
         pytest.skip("what is cut is the connection; the long form cuts it on both databases")
-    cuts = 100_000 if is_soak else 1_000
-    chance = random.Random(5)
+    cuts = shard().share(100_000) if is_soak else 1_000
+    chance = random.Random(shard().seed(5))
     async with serve(open_home) as served:
         await served.open(KEY)
         received = [1]

@@ -33,7 +33,14 @@ CHANGING = ("ts", "createdAt", "updatedAt", "startedAt", "endedAt", "interactedA
 DRAWN = (*CHANGING, "code", "token", "id", "key", "sessionId", "transcriptPath", "stalls", "bytes", "path")
 MODIFYING = {"tokens.rotate-owner"}
 """What it changes would end the caller."""
-ONCE = {"compartments.create", "people.remove", "people.merge", "sessions.delete", "standing-approvals.revoke"}
+ONCE = {
+    "compartments.create",
+    "people.remove",
+    "people.merge",
+    "sessions.delete",
+    "standing-approvals.revoke",
+    "tasks.create",
+}
 """Operations that answer otherwise the second time."""
 
 

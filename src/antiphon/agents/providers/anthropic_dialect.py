@@ -74,7 +74,9 @@ class AnthropicDialect:
         }
         return Piece(USER, msgspec.json.encode(block))
 
-    def join(self, pieces: Sequence[Piece]) -> bytes:
+    def join(self, pieces: Sequence[Piece], passing: Piece | None = None) -> bytes:
+        if passing is not None:
+            pieces = [*pieces[:-1], *map(_kept, pieces[-1:]), passing]
         messages: list[bytes] = []
         for role, group in groupby(pieces, key=_role_of):
             blocks = b",".join([piece.content for piece in group])
@@ -83,6 +85,13 @@ class AnthropicDialect:
 
     def answer(self) -> GrowingAnswer:
         return _AnthropicAnswer(self._provider)
+
+
+def _kept(piece: Piece) -> Piece:
+    """The piece as the end of what later requests begin with: the API then keeps everything up to there."""
+    if piece.role != USER:
+        return piece
+    return Piece(USER, b'%s,"cache_control":{"type":"ephemeral"}}' % piece.content[:-1])
 
 
 def _role_of(piece: Piece) -> str:

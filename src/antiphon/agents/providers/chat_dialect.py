@@ -96,8 +96,8 @@ class ChatDialect:
     def result(self, result: ToolResult, call_id: str) -> Piece:
         return _piece(USER, {"role": "tool", "tool_call_id": call_id, "content": text_of(result.content)})
 
-    def join(self, pieces: Sequence[Piece]) -> bytes:
-        return b",".join([piece.content for piece in pieces])
+    def join(self, pieces: Sequence[Piece], passing: Piece | None = None) -> bytes:
+        return b",".join([piece.content for piece in (pieces if passing is None else [*pieces, passing])])
 
     def answer(self) -> GrowingAnswer:
         return _ChatAnswer(self._provider)

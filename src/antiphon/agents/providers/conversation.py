@@ -30,8 +30,11 @@ class Conversation:
         self._call_ids: list[str] = []
         self._turns = 0
 
-    def messages(self, entries: Sequence[PromptEntry]) -> bytes:
-        """All entries, encoding those that follow the ones of before; all anew if these are others now."""
+    def messages(self, entries: Sequence[PromptEntry], passing: str = "") -> bytes:
+        """All entries, encoding those that follow the ones of before; all anew if these are others now.
+
+        The text `passing` stands behind them, and nothing of it is kept.
+        """
         known = len(self._entries)
         if self._entries != entries[:known]:
             self._begin()
@@ -42,7 +45,7 @@ class Conversation:
         except BaseException:
             self._begin()  # an entry was half done
             raise
-        return self._dialect.join(self._pieces)
+        return self._dialect.join(self._pieces, self._dialect.user((TextPart(text=passing),)) if passing else None)
 
     def _add(self, entry: PromptEntry) -> None:
         if (piece := self._encoded(entry)) is not None:

@@ -53,8 +53,8 @@ class Dialect(Protocol):
 
     def result(self, result: ToolResult, call_id: str) -> Piece: ...
 
-    def join(self, pieces: Sequence[Piece]) -> bytes:
-        """All messages, separated by commas."""
+    def join(self, pieces: Sequence[Piece], passing: Piece | None = None) -> bytes:
+        """All messages, separated by commas; the last is in no later request, so no cache needs it."""
         ...
 
     def answer(self) -> "GrowingAnswer": ...

@@ -23,6 +23,8 @@ from antiphon.domain.message import JsonObject
 
 HOST, CURATOR, PAYROLL, NOBODY = (f"agent:{name}:main" for name in ("host", "curator", "payroll", "nobody"))
 REQUEST = "Plan the museum's anniversary evening: 40 guests, Saturday."
+LEFT = {PAYROLL: "Pay the trio, and tell them.", CURATOR: "Where are the keys of the courtyard?"}
+"""What the owner still asks for in a home that is kept: one waits for a yes, and one fails."""
 LIMIT_SECONDS = 120.0
 """For the whole story."""
 LINES_OF_LOG = 4
@@ -36,7 +38,7 @@ def tell(*, is_fast: bool, is_kept: bool, as_json: bool) -> None:
         signal.signal(number, _leave)
     with demo_home(is_fast=is_fast, is_kept=is_kept) as home:
         with DemoGateway(home) as gateway:
-            is_whole = _Story(viewer, gateway, home).tell()
+            is_whole = _Story(viewer, gateway, home).tell(is_kept=is_kept)
         _tell_what_next(viewer, home if is_kept else None)
     if not is_whole:
         raise CommandFailed(ExitCode.FAILED)
@@ -54,7 +56,7 @@ class _Story:
         self._deadline = time.monotonic() + LIMIT_SECONDS
         self._killed_after = 0
 
-    def tell(self) -> bool:
+    def tell(self, *, is_kept: bool) -> bool:
         """Whether everything came, once."""
         viewer = self._viewer
         viewer.heading("Antiphon, in less than a minute")
@@ -74,7 +76,17 @@ class _Story:
         self._kill(client)
         self._start_again()
         self._show_to_the_end(client, events)
-        return self._show_what_is_left(client, str(posted["messageId"]))
+        is_whole = self._show_what_is_left(client, str(posted["messageId"]))
+        if is_kept:
+            self._leave_something_open(client)
+        return is_whole
+
+    def _leave_something_open(self, client: Client) -> None:
+        """Returns when one request waits for a yes and another has failed."""
+        for key, text in LEFT.items():
+            posted = client.post(session_path(key, "/messages"), {"text": text})
+            events = client.follow(session_path(key, "/events"), after=int(str(posted["seq"])))
+            next(event for event in self._in_time(events) if event.name in ("approval_requested", "run_finished"))
 
     def _start(self) -> Client:
         client = self._gateway.start()
@@ -218,7 +230,9 @@ def _tell_what_next(viewer: DemoViewer, home: Path | None) -> None:
     viewer.heading("What next")
     if home is not None:
         viewer.note(f"The home is kept: {home}")
+        viewer.note("In it one request waits for your yes and another has failed: its page shows them.")
         commands = {
+            command_line("serve", home): "start a gateway on it; the link leads to its page",
             command_line("sessions tree", home): "",
             command_line(f"sessions history {HOST} --tools", home): "",
             f"rm -r {shlex.quote(str(home))}": "",

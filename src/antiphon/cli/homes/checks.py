@@ -22,6 +22,7 @@ from antiphon.cli.connection.home import config_of, home_of
 from antiphon.cli.homes.check_result import CheckResult, Grade
 from antiphon.cli.homes.keys import has_key, key_problem, offline_remedy
 from antiphon.cli.homes.settings import listening_error, needs_restart, restart_reason
+from antiphon.cli.homes.task_checks import check_clock, check_past, check_tasks
 from antiphon.cli.homes.telegram_checks import check_telegram
 from antiphon.config.config import Config
 from antiphon.config.file import TOML_NAME
@@ -73,7 +74,7 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
     findings += _home(home)
     url = config.database.url if config is not None else None
     if url is None:
-        findings += _database(home)
+        findings += _database(home, is_running=running is not None)
     else:
         findings += _shared_database(home, url.get_secret_value())
     if is_deep:
@@ -135,6 +136,8 @@ def _shared_database(home: Path, url: str) -> Iterator[CheckResult]:
     else:
         yield CheckResult(name, Grade.OK, f"{place}, schema {state.schema}, {size}, {_searchable(state.unindexed)}")
     yield from _processes(state)
+    yield from check_clock(state.ahead_seconds)
+    yield from check_tasks(state.tasks, fires=any(member.works for member in state.living))
     yield _outbox(state.outbox)
     if (home / DATABASE_NAME).exists():
         yield CheckResult(
@@ -211,7 +214,7 @@ def _hooks(config: Config) -> Iterator[CheckResult]:
         yield CheckResult("hooks", Grade.OK, ", ".join(f"{hook.name} (agent {hook.agent_id})" for hook in hooks))
 
 
-def _database(home: Path) -> Iterator[CheckResult]:
+def _database(home: Path, *, is_running: bool) -> Iterator[CheckResult]:
     name, path = "database", home / DATABASE_NAME
     moved = home / (DATABASE_NAME + MOVED_SUFFIX)
     if moved.exists() and not path.exists():
@@ -227,6 +230,8 @@ def _database(home: Path) -> Iterator[CheckResult]:
         return
     yield _database_file(name, home, state)
     if state is not None and state.schema:
+        yield from check_past(state.newest_change_ms)
+        yield from check_tasks(state.tasks, fires=is_running)
         yield _outbox(state.outbox)
         yield from _kept(state.kept)
 

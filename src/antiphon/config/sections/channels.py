@@ -75,6 +75,9 @@ class TelegramGroupSection(Section):
     """Which of the owner's messages the agent answers there; `groups.owner_trigger` unless set."""
     silent: bool = False
     """Whether messages are only stored, and nothing is answered."""
+    members: tuple[str, ...] = ()
+    """The ids of the persons in the group, who decide together with all others seen there what may be sent to it: what
+    everybody may read. Public data unless set."""
 
 
 class TelegramSection(Section):
@@ -170,10 +173,10 @@ class UserSection(Section):
     """Agents whose calls users may approve and deny, once each, but never their own. They see the calls, also of
     sessions that they do not see."""
     commands: tuple[GrantedCommand, ...] = (
-        *("help", "status", "stop", "new", "reset", "session", "agent", "who", "approve", "deny", "link"),
+        *("help", "status", "stop", "new", "reset", "session", "agent", "task", "who", "approve", "deny", "link"),
     )
     """The commands that users may type in their chats; their other commands are ignored. Only owners switch agents,
-    change the conversation of a group, and use `/send`."""
+    change the conversation and the tasks of a group, and use `/send`."""
 
 
 class RolesSection(Section):

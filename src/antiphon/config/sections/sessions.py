@@ -4,11 +4,12 @@ import re
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, AliasChoices, Field, JsonValue
 
 from antiphon.config.sections.section import MOST_DAYS, MOST_MINUTES, Section
+from antiphon.config.sections.zones import Zone
 from antiphon.domain.keys import DmScope
 from antiphon.domain.person import MAX_ID
 from antiphon.domain.queue_mode import QueueMode
@@ -17,14 +18,6 @@ from antiphon.policy.chats import ChatRules
 from antiphon.policy.machines import HOOK, NODE
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.trigger import OwnerTrigger
-
-
-def _zone(name: str) -> str:
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise ValueError(f"unknown time zone {name!r}; write one such as 'Europe/Berlin'") from None
-    return name
 
 
 class QueueSection(Section):
@@ -50,7 +43,7 @@ class ResetSection(Section):
     """The hour for mode `daily`."""
     idle_minutes: Annotated[int, Field(ge=0, le=MOST_MINUTES)] = 0
     """The idle time for mode `idle`."""
-    zone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    zone: Zone = "UTC"
     """The time zone of `at_hour`."""
 
     def rule(self) -> ResetRule:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Classification
-from antiphon.domain.ids import AgentId, RunId, SessionRow
+from antiphon.domain.ids import AgentId, RunId, SessionRow, TaskId
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.engine.ledger.fence import Fence, Fenced
@@ -63,6 +63,11 @@ class Caller(Struct, frozen=True, kw_only=True):
     """Stays the same when the call is repeated, after a crash or by its `Idempotency-Key`."""
     run: CallingRun | None
     """None for a call from outside, which takes no turn of the session."""
+
+    @property
+    def task(self) -> TaskId | None:
+        """The task behind the call; None if no task caused it."""
+        return None if self.run is None else self.run.run.task
 
     @property
     def is_sandboxed(self) -> bool:

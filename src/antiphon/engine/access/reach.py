@@ -31,8 +31,8 @@ from antiphon.policy.reach import (
 from antiphon.policy.rights import decide_act
 from antiphon.policy.shown import shown_session
 from antiphon.policy.standing import Standing
-from antiphon.policy.visibility import Visibility
-from antiphon.store import askers
+from antiphon.policy.visibility import AgentToAgent, Visibility
+from antiphon.store import askers, tasks
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query
 from antiphon.store.people import find_standing
@@ -126,11 +126,14 @@ async def find_reach(query: Query, rights: Rights, act: Act) -> Reach | Refusal:
     session = await rows.find_by_row(query, actor.session)
     if session is None:
         return Refusal(NotFound("Session not found: the caller's own session was deleted."))
+    visibility = rules.visibility
+    if actor.task is not None and not await tasks.may_consult(query, actor.task):
+        visibility = replace(visibility, agent_to_agent=AgentToAgent())  # Contract: tasks 2, approvals 4
     reach = reach_of_session(
         session,
         standing,
         act,
-        rules.visibility,
+        visibility,
         is_sandboxed=actor.is_sandboxed or rules.are_sandboxed(session),
         subagent_tools=rules.subagent_tools,
     )

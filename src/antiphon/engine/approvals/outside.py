@@ -156,7 +156,7 @@ class OutsideApprovals:
 async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval | StandingApproval | Refusal:
     if found := await approvals.find_by_origin(tx, command.origin):
         return found
-    standing = await standing_approvals.list_of(tx, command.caller.principal, command.caller.agent_id)
+    standing = await standing_approvals.list_of(tx, command.caller.principal, command.caller.agent_id, None)
     if allowed := find_covering(standing, command.call, None):
         return allowed
     session = await rows.find_by_row(tx, command.caller.session)

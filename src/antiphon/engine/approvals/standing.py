@@ -14,6 +14,7 @@ from antiphon.engine.access.reach import refuse_act
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.policy.acts import Act
 from antiphon.policy.approvals import RUN_COMMAND
+from antiphon.store import runs as ledger
 from antiphon.store import standing_approvals as rows
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.people import find_standing
@@ -23,7 +24,7 @@ Fields = Mapping[str, tuple[str, ...]]
 
 
 class StandingApprovals:
-    """What owners allow always. All raise `Denied` for anyone but owners."""
+    """What owners allow always, as far as its calls flow to who asks. All raise `Denied` for anyone but owners."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -42,14 +43,16 @@ class StandingApprovals:
 async def _list(
     query: Query, principal: Principal, before: StandingApprovalId | None, limit: int
 ) -> list[StandingApproval] | Refusal:
-    refusal = refuse_act(await find_standing(query, principal), Act.APPROVE_ALWAYS)
-    return refusal or await rows.list_page(query, before=before, limit=limit)
+    standing = await find_standing(query, principal)
+    refusal = refuse_act(standing, Act.APPROVE_ALWAYS)
+    return refusal or await rows.list_page(query, standing.clearance, before=before, limit=limit)
 
 
 async def _revoke(tx: Transaction, principal: Principal, id: StandingApprovalId) -> StandingApproval | Refusal:
-    if refusal := refuse_act(await find_standing(tx, principal), Act.APPROVE_ALWAYS):
+    standing = await find_standing(tx, principal)
+    if refusal := refuse_act(standing, Act.APPROVE_ALWAYS):
         return refusal
-    found = await rows.find(tx, id)
+    found = await rows.find(tx, id, standing.clearance)
     if found is None:
         return Refusal(NotFound(f"Standing approval not found: {id[:80]!r}. `antiphon approvals standing` shows them."))
     await rows.delete(tx, id)
@@ -81,6 +84,7 @@ async def store_always(
 ) -> None:
     """Stores what the decision allows always. Commands are allowed for the run that asked alone."""
     await rows.delete_ended(tx)
+    asked = None if approval.run is None else await ledger.find(tx, approval.run)
     for call in approval.calls:
         if call.verdict is not Verdict.ALWAYS:
             continue
@@ -95,10 +99,12 @@ async def store_always(
             definition=call.definition,
             fields=named,
             arguments=fixed,
+            task=None if asked is None else asked.task,
             run=approval.run if call.tool == RUN_COMMAND else None,
             approval=approval.id,
             created_at=approval.decided_at,
             created_by=approval.decided_by,
+            made_of=approval.made_of,
         )
         await rows.insert(tx, standing)
 

@@ -13,6 +13,7 @@ from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.pairing import DecidePairing, approve_pairing, refuse_pairing
 from antiphon.engine.chats.take_in import Received, Stale, arrival_of, hold
 from antiphon.engine.chats.who import find_who
+from antiphon.engine.deliveries.outbox import note_copy
 from antiphon.engine.deliveries.questions import ADMIT, REFUSE, GroupAsked, group_asked, pairing_asked
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.runs.presses import UNKNOWN, Press
@@ -34,7 +35,7 @@ class TakePress(Struct, frozen=True, kw_only=True):
 
 async def find_pressed(query: Query, press: ButtonPress) -> SessionRow | None:
     """The session of the request for approval that the press is about."""
-    found = await approvals.find(query, ApprovalId(press.data.partition(":")[0]))
+    found = await approvals.find(query, ApprovalId(press.subject))
     return None if found is None else found.session
 
 
@@ -52,6 +53,8 @@ async def take_press(tx: Transaction, command: TakePress) -> Received | Stale:
     outcome, toast = ArrivalOutcome.IGNORED, UNKNOWN
     if who.is_linked and not who.standing.is_suspended:
         rights = Rights(who.standing.principal, occasion.rules)
+        if press.message_id is not None:
+            await note_copy(tx, ApprovalId(press.subject), press.place, press.message_id, at_ms=occasion.at_ms)
         outcome, toast = ArrivalOutcome.PRESSED, await _decide(tx, command, rights)
     if not is_repeated:
         await arrivals.store(tx, arrival, ArrivalRow(outcome, None), occasion.at_ms)
@@ -60,7 +63,7 @@ async def take_press(tx: Transaction, command: TakePress) -> Received | Stale:
 
 async def _decide(tx: Transaction, command: TakePress, rights: Rights) -> str:
     """Carries the decision out; the sentence for the person who pressed."""
-    subject, _, word = command.press.data.rpartition(":")
+    subject, word = command.press.subject, command.press.word
     if word in (ADMIT, REFUSE) and (id := pairing_asked(subject)) is not None:
         return await _decide_pairing(tx, command, rights, id, is_admitted=word == ADMIT)
     if word in (ADMIT, REFUSE) and (group := group_asked(subject)) is not None:

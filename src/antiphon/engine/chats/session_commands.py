@@ -129,7 +129,7 @@ async def _begin(tx: Transaction, chat: Chat, name: str | None, occasion: Occasi
         return f"Name {error}."
     except Invalid as error:
         return error.message
-    opened = await open_session(tx, _opening(chat, key, label, occasion), occasion.rules)
+    opened = await open_session(tx, opening_of(chat, key, label, occasion), occasion.rules)
     if isinstance(opened, Refusal):
         return opened.error.message
     left = chat.session
@@ -173,7 +173,7 @@ def _free_key(base: SessionKey, label: str, taken: set[str]) -> SessionKey:
     return key
 
 
-def _opening(chat: Chat, key: SessionKey, label: str, occasion: Occasion) -> OpenSession:
+def opening_of(chat: Chat, key: SessionKey, label: str | None, occasion: Occasion) -> OpenSession:
     """A session with the place and the origin of the one before, so that replies still reach the chat."""
     before, agent = chat.session, occasion.rules.agent(AgentId(chat.route.agent_id))
     platform = chat.place.channel or chat.route.address.channel

@@ -389,6 +389,7 @@ async def queue_work(tx: Transaction, work: ChildWork, words: Words, at_ms: int)
         hops=0 if origin is None else origin.hops,
         report=run_id,
         is_sandboxed=work.is_sandboxed,
+        task=work.caller.task,
         has_attachments=work.spawn.receipt is not None and run_id == work.spawn.run,
         time_limit=work.spawn.time_limit,
         cause=None if origin is None else origin.id,
@@ -405,6 +406,7 @@ async def queue_work(tx: Transaction, work: ChildWork, words: Words, at_ms: int)
         place=outbox.answers_to(origin, parent.delivery),
         principal=work.caller.principal,
         is_sandboxed=work.is_sandboxed,
+        task=work.caller.task,
         stage=ReportState.OPEN,
     )
     await spawns.insert_report(tx, report, at_ms)

@@ -9,7 +9,7 @@ from antiphon.domain.actor import SYSTEM
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.delivery import FLOW, MAY_BE_SHOWN_TWICE, NOT_CLEARED, Delivery
 from antiphon.domain.event import EventType, NewEvent
-from antiphon.domain.ids import RunId, SessionId, SessionRow
+from antiphon.domain.ids import ApprovalId, RunId, SessionId, SessionRow
 from antiphon.domain.message import JsonObject
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import DeliveryContext
@@ -266,6 +266,29 @@ async def enqueue_notice(
         made_of=made_of,
     )
     await deliveries.insert(tx, notice, at_ms)
+
+
+async def note_copy(tx: Transaction, id: ApprovalId, place: DeliveryContext, message: str, *, at_ms: int) -> None:
+    """Notes that another message shows the request: the platform took it, and the process died before it knew.
+
+    So this message loses its buttons, too, once the request is answered.
+    """
+    shown = await deliveries.list_shown_at(tx, id, place)
+    if not shown or any(each.platform_id == message for each in shown):
+        return
+    copied = shown[0]
+    copy = deliveries.NewDelivery(
+        name=name_of(f"copy {copied.id} {message}"),
+        session=None,
+        incarnation=None,
+        run_id=None,
+        place=place,
+        text=copied.text,
+        made_of=copied.made_of,
+        shown_as=message,
+        approval=id,
+    )
+    await deliveries.insert(tx, copy, at_ms)
 
 
 async def show_outcome(tx: Transaction, shown: Delivery, outcome: str, at_ms: int) -> None:

@@ -54,6 +54,7 @@ async def open_sealed(tx: Transaction, id: str, rules: Rules, at_ms: int) -> Non
         chain=exchange.chain,
         hops=exchange.hops,
         is_sandboxed=exchange.is_sandboxed or rules.are_sandboxed(target),
+        task=exchange.task,
         cause=exchange.origin_run,
     )
     words = words_from(source, message, Arrival.POSTED, classification=made_by(source))

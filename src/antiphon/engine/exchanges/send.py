@@ -248,6 +248,7 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
         chain=chain,
         hops=hops,
         is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(source, target),
+        task=caller.task,
         request=command.text,
         request_run=command.run_id,
         stage=ExchangeState.REQUEST,
@@ -283,6 +284,7 @@ async def _send_sealed(
         chain=chain,
         hops=hops,
         is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(source),
+        task=caller.task,
         request=command.text,
         request_run=command.run_id,
         stage=ExchangeState.SEALED,
@@ -353,6 +355,7 @@ async def _store(tx: Transaction, exchange: Exchange, sides: Sides, command: Sen
         chain=exchange.chain,
         hops=exchange.hops,
         is_sandboxed=exchange.is_sandboxed,
+        task=exchange.task,
         cause=exchange.origin_run,
     )
     await queue_run(

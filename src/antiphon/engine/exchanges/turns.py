@@ -53,7 +53,10 @@ from antiphon.store.runs import NewRun
 
 SOURCE_TOOL = "sessions_send"
 _PURPOSES = {ExchangeStage.TURN: Purpose.EXCHANGE_TURN, ExchangeStage.ANNOUNCE: Purpose.EXCHANGE_ANNOUNCE}
-WITHHELD = "[A reply is waiting that this session may not read: it is classified higher. The owner can release it.]"
+WITHHELD = (
+    "[A reply is waiting that this session may not read: it is classified higher. If it is the first, sessions_wait "
+    "with the runId of the send and accept returns it if this session may hold it.]"
+)
 
 
 async def follow_run(
@@ -241,6 +244,7 @@ async def _queue(tx: Transaction, text: _Text, sides: Sides, at_ms: int) -> None
         chain=exchange.chain,
         hops=exchange.hops,
         is_sandboxed=exchange.is_sandboxed,
+        task=exchange.task,
         cause=exchange.origin_run or exchange.request_run,
     )
     words = words_from(other, _message(text, sides, at_ms), classification=text.made_of)

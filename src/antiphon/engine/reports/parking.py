@@ -95,6 +95,7 @@ async def go_on(
         chain=parked.chain,
         hops=parked.hops,
         is_sandboxed=parked.is_sandboxed or any(report.is_sandboxed for report in came),
+        task=parked.task,
         report=parked.report,
         announces=parked.announces,
         continues=parked.id,

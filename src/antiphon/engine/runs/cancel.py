@@ -132,11 +132,16 @@ async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId, at_ms: int)
 
 
 async def cancel_work(tx: Transaction, session: Session, at_ms: int) -> Cancelled:
-    """Cancels the work of a session that was already found, and of everything below it."""
+    """Cancels the work of a session that was already found, and of everything below it.
+
+    Of a session in which nothing has begun yet, the run that would begin next is its work.
+    """
     found = await ledger.find_active(tx, session.row)
     parked = await ledger.find_parked(tx, session.row)
     queued = await ledger.find_queued(tx, session.row)
-    owing = [run for run in queued if run.report is not None or run.continues is not None]
+    ended = [run for run in queued if run.report is not None or run.continues is not None]
+    if found is None and not parked and not ended:
+        ended = queued[:1]
     called_off = await spawns.cancel_tree(tx, session.row, session.depth)
     for child in called_off.at_work:
         tx.interrupt(child)
@@ -145,7 +150,7 @@ async def cancel_work(tx: Transaction, session: Session, at_ms: int) -> Cancelle
     for run in parked:
         await ledger.change(tx, run.id, {"cancel_requested": 1})
         await end_parked_run(tx, run.id, at_ms)
-    for run in owing:
+    for run in ended:
         await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)
-    own = [*((found,) if found else ()), *parked, *owing]
+    own = [*((found,) if found else ()), *parked, *ended]
     return Cancelled(own[0].id if own else None, called_off.runs)

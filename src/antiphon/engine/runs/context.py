@@ -14,11 +14,12 @@ from antiphon.domain.delay import Delay, DelayOver, Delta, LivePiece
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import AgentId, ApprovalId, Ids, RunId, SessionRow, StandingApprovalId
-from antiphon.domain.message import AssistantMessage, ToolResult, Usage
+from antiphon.domain.message import AssistantMessage, ToolResult, Usage, text_of
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.transcript import Entry, OpenCall, Transcript
+from antiphon.domain.words import words_of
 from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.approvals.asking import AskApproval, ask_approval
 from antiphon.engine.deliveries.live import LiveReplies
@@ -26,6 +27,7 @@ from antiphon.engine.ledger import run_log as steps
 from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.fence import Fence, Fenced
 from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.memory.shown import AskMemory, ShownMemory, find_shown
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
 from antiphon.policy.caps import Cap, PersonCaps, caps_of
@@ -41,6 +43,8 @@ from antiphon.store.database import Database, Query
 from antiphon.store.usage import find_spent
 
 PAGE_EVENTS = 1000
+MOST_MATCHED = 4_000
+"""Characters of a message by which notes are found."""
 
 
 class Slot(Protocol):
@@ -104,17 +108,34 @@ class RunContext:
         self.workspace = PUBLIC
         """What the workspace was made of when it was last read."""
         self.surroundings = PUBLIC
-        """The prompt without the entries of the log: instructions, working memory, tools of MCP servers."""
+        """The prompt without the entries of the log and the memory: instructions, tools of MCP servers."""
+        self._memory: ShownMemory | None = None
 
     @property
     def made_of(self) -> Classification:
         """The run's context: the join of all that stands in its prompt, as far as it was read. Contract: flow 2."""
         if self._transcript is None:
-            return self.surroundings
+            return self._beside_log
         entries = self._transcript.made_of(self.run.id)
         if not may_enter(entries, self.ceiling):
             entries = self._made_of_admitted(self._transcript)
-        return self.surroundings.join(entries)
+        return self._beside_log.join(entries)
+
+    @property
+    def _beside_log(self) -> Classification:
+        return self.surroundings if self._memory is None else self.surroundings.join(self._memory.made_of)
+
+    async def find_memory(self, session: Session, rules: Rules) -> ShownMemory:
+        """What stands in the prompts of this run beside the log: found once, for the message that it answers.
+
+        `session` is its row as the run found it; the log must have been read.
+        """
+        if self._memory is None:
+            assert self._transcript is not None
+            newest = self._transcript.newest_input(self.run.id)
+            words = [] if newest is None else words_of(text_of(newest.message.content)[:MOST_MATCHED])
+            self._memory = await self._database.read(find_shown, AskMemory(self.run, session, words), rules)
+        return self._memory
 
     def _made_of_admitted(self, transcript: Transcript) -> Classification:
         if (self._admitted.last_seq, self._admitted.ceiling) != (transcript.last_seq, self.ceiling):
@@ -130,7 +151,7 @@ class RunContext:
         """
         transcript = self._transcript
         assert transcript is not None
-        if not is_public(self.surroundings.join(self._taint).join(transcript.made_of(self.run.id))):
+        if not is_public(self._beside_log.join(self._taint).join(transcript.made_of(self.run.id))):
             self.ceiling = PUBLIC  # if this read is cancelled, the run ends without what it has not taken in
             found = await self._database.read(_find_ceiling, self.run, sinks)
             if found is None:
@@ -459,7 +480,7 @@ async def _read_approvals(query: Query, run: Run) -> ApprovalsSoFar:
     return ApprovalsSoFar(
         own=await approvals.list_of_run(query, run.id),
         pending=await approvals.list_pending(query, SessionRow(run.session)),
-        standing=await standing_approvals.list_of(query, principal, agent),
+        standing=await standing_approvals.list_of(query, principal, agent, run.task),
         run=run.id,
     )
 

@@ -20,7 +20,7 @@ from antiphon.domain.message import (
     JsonObject,
 )
 from antiphon.domain.report import Report
-from antiphon.domain.run import MAX_ATTEMPTS, YIELDED, Outcome, Run, RunStatus, can_become
+from antiphon.domain.run import MAX_ATTEMPTS, YIELDED, Outcome, Purpose, Run, RunStatus, can_become
 from antiphon.domain.session import DeliveryContext, SessionStatus
 from antiphon.domain.transcript import OpenCall, open_calls
 from antiphon.engine.access.ceilings import PLACE_CLEARANCE, find_ceiling
@@ -29,6 +29,7 @@ from antiphon.engine.approvals.parking import park, repeat_calls
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Origin, Outgoing
 from antiphon.engine.exchanges.turns import follow_run
+from antiphon.engine.firings.ends import RECOVERED, follow_task
 from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, raise_workspace
 from antiphon.engine.ledger.fence import Claimant, Fence
 from antiphon.engine.ledger.run_log import (
@@ -61,6 +62,11 @@ from antiphon.store.usage import note_told
 
 SUSPENDED = Outcome(status=RunStatus.CANCELLED, error="The person who asked is suspended.", code="suspended")
 CANCELLED_EARLY = Outcome(status=RunStatus.CANCELLED, error="Cancelled before it began.", code="cancelled")
+RECOVERED_RUN = Outcome(
+    status=RunStatus.ERROR,
+    error="The process died before the run had done anything. A task's run is not repeated; its next slot stays.",
+    code=RECOVERED,
+)
 CANCELLED_AWAITING = Outcome(
     status=RunStatus.CANCELLED, error="Cancelled before its calls were approved.", code="cancelled"
 )
@@ -143,6 +149,9 @@ async def _take_over(tx: Transaction, found: InLog, claimant: Claimant, at_ms: i
     if found.is_suspended:
         await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=SUSPENDED, at_ms=at_ms))
         return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
+    if run.purpose is Purpose.TASK and run.attempt and not await _has_done_a_step(tx, run):
+        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=RECOVERED_RUN, at_ms=at_ms))
+        return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
     if run.attempt >= MAX_ATTEMPTS:
         outcome = Outcome(
             status=RunStatus.ERROR,
@@ -152,6 +161,14 @@ async def _take_over(tx: Transaction, found: InLog, claimant: Claimant, at_ms: i
         await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=outcome, at_ms=at_ms))
         return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
     return await _start(tx, found, claimant, at_ms)
+
+
+async def _has_done_a_step(query: Query, run: Run) -> bool:
+    """Whether the run, or the one that it continues, has stored what its model said."""
+    if run.continues is not None:
+        return True
+    events = await log.read_run(query, system_grant(run.session), run.id, from_seq=run.seq)
+    return any(isinstance(event.message, AssistantMessage) for event in events)
 
 
 async def _start(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> Run:
@@ -454,6 +471,8 @@ async def _follow(
     await follow_run(tx, run, open_calls, at_ms, sinks=sinks)
     if owed is not None or run.announces is not None or run.has_spawned:
         await _end_all(tx, await reports.follow_end(tx, run, owed, at_ms, sinks=sinks), at_ms)
+    if run.purpose is Purpose.TASK:
+        await follow_task(tx, run, at_ms)
 
 
 async def _end_all(tx: Transaction, called_off: Sequence[CancelledContinuation], at_ms: int) -> None:

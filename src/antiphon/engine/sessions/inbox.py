@@ -29,6 +29,7 @@ from antiphon.domain.message import (
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.domain.session import HERE, DeliveryContext, SessionType, Source
+from antiphon.domain.session_ids import is_of_task
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_message, refuse_run, stored_bytes
 from antiphon.engine.access.ceilings import find_ceiling, refuse_above
@@ -42,7 +43,7 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import CANCELLED_AWAITING, call_off
 from antiphon.engine.sessions.resets import begin_anew_if_stale
-from antiphon.engine.sessions.sessions import OpenSession, Sessions, create_session
+from antiphon.engine.sessions.sessions import OpenSession, Sessions, create_session, of_task
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import classify_message, is_public
@@ -231,6 +232,8 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     if standing.principal is not command.principal:
         command = replace(command, principal=standing.principal)
     session, named = found.head, MessageId(command.message.message_id)
+    if is_of_task(key := stored_key(session.key)):
+        return Refusal(of_task(key))
     if command.may_repeat and (first := await log.find_message(tx, found.grant, named)):
         return await _repeated(tx, session, first, principal=command.principal, message=command.message)
     place = await _place_of_answers(tx, session, command, standing)
@@ -433,6 +436,8 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     if isinstance(found, Refusal):
         return found
     session, message = found.head, command.message
+    if is_of_task(key := stored_key(session.key)):
+        return Refusal(of_task(key))
     if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
         return await _repeated(tx, session, first, principal=standing.principal, message=message)
     is_counted, shares = not is_favoured(standing), command.rules.shares

@@ -18,7 +18,13 @@ from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.new_keys import check_new_key
 from antiphon.domain.person import Identity, Person, PersonRole
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
-from antiphon.domain.session_ids import has_namespace, is_key_of_channel, key_from_session_id, parse_session_id
+from antiphon.domain.session_ids import (
+    has_namespace,
+    is_key_of_channel,
+    is_of_task,
+    key_from_session_id,
+    parse_session_id,
+)
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access.allowances import refuse_session
 from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
@@ -290,6 +296,8 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
         return Opened(shown_session(await _reopen(tx, found, command), reach.clearance), is_new=False)
     if reach.namespace is not None and not is_key_of_channel(_key_of(command), reach.namespace):
         return _outside(reach.namespace)
+    if is_of_task(_key_of(command)):
+        return Refusal(of_task(_key_of(command)))
     if command.place is None and (refusal := _refuse_new(command, standing, rules)):
         return refusal
     if refusal := await _refuse_base(tx, command, rules):
@@ -322,6 +330,14 @@ async def _refuse_base(query: Query, command: OpenSession, rules: Rules) -> Refu
     place = await find_place_clearance(query, rules.sinks, command.place)
     return next(
         (each for limit in (clearance, place) if limit is not None and (each := refuse_above(base, limit))), None
+    )
+
+
+def of_task(key: SessionKey) -> Denied:
+    """The refusal to open the session of a task by hand, or to write there."""
+    return Denied(
+        f"Session belongs to a task: {str(key)!r}. Only the task opens it and writes there; make a task, or run one.",
+        code="task_session",
     )
 
 

@@ -44,6 +44,7 @@ class TargetKind(StrEnum):
     PERSON = "person"
     PAIRING = "pairing"
     GROUP = "group"
+    TASK = "task"
 
 
 class Header(Struct, frozen=True):

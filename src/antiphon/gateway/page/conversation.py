@@ -4,10 +4,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.event import Event
+from antiphon.domain.ids import TaskId
 from antiphon.domain.keys import SessionKind, main_key
 from antiphon.domain.run import Run, RunStatus
+from antiphon.domain.schedule import in_words
 from antiphon.domain.session import Session, SessionType
+from antiphon.domain.stored_task import StoredTask
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.names import PersonNames
 from antiphon.engine.deliveries.outbox import is_external
@@ -52,6 +56,8 @@ class PageConversation(Struct, frozen=True, kw_only=True):
     """The nearest session above it that is left."""
     item: Item
     """The session as in the list, with its newest children."""
+    task: StoredTask | None = None
+    """The task whose runs work here."""
 
     @property
     def key(self) -> str:
@@ -62,6 +68,11 @@ class PageConversation(Struct, frozen=True, kw_only=True):
         """Where the session's channel sends texts; None for a session without one."""
         delivery = self.session.delivery
         return f"{delivery.channel} {delivery.to}" if is_external(delivery) else None
+
+    @property
+    def task_words(self) -> str:
+        """When the task fires."""
+        return "" if self.task is None else in_words(self.task.schedule)
 
     @property
     def is_main(self) -> bool:
@@ -165,4 +176,15 @@ async def conversation_head(gateway: Gateway, principal: Principal, name: str) -
         can_delete=not is_group and session.key != main_key(session.agent_id),
         parent=family.parent,
         item=item,
+        task=await _task_of(gateway, principal, session),
     )
+
+
+async def _task_of(gateway: Gateway, principal: Principal, session: Session) -> StoredTask | None:
+    """The task whose session it is, if the reader may see it and it was not removed."""
+    if session.key.kind is not SessionKind.CRON:
+        return None
+    try:
+        return await gateway.services.tasks.get(principal, TaskId(session.key.last_segment))
+    except (NotFound, Denied):
+        return None

@@ -8,10 +8,13 @@ from msgspec import Struct
 
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event, EventType
-from antiphon.domain.ids import AgentId
+from antiphon.domain.ids import AgentId, TaskId
 from antiphon.domain.message import AssistantMessage, ToolCallPart, ToolResult
 from antiphon.domain.run import RunStatus
+from antiphon.domain.schedule import in_words
 from antiphon.domain.session import SessionSummary
+from antiphon.domain.stored_task import StoredTask
+from antiphon.domain.task_words import WHY
 from antiphon.domain.text import one_line, plain, short_age
 from antiphon.engine.overview import Done, Needs, Overview, ReachedCap, Working
 from antiphon.gateway.operations.operation import Ask, NoParams
@@ -51,6 +54,15 @@ class CapRow(Struct, frozen=True, kw_only=True):
     setting: str
 
 
+class StoppedRow(Struct, frozen=True, kw_only=True):
+    """A task that paused by itself."""
+
+    id: TaskId
+    name: str
+    when: str
+    why: str
+
+
 class DeadRow(Struct, frozen=True, kw_only=True):
     """A text that could not be delivered."""
 
@@ -69,6 +81,7 @@ async def show_home(ask: Ask, params: NoParams) -> Markup:
     values = {
         "needs": needs,
         "requests": _requests(needs, titles, names),
+        "stopped": [_stopped(each) for each in needs.tasks],
         "dead": [_dead(each) for each in needs.dead],
         "caps": [_cap(each, titles, names) for each in needs.caps],
         "working": [_working(each, titles, names, now) for each in overview.working],
@@ -92,6 +105,11 @@ def _requests(needs: Needs, titles: Titles, names: Mapping[str, str]) -> list[Pa
         title = None if session is None else titles.of(session)
         found.append(request_entry(request, names.get(who, who), agent=titles.agent(request.agent_id), title=title))
     return found
+
+
+def _stopped(task: StoredTask) -> StoppedRow:
+    assert task.why is not None
+    return StoppedRow(id=task.id, name=plain(task.name), when=in_words(task.schedule), why=WHY[task.why])
 
 
 def _dead(delivery: Delivery) -> DeadRow:

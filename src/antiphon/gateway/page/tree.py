@@ -27,6 +27,7 @@ _KINDS = {
     Purpose.CHILD: "Spawned",
     Purpose.RESULTS: "Results",
     Purpose.ANNOUNCE: "Announces",
+    Purpose.TASK: "Task",
 }
 _STATES = {
     RunStatus.QUEUED: "queued",

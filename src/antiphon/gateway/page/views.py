@@ -6,9 +6,19 @@ from antiphon.gateway.page.home import show_home
 from antiphon.gateway.page.page_view import PageView
 from antiphon.gateway.page.people import show_people, show_tokens
 from antiphon.gateway.page.session import show_details
+from antiphon.gateway.page.tasks import show_task, show_tasks
 from antiphon.gateway.page.tree import show_tree
 
-VIEWS: tuple[PageView, ...] = (show_home, show_costs, show_people, show_tokens, show_tree, show_details)
+VIEWS: tuple[PageView, ...] = (
+    show_home,
+    show_tasks,
+    show_costs,
+    show_people,
+    show_tokens,
+    show_tree,
+    show_details,
+    show_task,
+)
 
 
 def find_view(name: str) -> PageView:

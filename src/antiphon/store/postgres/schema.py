@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from importlib import resources
 from typing import Any
 
@@ -15,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.errors import Invalid
+from antiphon.domain.task_survey import NO_TASKS, TaskSurvey, survey
 from antiphon.store import migrations as files
 from antiphon.store.chat_state import CHATS_SCHEMA, COUNT_ALLOWED, COUNT_ASKED, COUNT_OWNERS, LIST_TROUBLES
 from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT
@@ -25,6 +27,7 @@ from antiphon.store.postgres.link import connect
 from antiphon.store.schema_origin import check_columns, check_origin, columns_by_table, hash_of
 from antiphon.store.search import LAG, SCHEMA
 from antiphon.store.step import Step
+from antiphon.store.task_survey import LIST_SCHEDULES, TASKS_SCHEMA
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +87,9 @@ class ServerState(Struct, frozen=True, kw_only=True):
     unindexed: int
     """Messages that cannot be searched yet."""
     chats: ChatState = NO_CHATS
+    tasks: TaskSurvey = NO_TASKS
+    ahead_seconds: float = 0.0
+    """How far the server's clock is ahead of this machine's."""
 
 
 async def prepare(
@@ -163,6 +169,8 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
             kept=await _count_kept(connection),
             unindexed=await _count_unindexed(connection) if max(applied, default=0) >= SCHEMA else 0,
             chats=await _find_chats(connection) if max(applied, default=0) >= CHATS_SCHEMA else NO_CHATS,
+            tasks=await _find_tasks(connection) if max(applied, default=0) >= TASKS_SCHEMA else NO_TASKS,
+            ahead_seconds=await _find_lead(connection),
         )
     except psycopg.errors.InsufficientPrivilege as error:
         raise _denied(url, error) from error
@@ -192,6 +200,18 @@ async def _find_chats(connection: AsyncConnection[Any]) -> ChatState:
         asked=dict(await (await connection.execute(COUNT_ASKED)).fetchall()),
         allowed=dict(await (await connection.execute(COUNT_ALLOWED)).fetchall()),
     )
+
+
+async def _find_tasks(connection: AsyncConnection[Any]) -> TaskSurvey:
+    rows = await (await connection.execute(LIST_SCHEDULES)).fetchall()
+    return survey(rows, datetime.now(UTC))
+
+
+async def _find_lead(connection: AsyncConnection[Any]) -> float:
+    """How far the server's clock is ahead of this one."""
+    row = await (await connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8")).fetchone()
+    assert row is not None
+    return row[0] - time.time()
 
 
 async def _count_unindexed(connection: AsyncConnection[Any]) -> int:

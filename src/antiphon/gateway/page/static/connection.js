@@ -11,6 +11,7 @@ const FIRST_PAUSE_MS = 300;
 const LONGEST_PAUSE_MS = 5000;
 const ASK_EVERY_MS = 20000;
 const ANSWER_MS = 5000;
+const CHECK_MS = 1500;
 const PIECES_MS = 30;
 const OPEN_MS = 10000;
 const REFUSED_CODE = 1008;
@@ -46,7 +47,7 @@ class Connection {
         break;
       case 'check':
         this.failures = 0;
-        if (this.socket) this.ask();
+        if (this.socket) this.ask(CHECK_MS);
         else this.open();
         break;
       case 'bye':
@@ -152,10 +153,10 @@ class Connection {
   }
 
   // A socket that does not answer has died unnoticed, for example while the computer slept.
-  async ask() {
+  async ask(patienceMs = ANSWER_MS) {
     const { socket } = this;
     if (!socket || !this.isOpen) return;
-    const late = setTimeout(() => this.lose(socket), ANSWER_MS);
+    const late = setTimeout(() => this.lose(socket), patienceMs);
     await this.request('health.get', {}).catch(() => {});
     clearTimeout(late);
   }

@@ -168,7 +168,8 @@ class Outbox {
   async deliver(message) {
     try {
       const { key, id, text, deliver } = message;
-      const posted = await call('POST', sessionPath(key, '/messages'), { text, messageId: id, ...(deliver && { deliver }) });
+      const body = { text, messageId: id, ...(deliver && { deliver }) };
+      const posted = await call('POST', sessionPath(key, '/messages'), body, { mayRepeat: true });
       this.onSent(message, posted);
       if (this.failures) this.noteSent();
       await this.remove(message);

@@ -3,6 +3,7 @@
 // `commands.js` carries out commands, `admitting.js` lets people in.
 'use strict';
 
+const STALE_MS = 1000;
 const LIST_PAUSE_MS = 150;
 const LIST_EVERY_MS = 1000;
 
@@ -491,8 +492,12 @@ document.addEventListener('keydown', (event) => {
 document.addEventListener('submit', (event) => event.target.id === 'search' && event.preventDefault());
 
 document.addEventListener('htmx:config:request', (event) => {
-  Object.assign(event.detail.ctx.request.headers, pageHeaders());
+  const { request } = event.detail.ctx;
+  Object.assign(request.headers, pageHeaders());
+  repeatable.set(request, Date.now());
 });
+
+document.addEventListener('htmx:finally:request', (event) => repeatable.delete(event.detail.ctx.request));
 
 // Earlier messages come in above; what is being read stays where it is.
 let distanceBefore = null;
@@ -539,17 +544,18 @@ document.body.addEventListener('gateway-back', () => {
   outbox.send();
 });
 
-// A tab that is seen again, and a computer that woke, may have missed anything.
-function comeBack() {
+// A tab that is seen again, and a computer that woke, may have missed anything, and wait for answers that never come.
+function comeBack(patienceMs) {
   if (document.hidden || !find('.app')) return;
+  giveUp(Date.now() - patienceMs);
   live.check();
   conversation?.catchUp();
   refreshLists();
 }
 
-document.addEventListener('visibilitychange', comeBack);
+document.addEventListener('visibilitychange', () => comeBack(STALE_MS));
 addEventListener('online', () => {
-  comeBack();
+  comeBack(0);
   outbox?.send();
 });
 addEventListener('pageshow', (event) => event.persisted && location.reload());

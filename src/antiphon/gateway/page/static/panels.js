@@ -1,8 +1,8 @@
-// What the views of costs, requests, sessions, people and tokens do: their forms, their buttons, and opened branches.
+// What the views of costs, requests, sessions, tasks, people and tokens do: their forms, their buttons, and opened branches.
 'use strict';
 
 const OPENED_RUNS = 'opened-runs';
-const STILL_VIEWS = ['costs', 'details', 'people', 'tokens'];
+const STILL_VIEWS = ['costs', 'details', 'people', 'task', 'tasks', 'tokens'];
 
 // Whether the view changes only when its reader asks: it has forms, or a secret that is shown once.
 const isStill = (view) => STILL_VIEWS.includes(view.dataset.view);
@@ -13,14 +13,15 @@ const isUnchanged = (field) =>
   field.tagName === 'SELECT' ? field.selectedOptions[0]?.defaultSelected : field.value === field.defaultValue;
 
 // The fields as the operation takes them: `name[]` collects, `name.part` goes into an object, an empty field is null.
-// A change names only what was changed.
+// A change names only what was changed, and the version that was read.
 function fieldsOf(form) {
   const fields = {};
   const isChange = form.dataset.method === 'PATCH';
   for (const field of form.elements) {
     const { name, type } = field;
     if (!name || field.closest('[hidden]') || field.disabled) continue;
-    if (isChange && isUnchanged(field)) continue;
+    if (type === 'hidden') fields[name] = Number(field.value);
+    if (type === 'hidden' || (isChange && isUnchanged(field))) continue;
     if (name.endsWith('[]')) {
       fields[name.slice(0, -2)] ??= [];
       if (field.checked) fields[name.slice(0, -2)].push(field.value);
@@ -39,9 +40,27 @@ function fieldsOf(form) {
 function keepAsSaved(form) {
   for (const field of form.elements) {
     if (field.tagName === 'SELECT') for (const option of field.options) option.defaultSelected = option.selected;
-    else field.defaultValue = field.value;
+    else if (field.type !== 'hidden') field.defaultValue = field.value;
   }
 }
+
+// A form that shows first what would be saved. Any change of it asks for another look.
+async function showPreview(form) {
+  const { name, trigger, upcoming, prompt } = await call('POST', form.dataset.preview, fieldsOf(form));
+  const shown = (tag, text, className = '') => Object.assign(document.createElement(tag), { textContent: text, className, dir: 'auto' });
+  const times = shown('span', 'Next: ');
+  times.append(...upcoming.flatMap((time, at) => [at ? ', ' : '', shown('span', time.shown, 'unbroken')]));
+  find('.preview-of', form).replaceChildren(shown('b', name), shown('span', trigger.words), times, shown('span', prompt));
+  setPreviewed(form, true);
+}
+
+function setPreviewed(form, isPreviewed) {
+  const button = find('[data-after]', form);
+  find('.preview-of', form).hidden = !isPreviewed;
+  button.textContent = isPreviewed ? button.dataset.after : button.dataset.before;
+}
+
+const needsPreview = (form) => Boolean(form.dataset.preview) && find('.preview-of', form).hidden;
 
 function tellProblem(element, problem) {
   if (!(problem instanceof Problem)) throw problem;
@@ -55,7 +74,17 @@ async function submitForm(form) {
   problem.hidden = true;
   for (const button of findAll('button', form)) button.disabled = true;
   try {
+    if (needsPreview(form)) {
+      await showPreview(form);
+      for (const button of findAll('button', form)) button.disabled = false;
+      return;
+    }
     const answer = await call(method, address, fieldsOf(form));
+    if (form.dataset.preview) {
+      form.reset();
+      setPreviewed(form, false);
+    }
+    if (form.elements.version) form.elements.version.value = answer.version;
     if (shows) {
       showSecret(find('.shown-secret', form), shows === 'code' ? signInLink(answer.code, answer.publicUrl) : answer[shows]);
       form.reset();
@@ -66,7 +95,7 @@ async function submitForm(form) {
       find('.done', form).textContent = done;
     }
     refreshLists();
-    if (!done) await refreshCards();
+    await refreshCards();
   } catch (refused) {
     tellProblem(problem, refused);
   }
@@ -110,6 +139,7 @@ document.addEventListener('change', (event) => {
 });
 
 document.addEventListener('input', (event) => {
+  if (event.target.form?.dataset.preview) setPreviewed(event.target.form, false);
   const done = event.target.form?.dataset.form === 'call' && find('.done', event.target.form);
   if (done) done.textContent = '';
 });

@@ -23,9 +23,20 @@ const gateway = {
   },
 };
 
-async function call(method, path, body) {
+// Requests under way that may be repeated, with the time at which they began.
+const repeatable = new Map();
+
+// Gives up those that began before: their connections may have died while the network was away or the computer slept.
+function giveUp(before) {
+  for (const [stop, began] of repeatable) if (began <= before) stop.abort();
+}
+
+// Requests that only read `mayRepeat`, and others that the gateway recognises.
+async function call(method, path, body, { mayRepeat = method === 'GET' } = {}) {
   const headers = pageHeaders();
-  const request = { method, headers, signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) };
+  const stop = new AbortController();
+  const request = { method, headers, signal: AbortSignal.any([AbortSignal.timeout(REQUEST_TIMEOUT_MS), stop.signal]) };
+  if (mayRepeat) repeatable.set(stop, Date.now());
   if (body !== undefined) {
     headers['Content-Type'] = 'application/json';
     request.body = JSON.stringify(body);
@@ -37,9 +48,11 @@ async function call(method, path, body) {
     const text = await response.text();
     answer = response.headers.get('Content-Type')?.includes('json') ? JSON.parse(text || '{}') : { text };
   } catch (error) {
-    gateway.note(true);
+    if (!stop.signal.aborted) gateway.note(true);
     const reason = error.name === 'TimeoutError' ? 'The gateway did not answer in time.' : 'The gateway cannot be reached.';
     throw new Problem(reason, { isPassing: true });
+  } finally {
+    repeatable.delete(stop);
   }
   const { ok, status } = response;
   gateway.note(AWAY_STATUSES.includes(status));

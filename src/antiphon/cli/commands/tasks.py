@@ -1,0 +1,479 @@
+"""`antiphon tasks`: what agents do by themselves at their time. Contract: tasks 1, 2."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from antiphon.cli.commands.listing import ListingGroup
+from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption, LimitOption
+from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_run
+from antiphon.domain.message import JsonObject
+from antiphon.domain.text import one_line
+
+if TYPE_CHECKING:
+    from antiphon.cli.connection.client import Client
+
+PAGE = 200
+LISTED_NAME = 20
+"""How many characters of a name the table shows on a terminal."""
+LIMIT_WORDS = {
+    "runsAnHour": "runs an hour",
+    "tokensADay": "tokens a day",
+    "usdADay": "dollars a day",
+    "totalRuns": "runs in all",
+    "stopText": "ends with",
+}
+
+app = typer.Typer(cls=ListingGroup, help="Set, list, show, edit, run, pause and cancel tasks.")
+TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="A task's id or name, as `list` shows them.")]
+EveryOption = Annotated[
+    str | None,
+    typer.Option("--every", metavar="INTERVAL", help="An interval, '1h30m', or days with a time, 'weekday at 8:00'."),
+]
+AtOption = Annotated[
+    str | None, typer.Option("--at", metavar="TIME", help="Once: '2027-01-31 08:00', or '08:00' for the next one.")
+]
+CronOption = Annotated[str | None, typer.Option("--cron", metavar="FIELDS", help="Five fields, or '@daily'.")]
+ZoneOption = Annotated[str | None, typer.Option("--zone", metavar="ZONE", help="The time zone, such as Europe/Berlin.")]
+NameOption = Annotated[str | None, typer.Option("--name", metavar="NAME", help="A name of your own.")]
+MissedOption = Annotated[
+    Literal["run", "skip"] | None,
+    typer.Option(
+        "--missed", help="For times at which nothing ran: 'run' (once for all) or 'skip' (not after --grace)."
+    ),
+]
+GraceOption = Annotated[
+    float | None, typer.Option("--grace", metavar="MINUTES", min=0, help="How late a time may still run with 'skip'.")
+]
+ContextOption = Annotated[
+    Literal["fresh", "keep"] | None,
+    typer.Option("--context", help="'fresh': each run begins a new conversation. 'keep': all share one."),
+]
+RunsAnHourOption = Annotated[int | None, typer.Option("--runs-an-hour", metavar="N", min=1, help="A limit.")]
+TokensADayOption = Annotated[int | None, typer.Option("--tokens-a-day", metavar="N", min=1, help="A limit.")]
+UsdADayOption = Annotated[float | None, typer.Option("--usd-a-day", metavar="USD", help="A limit.")]
+TotalRunsOption = Annotated[
+    int | None, typer.Option("--total-runs", metavar="N", min=1, help="End the task after N runs.")
+]
+StopTextOption = Annotated[
+    str | None, typer.Option("--stop-text", metavar="TEXT", help="End the task once a reply contains this.")
+]
+
+
+@app.command("new")
+@command
+def new_task(
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEXT",
+            help="What to do each time; with the time, such as 'every weekday at 8 tell me what changed', or without.",
+        ),
+    ],
+    every: EveryOption = None,
+    at: AtOption = None,
+    cron: CronOption = None,
+    zone: ZoneOption = None,
+    name: NameOption = None,
+    session: Annotated[
+        str, typer.Option("--session", metavar="SESSION", help="The session whose agent does the work.")
+    ] = "main",
+    missed: MissedOption = None,
+    grace: GraceOption = None,
+    context: ContextOption = None,
+    runs_an_hour: RunsAnHourOption = None,
+    tokens_a_day: TokensADayOption = None,
+    usd_a_day: UsdADayOption = None,
+    total_runs: TotalRunsOption = None,
+    stop_text: StopTextOption = None,
+    preview: Annotated[bool, typer.Option("--preview", help="Only show what it would be; save nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set a task. On a terminal it shows the next three times first, and asks."""
+    import sys
+
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import show, show_json
+
+    has_time = (every, at, cron) != (None, None, None)
+    limits = _limits(runs_an_hour, tokens_a_day, usd_a_day, total_runs, stop_text)
+    body = _present(
+        {
+            ("prompt" if has_time else "text"): text,
+            "every": every,
+            "at": at,
+            "cron": cron,
+            "zone": zone,
+            "name": name,
+            "missed": missed,
+            "graceMinutes": grace,
+            "context": context,
+            "limits": limits,
+        }
+    )
+    with connect(home, config) as client:
+        if preview or not (yes or as_json or not sys.stdin.isatty()):
+            shown = client.post("/tasks", body, preview=True)
+            if as_json:
+                show_json(shown)
+                return
+            _show_preview(shown)
+            if preview or not typer.confirm("Save it?", default=True):
+                show("Nothing was saved.", "dim")
+                return
+        key = str(find_session(client, session)["key"])
+        created = client.post("/tasks", {**body, "sessionKey": key})
+    _show(created, as_json=as_json)
+
+
+@app.command("list")
+@command
+def list_tasks(
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="SESSION", help="Only tasks that were made in this session.")
+    ] = None,
+    limit: LimitOption = 50,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="TASK", help="Only later ones; give the last task of a page.")
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List tasks."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import console, hint, show, show_json, show_table
+    from antiphon.cli.rendering.rows import rows_of
+
+    with connect(home, config) as client:
+        key = None if session is None else str(find_session(client, session)["key"])
+        answer = client.get("/tasks", session=key, limit=limit, after=after)
+    if as_json:
+        show_json(answer)
+        return
+    rows = rows_of(answer, "tasks")
+    if not rows:
+        show("There are no tasks.", "dim")
+        hint("antiphon tasks new 'every weekday at 8 tell me what changed'")
+        return
+    show_table(
+        ["Task", "Name", "State", "Last", "Next", "When"],
+        [
+            [
+                str(row["taskId"]),
+                one_line(str(row["name"]), LISTED_NAME) if console().is_terminal else str(row["name"]),
+                _state(row),
+                str(row.get("lastOutcome") or ""),
+                _next(row),
+                str(_part(row, "trigger")["words"]),
+            ]
+            for row in rows
+        ],
+    )
+
+
+@app.command("show")
+@command
+def show_task(
+    task: TaskArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Show a task: when it fires, what it asks for, its limits, and how it went."""
+    from antiphon.cli.connection.connect import connect
+
+    with connect(home, config) as client:
+        found = client.get(f"/tasks/{find_task(client, task)}")
+    _show(found, as_json=as_json)
+
+
+@app.command("edit")
+@command
+def edit_task(
+    task: TaskArgument,
+    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="What to do each time.")] = None,
+    every: EveryOption = None,
+    at: AtOption = None,
+    cron: CronOption = None,
+    zone: ZoneOption = None,
+    name: NameOption = None,
+    missed: MissedOption = None,
+    grace: GraceOption = None,
+    context: ContextOption = None,
+    runs_an_hour: RunsAnHourOption = None,
+    tokens_a_day: TokensADayOption = None,
+    usd_a_day: UsdADayOption = None,
+    total_runs: TotalRunsOption = None,
+    stop_text: StopTextOption = None,
+    no_limits: Annotated[bool, typer.Option("--no-limits", help="Remove all limits of the task.")] = False,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="N", min=1, help="Change it only if it still has this version.")
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a task. The limits that are named replace all limits of the task."""
+    from antiphon.cli.connection.connect import connect
+
+    limits = {} if no_limits else _limits(runs_an_hour, tokens_a_day, usd_a_day, total_runs, stop_text)
+    body = _present(
+        {
+            "prompt": prompt,
+            "every": every,
+            "at": at,
+            "cron": cron,
+            "zone": zone,
+            "name": name,
+            "missed": missed,
+            "graceMinutes": grace,
+            "context": context,
+            "limits": limits,
+        }
+    )
+    if not body:
+        raise typer.BadParameter("Name what to change, such as --every or --prompt.")
+    with connect(home, config) as client:
+        changed = client.patch(f"/tasks/{find_task(client, task)}", {**body, **_present({"version": version})})
+    _show(changed, as_json=as_json)
+
+
+@app.command("run")
+@command
+def run_task(
+    task: TaskArgument,
+    wait: Annotated[
+        float | None, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the run to end.")
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a task now, besides its times; with --wait the exit code says how the run ended."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import hint, show, show_json
+
+    with connect(home, config) as client:
+        slot = client.post(f"/tasks/{find_task(client, task)}/run")
+        run = None if wait is None else client.wait_run(str(slot["runId"]), wait)
+    if as_json:
+        show_json(slot if run is None else run)
+    elif run is None:
+        show(f"It runs now: {slot['runId']}.")
+        hint(f"antiphon runs show {slot['runId']} --wait 60")
+    else:
+        show(str(run.get("reply") or run.get("error") or run["status"]))
+    if run is not None and (code := exit_code_of_run(str(run["status"]))) is not ExitCode.OK:
+        raise CommandFailed(code)
+
+
+@app.command("runs")
+@command
+def list_task_runs(
+    task: TaskArgument,
+    limit: LimitOption = 20,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the times at which a task was due or run by hand, newest first, and what became of each."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import clock_time, show, show_json, show_table
+    from antiphon.cli.rendering.rows import rows_of
+
+    with connect(home, config) as client:
+        answer = client.get(f"/tasks/{find_task(client, task)}/runs", limit=limit)
+    if as_json:
+        show_json(answer)
+        return
+    rows = rows_of(answer, "runs")
+    if not rows:
+        show("It has not run yet.", "dim")
+        return
+    show_table(
+        ["Due", "Outcome", "Missed", "Run"],
+        [
+            [
+                f"{clock_time(row['slotAt'])}{', by hand' if row['byHand'] else ''}",
+                _outcome(row),
+                str(row["missed"] or ""),
+                str(row.get("runId") or ""),
+            ]
+            for row in rows
+        ],
+    )
+
+
+@app.command("pause")
+@command
+def pause_task(
+    task: TaskArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Stop a task from firing until it is resumed."""
+    _change(task, "pause", home=home, config=config, as_json=as_json)
+
+
+@app.command("resume")
+@command
+def resume_task(
+    task: TaskArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Let a paused task fire again, from its next time on."""
+    _change(task, "resume", home=home, config=config, as_json=as_json)
+
+
+@app.command("approve")
+@command
+def approve_task(
+    task: TaskArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Let a task ask other agents, as far as the settings let any session."""
+    _change(task, "approve", home=home, config=config, as_json=as_json)
+
+
+@app.command("cancel")
+@command
+def cancel_task(
+    task: TaskArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Remove a task. A run in progress goes on."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import show, show_json
+
+    with connect(home, config) as client:
+        removed = client.delete(f"/tasks/{find_task(client, task)}")
+    if as_json:
+        show_json(removed)
+    else:
+        show(f"Removed: {removed['name']} ({removed['taskId']})")
+
+
+def find_task(client: "Client", text: str) -> str:
+    """The id of the task that has it, or that has it as its name. Raises `NotFound` and `Invalid` with a remedy."""
+    from antiphon.cli.rendering.rows import rows_of
+    from antiphon.domain.errors import Invalid, NotFound
+    from antiphon.domain.words import folded
+
+    after: str | None = None
+    named: list[str] = []
+    while True:
+        rows = rows_of(client.get("/tasks", limit=PAGE, after=after), "tasks")
+        if any(text == row["taskId"] for row in rows):
+            return text
+        named += [str(row["taskId"]) for row in rows if folded(text) == folded(str(row["name"]))]
+        if len(rows) < PAGE:
+            break
+        after = str(rows[-1]["taskId"])
+    if not named:
+        raise NotFound(f"Task not found: {text!r}. `antiphon tasks list` shows all tasks.")
+    if len(named) > 1:
+        raise Invalid(f"Several tasks have this name: {text!r}. Name one by its id: {', '.join(named)}.", code="usage")
+    return named[0]
+
+
+def _change(task: str, verb: str, *, home: HomeOption, config: ConfigOption, as_json: bool) -> None:
+    from antiphon.cli.connection.connect import connect
+
+    with connect(home, config) as client:
+        changed = client.post(f"/tasks/{find_task(client, task)}/{verb}")
+    _show(changed, as_json=as_json)
+
+
+def _limits(
+    runs_an_hour: int | None,
+    tokens_a_day: int | None,
+    usd_a_day: float | None,
+    total_runs: int | None,
+    stop_text: str | None,
+) -> JsonObject | None:
+    """The limits that are named; None without any."""
+    named = _present(
+        {
+            "runsAnHour": runs_an_hour,
+            "tokensADay": tokens_a_day,
+            "usdADay": usd_a_day,
+            "totalRuns": total_runs,
+            "stopText": stop_text,
+        }
+    )
+    return named or None
+
+
+def _present(values: JsonObject) -> JsonObject:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _part(row: JsonObject, name: str) -> JsonObject:
+    part = row[name]
+    assert isinstance(part, dict)
+    return part
+
+
+def _times(row: JsonObject) -> list[str]:
+    from antiphon.cli.rendering.rows import rows_of
+
+    return [str(each["shown"]) for each in rows_of(row, "upcoming")]
+
+
+def _next(row: JsonObject) -> str:
+    times = _times(row)
+    return times[0] if times and row["state"] == "active" else ""
+
+
+def _state(row: JsonObject) -> str:
+    return f"{row['state']}: {row['reason']}" if row.get("reason") else str(row["state"])
+
+
+def _outcome(slot: JsonObject) -> str:
+    outcome = str(slot.get("outcome") or "running")
+    return f"{outcome}: {slot['reason']}" if slot.get("reason") else outcome
+
+
+def _show_preview(preview: JsonObject) -> None:
+    from antiphon.cli.rendering.output import show_fields
+
+    show_fields(
+        {
+            "Name": str(preview["name"]),
+            "When": str(_part(preview, "trigger")["words"]),
+            "Next": ", ".join(_times(preview)),
+            "Prompt": str(preview["prompt"]),
+        }
+    )
+
+
+def _show(task: JsonObject, *, as_json: bool) -> None:
+    from antiphon.cli.rendering.output import clock_time, show, show_fields, show_json
+
+    if as_json:
+        show_json(task)
+        return
+    trigger, limits = _part(task, "trigger"), _part(task, "limits")
+    show_fields(
+        {
+            "Task": str(task["taskId"]),
+            "Name": str(task["name"]),
+            "When": str(trigger["words"]),
+            "Next": ", ".join(_times(task)) if task["state"] == "active" else "",
+            "State": _state(task),
+            "Agent": str(task["agentId"]),
+            "Made in": str(task["sessionKey"]),
+            "By": str(task.get("makerName") or task["maker"]),
+            "Works in": str(task["key"]),
+            "Results": "sent to the chat" if task["delivers"] else "stay in the log",
+            "Missed": str(task["missed"]),
+            "Context": str(task["context"]),
+            "Limits": ", ".join(f"{LIMIT_WORDS[name]}: {value}" for name, value in limits.items()),
+            "Asks other agents": "yes" if task["consults"] else "",
+            "Runs": f"{task['runs']}, {task['skips']} skipped, {task['errors']} failed in a row",
+            "Last": f"{clock_time(task.get('lastSlotAt'))} {task.get('lastOutcome') or 'running'}"
+            if "lastSlotAt" in task
+            else "",
+            "Version": str(task["version"]),
+        }
+    )
+    show()
+    show(str(task["prompt"]))

@@ -1,0 +1,47 @@
+"""Tasks and their slots as people read them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from antiphon.domain.schedule import At, Schedule, in_words, shown_time, upcoming
+from antiphon.domain.stored_task import StoredTask, TaskSlot
+from antiphon.domain.task import MOST_ERRORS, TaskState, Why
+
+WHY: Mapping[Why, str] = {
+    Why.STILL_RUNNING: "the run before it had not ended",
+    Why.MISSED: "nothing ran at that time",
+    Why.HOURLY_RUNS: "the runs of this hour are used up",
+    Why.DAILY_TOKENS: "the tokens of this day are used up",
+    Why.DAILY_COST: "the money of this day is used up",
+    Why.TOTAL_RUNS: "all its runs are done",
+    Why.STOP_TEXT: "a reply contained its stop text",
+    Why.DONE: "its only run is done",
+    Why.ERRORS: f"{MOST_ERRORS} runs in a row failed",
+    Why.MAKER: "its maker may no longer do what it does",
+}
+
+
+def schedule_words(schedule: Schedule, first: datetime | None) -> str:
+    """When it fires, with its next times: `every hour. Next: Mon 2027-02-01 08:00 CET, …`."""
+    if isinstance(schedule.trigger, At):
+        return in_words(schedule)
+    times = [shown_time(time, schedule.zone) for time in upcoming(schedule, first)]
+    return f"{in_words(schedule)}. Next: {', '.join(times)}" if times else in_words(schedule)
+
+
+def state_words(task: StoredTask) -> str:
+    """`active`, or `paused: <why>`."""
+    return task.state.value if task.why is None or task.state is TaskState.ACTIVE else f"{task.state}: {WHY[task.why]}"
+
+
+def slot_words(slot: TaskSlot, zone: str) -> str:
+    """`Mon 2027-02-01 08:00 CET: ok (run_1)`."""
+    outcome = "running" if slot.outcome is None else slot.outcome.value
+    parts = [
+        f"{shown_time(slot.slot_at, zone)}: {outcome}",
+        "" if slot.why is None else f", {WHY[slot.why]}",
+        f", {slot.missed} missed" if slot.missed else "",
+        ", by hand" if slot.is_manual else "",
+        "" if slot.run is None else f" ({slot.run})",
+    ]
+    return "".join(parts)

@@ -1,0 +1,202 @@
+"""`/task`: what the agent does by itself at its time, set and changed in a chat. Contract: channels 3, 4, tasks 2.
+
+A chat shows and changes the tasks that were made in its session; owners name any. Names and prompts are shown only if
+anybody may read them, like the labels of sessions.
+"""
+
+import hashlib
+
+from antiphon.domain.classification import PUBLIC
+from antiphon.domain.commands import ChatCommand, Subcommand
+from antiphon.domain.errors import Invalid, TooLarge
+from antiphon.domain.ids import MessageId, RunId, TaskId
+from antiphon.domain.keys import ChatType
+from antiphon.domain.schedule import At, shown_time
+from antiphon.domain.stored_task import NewTask, StoredTask, check_prompt, parse_name
+from antiphon.domain.task import TaskState
+from antiphon.domain.task_words import schedule_words, slot_words, state_words
+from antiphon.domain.text import one_line
+from antiphon.domain.words import folded
+from antiphon.domain.written_task import WrittenTask
+from antiphon.domain.written_times import schedule_of
+from antiphon.engine.chats.chat import Chat
+from antiphon.engine.chats.occasion import NO_SESSION, Occasion
+from antiphon.engine.chats.session_commands import opening_of
+from antiphon.engine.refusal import Refusal
+from antiphon.engine.schedules.firing import Firing
+from antiphon.engine.schedules.tasks import (
+    CreateTasks,
+    ListTasks,
+    TaskCall,
+    approve_task,
+    cancel_task,
+    create_tasks,
+    find_task,
+    list_slots,
+    list_tasks,
+    pause_task,
+    resume_task,
+    run_task,
+)
+from antiphon.engine.sessions.sessions import open_session
+from antiphon.policy.flow import may_enter
+from antiphon.store.database import Query, Transaction
+
+LISTED = 50
+MOST_NAMES = 500
+"""How many tasks of a chat are looked through for a name."""
+SHOWN_RUNS = 5
+MOST_RUNS = 10
+SHOWN_PROMPT = 500
+ELSEWHERE = "Tasks of other chats are listed in direct chats only, because everybody here would read them."
+
+
+async def perform_task(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
+    if command.sub is Subcommand.NEW:
+        return await _create(tx, chat, command.tasks, occasion)
+    if chat.session is None:
+        return NO_SESSION
+    if command.sub is Subcommand.LIST:
+        return await _list(tx, chat, occasion, is_everywhere=command.is_everywhere)
+    id = await _named(tx, chat, command.argument or "", occasion)
+    call = TaskCall(rights=occasion.rights(chat), id=id, target=occasion.target(chat))
+    match command.sub:
+        case Subcommand.RUN:
+            slot = await run_task(tx, call, _firing(occasion))
+            return slot.error.message if isinstance(slot, Refusal) else f"Task {id} runs now ({slot.run})."
+        case Subcommand.RUNS | Subcommand.LAST:
+            most = 1 if command.sub is Subcommand.LAST else min(command.most or SHOWN_RUNS, MOST_RUNS)
+            return await _runs(tx, call, most)
+        case Subcommand.SHOW:
+            found = await find_task(tx, call)
+            return found.error.message if isinstance(found, Refusal) else _shown(found)
+        case Subcommand.PAUSE:
+            return _said(await pause_task(tx, call, occasion.now), "is paused.")
+        case Subcommand.RESUME:
+            resumed = await resume_task(tx, call, occasion.now)
+            return _said(resumed, "" if isinstance(resumed, Refusal) else f"goes on: {_when(resumed)}")
+        case Subcommand.APPROVE:
+            return _said(
+                await approve_task(tx, call, occasion.now), "may ask other agents, as far as the settings allow."
+            )
+        case _:
+            return _said(await cancel_task(tx, call), "is removed. A run in progress goes on.")
+
+
+def _said(changed: StoredTask | Refusal, words: str) -> str:
+    return changed.error.message if isinstance(changed, Refusal) else f"{_name(changed)} {words}"
+
+
+async def _create(tx: Transaction, chat: Chat, written: tuple[WrittenTask, ...], occasion: Occasion) -> str:
+    """Makes all of them or none, in a session that is opened if the chat has none yet."""
+    new: list[NewTask] = []
+    for number, each in enumerate(written, start=1):
+        try:
+            check_prompt(each.prompt)
+            schedule = schedule_of(each.time, occasion.rules.task_zone, occasion.now)
+            new.append(NewTask(name=parse_name(each.name), prompt=each.prompt, schedule=schedule))
+        except (Invalid, TooLarge) as error:
+            return error.message if len(written) == 1 else f"Task {number}: {error.message}\nNothing was saved."
+    if chat.session is None:
+        opened = await open_session(tx, opening_of(chat, chat.route.session_key, None, occasion), occasion.rules)
+        if isinstance(opened, Refusal):
+            return opened.error.message
+    command = CreateTasks(
+        rights=occasion.rights(chat),
+        target=occasion.target(chat),
+        new=tuple(new),
+        ids=tuple(TaskId(f"task-{_digits(occasion, f'task {number}')[:10]}") for number in range(len(new))),
+        place=chat.place,
+        route=PUBLIC if chat.rules is None else chat.rules.classification,
+        random=_digits(occasion, "session")[:12],
+        now=occasion.now,
+    )
+    created = await create_tasks(tx, command)
+    if isinstance(created, Refusal):
+        return created.error.message if len(written) == 1 else f"{created.error.message}\nNothing was saved."
+    lines = [f"{_name(task)}: {_when(task)}" for task in created]
+    if len(lines) == 1:
+        return f"Created task {lines[0]}"
+    return "\n".join([f"Created {len(lines)} tasks", *(f"- {line}" for line in lines)])
+
+
+async def _list(query: Query, chat: Chat, occasion: Occasion, *, is_everywhere: bool) -> str:
+    if is_everywhere and chat.chat_type is not ChatType.DIRECT:
+        return ELSEWHERE
+    target = None if is_everywhere else occasion.target(chat)
+    command = ListTasks(rights=occasion.rights(chat), target=target, after=None, limit=LISTED + 1)
+    found = await list_tasks(query, command)
+    if isinstance(found, Refusal):
+        return found.error.message
+    if not found:
+        return "There are no tasks yet. /task new every weekday at 8 tell me what changed"
+    lines = [f"- {_name(task)}: {_summary(task)}" for task in found[:LISTED]]
+    return "\n".join(["Tasks", *lines, *(["... and more"] if len(found) > LISTED else [])])
+
+
+async def _named(query: Query, chat: Chat, text: str, occasion: Occasion) -> TaskId:
+    """The task of that name in this chat; else the text is taken for an id."""
+    command = ListTasks(rights=occasion.rights(chat), target=occasion.target(chat), after=None, limit=MOST_NAMES)
+    found = await list_tasks(query, command)
+    if isinstance(found, Refusal):
+        return TaskId(text)
+    wanted = folded(text.strip('"'))
+    return next((task.id for task in found if folded(task.name) == wanted), TaskId(text))
+
+
+async def _runs(query: Query, call: TaskCall, most: int) -> str:
+    found = await find_task(query, call)
+    if isinstance(found, Refusal):
+        return found.error.message
+    slots = await list_slots(query, call, most)
+    if isinstance(slots, Refusal):
+        return slots.error.message
+    if not slots:
+        return f"{_name(found)} has not run yet. /task run {found.id} runs it now."
+    return "\n".join([_name(found), *(f"- {slot_words(slot, found.schedule.zone)}" for slot in slots)])
+
+
+def _shown(task: StoredTask) -> str:
+    lines = [
+        _name(task),
+        _when(task),
+        f"State: {state_words(task)}",
+        f"Runs: {task.runs}, skipped: {task.skips}" + (f", failed in a row: {task.errors}" if task.errors else ""),
+        "Asks other agents: yes" if task.may_consult else "",
+        f"Prompt: {one_line(task.prompt, SHOWN_PROMPT)}" if may_enter(task.made_of, PUBLIC) else "",
+    ]
+    return "\n".join(line for line in lines if line)
+
+
+def _name(task: StoredTask) -> str:
+    """The name and the id; the id alone if not everybody may read the name."""
+    return f'"{task.name}" ({task.id})' if may_enter(task.made_of, PUBLIC) else str(task.id)
+
+
+def _when(task: StoredTask) -> str:
+    return schedule_words(task.schedule, task.next_at if task.state is TaskState.ACTIVE else None)
+
+
+def _summary(task: StoredTask) -> str:
+    """The schedule with the next time, or why there is none."""
+    words = schedule_words(task.schedule, None)
+    if task.state is not TaskState.ACTIVE or task.next_at is None:
+        return f"{words}, {state_words(task)}"
+    if isinstance(task.schedule.trigger, At):
+        return words
+    return f"{words}. Next: {shown_time(task.next_at, task.schedule.zone)}"
+
+
+def _firing(occasion: Occasion) -> Firing:
+    return Firing(
+        rules=occasion.rules,
+        run_id=RunId(f"run_{occasion.at_ms:011x}{_digits(occasion, 'run')[:20]}"),
+        message_id=MessageId(f"msg_{occasion.at_ms:011x}{_digits(occasion, 'message')[:20]}"),
+        random=_digits(occasion, "incarnation")[:12],
+        now=occasion.now,
+    )
+
+
+def _digits(occasion: Occasion, purpose: str) -> str:
+    """Digits like those that are drawn, the same if the unit runs again."""
+    return hashlib.sha256(f"{occasion.drawn} {purpose}".encode()).hexdigest()

@@ -1,0 +1,64 @@
+"""What follows for a task when the run of one of its slots has ended, in the same unit. Contract: tasks 1, 2."""
+
+from antiphon.domain.run import Run, RunStatus
+from antiphon.domain.session import SessionStatus
+from antiphon.domain.stored_task import TaskSlot
+from antiphon.domain.task import SlotOutcome, TaskState, TellMaker, on_ended
+from antiphon.engine.firings.notices import tell
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store import tasks
+from antiphon.store.codec import milliseconds, moment
+from antiphon.store.database import Query, SqlValue, Transaction
+
+RECOVERED = "recovered"
+"""The code of a task's run that had done nothing when its process died. It is not repeated."""
+
+
+async def follow_task(tx: Transaction, run: Run, at_ms: int) -> None:
+    """Stores what became of the run's slot, and what the task does next.
+
+    The run has ended and is not continued. If somebody began it by hand, the task goes on as it would have without it.
+    """
+    slot = await _slot_of(tx, run)
+    if slot is None or slot.outcome is not None:
+        return
+    outcome = _outcome(run)
+    await tasks.end_slot(tx, slot, outcome, at_ms)
+    if not await tasks.lock(tx, slot.task):
+        return  # cancelled meanwhile
+    task = await tasks.find(tx, slot.task)
+    assert task is not None
+    columns: dict[str, SqlValue] = {"last_outcome": outcome.value} if task.last_slot_at == slot.slot_at else {}
+    if slot.is_manual:
+        if columns:
+            await tasks.change(tx, task.id, columns)
+        return
+    # A run that somebody cancelled is no failure of the task.
+    counted = SlotOutcome.SKIPPED if run.status is RunStatus.CANCELLED else outcome
+    step = on_ended(task, counted, run.reply or "", moment(at_ms))
+    columns |= tasks.course_columns(step.task)
+    for action in step.actions:
+        if isinstance(action, TellMaker):
+            columns["why"] = action.why.value
+            await tell(tx, task, action.why, cause=f"{milliseconds(slot.slot_at)}", at_ms=at_ms)
+    await tasks.change(tx, task.id, columns)
+    if step.task.state is TaskState.ENDED:
+        hidden: dict[str, SqlValue] = {"status": SessionStatus.INACTIVE.value}
+        await rows.update(tx, run.session, hidden)
+
+
+async def _slot_of(query: Query, run: Run) -> TaskSlot | None:
+    """The slot of the run, or of the one whose work it continues."""
+    found: Run | None = run
+    while found is not None:
+        if (slot := await tasks.find_slot_of(query, found.id)) is not None:
+            return slot
+        found = None if found.continues is None else await ledger.find(query, found.continues)
+    return None
+
+
+def _outcome(run: Run) -> SlotOutcome:
+    if run.status is RunStatus.OK:
+        return SlotOutcome.OK
+    return SlotOutcome.RECOVERED if run.code == RECOVERED else SlotOutcome.ERROR

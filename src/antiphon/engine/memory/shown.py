@@ -1,0 +1,80 @@
+"""What a run gets of its memory: working memory, and the newest and best-matching notes. Contract: checkpoints 2."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from antiphon.domain.classification import PUBLIC, Classification, join_all
+from antiphon.domain.note import MAX_SHOWN_BYTES, Note, ReadableNotes
+from antiphon.domain.run import Run
+from antiphon.domain.session import Session
+from antiphon.engine.access.ceilings import find_ceiling
+from antiphon.engine.memory.notes import find_notes
+from antiphon.engine.memory.scopes import find_scope_of_run
+from antiphon.engine.rules import Rules
+from antiphon.policy.flow import may_enter
+from antiphon.store import notes as rows
+from antiphon.store.database import Query
+
+NOTE_OVERHEAD = 64
+"""Bytes that a note takes in a prompt beside its text: its id, its day, a line break."""
+MATCHING_BYTES = MAX_SHOWN_BYTES // 2
+"""For the notes that match best; the newest have the rest."""
+MOST_SHOWN = MAX_SHOWN_BYTES // (NOTE_OVERHEAD + 1)
+
+
+class ShownMemory(Struct, frozen=True, kw_only=True):
+    """What stands in the prompts of one run, whatever changes meanwhile."""
+
+    notes: Sequence[Note] = ()
+    working_memory: str = ""
+    made_of: Classification = PUBLIC
+    """The join of all of it. Contract: flow 2."""
+
+
+NOTHING_SHOWN = ShownMemory()
+
+
+class AskMemory(Struct, frozen=True):
+    run: Run
+    session: Session
+    """Its row, as the run found it."""
+    words: Sequence[str]
+    """Those of the message that the run answers."""
+
+
+async def find_shown(query: Query, asked: AskMemory, rules: Rules) -> ShownMemory:
+    """What the run may take in of its memory."""
+    session, run, words = asked.session, asked.run, asked.words
+    scope = await find_scope_of_run(query, session, run, rules)
+    if scope is None and not session.working_memory:
+        return NOTHING_SHOWN
+    ceiling = await find_ceiling(query, session, rules.sinks, place=run.place)
+    chosen: list[Note] = []
+    if scope is not None:
+        readable = ReadableNotes(scope, ceiling)
+        newest = await rows.list_newest(query, readable, MOST_SHOWN + 1)
+        chosen = _within(newest, MAX_SHOWN_BYTES)
+        if len(chosen) < len(newest):
+            best = _within(await find_notes(query, readable, words, MOST_SHOWN) if words else [], MATCHING_BYTES)
+            chosen = _within(dict.fromkeys([*best, *newest]), MAX_SHOWN_BYTES)
+    working, made_of = session.working_memory, session.working_memory_made_of
+    if not may_enter(made_of, ceiling):
+        working = ""
+    parts = [note.made_of for note in chosen]
+    return ShownMemory(
+        notes=sorted(chosen, key=lambda note: (note.created_at, note.id)),
+        working_memory=working,
+        made_of=join_all([*parts, made_of] if working else parts),
+    )
+
+
+def _within(notes: Iterable[Note], size: int) -> list[Note]:
+    """The first of the notes that fit."""
+    chosen: list[Note] = []
+    for note in notes:
+        size -= NOTE_OVERHEAD + len(note.text.encode())
+        if size < 0:
+            break
+        chosen.append(note)
+    return chosen

@@ -1,0 +1,1 @@
+"""Tasks: agents that act at set times, with the rights of who made them."""

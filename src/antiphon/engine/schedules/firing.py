@@ -1,0 +1,176 @@
+"""A task fires: its slot, its session and its run, in one unit. Contract: tasks 1, keys 7."""
+
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.domain.actor import SYSTEM
+from antiphon.domain.ids import MessageId, RunId, SessionId, TaskId
+from antiphon.domain.message import Provenance, ProvenanceKind, UserMessage, text_content
+from antiphon.domain.run import Purpose
+from antiphon.domain.session import HERE, NOWHERE, Session, Source
+from antiphon.domain.session_ids import TASK_NAMESPACE, parse_session_id
+from antiphon.domain.stored_task import StoredTask, TaskSlot, session_id_of
+from antiphon.domain.targets import NamedTarget
+from antiphon.domain.task import Around, Begin, Skip, SlotOutcome, TellMaker, on_due, prompt_of
+from antiphon.engine.access.reach import refuse_act
+from antiphon.engine.firings.notices import tell
+from antiphon.engine.ledger.append import Words
+from antiphon.engine.ledger.queue import queue_run
+from antiphon.engine.rules import Rules
+from antiphon.engine.sessions.resets import begin_anew
+from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
+from antiphon.policy.acts import Act
+from antiphon.policy.flow import classify_message, is_public
+from antiphon.policy.rights import may_open
+from antiphon.policy.standing import Standing
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store import tasks
+from antiphon.store.codec import milliseconds
+from antiphon.store.database import Query, Transaction
+from antiphon.store.people import find_standing
+from antiphon.store.runs import NewRun
+
+HOUR_MS = 3_600_000
+KEPT = timedelta(days=90)
+"""How long slots are kept."""
+
+
+class Firing(Struct, frozen=True, kw_only=True):
+    """What a unit that fires a task needs from outside."""
+
+    rules: Rules
+    run_id: RunId
+    message_id: MessageId
+    random: str
+    """12 hexadecimal digits, for the id of an incarnation."""
+    now: datetime
+
+    @property
+    def at_ms(self) -> int:
+        return milliseconds(self.now)
+
+
+async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
+    """Does what is due of the task; False if nothing is, because another process was faster or somebody paused it."""
+    task = await lock_task(tx, task_id)
+    if task is None:
+        return False
+    standing = await find_standing(tx, task.maker)
+    session = await rows.find_by_key(tx, task.key)
+    around = Around(
+        now=firing.now,
+        is_running=await is_running(tx, task, session),
+        may_run=may_fire(task, standing, firing.rules),
+    )
+    step = on_due(task, await _with_use(tx, task, around, firing.at_ms))
+    if step.task == task and not step.actions:
+        return False
+    columns = tasks.course_columns(step.task)
+    for action in step.actions:
+        match action:
+            case Begin(slot, missed):
+                due = _slot(task, slot, missed, firing)
+                if not await tasks.insert_slot(tx, replace(due, run=firing.run_id)):
+                    # It fired before the clock went back, or before the task was resumed.
+                    columns = {"next_at": columns["next_at"]}
+                    break
+                columns |= {"last_slot_at": milliseconds(slot), "last_outcome": None}
+                await begin_run(tx, task, standing, session, missed=missed, firing=firing)
+                await tasks.forget_slots(tx, task.id, firing.now - KEPT)
+            case Skip(slot, why, missed):
+                outcome = SlotOutcome.SKIPPED
+                skipped = replace(_slot(task, slot, missed, firing), outcome=outcome, why=why, ended_at=firing.now)
+                if await tasks.insert_slot(tx, skipped):
+                    columns |= {"skips": task.skips + max(missed, 1)}
+                    columns |= {"last_slot_at": milliseconds(slot), "last_outcome": outcome.value}
+            case TellMaker(why):
+                columns["why"] = why.value
+                cause = "" if task.next_at is None else str(milliseconds(task.next_at))
+                await tell(tx, task, why, cause=cause, at_ms=firing.at_ms)
+    await tasks.change(tx, task.id, columns)
+    return True
+
+
+def _slot(task: StoredTask, at: datetime, missed: int, firing: Firing) -> TaskSlot:
+    return TaskSlot(task=task.id, slot_at=at, missed=missed, fired_at=firing.now)
+
+
+async def lock_task(tx: Transaction, id: TaskId) -> StoredTask | None:
+    """The task, which no other unit changes until this one has committed."""
+    return await tasks.find(tx, id) if await tasks.lock(tx, id) else None
+
+
+async def _with_use(query: Query, task: StoredTask, around: Around, at_ms: int) -> Around:
+    """With what the task's runs used, as far as it has limits for that."""
+    limits = task.limits
+    if limits.runs_an_hour is not None:
+        around = replace(around, runs_this_hour=await tasks.count_begun(query, task.id, at_ms - HOUR_MS))
+    if limits.tokens_a_day is not None or limits.microusd_a_day is not None:
+        used = await tasks.sum_used(query, task.id, at_ms - at_ms % ledger.DAY_MS)
+        around = replace(around, tokens_today=used.tokens, microusd_today=used.microusd)
+    return around
+
+
+async def is_running(query: Query, task: StoredTask, session: Session | None) -> bool:
+    """Whether a run of the task, or another one of its session, has not ended."""
+    if await tasks.find_open_slot(query, task.id) is not None:
+        return True
+    return session is not None and await ledger.is_busy(query, session.row)
+
+
+def may_fire(task: StoredTask, standing: Standing, rules: Rules) -> bool:
+    """Whether the maker may do now what the task does. Contract: tasks 1."""
+    if task.agent_id not in rules.agents or refuse_act(standing, Act.TASKS) is not None:
+        return False
+    return may_open(standing, task.agent_id, rules.user_agents)
+
+
+async def begin_run(
+    tx: Transaction, task: StoredTask, standing: Standing, session: Session | None, *, missed: int, firing: Firing
+) -> None:
+    """Queues the task's run in its session, with the maker's present rights."""
+    if session is None:
+        session = await _create(tx, task, standing, firing)
+    elif not task.keeps_context:
+        session = await begin_anew(
+            tx, session, firing.random, actor=str(SYSTEM), reason="task", now=firing.now, at_ms=firing.at_ms
+        )
+    message = UserMessage(
+        message_id=firing.message_id,
+        content=text_content(prompt_of(task.prompt, missed)),
+        provenance=Provenance(kind=ProvenanceKind.SCHEDULE),
+    )
+    words = Words(
+        message=message,
+        actor=str(standing.principal),
+        classification=classify_message(standing, task.made_of),
+    )
+    run = NewRun(
+        id=firing.run_id,
+        purpose=Purpose.TASK,
+        incarnation=SessionId(session.id),
+        agent_id=task.agent_id,
+        principal=standing.principal,
+        place=task.place or HERE,
+        task=task.id,
+        is_sandboxed=task.is_sandboxed,
+    )
+    await queue_run(tx, session, words, run, at_ms=firing.at_ms)
+
+
+async def _create(tx: Transaction, task: StoredTask, standing: Standing, firing: Firing) -> Session:
+    opening = OpenSession(
+        principal=standing.principal,
+        target=NamedTarget(task.key, session_id_of(task.id)),
+        agent_id=task.agent_id,
+        base=firing.rules.agent(task.agent_id).classification,
+        source=Source(kind="schedule", interactive=False, trigger_id=task.id),
+        attributes=SessionAttributes(label=task.name if is_public(task.made_of) else None),
+        place=task.place or NOWHERE,
+        new_session_id=parse_session_id(f"{TASK_NAMESPACE}:{firing.random}"),
+        at_ms=firing.at_ms,
+    )
+    return await create_session(tx, opening, standing)

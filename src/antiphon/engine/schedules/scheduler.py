@@ -1,0 +1,86 @@
+"""The scheduler: fires the tasks whose slots have come. Any number of processes may have one. Contract: tasks 1.
+
+What is due are rows. Each is fired in its own unit, which looks again, so that a slot fires once whoever finds it.
+"""
+
+import asyncio
+import logging
+from datetime import timedelta
+
+import anyio
+
+from antiphon.clock import Clock
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.ids import Ids, TaskId
+from antiphon.domain.keys import cron_key
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.rules import Rules
+from antiphon.engine.schedules.firing import fire_due
+from antiphon.engine.schedules.tasks import draw_firing
+from antiphon.feed.notifier import Notifier
+from antiphon.store import tasks
+from antiphon.store.database import Database
+from antiphon.store.tasks import TASKS_DUE, Due
+from antiphon.trouble import Trouble
+
+logger = logging.getLogger(__name__)
+
+BATCH = 100
+LOOK_SECONDS = 30.0
+"""How soon tasks that another process made are found, and how soon a clock that was set forward is noticed."""
+PATIENCE = timedelta(minutes=10)
+"""How long a slot waits for a process that knows its agent."""
+
+
+class Scheduler:
+    def __init__(self, database: Database, notifier: Notifier, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._notifier = notifier
+        self._rules = rules
+        self._clock = clock
+        self._ids = ids
+        self._woken = asyncio.Event()
+        self._firing = Trouble(logger, "Firing tasks", action="scheduler_failed", means="Tasks wait.")
+
+    async def run(self) -> None:
+        """Runs until cancelled. Without tasks that are due it reads one row every half minute."""
+        unsubscribe = self._notifier.subscribe(TASKS_DUE, self._woken.set)
+        try:
+            while True:
+                self._woken.clear()
+                try:
+                    seconds = await self.fire_all_due()
+                except Unavailable as error:
+                    self._firing.failed(error)
+                    seconds = LOOK_SECONDS
+                else:
+                    self._firing.worked()
+                with anyio.move_on_after(seconds):
+                    await self._woken.wait()
+        finally:
+            unsubscribe()
+
+    async def fire_all_due(self) -> float:
+        """Fires everything due; returns the seconds until the next slot, at most `LOOK_SECONDS`."""
+        now_ms = self._clock.now_ms()
+        after: Due | None = None
+        while True:
+            found = await self._database.read(tasks.list_due, now_ms, after, BATCH)
+            for due in found:
+                if self._is_ours(due, now_ms):
+                    await self.fire(due.id)
+            if len(found) < BATCH:
+                break
+            after = found[-1]
+        next_ms = await self._database.read(tasks.next_due, now_ms)
+        left = LOOK_SECONDS if next_ms is None else (next_ms - self._clock.now_ms()) / 1000
+        return min(max(left, 0.0), LOOK_SECONDS)
+
+    async def fire(self, id: TaskId) -> bool:
+        """Does what is due of the task now; False if nothing is."""
+        firing = draw_firing(self._rules, self._clock, self._ids)
+        return await self._database.run(fire_due, id, firing, sessions=(NamedTarget(cron_key(id), None),))
+
+    def _is_ours(self, due: Due, now_ms: int) -> bool:
+        """Whether this process knows the agent, or no other one has fired the task for a while."""
+        return due.agent_id in self._rules.agents or now_ms - due.next_at_ms > PATIENCE / timedelta(milliseconds=1)

@@ -1,0 +1,564 @@
+"""Making, seeing and changing tasks. Every way to a task leads through here. Contract: tasks 1, 2."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.clock import Clock
+from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound
+from antiphon.domain.ids import Ids, MessageId, SessionRow, TaskId
+from antiphon.domain.keys import SessionKind, cron_key
+from antiphon.domain.person import person_of
+from antiphon.domain.schedule import Schedule, in_words, next_slot
+from antiphon.domain.session import DeliveryContext, Session, SessionStatus, Source
+from antiphon.domain.session_ids import parse_session_id
+from antiphon.domain.stored_task import (
+    MOST_TASKS,
+    NewTask,
+    StoredTask,
+    TaskEdit,
+    TaskSlot,
+    check_bounds,
+    check_prompt,
+    parse_name,
+)
+from antiphon.domain.targets import NamedTarget
+from antiphon.domain.task import TaskLimits, TaskState, on_resumed
+from antiphon.engine.access.caller import Caller, context_of
+from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
+from antiphon.engine.access.reach import Actor, Rights, find_reach, find_session, refuse_act
+from antiphon.engine.deliveries import outbox
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.engine.schedules.firing import Firing, begin_run, is_running, may_fire
+from antiphon.engine.sessions.sessions import OpenSession, create_session, refuse_agent
+from antiphon.policy.acts import Act
+from antiphon.policy.flow import classify_message
+from antiphon.policy.reach import Reach
+from antiphon.policy.rights import reaches_all
+from antiphon.policy.standing import Standing
+from antiphon.request_ids import new_run_id
+from antiphon.store import people
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as sessions_rows
+from antiphon.store import tasks as rows
+from antiphon.store.codec import milliseconds, moment
+from antiphon.store.database import Database, Query, SqlValue, Transaction
+from antiphon.store.people import find_standing
+
+
+class CreateTasks(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    target: NamedTarget | None
+    """The session in which they are made; a calling session makes them in itself."""
+    new: tuple[NewTask, ...]
+    ids: tuple[TaskId, ...]
+    """An id for each."""
+    place: DeliveryContext | None = None
+    """The chat in which they are made, for their results; None if these stay in the log."""
+    route: Classification = PUBLIC
+    """The classification of the route on which the words came."""
+    random: str
+    """12 hexadecimal digits, for the id of the agent's main session if that does not exist yet."""
+    now: datetime
+
+
+class TaskCall(Struct, frozen=True, kw_only=True):
+    """One task, as an actor names it."""
+
+    rights: Rights
+    id: TaskId
+    target: NamedTarget | None = None
+    """The session whose tasks are looked at; None for all that the actor reaches. Owners reach all in any case."""
+
+
+class ListTasks(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    target: NamedTarget | None
+    after: TaskId | None
+    limit: int
+
+
+class EditTask(Struct, frozen=True, kw_only=True):
+    call: TaskCall
+    edit: TaskEdit
+    version: int | None
+    """The version that was edited; None for any."""
+    route: Classification = PUBLIC
+    now: datetime
+
+
+class Tasks:
+    """Use cases of tasks.
+
+    People reach the tasks of sessions that they take part in, owners all, a calling session its own. All others do not
+    exist (`NotFound`). Guests are refused (`Denied`).
+    """
+
+    def __init__(self, database: Database, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._rules = rules
+        self._clock = clock
+        self._ids = ids
+
+    async def create(
+        self,
+        actor: Actor,
+        target: NamedTarget | None,
+        new: Sequence[NewTask],
+        *,
+        place: DeliveryContext | None = None,
+        route: Classification = PUBLIC,
+    ) -> list[StoredTask]:
+        """Makes all of them, or none. `place` is the chat in which they are made, to which their results go.
+
+        Raises `Invalid` (`invalid_task`), `TooLarge` (`prompt_too_large`), `Conflict` (`task_name_taken`), and `Denied`
+        for an agent that is not open to the person, beyond 50 tasks of a person (`task_cap`), for a task's own run
+        (`task_in_task`), and for words that may not go to the place (`above_clearance`).
+        """
+        command = self.creation(actor, target, new, place=place, route=route)
+        sessions = _sessions_of(actor, target)
+        return accepted(await self._database.run(create_tasks, command, sessions=sessions))
+
+    def creation(
+        self,
+        actor: Actor,
+        target: NamedTarget | None,
+        new: Sequence[NewTask],
+        *,
+        place: DeliveryContext | None = None,
+        route: Classification = PUBLIC,
+    ) -> CreateTasks:
+        """The command of `create`, for a unit that does more. Raises `Invalid` and `TooLarge`."""
+        return CreateTasks(
+            rights=self._rights(actor),
+            target=target,
+            new=tuple(map(_checked, new)),
+            ids=tuple(TaskId(f"task-{self._ids.random_hex(10)}") for _ in new),
+            place=place,
+            route=route,
+            random=self._ids.random_hex(12),
+            now=self._clock.now(),
+        )
+
+    async def check(self, actor: Actor) -> None:
+        """Raises `Denied` for somebody who may not have tasks."""
+        accepted(await self._database.read(refuse_tasks, self._rights(actor)))
+
+    async def list(
+        self, actor: Actor, target: NamedTarget | None = None, *, after: TaskId | None = None, limit: int
+    ) -> list[StoredTask]:
+        """Tasks in the order of their ids; those of the target if one is given."""
+        command = ListTasks(rights=self._rights(actor), target=target, after=after, limit=limit)
+        return accepted(await self._database.read(list_tasks, command))
+
+    async def get(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
+        return accepted(await self._database.read(find_task, self._call(actor, id, target)))
+
+    async def runs(
+        self, actor: Actor, id: TaskId, target: NamedTarget | None = None, *, limit: int
+    ) -> Sequence[TaskSlot]:
+        """The newest slots of the task and what became of them, newest first."""
+        return accepted(await self._database.read(list_slots, self._call(actor, id, target), limit))
+
+    async def edit(
+        self,
+        actor: Actor,
+        id: TaskId,
+        edit: TaskEdit,
+        *,
+        version: int | None = None,
+        target: NamedTarget | None = None,
+        route: Classification = PUBLIC,
+    ) -> StoredTask:
+        """Changes the task, for its maker and owners. Another schedule counts from now on.
+
+        Raises `Denied` (`not_maker`), `Conflict` if it has another version by now (`task_changed`) or has ended
+        (`task_ended`), and for the new values what `create` raises.
+        """
+        command = EditTask(
+            call=self._call(actor, id, target),
+            edit=_checked_edit(edit),
+            version=version,
+            route=route,
+            now=self._clock.now(),
+        )
+        return accepted(await self._database.run(edit_task, command))
+
+    async def run(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> TaskSlot:
+        """Begins a run of the task besides its slots, which stay as they are.
+
+        Raises `Conflict` while another one works (`task_running`) and for a task that has ended (`task_ended`), and
+        `Denied` if its maker may not do any more what it does (`task_maker`).
+        """
+        call = self._call(actor, id, target)
+        sessions = (NamedTarget(cron_key(id), None),)
+        return accepted(await self._database.run(run_task, call, self.firing(), sessions=sessions))
+
+    async def pause(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
+        """The task does not fire until it is resumed. Raises `Conflict` if it has ended (`task_ended`)."""
+        return accepted(await self._database.run(pause_task, self._call(actor, id, target), self._clock.now()))
+
+    async def resume(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
+        """The task goes on with the slots after now. Raises `Conflict` if it has ended (`task_ended`)."""
+        return accepted(await self._database.run(resume_task, self._call(actor, id, target), self._clock.now()))
+
+    async def cancel(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
+        """Removes the task, and returns what it was. A run at work goes on."""
+        sessions = (NamedTarget(cron_key(id), None),)
+        return accepted(await self._database.run(cancel_task, self._call(actor, id, target), sessions=sessions))
+
+    async def approve(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
+        """Lets the task's runs reach sessions of other agents, as far as settings allow it to any. For owners alone."""
+        return accepted(await self._database.run(approve_task, self._call(actor, id, target), self._clock.now()))
+
+    def firing(self) -> Firing:
+        """What `run_task` needs from outside."""
+        return draw_firing(self._rules, self._clock, self._ids)
+
+    def _call(self, actor: Actor, id: TaskId, target: NamedTarget | None) -> TaskCall:
+        return TaskCall(rights=self._rights(actor), id=id, target=target)
+
+    def _rights(self, actor: Actor) -> Rights:
+        return Rights(actor, self._rules)
+
+
+def draw_firing(rules: Rules, clock: Clock, ids: Ids) -> Firing:
+    return Firing(
+        rules=rules,
+        run_id=new_run_id(ids),
+        message_id=MessageId(ids.new("msg")),
+        random=ids.random_hex(12),
+        now=moment(clock.now_ms()),
+    )
+
+
+async def refuse_tasks(query: Query, rights: Rights) -> Refusal | None:
+    return refuse_act(await find_standing(query, rights.principal), Act.TASKS)
+
+
+class _Scope(Struct, frozen=True, kw_only=True):
+    """The tasks that an actor reaches."""
+
+    standing: Standing
+    reach: Reach
+    session: Session | None
+    """The session that was named, or that calls."""
+    own: TaskId | None = None
+    """The task whose run calls."""
+
+    @property
+    def is_callers(self) -> bool:
+        return self.reach.viewer is not None
+
+
+async def _find_scope(query: Query, rights: Rights, target: NamedTarget | None) -> _Scope | Refusal:
+    actor, standing = rights.actor, await find_standing(query, rights.principal)
+    if refusal := refuse_act(standing, Act.TASKS):
+        return refusal
+    reach = await find_reach(query, rights, Act.TASKS)
+    if isinstance(reach, Refusal):
+        return reach
+    if isinstance(actor, Caller):
+        assert reach.viewer is not None
+        return _Scope(standing=standing, reach=reach, session=reach.viewer.session, own=actor.task)
+    if target is None:
+        return _Scope(standing=standing, reach=reach, session=None)
+    found = await find_session(query, rights, Act.TASKS, target)
+    if isinstance(found, Refusal):
+        return found
+    return _Scope(standing=standing, reach=reach, session=found.session)
+
+
+async def _find(query: Query, scope: _Scope, id: TaskId) -> StoredTask | Refusal:
+    """The task, if the actor reaches it; a hidden one and a missing one get the same refusal."""
+    task = await rows.find_within(query, scope.reach, id, own=scope.own)
+    is_bound = scope.session is not None and not scope.is_callers and not reaches_all(scope.standing)
+    if task is None or (is_bound and scope.session is not None and task.session != scope.session.row):
+        return Refusal(NotFound(f"Task not found: {id[:80]!r}. List the tasks to see those that you may see."))
+    return task
+
+
+async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask] | Refusal:
+    """All of the tasks, or none."""
+    rights, rules = command.rights, command.rights.rules
+    scope = await _find_scope(tx, rights, None)
+    if isinstance(scope, Refusal):
+        return scope
+    session = scope.session or await _home(tx, command, scope.standing)
+    if isinstance(session, Refusal):
+        return session
+    caller = rights.actor if isinstance(rights.actor, Caller) else None
+    if scope.own is not None:
+        return Refusal(Denied("A task's run makes no tasks. Ask the person to make one.", code="task_in_task"))
+    if refusal := refuse_agent(scope.standing, session.agent_id, rules):
+        return refusal
+    place = command.place if caller is None else _place_of(caller, session)
+    if place is not None and not place.is_outside:
+        place = None
+    made_of = _made_of(scope.standing, session, caller, command.route)
+    if place is not None and (clearance := await find_place_clearance(tx, rules.sinks, place)) is not None:
+        base = rules.agent(session.agent_id).classification
+        if refusal := refuse_above(made_of.join(base), clearance):
+            return refusal
+    if refusal := await _refuse_more(tx, scope.standing, len(command.new)):
+        return refusal
+    for number, new in enumerate(command.new):
+        if next_slot(new.schedule, command.now) is None:
+            return Refusal(_never_fires(new.schedule))
+        earlier = {each.name for each in command.new[:number]}
+        if new.name in earlier or await rows.has_name(tx, session.row, new.name):
+            return Refusal(_name_taken(new.name))
+    created: list[StoredTask] = []
+    for id, new in zip(command.ids, command.new, strict=True):
+        task = StoredTask(
+            id=id,
+            agent_id=session.agent_id,
+            maker=scope.standing.principal,
+            session=session.row,
+            session_key=str(session.key),
+            name=new.name,
+            prompt=new.prompt,
+            made_of=made_of,
+            place=place,
+            schedule=new.schedule,
+            next_at=next_slot(new.schedule, command.now),
+            missed=new.missed,
+            grace=new.grace,
+            limits=new.limits,
+            keeps_context=new.keeps_context,
+            is_sandboxed=caller is not None and (caller.is_sandboxed or rules.are_sandboxed(session)),
+            created_at=command.now,
+            updated_at=command.now,
+        )
+        await rows.insert(tx, task)
+        created.append(task)
+    return created
+
+
+async def _home(tx: Transaction, command: CreateTasks, standing: Standing) -> Session | Refusal:
+    """The session in which the tasks are made; an agent's main session comes into being for an owner."""
+    target, rules = command.target, command.rights.rules
+    if target is None:
+        return Refusal(Invalid("Session is missing. Name the session in which the task is made.", code="invalid_task"))
+    found = await find_session(tx, command.rights, Act.TASKS, target)
+    if not isinstance(found, Refusal):
+        return found.session
+    key = target.key
+    if key is None or key.kind is not SessionKind.MAIN or refuse_act(standing, Act.OPEN):
+        return found
+    if key.agent_id is None or key.agent_id not in rules.agents:
+        return found
+    opening = OpenSession(
+        principal=standing.principal,
+        target=target,
+        agent_id=key.agent_id,
+        base=rules.agents[key.agent_id].classification,
+        source=Source(),
+        new_session_id=parse_session_id(f"api:{command.random}"),
+        at_ms=milliseconds(command.now),
+    )
+    return await create_session(tx, opening, standing)
+
+
+async def _refuse_more(tx: Transaction, standing: Standing, more: int) -> Refusal | None:
+    """The refusal beyond the cap of a person; makes room among ended tasks."""
+    maker = standing.principal
+    if (id := person_of(maker)) is not None:
+        await people.hold(tx, id)
+    if await rows.count_of(tx, maker) + more > MOST_TASKS:
+        return Refusal(
+            Denied(f"Person has {MOST_TASKS} tasks, which is the most. Cancel one that is not needed.", code="task_cap")
+        )
+    await rows.delete_ended(tx, maker, kept=MOST_TASKS)
+    return None
+
+
+def _place_of(caller: Caller, session: Session) -> DeliveryContext | None:
+    return outbox.answers_to(None if caller.run is None else caller.run.run, session.delivery)
+
+
+def _made_of(standing: Standing, session: Session, caller: Caller | None, route: Classification) -> Classification:
+    """What the words of a task were made of. Contract: flow 2."""
+    words = classify_message(standing, route) if caller is None else context_of(caller, session)
+    return words.join(session.base)
+
+
+async def list_tasks(query: Query, command: ListTasks) -> list[StoredTask] | Refusal:
+    scope = await _find_scope(query, command.rights, command.target)
+    if isinstance(scope, Refusal):
+        return scope
+    session: SessionRow | None = None if scope.session is None or scope.is_callers else scope.session.row
+    return await rows.list_within(
+        query, scope.reach, session=session, own=scope.own, after=command.after, limit=command.limit
+    )
+
+
+async def find_task(query: Query, call: TaskCall) -> StoredTask | Refusal:
+    scope = await _find_scope(query, call.rights, call.target)
+    return scope if isinstance(scope, Refusal) else await _find(query, scope, call.id)
+
+
+async def list_slots(query: Query, call: TaskCall, limit: int) -> Sequence[TaskSlot] | Refusal:
+    task = await find_task(query, call)
+    return task if isinstance(task, Refusal) else await rows.list_slots(query, task.id, limit)
+
+
+class _Held(Struct, frozen=True):
+    """A task that this unit alone changes, and who changes it."""
+
+    task: StoredTask
+    scope: _Scope
+
+
+async def _hold(tx: Transaction, call: TaskCall) -> _Held | Refusal:
+    await rows.lock(tx, call.id)
+    scope = await _find_scope(tx, call.rights, call.target)
+    if isinstance(scope, Refusal):
+        return scope
+    task = await _find(tx, scope, call.id)
+    return task if isinstance(task, Refusal) else _Held(task, scope)
+
+
+async def edit_task(tx: Transaction, command: EditTask) -> StoredTask | Refusal:
+    held = await _hold(tx, command.call)
+    if isinstance(held, Refusal):
+        return held
+    task, scope, edit = held.task, held.scope, command.edit
+    if not reaches_all(scope.standing) and scope.standing.principal != task.maker:
+        return Refusal(Denied("Only the maker of a task and owners may edit it.", code="not_maker"))
+    if command.version is not None and command.version != task.version:
+        return Refusal(Conflict("Task was edited meanwhile. Look at it again.", code="task_changed"))
+    if task.state is TaskState.ENDED:
+        return Refusal(_has_ended(task))
+    if edit.name is not None and await rows.has_name(tx, task.session, edit.name, besides=task.id):
+        return Refusal(_name_taken(edit.name))
+    columns = rows.edit_columns(edit)
+    if edit.name is not None or edit.prompt is not None:
+        made_of = await _edited(tx, command, held)
+        if isinstance(made_of, Refusal):
+            return made_of
+        columns |= rows.made_of_columns(made_of)
+    if edit.schedule is not None:
+        if (slot := next_slot(edit.schedule, command.now)) is None:
+            return Refusal(_never_fires(edit.schedule))
+        columns["next_at"] = milliseconds(slot)
+    return await _change(tx, task, columns | {"version": task.version + 1}, command.now)
+
+
+async def _edited(query: Query, command: EditTask, held: _Held) -> Classification | Refusal:
+    """What the words of the edited task were made of."""
+    task, actor, rules = held.task, command.call.rights.actor, command.call.rights.rules
+    session = await sessions_rows.find_by_row(query, task.session)
+    if session is None:
+        return task.made_of
+    made_of = task.made_of.join(
+        _made_of(held.scope.standing, session, actor if isinstance(actor, Caller) else None, command.route)
+    )
+    clearance = await find_place_clearance(query, rules.sinks, task.place)
+    return made_of if clearance is None else refuse_above(made_of, clearance) or made_of
+
+
+async def run_task(tx: Transaction, call: TaskCall, firing: Firing) -> TaskSlot | Refusal:
+    held = await _hold(tx, call)
+    if isinstance(held, Refusal):
+        return held
+    task = held.task
+    if task.state is TaskState.ENDED:
+        return Refusal(_has_ended(task))
+    standing = await find_standing(tx, task.maker)
+    if not may_fire(task, standing, firing.rules):
+        return Refusal(
+            Denied("Maker of the task may not do any more what it does, or its agent is gone.", code="task_maker")
+        )
+    session = await sessions_rows.find_by_key(tx, task.key)
+    slot = TaskSlot(task=task.id, slot_at=firing.now, is_manual=True, run=firing.run_id, fired_at=firing.now)
+    if await is_running(tx, task, session) or not await rows.insert_slot(tx, slot):
+        return Refusal(Conflict(f"Task did not run: {task.name!r} is running already.", code="task_running"))
+    await begin_run(tx, task, standing, session, missed=0, firing=firing)
+    await rows.change(tx, task.id, {"last_slot_at": firing.at_ms, "last_outcome": None})
+    return slot
+
+
+async def pause_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask | Refusal:
+    held = await _hold(tx, call)
+    if isinstance(held, Refusal):
+        return held
+    if held.task.state is TaskState.ENDED:
+        return Refusal(_has_ended(held.task))
+    return await _change(tx, held.task, {"state": TaskState.PAUSED.value, "why": None}, now)
+
+
+async def resume_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask | Refusal:
+    held = await _hold(tx, call)
+    if isinstance(held, Refusal):
+        return held
+    if held.task.state is TaskState.ENDED:
+        return Refusal(_has_ended(held.task))
+    step = on_resumed(held.task, now)
+    return await _change(tx, held.task, {**rows.course_columns(step.task), "why": None}, now)
+
+
+async def cancel_task(tx: Transaction, call: TaskCall) -> StoredTask | Refusal:
+    held = await _hold(tx, call)
+    if isinstance(held, Refusal):
+        return held
+    task = held.task
+    await rows.delete(tx, task.id)
+    session = await sessions_rows.find_by_key(tx, task.key)
+    if session is not None and session.status is SessionStatus.IDLE and not await ledger.is_busy(tx, session.row):
+        await sessions_rows.update(tx, session.row, {"status": SessionStatus.INACTIVE.value})
+        tx.wake(session.row)
+    return task
+
+
+async def approve_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask | Refusal:
+    held = await _hold(tx, call)
+    if isinstance(held, Refusal):
+        return held
+    if held.scope.is_callers:
+        return Refusal(Denied("Agents approve nothing. An owner can approve the task.", code="forbidden"))
+    if refusal := refuse_act(held.scope.standing, Act.APPROVE_ALWAYS):
+        return refusal
+    return await _change(tx, held.task, {"may_consult": 1}, now)
+
+
+async def _change(tx: Transaction, task: StoredTask, columns: dict[str, SqlValue], now: datetime) -> StoredTask:
+    await rows.change(tx, task.id, {**columns, "updated_at": milliseconds(now)})
+    changed = await rows.find(tx, task.id)
+    assert changed is not None
+    return changed
+
+
+def _sessions_of(actor: Actor, target: NamedTarget | None) -> tuple[SessionRow | NamedTarget, ...]:
+    if isinstance(actor, Caller):
+        return (actor.session,)
+    return () if target is None else (target,)
+
+
+def _checked(new: NewTask) -> NewTask:
+    check_prompt(new.prompt)
+    check_bounds(new.grace, new.limits)
+    return replace(new, name=parse_name(new.name))
+
+
+def _checked_edit(edit: TaskEdit) -> TaskEdit:
+    if edit.prompt is not None:
+        check_prompt(edit.prompt)
+    check_bounds(edit.grace or timedelta(0), edit.limits or TaskLimits())
+    return edit if edit.name is None else replace(edit, name=parse_name(edit.name))
+
+
+def _name_taken(name: str) -> AntiphonError:
+    return Conflict(f"Task name is taken here: {name!r}. Use another name, or edit that task.", code="task_name_taken")
+
+
+def _never_fires(schedule: Schedule) -> Invalid:
+    return Invalid(f"Schedule never fires: {in_words(schedule)}.", code="invalid_task")
+
+
+def _has_ended(task: StoredTask) -> Conflict:
+    return Conflict(f"Task has ended: {task.name!r}. Make a new one.", code="task_ended")

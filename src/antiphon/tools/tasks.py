@@ -1,0 +1,104 @@
+"""`tasks`: what the agent does by itself at its time, set and changed by the agent. Contract: tasks 1, 2."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from antiphon.clock import Clock
+from antiphon.domain.agent import Effect
+from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import TaskId
+from antiphon.domain.stored_task import StoredTask
+from antiphon.domain.text import one_line
+from antiphon.domain.written_task import TaskForm, new_task
+from antiphon.engine.access.caller import Caller
+from antiphon.engine.rules import Rules
+from antiphon.engine.schedules.tasks import Tasks
+from antiphon.policy.session_tools import TASKS_TOOL
+from antiphon.tools.session_tool import Arguments, SessionTool
+from antiphon.wire.tasks import task as shown_task
+
+DESCRIPTION = (
+    "Manages tasks: prompts that this session's agent gets at set times, and answers in this chat. new: makes one. "
+    "list: shows those of this session. pause: stops one until a person resumes it. cancel: removes one. Use it when "
+    "somebody asks for something later or regularly, such as a reminder, and tell them the times that come back."
+)
+
+CODES = (
+    *("not_found", "invalid_task", "invalid_duration", "invalid_time", "invalid_cron", "invalid_zone"),
+    *("prompt_too_large", "task_name_taken", "task_cap", "task_in_task", "task_ended", "above_clearance"),
+    *("forbidden", "agent_not_open"),
+)
+LISTED = 50
+PROMPT_LENGTH = 300
+
+
+class TasksArguments(Arguments):
+    action: Literal["list", "new", "pause", "cancel"] = Field(description="The action.")
+    task: str | None = Field(None, max_length=100, description="For pause and cancel: the taskId.")
+    prompt: str | None = Field(None, description="For new: what to do each time, as a request to the agent.")
+    name: str | None = Field(None, max_length=400, description="For new: a short name.")
+    every: str | None = Field(
+        None, max_length=300, description="For new: an interval, '1h30m', or days with a time, 'weekday at 8:00'."
+    )
+    at: str | None = Field(
+        None, max_length=300, description="For new: once, '2027-01-31 08:00', or '08:00' for the next one."
+    )
+    cron: str | None = Field(None, max_length=300, description="For new: five fields, or '@daily'.")
+    zone: str | None = Field(
+        None, max_length=100, description="For new: the time zone, such as 'Europe/Berlin'; the settings' unless given."
+    )
+
+
+def tasks(service: Tasks, rules: Rules, clock: Clock) -> SessionTool[TasksArguments]:
+    async def carry_out(caller: Caller, arguments: TasksArguments) -> Mapping[str, Any]:
+        action = arguments.action
+        if action == "list":
+            found = await service.list(caller, limit=LISTED + 1)
+            shown = [_shown(each) for each in found[:LISTED]]
+            return {"count": len(shown), "tasks": shown} | ({"hasMore": True} if len(found) > LISTED else {})
+        if action == "new":
+            new = new_task(_form(arguments), rules.task_zone, clock.now())
+            (created,) = await service.create(caller, None, (new,))
+            return {"status": "ok", "task": _shown(created)}
+        if arguments.task is None:
+            raise Invalid(f"Action needs a task: {action!r}. 'list' shows the tasks.", code="invalid_arguments")
+        id = TaskId(arguments.task)
+        changed = await (service.pause if action == "pause" else service.cancel)(caller, id)
+        return {"status": "ok", "task": _shown(changed)}
+
+    return SessionTool(
+        TASKS_TOOL,
+        DESCRIPTION,
+        TasksArguments,
+        carry_out,
+        codes=CODES,
+        effects=frozenset({Effect.WRITES}),
+        is_idempotent=False,
+    )
+
+
+def _form(arguments: TasksArguments) -> TaskForm:
+    return TaskForm(
+        prompt=arguments.prompt,
+        name=arguments.name,
+        every=arguments.every,
+        at=arguments.at,
+        cron=arguments.cron,
+        zone=arguments.zone,
+    )
+
+
+def _shown(stored: StoredTask) -> dict[str, Any]:
+    shape = shown_task(stored, {})
+    return {
+        "taskId": shape.task_id,
+        "name": shape.name,
+        "when": shape.trigger.words,
+        "next": [time.shown for time in shape.upcoming],
+        "state": shape.state,
+        **({} if shape.reason is None else {"reason": shape.reason}),
+        "prompt": one_line(stored.prompt, PROMPT_LENGTH),
+        "runs": stored.runs,
+    }

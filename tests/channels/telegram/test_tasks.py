@@ -1,0 +1,63 @@
+"""A month of a task that was set in a chat: its results come to that chat, each once, on weekdays alone."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from antiphon.app import Parts
+from antiphon.testing.telegram import FakeTelegram
+from tests.channels.telegram.bots import open_bot
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.stage import ManualClock
+
+pytestmark = pytest.mark.anyio
+
+START = datetime(2026, 3, 9, 12, tzinfo=UTC)
+"""A Monday, with the change of clocks in the month that follows."""
+
+
+@requirement("tasks:1", "channels:3")
+async def test_a_weekday_task_brings_its_result_once_every_weekday_for_a_month(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    clock = ManualClock(START)
+    settings = {"tasks__zone": "Europe/Berlin"}
+    async with open_bot(open_home, fake, Parts(clock=clock), **settings) as bot:
+        await bot.link_owner()
+        fake.write("/task new every weekday at 8 News: !say the news", sender={"id": 1, "first_name": "Olga"})
+        await fake.until(lambda: any("Created task" in text for text in fake.texts(1)))
+        (said,) = [text for text in fake.texts(1) if "Created task" in text]
+        assert "at 08:00 on Monday through Friday (Europe/Berlin)" in said
+        assert "Tue 2026-03-10 08:00 CET, Wed 2026-03-11 08:00 CET, Thu 2026-03-12 08:00 CET" in said
+        came: list[datetime] = []
+        for _ in range(30 * 4):
+            clock.pass_time(timedelta(hours=6))
+            before = fake.texts(1).count("the news")
+            await bot.app.scheduler.fire_all_due()
+            await bot.settles()
+            new = fake.texts(1).count("the news") - before
+            assert new in (0, 1)
+            came += [clock.now()] * new
+        days = [START.date() + timedelta(days=number) for number in range(1, 31)]
+        assert [time.date() for time in came] == [day for day in days if day.weekday() < 5]
+        fake.write("/task runs News 10", sender={"id": 1, "first_name": "Olga"})
+        await fake.until(lambda: any("- Wed 2026-04-08 08:00 CEST: ok" in text for text in fake.texts(1)))
+
+
+@requirement("tasks:1")
+async def test_a_silent_reply_sends_nothing_and_the_slot_is_accounted_for(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    clock = ManualClock(START)
+    async with open_bot(open_home, fake, Parts(clock=clock)) as bot:
+        await bot.link_owner()
+        fake.write("/task new every 1h Quiet: !say <NO_REPLY>", sender={"id": 1, "first_name": "Olga"})
+        await fake.until(lambda: any("Created task" in text for text in fake.texts(1)))
+        before = len(fake.texts(1))
+        clock.pass_time(timedelta(hours=1))
+        await bot.app.scheduler.fire_all_due()
+        await bot.settles()
+        assert len(fake.texts(1)) == before
+        fake.write("/task last Quiet", sender={"id": 1, "first_name": "Olga"})
+        await fake.until(lambda: any("13:00 UTC: ok" in text for text in fake.texts(1)))

@@ -1,0 +1,314 @@
+"""Tasks fire at their slots: once each, with their makers' present rights, whatever happens. Contract: tasks 1, 2."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from antiphon.clock import RandomIds
+from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import PUBLIC
+from antiphon.domain.event import EventType
+from antiphon.domain.message import ProvenanceKind, UserMessage, text_content
+from antiphon.domain.person import PersonRole
+from antiphon.domain.run import Purpose, RunStatus
+from antiphon.domain.schedule import At, parse_cron
+from antiphon.domain.session import DeliveryContext, SessionStatus
+from antiphon.domain.stored_task import StoredTask
+from antiphon.domain.task import BACKOFF, MOST_ERRORS, MissedPolicy, SlotOutcome, TaskLimits, TaskState, Why
+from antiphon.engine.schedules.scheduler import Scheduler
+from antiphon.feed.local import LocalNotifier
+from antiphon.store.database import Transaction
+from tests.channels.fake_channel import NAME, FakeChannel
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.stage import START, HeldRunner, ManualClock, find_run
+from tests.engine.tasks_bench import HOUR, Bench, bench, own_session, person, refused
+
+pytestmark = pytest.mark.anyio
+
+MINUTE = timedelta(minutes=1)
+PLACE = DeliveryContext(channel=NAME, to="owner")
+
+
+@requirement("tasks:1", "keys:7", "events:1")
+async def test_each_slot_fires_once_in_an_incarnation_of_its_own(open_home: OpenHome) -> None:
+    async with bench(open_home) as b:
+        task = await b.make("!say done", every="1h")
+        assert (task.state, task.next_at, task.agent_id) == (TaskState.ACTIVE, START + HOUR, "main")
+        await b.passes(59 * MINUTE)
+        assert await b.slots(task) == []
+        for _ in range(3):
+            await b.passes(20 * MINUTE)
+            await b.passes(40 * MINUTE)
+        assert await b.outcomes(task) == [(hour, SlotOutcome.OK) for hour in (1, 2, 3)]
+        assert (await b.tasks.get(OWNER, task.id)).runs == 3
+        log = await b.events(task)
+        assert [event.type for event in log].count(EventType.SESSION_STARTED) == 3
+        started = {event.session_id for event in log}
+        assert len(started) == 3 and all(id.startswith("schedule:") for id in started)
+        (asked, *_) = [event.message for event in log if isinstance(event.message, UserMessage)]
+        assert asked.provenance.kind is ProvenanceKind.SCHEDULE
+        run = await find_run(b.app, (await b.slots(task))[0].run)
+        assert (run.principal, run.purpose, run.task, run.reply) == (OWNER, Purpose.TASK, task.id, "done")
+        session = (await b.app.services.sessions.get(OWNER, b.target(str(task.key)))).session
+        assert (session.source.kind, session.source.trigger_id, session.label) == ("schedule", task.id, task.name)
+
+
+@requirement("tasks:1")
+async def test_a_task_that_keeps_its_context_has_one_incarnation(open_home: OpenHome) -> None:
+    async with bench(open_home) as b:
+        task = await b.make(keeps_context=True)
+        for _ in range(3):
+            await b.passes(HOUR)
+        assert len({event.session_id for event in await b.events(task)}) == 1
+        assert len(await b.prompts(task)) == 3
+
+
+@requirement("tasks:1")
+async def test_after_five_hours_down_one_run_says_that_five_were_missed_or_none_runs(open_home: OpenHome) -> None:
+    clock = ManualClock()
+    async with bench(open_home, clock=clock) as b:
+        task = await b.make("!say up", every="1h", name="run")
+        skipping = await b.make("!say up", every="1h", name="skip", missed=MissedPolicy.SKIP)
+    clock.pass_time(5 * HOUR + 20 * MINUTE)
+    async with bench(open_home, clock=clock) as b:
+        await b.passes(timedelta(0))
+        assert await b.prompts(task) == ["!say up\n\n[5 missed: this run stands for all of them.]"]
+        assert await b.outcomes(task) == [(1, SlotOutcome.OK)]
+        (slot,) = await b.slots(skipping)
+        assert (slot.outcome, slot.why, slot.missed, slot.run) == (SlotOutcome.SKIPPED, Why.MISSED, 5, None)
+        assert (await b.tasks.get(OWNER, skipping.id)).skips == 5
+        await b.passes(40 * MINUTE)
+        assert await b.outcomes(task) == [(1, SlotOutcome.OK), (6, SlotOutcome.OK)]
+        assert await b.outcomes(skipping) == [(1, SlotOutcome.SKIPPED), (6, SlotOutcome.OK)]
+
+
+@requirement("tasks:1")
+async def test_a_slot_whose_predecessor_still_runs_is_skipped_and_counted(open_home: OpenHome) -> None:
+    runner = HeldRunner()
+    async with bench(open_home, parts={"runner": runner}) as b:
+        task = await b.make(every="1h")
+        b.clock.pass_time(HOUR)
+        await b.app.scheduler.fire_all_due()
+        await runner.until_begun(1)
+        b.clock.pass_time(HOUR)
+        await b.app.scheduler.fire_all_due()
+        assert await b.outcomes(task) == [(1, None), (2, SlotOutcome.SKIPPED)]
+        assert await refused(b.tasks.run(OWNER, task.id)) == "task_running"
+        runner.release_all()
+        await b.passes(HOUR)
+        assert await b.outcomes(task) == [(1, SlotOutcome.OK), (2, SlotOutcome.SKIPPED), (3, SlotOutcome.OK)]
+        assert (await b.tasks.get(OWNER, task.id)).skips == 1
+
+
+@requirement("tasks:1")
+@pytest.mark.parametrize("back", [HOUR, timedelta(days=1)])
+async def test_a_slot_does_not_fire_again_after_the_clock_went_back(open_home: OpenHome, back: timedelta) -> None:
+    async with bench(open_home) as b:
+        task = await b.make(trigger=parse_cron("*/30 * * * *", "UTC", b.clock.now()))
+        for _ in range(4):
+            await b.passes(30 * MINUTE)
+        b.clock.step(-back)
+        await b.app.scheduler.fire_all_due()
+        # Another schedule begins now; its slots of the time that comes again have fired already.
+        await b.tasks.pause(OWNER, task.id)
+        await b.tasks.resume(OWNER, task.id)
+        for _ in range(back // (30 * MINUTE) + 2):
+            await b.passes(30 * MINUTE)
+        fired = [hours for hours, _ in await b.outcomes(task)]
+        first = 2 - back / HOUR
+        assert fired == sorted({*(0.5, 1, 1.5, 2), *(first + half / 2 for half in range(1, int(2 * (3 - first)) + 1))})
+        assert len(await b.prompts(task)) == len(fired)
+
+
+@requirement("tasks:1")
+async def test_two_schedulers_fire_each_slot_once(open_home: OpenHome) -> None:
+    async with bench(open_home) as b:
+        app, made = b.app, [await b.make(name=f"t{number}", every="1h") for number in range(5)]
+        others = [
+            Scheduler(app.database, LocalNotifier(), app.services.rules, clock=b.clock, ids=RandomIds(b.clock))
+            for _ in range(3)
+        ]
+        for _ in range(3):
+            b.clock.pass_time(HOUR)
+            async with anyio.create_task_group() as tasks:
+                for scheduler in (app.scheduler, *others):
+                    tasks.start_soon(scheduler.fire_all_due)
+            await b.rests()
+        for task in made:
+            assert await b.outcomes(task) == [(hour, SlotOutcome.OK) for hour in (1, 2, 3)]
+            assert len(await b.prompts(task)) == 3
+
+
+@requirement("tasks:2")
+async def test_errors_back_off_and_ten_in_a_row_pause_the_task_and_tell_its_maker(open_home: OpenHome) -> None:
+    channel = FakeChannel()
+    async with bench(open_home, parts={"channels": [channel]}) as b:
+        task = await b.make("!fail", every="1m", place=PLACE)
+        waits: list[timedelta] = []
+        for _ in range(MOST_ERRORS):
+            due = (await b.tasks.get(OWNER, task.id)).next_at
+            assert due is not None
+            await b.passes(due - b.clock.now())
+            after = await b.tasks.get(OWNER, task.id)
+            if after.next_at is not None and after.state is TaskState.ACTIVE:
+                waits.append(after.next_at - b.clock.now())
+        # The first slot after the rest: each is a whole minute.
+        assert waits == [max(rest, MINUTE) for rest in (*BACKOFF, *[BACKOFF[-1]] * 4)]
+        paused = await b.tasks.get(OWNER, task.id)
+        assert (paused.state, paused.why, paused.errors) == (TaskState.PAUSED, Why.ERRORS, MOST_ERRORS)
+        await channel.until_asked(1)
+        (told,) = channel.asked
+        assert "paused: it failed 10 times in a row" in told.text
+        resumed = await b.tasks.resume(OWNER, task.id)
+        assert (resumed.state, resumed.errors, resumed.why) == (TaskState.ACTIVE, 0, None)
+
+
+@requirement("tasks:1", "access:1")
+@pytest.mark.parametrize("loss", ["demoted", "suspended", "agent"])
+async def test_a_task_whose_maker_lost_the_right_pauses_and_owners_are_told(open_home: OpenHome, loss: str) -> None:
+    async with bench(open_home) as b:
+        mum = await person(b, "mum")
+        task = await b.make(by=mum, session=await own_session(b, mum))
+        await b.passes(HOUR)
+        people = b.app.services.people
+        if loss == "demoted":
+            await people.change_role(OWNER, mum.name, PersonRole.GUEST)
+        elif loss == "suspended":
+            await people.suspend(OWNER, mum.name)
+        else:
+            await b.app.database.run(_take_agents, mum.name)
+        await b.passes(HOUR)
+        paused = await b.tasks.get(OWNER, task.id)
+        assert (paused.state, paused.why) == (TaskState.PAUSED, Why.MAKER)
+        assert await b.outcomes(task) == [(1, SlotOutcome.OK), (2, SlotOutcome.SKIPPED)]
+        assert [event.data["code"] for event in await b.events(task) if event.type == EventType.ERROR] == ["task_maker"]
+        assert await refused(b.tasks.run(OWNER, task.id)) == "task_maker"
+        await b.passes(HOUR)
+        assert len(await b.slots(task)) == 2
+
+
+async def _take_agents(tx: Transaction, person: str) -> None:
+    await tx.execute("UPDATE people SET agents = '' WHERE id = ?", (person,))
+
+
+@requirement("tasks:1", "access:1")
+async def test_a_task_acts_with_the_rights_that_its_maker_has_when_it_fires(open_home: OpenHome) -> None:
+    async with bench(open_home) as b:
+        mum = await person(b, "mum", PersonRole.OWNER)
+        task = await b.make(by=mum, session="main")
+        await b.passes(HOUR)
+        await b.app.services.people.change_role(OWNER, mum.name, PersonRole.USER)
+        await b.passes(HOUR)
+        said = [event.classification for event in await b.events(task) if isinstance(event.message, UserMessage)]
+        assert said == [PUBLIC, PUBLIC.distrusted()]
+
+
+@requirement("tasks:2", "sessions:2")
+async def test_a_task_for_one_time_ends_after_its_run_and_its_session_is_hidden(open_home: OpenHome) -> None:
+    async with bench(open_home) as b:
+        task = await b.make(trigger=At(START + HOUR))
+        by_hand = await b.tasks.run(OWNER, task.id)
+        await b.rests()
+        await b.passes(HOUR)
+        ended = await b.tasks.get(OWNER, task.id)
+        assert (ended.state, ended.next_at, ended.why) == (TaskState.ENDED, None, None)
+        assert [slot.is_manual for slot in await b.slots(task)] == [False, True] and by_hand.is_manual
+        session = (await b.app.services.sessions.get(OWNER, b.target(str(task.key)))).session
+        assert session.status is SessionStatus.INACTIVE
+        assert await refused(b.tasks.resume(OWNER, task.id)) == "task_ended"
+        assert await refused(b.tasks.run(OWNER, task.id)) == "task_ended"
+
+
+@requirement("tasks:2")
+async def test_limits_skip_runs_or_end_the_task(open_home: OpenHome) -> None:
+    async with bench(open_home) as b:
+        hourly = await b.make(every="10m", name="hourly", limits=TaskLimits(runs_an_hour=3))
+        stops = await b.make("!say all done", every="10m", name="stops", limits=TaskLimits(stop_text="DONE"))
+        total = await b.make(every="10m", name="total", limits=TaskLimits(total_runs=2))
+        spends = await b.make(every="10m", name="spends", limits=TaskLimits(tokens_a_day=1))
+        for _ in range(5):
+            await b.passes(10 * MINUTE)
+        assert [slot.why for slot in reversed(await b.slots(hourly))] == [None] * 3 + [Why.HOURLY_RUNS] * 2
+        ended = [await b.tasks.get(OWNER, task.id) for task in (stops, total)]
+        assert [(task.state, task.why, task.runs) for task in ended] == [
+            (TaskState.ENDED, Why.STOP_TEXT, 1),
+            (TaskState.ENDED, Why.TOTAL_RUNS, 2),
+        ]
+        assert [slot.why for slot in reversed(await b.slots(spends))] == [None] + [Why.DAILY_TOKENS] * 4
+        await b.passes(30 * MINUTE)
+        assert (await b.slots(hourly))[0].why is None
+
+
+@requirement("tasks:2")
+async def test_cancel_removes_the_task_and_not_the_run_in_progress(open_home: OpenHome) -> None:
+    runner = HeldRunner()
+    async with bench(open_home, parts={"runner": runner}) as b:
+        task = await b.make()
+        b.clock.pass_time(HOUR)
+        await b.app.scheduler.fire_all_due()
+        await runner.until_begun(1)
+        await b.tasks.cancel(OWNER, task.id)
+        assert await refused(b.tasks.get(OWNER, task.id)) == "not_found"
+        runner.release_all()
+        await b.rests()
+        run = await b.app.services.runs.get(OWNER, runner.begun[0])
+        assert run.status is RunStatus.OK
+        await b.passes(3 * HOUR)
+        assert len(runner.begun) == 1
+
+
+@requirement("tasks:1", "groups:3")
+async def test_the_result_goes_to_the_place_of_the_task_and_a_silent_one_nowhere(open_home: OpenHome) -> None:
+    channel = FakeChannel()
+    async with bench(open_home, parts={"channels": [channel]}) as b:
+        await b.make("!say <NO_REPLY>", name="silent", place=PLACE)
+        await b.make("!say kept", name="kept")
+        await b.make("!say news", name="loud", place=PLACE)
+        await b.passes(HOUR)
+        await channel.until_asked(1)
+        await b.passes(HOUR)
+        await channel.until_asked(2)
+        assert [asked.text for asked in channel.asked] == ["news", "news"]
+
+
+@requirement("tasks:1")
+async def test_known_defects_of_peers_are_not_here(open_home: OpenHome) -> None:
+    """Fires at a restart in another zone, skips a day after a restart at noon, fires again half an hour later."""
+    clock = ManualClock(datetime(2026, 3, 3, 23, tzinfo=UTC))
+    zone = "America/Los_Angeles"  # 15:00 there
+    async with bench(open_home, clock=clock) as b:
+        task = await b.make(trigger=parse_cron("0 8 * * *", zone, clock.now()), zone=zone)
+    fired: list[int] = []
+    # Noon there, half past eight, and all hours of the night in between: each time after a restart.
+    for hours in (4, 4, 4, 5.5, 0.5, 3, 3, 12, 5.5, 0.5):
+        clock.pass_time(timedelta(hours=hours))
+        async with bench(open_home, clock=clock) as b:
+            await b.passes(timedelta(0))
+            fired.append(len(await b.slots(task)))
+    assert fired == [0, 0, 0, 1, 1, 1, 1, 1, 2, 2]
+
+
+@requirement("approvals:4", "visibility:3")
+async def test_a_task_consults_other_agents_only_once_an_owner_approved_it(open_home: OpenHome) -> None:
+    settings: dict[str, Any] = {
+        "agents__list": [{"id": "main"}, {"id": "botanist"}],
+        "tools__sessions__visibility": "all",
+        "tools__agent_to_agent__enabled": True,
+    }
+    async with bench(open_home, **settings) as b:
+        await b.app.services.inbox.post(OWNER, b.target("agent:botanist:main"), text_content("!say hello"))
+        await b.rests()
+        ask = '!call sessions_send {"sessionKey": "agent:botanist:main", "message": "!say twice a week"}'
+        task = await b.make(ask)
+        await b.passes(HOUR)
+        assert "not_found" in await _reply(b, task)
+        await b.tasks.approve(OWNER, task.id)
+        await b.passes(HOUR)
+        assert "twice a week" in await _reply(b, task)
+
+
+async def _reply(b: Bench, task: StoredTask) -> str:
+    return (await find_run(b.app, (await b.slots(task))[0].run)).reply or ""

@@ -1,0 +1,159 @@
+"""Tasks in a browser: a new one is shown before it is saved, and each can be paused, run, changed and removed."""
+
+import re
+from datetime import timedelta
+from functools import partial
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from antiphon.domain.actor import OWNER
+from antiphon.domain.ids import TaskId
+from antiphon.domain.stored_task import TaskEdit
+from antiphon.domain.written_task import TaskForm, new_task
+from antiphon.store.database import Transaction
+from tests.claims import requirement
+from tests.gateway.browsing import hindrances, picture
+from tests.gateway.served_page import LiveGateway
+from tests.waiting import SECONDS
+
+pytestmark = [pytest.mark.browser, requirement("gateway:6"), requirement("tasks:2")]
+
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+WIDTHS = {"phone": 390, "tablet": 768, "desk": 1280}
+
+
+def open_tasks(page: Page) -> Locator:
+    page.locator(".views").get_by_role("link", name="Tasks", exact=True).click()
+    expect(page.get_by_role("heading", name="Tasks", exact=True, level=1)).to_be_visible()
+    return page.locator("#view-body")
+
+
+def pictures(page: Page, name: str) -> None:
+    """At each width, light and dark, with nothing that reaches out of it sideways."""
+    for width_name, width in WIDTHS.items():
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
+        over = page.locator("#view-body").evaluate("e => e.scrollWidth - e.clientWidth")
+        assert over <= 0, (name, width, over)
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme)
+            picture(page, f"{name}-{width_name}-{scheme}")
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def make(gateway: LiveGateway, text: str) -> TaskId:
+    """The id of a task of the main session."""
+    services = gateway.app.services
+    new = new_task(TaskForm(text=text), "Europe/Berlin", services.clock.now())
+    (task,) = gateway.portal.call(services.tasks.create, OWNER, services.sessions.target("main"), (new,))
+    return task.id
+
+
+def test_a_new_task_is_shown_before_it_is_saved(page: Page) -> None:
+    body = open_tasks(page)
+    expect(body.get_by_text("There are no tasks yet.")).to_be_visible()
+    body.get_by_label("When, and what to do").fill("every weekday at 8 News: tell me what changed")
+    body.get_by_label("Time zone").fill("Europe/Berlin")
+    body.get_by_role("button", name="Preview").click()
+    shown = body.locator(".preview-of")
+    expect(shown).to_contain_text("at 08:00 on Monday through Friday (Europe/Berlin)")
+    expect(shown).to_contain_text(re.compile(r"Next: (\w{3} \d{4}-\d\d-\d\d 08:00 CES?T(, )?){3}"))
+    expect(body.locator("#tasks-list .nothing")).to_be_visible()  # nothing is saved yet
+    pictures(page, "task-preview")
+    body.get_by_label("Time zone").fill("Asia/Kolkata")  # another look is needed
+    expect(body.get_by_role("button", name="Save")).to_have_count(0)
+    body.get_by_role("button", name="Preview").click()
+    expect(shown).to_contain_text("(Asia/Kolkata)")
+    body.get_by_role("button", name="Save").click()
+    card = body.locator("#tasks-list li")
+    expect(card).to_contain_text("News")
+    expect(card).to_contain_text("tell me what changed")
+    expect(shown).to_be_hidden()
+    expect(body.get_by_label("When, and what to do")).to_have_value("")
+    assert hindrances(page) == []
+
+
+def test_what_is_no_task_is_said_and_nothing_is_saved(page: Page) -> None:
+    body = open_tasks(page)
+    body.get_by_label("When, and what to do").fill("cron 0 0 8 * * 1 -- look")
+    body.get_by_role("button", name="Preview").click()
+    expect(body.locator("form .problem")).to_contain_text("6 fields")
+    expect(body.locator("#tasks-list .nothing")).to_be_visible()
+
+
+def test_a_task_is_paused_resumed_run_and_removed(page: Page, live_gateway: LiveGateway) -> None:
+    id = make(live_gateway, "every 2h Plants: water the plants")
+    body = open_tasks(page)
+    card = body.locator(f"#{id}")
+    expect(card).to_contain_text("every 2 hours")
+    card.get_by_role("button", name="Pause Plants").click()
+    expect(card).to_contain_text("paused")
+    card.get_by_role("button", name="Resume Plants").click()
+    expect(card).to_contain_text("Next:")
+    card.get_by_role("button", name="Run Plants now").click()
+    expect(card).to_contain_text(re.compile("ok|at work"))
+    pictures(page, "tasks")
+    card.get_by_role("button", name="Remove Plants").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(card).to_have_count(0)
+
+
+def test_a_task_is_changed_and_a_second_editor_is_told(page: Page, live_gateway: LiveGateway) -> None:
+    id = make(live_gateway, "every 2h Plants: water the plants")
+    services = live_gateway.app.services
+    slot = live_gateway.portal.call(services.tasks.run, OWNER, id)
+    assert slot.run is not None
+    open_tasks(page)
+    page.get_by_role("link", name="Plants", exact=True).click()
+    body = page.locator("#view-body")
+    expect(body.get_by_role("heading", name="Plants")).to_be_visible()
+    expect(body.locator("#task-runs li")).to_have_count(1)
+    body.get_by_label("What to do").fill("water the plants twice")
+    body.get_by_label("Another time").fill("day at 7:30")
+    body.get_by_role("button", name="Save").click()
+    expect(body.locator(".done")).to_have_text("Saved.")
+    expect(body.locator("#task-now")).to_contain_text("at 07:30 every day")
+    task = live_gateway.portal.call(services.tasks.get, OWNER, id)
+    assert (task.prompt, task.version) == ("water the plants twice", 2)
+    body.get_by_label("Name").fill("Flowers")
+    body.get_by_role("button", name="Save").click()  # of the version that the first answer named
+    expect(body.locator(".done")).to_have_text("Saved.")
+    edit = partial(services.tasks.edit, version=None)
+    live_gateway.portal.call(edit, OWNER, id, TaskEdit(name="Trees"))
+    body.get_by_label("Name").fill("Herbs")
+    body.get_by_role("button", name="Save").click()
+    expect(body.locator("form .problem")).to_contain_text("edited meanwhile")
+    pictures(page, "task")
+    assert hindrances(page) == []
+
+
+def test_a_task_that_paused_by_itself_needs_the_owner(page: Page, live_gateway: LiveGateway) -> None:
+    id = make(live_gateway, "every 2h Plants: water the plants")
+
+    async def stop(tx: Transaction) -> None:
+        await tx.execute("UPDATE tasks SET state = 'paused', why = 'errors', errors = 10 WHERE id = ?", (id,))
+
+    live_gateway.portal.call(live_gateway.app.database.run, stop)
+    page.locator(".views").get_by_role("link", name="Home").click()
+    needs = page.get_by_role("region", name=re.compile("Needs you"))
+    expect(needs).to_contain_text("10 runs in a row failed")
+    picture(page, "task-needs-you")
+    needs.get_by_role("button", name="Resume Plants").click()
+    expect(needs).to_contain_text("Nothing needs you.")
+
+
+def test_the_conversation_of_a_task_names_it(page: Page, live_gateway: LiveGateway) -> None:
+    id = make(live_gateway, "every 2h Plants: water the plants")
+    services = live_gateway.app.services
+    slot = live_gateway.portal.call(services.tasks.run, OWNER, id)
+    assert slot.run is not None
+    live_gateway.portal.call(services.waits.wait, slot.run, timedelta(seconds=SECONDS))
+    page.goto(f"{live_gateway.url}/?session=cron:{id}")
+    link = page.get_by_role("link", name="Task: every 2 hours")
+    expect(link).to_be_visible()
+    picture(page, "task-conversation")
+    link.click()
+    expect(page.locator("#view-body").get_by_role("heading", name="Plants")).to_be_visible()
