@@ -16,6 +16,7 @@ from tests.planted import (
     sockets,
     store,
     task_edges,
+    tasks,
     telegram,
 )
 
@@ -36,4 +37,5 @@ BUGS = (
     *memory.BUGS,
     *sockets.BUGS,
     *task_edges.BUGS,
+    *tasks.BUGS,
 )
