@@ -15,7 +15,7 @@ class Requirement:
 TOOLS = "comes with the session tools"
 SENDS = "comes with exchanges between sessions"
 PEOPLE = "comes with people and tokens"
-FLOW = "comes with information flow"
+FLOW = "comes with policies, releases and the audit"
 PEERS = "comes with peers"
 
 
@@ -24,7 +24,7 @@ REQUIREMENTS = {
     "answers:1": Requirement("A tool answers an object, failures with status, code and advice; it never raises."),
     "answers:2": Requirement(
         "What is hidden and what is missing get one identical answer from identical work.",
-        remaining="the audit row of a denial comes with information flow",
+        remaining="the audit row of a denial comes with the audit",
     ),
     "answers:3": Requirement("Unknown parameters, and naming oneself in arguments, are refused."),
     "answers:4": Requirement("Wire times are whole milliseconds; durations carry their unit in the name."),
@@ -66,7 +66,6 @@ REQUIREMENTS = {
     ),
     "sessions:8": Requirement(
         "A fork copies the log up to a seq; pruned ranges are refused.",
-        remaining="classifications come with information flow",
     ),
     # 3. Events
     "events:1": Requirement(
@@ -75,7 +74,6 @@ REQUIREMENTS = {
     ),
     "events:2": Requirement(
         "A message from another session is marked as such and fenced as data for the model.",
-        remaining="sending between sessions comes with exchanges",
     ),
     "events:3": Requirement("A transcript message has one wire shape; one step is one message."),
     # 4. Runs
@@ -95,14 +93,12 @@ REQUIREMENTS = {
     ),
     "runs:7": Requirement(
         "A run acts with the rights of whoever posted its message.",
-        remaining="principals with fewer rights come with people and tokens",
     ),
     "runs:8": Requirement(
         "After a crash runs resume from the log; unfinished calls are not repeated unless idempotent.",
     ),
     "runs:9": Requirement(
         "Near the context limit older turns are summarised; the log keeps everything.",
-        remaining="the summary's classification comes with information flow",
     ),
     # 5. Visibility
     "visibility:1": Requirement("Sessions see themselves, their tree, their agent's or all sessions."),
@@ -112,7 +108,6 @@ REQUIREMENTS = {
     "visibility:5": Requirement("Each session tool can be narrowed per agent."),
     "visibility:6": Requirement(
         "A child may always send to its requester.",
-        remaining="that a requester which rose above its child still takes its words comes with information flow",
     ),
     # 6. Tools
     "tools:1": Requirement(
@@ -134,7 +129,7 @@ REQUIREMENTS = {
     "send:2": Requirement("A send waits up to its timeout; a late reply still arrives."),
     "send:3": Requirement(
         "The reply is that of the very run, and enters the requester once.",
-        remaining="the notice of a withheld reply is accepted or released with information flow",
+        remaining="releases of a withheld reply come with releases",
     ),
     "send:4": Requirement("The target knows that another session asks; rights are those of the chain's start."),
     "send:5": Requirement("The parties take turns replying until one skips or the limit is reached."),
@@ -159,13 +154,13 @@ REQUIREMENTS = {
     "session_status:1": Requirement("session_status tells one session's state, gated like a read."),
     "message:1": Requirement(
         "message sends to a channel past hooks, send policy and flow.",
-        remaining="hooks come with information flow",
+        remaining="hooks come with policies",
     ),
     "summarize:1": Requirement("summarize gives a summary with the join of its inputs.", TOOLS),
     "simulate:1": Requirement("simulate_tool_call answers by the enforcing pipeline, without effects.", FLOW),
     "foreign_tools:1": Requirement(
         "Python functions and MCP servers are tools with declared effects under the same policy.",
-        remaining="hooks come with information flow",
+        remaining="hooks come with policies",
     ),
     # 7. Send policy
     "send_policy:1": Requirement("Override, denies, allows and default decide, in this order."),
@@ -178,7 +173,6 @@ REQUIREMENTS = {
     # 9. Approvals
     "approvals:1": Requirement(
         "A call that needs approval is recorded and asked for days, then is denied.",
-        remaining="the classification and origin of a call come with information flow",
     ),
     "approvals:2": Requirement("It does not hold its session; the decision queues the continuation."),
     "approvals:3": Requirement(
@@ -186,14 +180,15 @@ REQUIREMENTS = {
     ),
     "approvals:4": Requirement(
         "Runs without a person ask or are denied; one step is one request.",
-        remaining="standing approvals of tasks come with schedules",
     ),
     "approvals:5": Requirement(
         "A call from outside that needs a yes is pending, runs once decided, and repeats safely."
     ),
     # 10. Checkpoints
     "checkpoints:1": Requirement("Introspection runs for five reasons over events since its last success."),
-    "checkpoints:2": Requirement("It updates memory, working memory and the description."),
+    "checkpoints:2": Requirement(
+        "It updates memory, working memory and the description; memory belongs to a person or group."
+    ),
     # 11. Access
     "access:1": Requirement(
         "Owners see all, others the sessions that they take part in.",
@@ -207,14 +202,12 @@ REQUIREMENTS = {
     ),
     "access:4": Requirement(
         "A role says what a person, and every run that the person's words began, may do.",
-        remaining="what users may beside reading, posting and tools comes with invitations",
     ),
     "access:5": Requirement("Every operation stands in one table; one function decides below all transports."),
     # 12. Information flow
     "flow:1": Requirement("Level, compartments and integrity classify; flow is ≤ and ⊆; parsing is exact."),
     "flow:2": Requirement(
         "Events carry what they were made of; taint rises by the session's own act.",
-        remaining="a group's members are not asked for: a group counts as an unknown recipient",
     ),
     "flow:3": Requirement(
         "Readers see only what flows to them; the rest does not exist.",
@@ -226,11 +219,10 @@ REQUIREMENTS = {
     "flow:5": Requirement("A child starts at its parent's taint, with at most its clearance."),
     "flow:6": Requirement(
         "A result above the parent becomes a notice, to be accepted or released.",
-        remaining="accepting and releasing come with information flow",
+        remaining="releases by the owner come with releases",
     ),
     "flow:7": Requirement(
         "What leaves must flow to the meet of channel and recipient.",
-        remaining="a group's members are not asked for: it gets public data only",
     ),
     "flow:8": Requirement(
         "Derived data carries the join of its inputs.",

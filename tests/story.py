@@ -31,6 +31,7 @@ from antiphon.store.sessions import SessionFilter
 from tests.conftest import OpenHome
 from tests.directives import to_call
 from tests.engine.gates import Gates
+from tests.engine.parley import open_peer
 from tests.engine.stage import config
 from tests.waiting import SECONDS, at_least
 
@@ -74,6 +75,8 @@ class Story:
     ) -> "Character":
         """The session of that key, or `agent:<agent>:cli:<name>`; labelled with its name unless told otherwise."""
         label = name if label is None else label
+        if ":cron:" in name:
+            return Character(self, str((await open_peer(self.app, name, label=label)).key))
         target = self.session(name, agent).target
         opened = await self.app.services.sessions.open(
             OWNER, target, attributes=SessionAttributes(label=label, taint=taint)

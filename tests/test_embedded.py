@@ -89,3 +89,40 @@ async def test_a_program_sees_which_tools_there_are_and_is_told_what_is_missing(
         with pytest.raises(Denied) as denied:
             await app.tools.call("sessions_send", {"label": "x", "message": "m"}, session=asker)
         assert denied.value.code == "tool_not_given"
+
+
+@requirement("cli:1", "tasks:2")
+async def test_a_program_makes_looks_at_changes_and_runs_tasks(home: Path) -> None:
+    async with antiphon.open(home) as app:
+        await app.sessions.open("desk")
+        said: antiphon.TaskFields = {
+            "text": "every weekday at 8 News: tell me what changed",
+            "zone": "Europe/Berlin",
+            "limits": antiphon.TaskLimits(total_runs=3),
+        }
+        preview = await app.tasks.preview(**said)
+        task = await app.tasks.create(session="agent:main:api:desk", **said)
+        assert (task.name, task.schedule, task.limits.total_runs) == ("News", preview.task.schedule, 3)
+        assert len(preview.upcoming) == 3 and task.next_at == preview.upcoming[0]
+        with pytest.raises(antiphon.Conflict, match="taken"):
+            await app.tasks.create(session="agent:main:api:desk", **said)
+        slot = await app.tasks.run(task.id)
+        assert slot.run is not None
+        assert (await app.run(slot.run).wait()).reply == "echo: tell me what changed"
+        assert [each.run for each in await app.tasks.runs(task.id)] == [slot.run]
+        edited = await app.tasks.edit(task.id, every="2h", context="keep", grace_minutes=5, version=task.version)
+        assert edited.keeps_context and edited.version == task.version + 1
+        wrongs: list[antiphon.TaskFields] = [
+            {"every": "1h", "grace_minutes": float("nan")},
+            {"text": "every 1h look"},
+            {"zone": "UTC"},
+        ]
+        for wrong in wrongs:
+            with pytest.raises(antiphon.Invalid):
+                await app.tasks.edit(task.id, **wrong)
+        assert (await app.tasks.pause(task.id)).state == "paused"
+        assert (await app.tasks.resume(task.id)).state == "active"
+        assert [each.id for each in await app.tasks.list(session="agent:main:api:desk")] == [task.id]
+        assert (await app.tasks.cancel(task.id)).id == task.id
+        with pytest.raises(antiphon.NotFound):
+            await app.tasks.get(task.id)

@@ -42,6 +42,8 @@ class World:
     host: Path
     mails: list[str]
     tokens: dict[str, str] = field(default_factory=dict[str, str])
+    ids: dict[str, str] = field(default_factory=dict[str, str])
+    """Of sessions, as messages name them here."""
     rung: int = 0
 
     @property
@@ -50,15 +52,17 @@ class World:
         return self.host / "mark"
 
     def filled(self, text: str) -> str:
+        for name, id in self.ids.items():
+            text = text.replace(name, id)
         return text.replace("MARK", str(self.mark))
 
-    async def ring(self, peer: str, text: str) -> str:
+    async def ring(self, peer: str, text: str, *, door: str = "door") -> str:
         """What the webhook's guest is answered."""
         self.rung += 1
         body = {"messageId": f"m-{self.rung}", "peer": peer, "text": self.filled(text), "wait": SECONDS}
         data = json.dumps(body).encode()
         timestamp = str(int(self.app.services.clock.now().timestamp()))
-        signed = f"v2.in.door.{timestamp}.".encode() + data
+        signed = f"v2.in.{door}.{timestamp}.".encode() + data
         digest = hmac.new(DOOR_SECRET.encode(), signed, hashlib.sha256).hexdigest()
         headers = {
             "Content-Type": "application/json",
@@ -66,7 +70,7 @@ class World:
             "Antiphon-Signature": f"v2={digest}",
         }
         async with new_client(self.url) as client:
-            answer = await client.post("/channels/webhook/door", content=data, headers=headers)
+            answer = await client.post(f"/channels/webhook/{door}", content=data, headers=headers)
         return answer.raise_for_status().json().get("reply", "")
 
     async def ask(self, key: str, text: str) -> str:
@@ -101,6 +105,11 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Worl
         mails.append(word)
         return "found"
 
+    def keep_note(word: str) -> str:
+        """Keeps a note."""
+        mails.append(word)
+        return "kept"
+
     server = {"command": sys.executable, "args": ["-m", "tests.mcp.program", str(host)], "effects": {"*": ["reads"]}}
     settings: dict[str, Any] = {
         "gateway": {"drain_seconds": 0},
@@ -116,7 +125,12 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Worl
                 {"id": "boxed", "sandbox": {"mode": "all"}, "tools": {"allow": ["run_command"]}},
             ],
         },
-        "channels": {"webhook": {"door": {"secret": DOOR_SECRET, "agent": "porter"}}},
+        "channels": {
+            "webhook": {
+                "door": {"secret": DOOR_SECRET, "agent": "porter"},
+                "box": {"secret": DOOR_SECRET, "agent": "boxed"},
+            }
+        },
         "tools": {
             "run_command": {"mode": "host"},
             "approval": {"require": [], "people": []},
@@ -126,7 +140,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Worl
         },
         "session": {"agent_to_agent": {"max_ping_pong_turns": 0}},
     }
-    parts = Parts(tools=[tool(find_mail, effects=["reads"])])
+    parts = Parts(tools=[tool(find_mail, effects=["reads"]), tool(keep_note, effects=["writes"])])
     async with open_app(host / "home", Config.model_validate(settings), parts) as app:
         listener = bind("127.0.0.1", 0)
         async with (
@@ -134,13 +148,16 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Worl
             new_client(url, TOKEN) as owner,
         ):
             world = World(app, url, owner, host, mails)
-            for key in (MAIN, PORTER, BOXED, PRIVATE):
+            for key in (MAIN, "agent:porter:main", PORTER, BOXED, PRIVATE):
                 (await owner.post("/sessions", json={"key": key, "label": key[-7:]})).raise_for_status()
             for key in (BOXED, PORTER):
                 answer = await owner.post("/tokens", json={"sessionKey": key})
                 world.tokens[key] = answer.raise_for_status().json()["token"]
             await world.ask(PRIVATE, SECRET)
             await world.ring("eve", f"!say {SECRET}")
+            for name, key in (("PRIVATE_ID", PRIVATE), ("EVE_ID", EVE), ("MAIN_ID", MAIN)):
+                row = (await owner.get(f"/sessions/{key.replace('%', '%25')}")).raise_for_status().json()
+                world.ids[name] = row["sessionId"]
             yield world
 
 
@@ -156,59 +173,103 @@ EVE = "agent:porter:webhook:door:direct:eve"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said(Attempt):
-    """What a guest writes, and the code that has to answer."""
+    """What a guest writes, and the code that has to answer: None for an answer without anything of others."""
 
     text: str
-    code: str = "unknown_tool"
+    code: str | None = "unknown_tool"
+    box: bool = False
+    """Whether it is written to the sandboxed agent."""
+    is_owners: bool = True
+    """Whether the same agent does it for its owner."""
 
 
-def guest(what: str, text: str, code: str = "unknown_tool") -> Said:
-    return Said(attacker=Attacker.GUEST, door=Door.WEBHOOK, what=what, text=text, code=code)
+def guest(what: str, text: str, code: str | None = "unknown_tool", **more: bool) -> Said:
+    return Said(attacker=Attacker.GUEST, door=Door.WEBHOOK, what=what, text=text, code=code, **more)
 
 
 def hidden(what: str, tool: str, **arguments: Any) -> Said:
-    return guest(what, directive(tool, **arguments), "not_found")
+    is_there = arguments.get("sessionKey") != NOBODYS
+    return guest(what, directive(tool, **arguments), "not_found", is_owners=is_there)
 
 
+NOBODYS = "agent:porter:cli:none"
 GUESTS = [
     guest("a command", COMMAND),
+    guest("a command in the sandbox", directive("run_command", command="true"), box=True),
     guest("a function that only reads", MAIL),
+    guest("a function that writes", directive("keep_note", word="x")),
     guest("a tool of a server that only reads", SERVER),
-    guest("a tool of a server that there is not", directive("things__none")),
-    guest("a tool of a server that is not configured", directive("other__none")),
+    guest("a tool of a server that there is not", directive("things__none"), is_owners=False),
+    guest("a tool of a server that is not configured", directive("other__none"), is_owners=False),
     guest("a child", directive("sessions_spawn", task="!say x")),
+    guest("a child that stays", directive("sessions_spawn", task="!say x", mode="session")),
+    guest("a child with the conversation", directive("sessions_spawn", task="!say x", context="fork")),
+    guest("a child of another agent", directive("sessions_spawn", task=COMMAND, agentId="main")),
     guest("a sandboxed child", directive("sessions_spawn", task="!say x", agentId="boxed")),
     guest("a list of children", directive("subagents", action="list")),
+    guest("an end of all children", directive("subagents", action="cancel", target="all")),
+    guest("a word to a child", directive("subagents", action="steer", target="x", message="x")),
     guest("a wait", directive("sessions_wait", runIds=["run_1"])),
     guest("an end with a promise", directive("sessions_yield")),
     guest("the list of agents", directive("agents_list")),
-    guest("a message by the channel", directive("message", text="x")),
+    guest("a message by the channel", directive("message", channel="webhook:door", recipient="eve", text="x")),
     *(
         hidden(f"{tool} of {what}", tool, sessionKey=key, **more)
         for tool, more in (
             ("sessions_history", {}),
             ("session_status", {}),
-            ("sessions_send", {"message": "!say x"}),
+            ("sessions_send", {"message": "!say x", "timeoutSeconds": 5}),
         )
         for what, key in (
             ("the owner's main session", MAIN),
             ("another session of the agent", PRIVATE),
+            ("another session by its id", "PRIVATE_ID"),
             ("another peer", EVE),
-            ("a session that is not there", "agent:porter:cli:none"),
+            ("another peer by their id", "EVE_ID"),
+            ("the main session by its id", "MAIN_ID"),
+            ("the agent's own main session", "main"),
+            ("a session that is not there", NOBODYS),
         )
     ),
     hidden("a message to a label", "sessions_send", label="private", message="!say x"),
+    hidden("a message to a label of the agent", "sessions_send", label="private", agentId="porter", message="!say x"),
     hidden("a command by another session", "sessions_send", sessionKey=MAIN, message=COMMAND),
+    guest("sessions by a name", directive("sessions_list", search="private"), None),
+    guest("sessions of another agent", directive("sessions_list", agentId="main"), None),
+    guest("sessions with their messages", directive("sessions_list", messageLimit=20, includeInactive=True), None),
+    guest("words of others", directive("sessions_search", query=SECRET), None),
 ]
+LEAST_GUESTS = 40
+
+
+def test_a_guest_tries_enough() -> None:
+    assert len(GUESTS) >= LEAST_GUESTS
 
 
 @requirement("access:4", "answers:2")
 @pytest.mark.parametrize("attempt", rows(*GUESTS))
 async def test_a_guest_causes_nothing_beyond_its_own_session(world: World, attempt: Said) -> None:
     world.begin()
-    reply = await world.ring("bob", attempt.text)
+    peer = "bob" if attempt.code is not None else attempt.what.replace(" ", "-")  # one who has named nobody before
+    reply = await world.ring(peer, attempt.text, door="box" if attempt.box else "door")
     assert json.loads(reply).get("code") == attempt.code, reply
-    assert SECRET not in reply and not world.was_harmed()
+    assert not world.was_harmed()
+    if attempt.code is None:
+        assert not any(other in reply for other in (MAIN, PRIVATE, PORTER, EVE))
+    assert SECRET not in reply or SECRET in attempt.text
+
+
+@requirement("access:4")
+@pytest.mark.parametrize("attempt", rows(*(each for each in GUESTS if each.is_owners)))
+async def test_the_same_agent_does_for_its_owner_what_it_does_for_no_guest(world: World, attempt: Said) -> None:
+    """Else the rows above would prove nothing."""
+    world.begin()
+    reply = await world.ask(BOXED if attempt.box else PORTER, attempt.text)
+    if attempt.code is None:
+        assert SECRET in reply or MAIN in reply or PRIVATE in reply, reply
+    else:
+        refused = json.loads(reply).get("code") if reply.startswith("{") else None
+        assert refused not in (attempt.code, "forbidden"), reply
 
 
 @requirement("access:4", "channels:1")

@@ -33,7 +33,7 @@ def test_people_are_invited_listed_changed_and_removed(home: Path) -> None:
         assert antiphon_json("people", "role", "ann", "owner", home=home)["role"] == "owner"
         assert "suspended" in antiphon("people", "suspend", "ann", home=home).stdout
         assert "active" in antiphon("people", "resume", "ann", home=home).stdout
-        assert antiphon_json("people", "get", "ann", home=home)["name"] == "Ann"
+        assert antiphon_json("people", "show", "ann", home=home)["name"] == "Ann"
         assert antiphon_json("people", "merge", "zoe", "--into", "ann", home=home)["personId"] == "ann"
         listed = antiphon_json("people", "list", home=home)
         assert listed["count"] == 3

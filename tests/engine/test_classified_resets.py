@@ -39,3 +39,15 @@ async def test_what_a_child_had_found_when_it_was_reset_stays_withheld(open_home
         (record,) = await desk.records()
         assert record.result == WITHHELD
         assert join_all(event.classification for event in await desk.log()).level is Level.PUBLIC
+
+
+@requirement("sessions:6", "flow:6")
+async def test_a_result_from_before_a_reset_is_not_accepted_after_it(open_home: OpenHome) -> None:
+    async with telling(open_home, PARTS) as story:
+        desk = await story.opens("desk")
+        child = await desk.spawns_in_a_run(BOOKS)
+        await story.settles()
+        await story.resets(desk)
+        answer = await desk.calls_in_a_run("sessions_wait", runIds=[child.run_id], accept=True)
+        assert answer["runs"] == [{"runId": child.run_id, "status": "ok", "withheld": True}]
+        assert (await desk.session()).taint.level is Level.PUBLIC

@@ -57,7 +57,7 @@ async def invite(app: App, name: str, role: PersonRole = PersonRole.USER) -> str
 
 
 async def recipient(app: App, to: str) -> Classification | None:
-    return await app.database.read(find_recipient, place(to))
+    return await app.database.read(find_recipient, place(to), Sinks())
 
 
 @requirement("flow:7")
@@ -70,7 +70,7 @@ async def test_a_recipient_is_cleared_as_the_person_to_whom_the_account_is_linke
         assert await recipient(app, "+1") == anns
         assert await recipient(app, "+3") == EVERYTHING
         assert await recipient(app, "+9") is None
-        assert await app.database.read(find_recipient, DeliveryContext()) is None
+        assert await app.database.read(find_recipient, DeliveryContext(), Sinks()) is None
         await app.services.people.merge(OWNER, old, ann)
         assert await recipient(app, "+2") == anns
         await app.services.people.suspend(OWNER, ann)

@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,15 +32,26 @@ from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart, 
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ApprovalId, RunId, SessionRow
-from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_content, text_of
+from antiphon.domain.message import (
+    AssistantMessage,
+    JsonObject,
+    JsonValue,
+    ToolResult,
+    UserMessage,
+    text_content,
+    text_of,
+)
 from antiphon.domain.parts import SHORTEST
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import RunStatus
+from antiphon.domain.schedule import Every, Schedule
 from antiphon.domain.session import NOWHERE, DeliveryContext
+from antiphon.domain.stored_task import NewTask
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.store.database import Query
 from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
+from tests.engine.stage import ManualClock
 from tests.logs import whole_log
 from tests.waiting import PROCESS_SECONDS
 
@@ -61,6 +73,8 @@ NESTS = ("answers", "yields", "announces")
 BROOD = 4
 """Children of each of their runs."""
 TEXTS = 3
+SLOTS = 3
+"""Of the task."""
 CLIENTS = 3
 OUTSTANDING = 4
 HOOK_SECRET = "s3cret-of-the-build-server"
@@ -179,10 +193,13 @@ class Program:
         self._holds = Holds()
         self._outside = self._home.parent
         self._commits = 0
+        self._clock = ManualClock()
+        """For the scenario of tasks, in which each life begins at the same time."""
         self._app: Antiphon | None = None
 
     async def run(self) -> None:
-        parts = Parts(commit_hook=self._on_commit, tools=self._tools(), channels=[self._channel()])
+        clock = self._clock if self._request.scenario == "tasks" else None
+        parts = Parts(commit_hook=self._on_commit, tools=self._tools(), channels=[self._channel()], clock=clock)
         database = {"url": self._request.database, "connections": 6}
         subagents = {"max_spawn_depth": 2, "max_children_per_agent": 1000}
         config = Config.model_validate(
@@ -220,6 +237,8 @@ class Program:
                     await self._waits(app)
                 case "spawns":
                     await self._spawns(app)
+                case "tasks":
+                    await self._tasks(app)
                 case other:
                     raise LookupError(f"Scenario not found: {other!r}")
             dumped = {**await dump(app), "commits": self._commits}
@@ -571,6 +590,21 @@ class Program:
                 await run.wait()
         await app.app.deliverer.wait_idle()
 
+    async def _tasks(self, app: Antiphon) -> None:
+        """A task with an effect, whose results go to a room, at each of its slots."""
+        services = app.app.services
+        target = services.sessions.target("main")
+        if not await services.tasks.list(OWNER, limit=1):
+            schedule = Schedule(Every(3600, self._clock.now()), "UTC")
+            new = NewTask(name="tick", prompt='!call note {"text": "tick"}', schedule=schedule)
+            await services.tasks.create(OWNER, target, [new], place=DeliveryContext(channel=Postbox.name, to="room"))
+        await self._until_all_ended(app)
+        for _ in range(SLOTS):
+            self._clock.pass_time(timedelta(hours=1))
+            await app.app.scheduler.fire_all_due()
+            await self._until_all_ended(app)
+        await app.app.deliverer.wait_idle()
+
     async def _streamed(self, app: Antiphon) -> None:
         """A reply that is shown while it is written, with a pause in which the platform gets to show it."""
         await self._open_with_place(app, ROOMS[0], ROOMS[0], Blackboard.name)
@@ -640,6 +674,7 @@ async def dump(app: Antiphon) -> JsonObject:
         "reports": await app.app.database.read(_list_stages),
         "spawned": await app.app.database.read(_count_spawns),
         "taints": await app.app.database.read(_list_taints),
+        "slots": await app.app.database.read(_list_slots),
         "runs": {
             run.id: {
                 "key": names[run.session_key],
@@ -668,6 +703,12 @@ async def _list_stages(query: Query) -> JsonObject:
 
 async def _list_taints(query: Query) -> JsonObject:
     return dict(await query.fetch_all("SELECT id, taint_level FROM incarnations"))
+
+
+async def _list_slots(query: Query) -> list[JsonValue]:
+    """The run of each slot of a task, and what became of it."""
+    rows = await query.fetch_all("SELECT slot_at, run, outcome FROM task_slots ORDER BY slot_at")
+    return [list(row) for row in rows]
 
 
 async def _count_spawns(query: Query) -> int:

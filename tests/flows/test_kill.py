@@ -18,8 +18,9 @@ import pytest
 from antiphon.domain.classification import Level
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from tests.claims import requirement
-from tests.flows.kill_target import ROOMS, SCENES, STREAMED, TEXTS, Killer, Request, acknowledgements, parts_said
+from tests.flows.kill_target import ROOMS, SCENES, SLOTS, STREAMED, TEXTS, Killer, Request, acknowledgements, parts_said
 from tests.postgres import fresh_database
+from tests.shards import shard
 
 TERMINAL = {"ok", "error", "timeout", "cancelled"}
 SEED = 20_260_725
@@ -231,9 +232,9 @@ def test_results_come_once_however_often_the_process_is_killed(
 def test_runs_that_wait_for_children_get_every_reply_once_however_often_the_process_is_killed(
     killer: Killer, places: Places, tmp_path: Path, backend: str, *, is_soak: bool
 ) -> None:
-    random_ = random.Random(SEED)
+    random_ = random.Random(shard().seed(SEED))
     kills, slowness, furthest = (60, 1, 150) if backend == "sqlite" else (40, 4, 80)
-    kills = 5_000 if is_soak else kills
+    kills = shard().share(5_000) if is_soak else kills
     request = places("waits", tmp_path)
     for kill in range(kills):
         if kill % 2:
@@ -257,6 +258,45 @@ def test_runs_that_wait_for_children_get_every_reply_once_however_often_the_proc
     print(f"{kills} kills, {len(posted)} runs, {crashed} crashed, {dump['spawned']} children")
     assert len(posted) - crashed <= dump["spawned"] <= len(posted)
     assert len(posted) > kills
+
+
+@requirement("tasks:1", "channels:1")
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_each_slot_of_a_task_has_one_run_and_one_result_wherever_the_process_is_killed(
+    killer: Killer, places: Places, tmp_path: Path, moment: str, *, is_soak: bool
+) -> None:
+    """At every commit from the slot to its delivery: the slots are all accounted for, and nothing is done twice."""
+    killer.carry_out_to_end(places("tasks", tmp_path / "undisturbed"))
+    undisturbed = read_dump(tmp_path / "undisturbed")
+    assert [outcome for _, _, outcome in undisturbed["slots"]] == ["ok"] * SLOTS
+    kills = recovered = 0
+    rounds, numbers = 10 if is_soak else 1, range(1, undisturbed["commits"] + 1)
+    for round in range(rounds):
+        for number in numbers:
+            directory = tmp_path / f"{round}-{number}"
+            request = replace(places("tasks", directory), kill_at=number, moment=moment)
+            kills += killer.carry_out(request) == -9
+            bury_the_dead(request)
+            killer.carry_out_to_end(request)
+            recovered += check_slots(directory, read_dump(directory))
+    print(f"{kills} kills, {recovered} runs recovered")
+    assert kills > 0.7 * rounds * len(numbers) and recovered > 0
+
+
+def check_slots(directory: Path, dump: Dump) -> int:
+    """Each slot has one run, of which nothing is done or told twice; how many runs did nothing."""
+    assert len(dump["slots"]) == SLOTS == len({run for _, run, _ in dump["slots"]}) == len(dump["runs"])
+    outcomes = {run: outcome for _, run, outcome in dump["slots"]}
+    assert set(outcomes.values()) <= {"ok", "recovered"}
+    for run, outcome in outcomes.items():
+        ended = dump["runs"][run]
+        assert (ended["status"], ended["code"]) == (("ok", None) if outcome == "ok" else ("error", "recovered"))
+    effects = (directory / "effects").read_text("utf-8").splitlines() if (directory / "effects").exists() else []
+    assert max(Counter(line.split()[0].split("/")[0] for line in effects).values(), default=0) <= 1
+    assert sorted(dump["sent"].values()) == sorted(run for run, outcome in outcomes.items() if outcome == "ok")
+    taken = (directory / "taken").read_text("utf-8").splitlines() if (directory / "taken").exists() else []
+    assert {json.loads(line)[0] for line in taken} == dump["sent"].keys()
+    return sum(outcome == "recovered" for outcome in outcomes.values())
 
 
 @requirement("channels:1")

@@ -94,6 +94,11 @@ LEAST: Mapping[str, str] = {
     "deliveries.list": OWNERS,
     "deliveries.get": OWNERS,
     "deliveries.retry": OWNERS,
+    "memory.list": EVERYONE,
+    "memory.get": EVERYONE,
+    "memory.add": EVERYONE,
+    "memory.update": EVERYONE,
+    "memory.delete": EVERYONE,
     "tools.list": EVERYONE,
     "tools.invoke": EVERYONE,
     "people.list": OWNERS,
@@ -165,12 +170,7 @@ OF_THIS_MACHINE = {"metrics.get"}
 HIDES_ITSELF = {"deliveries.get", "deliveries.retry"}
 """Operations of owners alone that answer others as if there were nothing."""
 LOOKS_FIRST = {
-    "sessions.fork",
-    "sessions.reset",
-    "sessions.checkpoint",
-    "sessions.tree",
-    "runs.tree",
-    "routes.set",
+    *("sessions.fork", "sessions.reset", "sessions.checkpoint", "sessions.tree", "runs.tree", "routes.set"),
     "tasks.approve",
 }
 """Operations that look for their target before they refuse a role: what others may not see does not exist first."""
@@ -433,7 +433,7 @@ async def connected(stack: AsyncExitStack, url: str, secret: str | None) -> Spea
 
 ALWAYS_MISSING = (
     *(TargetKind.DELIVERY, TargetKind.APPROVAL, TargetKind.STANDING_APPROVAL),
-    *(TargetKind.PAIRING, TargetKind.GROUP, TargetKind.TASK),
+    *(TargetKind.PAIRING, TargetKind.GROUP, TargetKind.NOTE, TargetKind.TASK),
 )
 """Of these there are none here."""
 

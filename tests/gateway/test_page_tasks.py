@@ -115,6 +115,7 @@ def test_a_task_is_changed_and_a_second_editor_is_told(page: Page, live_gateway:
     body.get_by_label("Another time").fill("day at 7:30")
     body.get_by_role("button", name="Save").click()
     expect(body.locator(".done")).to_have_text("Saved.")
+    expect(body.locator("#task-now")).to_contain_text("at 07:30 every day")
     task = live_gateway.portal.call(services.tasks.get, OWNER, id)
     assert (task.prompt, task.version) == ("water the plants twice", 2)
     body.get_by_label("Name").fill("Flowers")

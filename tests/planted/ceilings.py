@@ -5,6 +5,8 @@ from tests.planted.bug import Bug
 CEILINGS = "engine/test_ceilings.py::"
 WORKSPACES = "engine/test_workspace_flow.py::"
 SILENT = "engine/test_silent_words.py::"
+ACCEPTING = "engine/test_accepting.py::"
+MEMBERS = "channels/telegram/test_group_members.py::"
 
 BUGS = (
     Bug(
@@ -73,7 +75,7 @@ BUGS = (
     Bug(
         "a silent word above a session is previewed",
         "engine/ledger/append.py",
-        "    is_noticed = run_id is not None or await may_be_noticed(tx, session.row, words.classification)",
+        "    is_noticed = run_id is not None or is_public(made_of) or await may_be_noticed(tx, session.row, made_of)",
         "    is_noticed = True",
         f"{SILENT}test_a_silent_word_above_a_group_changes_nothing_that_others_see[sqlite]",
     ),
@@ -94,7 +96,7 @@ BUGS = (
     Bug(
         "a silent word above a session is counted",
         "engine/ledger/append.py",
-        "        await log.note_unnoticed(tx, session.row, last_seq, words.classification)",
+        "        await log.note_unnoticed(tx, session.row, last_seq, made_of)",
         "        assert last_seq",
         f"{SILENT}test_a_session_counts_messages_without_those_above_it[sqlite]",
     ),
@@ -217,5 +219,75 @@ BUGS = (
         "workspace_seq=first_seq",
         "workspace_seq=0",
         f"{WORKSPACES}test_a_reset_begins_an_empty_workspace_and_the_old_one_stays[sqlite]",
+    ),
+    Bug(
+        "a group counts only the members that its settings name",
+        "engine/access/recipients.py",
+        "[*known, *await people.list_standings_in_group(query, group)]",
+        "known",
+        f"{MEMBERS}test_a_stranger_in_a_group_makes_it_public_until_they_leave[sqlite-joining]",
+    ),
+    Bug(
+        "a group with an unknown member has what the others may read",
+        "policy/sinks.py",
+        "        if clearance is None:\n            return None\n        found",
+        "        if clearance is None:\n            continue\n        found",
+        f"{MEMBERS}test_a_member_whom_nobody_knows_and_an_unnamed_group_get_public_data[sqlite-unknown]",
+    ),
+    Bug(
+        "whoever writes in a group is not noted there",
+        "engine/chats/take_in.py",
+        "        await note_met(tx, rules, inbound.place, [inbound.sender.id])\n",
+        "        pass\n",
+        f"{MEMBERS}test_a_stranger_in_a_group_makes_it_public_until_they_leave[sqlite-writing]",
+    ),
+    Bug(
+        "a group that moves forgets who was met under its new id",
+        "store/channel_groups.py",
+        "        (group.group_id, group.channel, group.account, address),",
+        "        (address, group.channel, group.account, address),",
+        f"{MEMBERS}test_a_group_that_moves_keeps_those_who_were_met_there[sqlite]",
+    ),
+    Bug(
+        "what is accepted raises nobody",
+        "tools/sessions_wait.py",
+        "return ClassifiedAnswer(_shown(joined), joined.accepted)",
+        "return _shown(joined)",
+        f"{ACCEPTING}test_a_session_accepts_what_its_child_found_and_rises[sqlite]",
+    ),
+    Bug(
+        "results above the ceiling are accepted",
+        "engine/children/wait.py",
+        "if may_enter(run.made_of, ceiling) and await",
+        "if await",
+        f"{ACCEPTING}test_nothing_is_accepted_above_what_a_session_may_hold[sqlite-place]",
+    ),
+    Bug(
+        "results from before a reset are accepted",
+        "engine/children/wait.py",
+        " and await _incarnation_for(query, run) == session.id",
+        "",
+        "engine/test_classified_resets.py::test_a_result_from_before_a_reset_is_not_accepted_after_it[sqlite]",
+    ),
+    Bug(
+        "what is allowed always is listed for every token",
+        "store/standing_approvals.py",
+        'f"AND ({readable.text}){older} ORDER BY g.id DESC LIMIT ?",\n        (*readable.values, *values, limit),',
+        'f"{older} ORDER BY g.id DESC LIMIT ?",\n        (*values, limit),',
+        "gateway/test_limited_tokens.py::test_no_operation_tells_a_limited_token_what_is_above_it[sqlite]",
+    ),
+    Bug(
+        "an ended standing approval is told to every token",
+        "store/standing_approvals.py",
+        'f"{_SELECT} WHERE g.id = ? AND ({readable.text})", (id, *readable.values))',
+        'f"{_SELECT} WHERE g.id = ?", (id,))',
+        "gateway/test_limited_tokens.py::test_what_is_allowed_always_is_hidden_from_a_limited_token[sqlite]",
+    ),
+    Bug(
+        "a reply goes on to be shown when somebody joins its group",
+        "store/channel_groups.py",
+        "    if await tx.change(statement, (*group, platform_id)):\n        tx.wake(PLACES)\n",
+        "    await tx.change(statement, (*group, platform_id))\n",
+        f"{MEMBERS}test_a_stranger_who_joins_sees_no_more_of_a_reply_that_is_being_written[sqlite]",
     ),
 )

@@ -11,9 +11,12 @@ from tests.planted import (
     feed,
     hooks,
     machines,
+    memory,
     policy,
     sockets,
     store,
+    task_edges,
+    tasks,
     telegram,
 )
 
@@ -31,5 +34,8 @@ BUGS = (
     *telegram.BUGS,
     *hooks.BUGS,
     *machines.BUGS,
+    *memory.BUGS,
     *sockets.BUGS,
+    *task_edges.BUGS,
+    *tasks.BUGS,
 )

@@ -13,10 +13,18 @@ EVERY = (
     *("/help", "/status", "/stop", "/new", "/reset", "/who", "/link", "/start", "/agent", "/agent list"),
     *("/agent switch a", "/session", "/session list", "/session new", "/session switch a", "/session main"),
     *("/send on", "/approve a", "/deny a"),
+    *("/task", "/task list all", "/task show a", "/task runs a", "/task new every 1h a", "/task run a"),
+    *("/task pause a", "/task resume a", "/task cancel a"),
 )
 GUESTS = {"/help", "/status", "/stop", "/new", "/link", "/start"}
 OWNERS = {"/agent switch a", "/send on"}
-OWNERS_IN_GROUPS = OWNERS | {"/new", "/reset", "/session new", "/session switch a", "/session main"}
+OWNERS_IN_GROUPS = (
+    OWNERS
+    | {"/new", "/reset", "/session new", "/session switch a", "/session main"}
+    | {
+        *("/task new every 1h a", "/task run a", "/task pause a", "/task resume a", "/task cancel a"),
+    }
+)
 
 
 def standing(role: PersonRole, *, is_suspended: bool = False) -> Standing:

@@ -20,14 +20,17 @@ from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
-from antiphon.domain.classification import Classification, Level, NamedClassification
-from antiphon.domain.ids import ApprovalId, RunId, SessionRow
+from antiphon.domain.classification import EVERYTHING, Classification, Level, NamedClassification
+from antiphon.domain.ids import ApprovalId, NoteId, RunId, SessionRow
 from antiphon.domain.message import text_content
+from antiphon.domain.note import MemoryScope
 from antiphon.domain.person import Identity, PersonId
 from antiphon.domain.session import DeliveryContext, SessionType, Source
 from antiphon.domain.tokens import ALL_SCOPES
+from antiphon.engine.memory.notes import NoteAuthor, add_note
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.engine.sessions.sessions import SessionAttributes
+from antiphon.policy.memory import session_holder
 from antiphon.store import people as people_rows
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
@@ -427,6 +430,21 @@ async def _reset_above(cast: Cast, step: Step) -> None:
     await cast.app.services.resets.reset(OWNER, cast.target("vault"))
 
 
+async def _remember_above(cast: Cast, step: Step) -> None:
+    """A note that the vault has made, also in the desk's memory: no prompt of the desk has it by itself."""
+    await cast.posts("vault", to_call("memory", action="add", text=cast.words(step)))
+    desk = (await cast.app.services.sessions.get(OWNER, cast.target("desk"))).session
+    author = NoteAuthor(
+        scope=MemoryScope(desk.agent_id, session_holder(desk.row)),
+        made_of=SECRET,
+        ceiling=EVERYTHING,
+        made_by="agent",
+        at_ms=cast.app.services.clock.now_ms(),
+    )
+    id = NoteId(f"note_{step.number}-{cast.plan.seed}")
+    await cast.app.database.run(add_note, author, id, cast.words(step)[:900])
+
+
 async def _fork_above(cast: Cast, step: Step) -> None:
     await cast.posts("vault", cast.words(step))
     await cast.world.settles()
@@ -478,6 +496,11 @@ async def _mail_above(cast: Cast, step: Step) -> None:
     await cast.rings("safe", f"s{cast.plan.seed}", cast.words(step), f"s{cast.plan.seed}-{step.number}")
 
 
+async def _set_task_above(cast: Cast, step: Step) -> None:
+    words = cast.words(step)
+    await cast.calls("vault", "tasks", action="new", prompt=words, every="365 days")
+
+
 async def _say_to_group(cast: Cast, step: Step) -> None:
     """Nobody answers it, so that the group's session does not rise."""
     target = cast.app.services.sessions.target(cast.group)
@@ -493,6 +516,7 @@ HIDDEN_ACTS: Mapping[str, Act] = {
     "a silent word above in a group": _say_to_group,
     "name a session above": _label_above,
     "reset a session above": _reset_above,
+    "remember above": _remember_above,
     "fork a session above": _fork_above,
     "delete a session above": _delete_above,
     "spawn above": _spawn_above,
@@ -502,6 +526,7 @@ HIDDEN_ACTS: Mapping[str, Act] = {
     "deliver from above": _deliver_above,
     "message from above": _message_above,
     "mail from a classified webhook": _mail_above,
+    "set a task above": _set_task_above,
 }
 """Acts that one world may do alone: they touch nothing that an observer knows."""
 
@@ -533,6 +558,15 @@ async def _child_reads(cast: Cast, step: Step) -> None:
     task = to_call("books", page=await cast.turns_page(step))
     told = await cast.calls("desk", "sessions_spawn", task=task, label=f"child{step.number}")
     cast.world.children[cast.key("desk")] = told["runId"]
+
+
+async def _accept_from_child(cast: Cast, step: Step) -> None:
+    """A session of its own rises to what its child has read; nobody sees it from then on."""
+    name = f"taker{step.number}-"
+    await cast.opens(name, None)
+    told = await cast.calls(name, "sessions_spawn", task=to_call("books", page=await cast.turns_page(step)))
+    await cast.world.settles()
+    await cast.posts(name, to_call("sessions_wait", runIds=[told["runId"]], accept=True))
 
 
 async def _child_fails(cast: Cast, step: Step) -> None:
@@ -586,6 +620,7 @@ SHARED_ACTS: Mapping[str, Act] = {
     "a failure above in a participant's room": _fail_in_room,
     "a streamed word above in a participant's room": _stream_in_room,
     "a child reads the books": _child_reads,
+    "a session accepts what its child has read": _accept_from_child,
     "a child fails with the books": _child_fails,
     "a target reads the books for its sender": _send_and_rise,
     "a requester rises above its child, and one world deletes it": _rise_above_child,
@@ -644,6 +679,7 @@ Question = Callable[[Cast, int], Awaitable[str]]
 
 _TOOL_QUESTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "list": ("sessions_list", {}),
+    "list of tasks": ("tasks", {"action": "list"}),
     "list with messages": ("sessions_list", {"messageLimit": 3, "includeInactive": True}),
     "list by label": ("sessions_list", {"label": "vault{n}"}),
     "list by search": ("sessions_list", {"search": "peer{n}", "limit": 200}),
@@ -698,6 +734,9 @@ _HTTP_QUESTIONS: Mapping[str, str] = {
     "runs at work": "/runs?status=queued&status=running&status=awaiting_approval",
     "approvals that wait": "/approvals?status=pending",
     "deliveries that were held back": "/deliveries?status=suppressed",
+    "tasks": "/tasks",
+    "tasks of a session": "/tasks?session=agent:main:cli:room{n}",
+    "page of tasks": "/page/tasks",
     "search": "/search?q=harbour",
     "secret search": "/search?q={canary}",
     "another's session": "/sessions/agent:main:cli:vault{n}",
@@ -707,6 +746,8 @@ _HTTP_QUESTIONS: Mapping[str, str] = {
     "page of sessions": "/page/sessions",
     "page of entries": "/page/entries?session=agent:main:cli:room{n}&after=0",
     "page of home": "/page/home",
+    "notes": "/memory",
+    "page of memory": "/page/memory",
 }
 
 

@@ -49,7 +49,7 @@ from antiphon.engine.rules import ResetRules, Rules
 from antiphon.policy.chats import ChannelRules, GroupRules
 from antiphon.policy.machines import identity_of_hook
 from antiphon.policy.session_tools import SESSION_TOOLS
-from antiphon.policy.sinks import Sinks
+from antiphon.policy.sinks import GroupName, Sinks
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{8,100}")
@@ -194,6 +194,7 @@ class Config(Section):
                     )
                 },
             },
+            groups=self._members_of_groups(),
             owners=frozenset(
                 f"{WEBHOOK}:{name}" for name, section in self.channels.webhook.items() if section.principal == "owner"
             ),
@@ -206,6 +207,14 @@ class Config(Section):
                 self.tools.run_command.clearance, compartments, "tools", "run_command", "clearance"
             ),
         )
+
+    def _members_of_groups(self) -> dict[GroupName, tuple[PersonId, ...]]:
+        section = self.channels.telegram
+        return {
+            GroupName(TELEGRAM, TELEGRAM_ACCOUNT, name): tuple(map(PersonId, group.members))
+            for name, group in ({} if section is None else section.groups).items()
+            if group.members
+        }
 
     def _clearance_of_telegram(self, compartments: Compartments | None) -> dict[str, Classification]:
         section = self.channels.telegram

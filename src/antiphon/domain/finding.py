@@ -44,7 +44,10 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 NO_RESULT = "(no output)"
-WITHHELD = "[A result is waiting that this session may not read: it is classified higher. The owner can release it.]"
+WITHHELD = (
+    "[A result is waiting that this session may not read: it is classified higher. sessions_wait with its runId and "
+    "accept returns it if this session may hold it.]"
+)
 
 
 def status_line(status: RunStatus, error: str | None) -> str:

@@ -93,6 +93,10 @@ class ChangeKind(StrEnum):
     """Somebody blocked the bot in a direct chat."""
     MOVED = "moved"
     """A group has a new id."""
+    JOINED = "joined"
+    """People joined a group."""
+    PARTED = "parted"
+    """Somebody left a group, or was removed."""
 
 
 class ChatChange(Struct, frozen=True, kw_only=True):
@@ -105,6 +109,8 @@ class ChatChange(Struct, frozen=True, kw_only=True):
     sender: Sender | None = None
     moved_to: str | None = None
     """The new id of a group that moved."""
+    people: tuple[str, ...] = ()
+    """The accounts that joined or left a group."""
 
 
 FromChannel = Inbound | ButtonPress | ChatChange

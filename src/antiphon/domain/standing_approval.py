@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.approval import AskedCall
+from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, ApprovalId, RunId, StandingApprovalId, TaskId
 
 
@@ -32,6 +33,8 @@ class StandingApproval(Struct, frozen=True, kw_only=True):
     created_at: datetime
     created_by: Principal
     """The owner; it counts while they are one."""
+    made_of: Classification
+    """What the asking session held, of which the arguments may have been made."""
 
     def covers(self, call: AskedCall, run: RunId | None, fixed: str | None) -> bool:
         """Whether the call of that run may go on; `fixed` is the part of its arguments that `fields` names."""

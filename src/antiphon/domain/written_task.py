@@ -24,6 +24,7 @@ from antiphon.domain.written_times import (
 )
 
 FORMS = "every <duration> | at <time> | cron <five fields> -- [<name>:] <prompt>"
+WHEN = "Write when, such as 'every weekday at 8', 'tomorrow at 9', 'in 20 minutes' or 'every 2h'."
 MAX_INFERRED_WORDS = 5
 MAX_NAME_LENGTH = 60
 _SEPARATOR = re.compile(r"\s(?:--|[\u2013\u2014])(?:\s|$)")
@@ -48,7 +49,7 @@ def read_task(text: str) -> WrittenTask:
     if first not in _EXPLICIT:
         found = first_time(text)
         if found is None:
-            raise Invalid(f"Task says no time. Write: {FORMS}", code="invalid_task")
+            raise Invalid(f"Task says no time. {WHEN}", code="invalid_task")
         return _named(found.time, _without(text, found))
     separator = _SEPARATOR.search(text)
     before = None if separator is None else _time_before(text[: separator.start()])
@@ -163,7 +164,7 @@ def _named(time: WrittenTime, rest: str) -> WrittenTask:
     match = _NAME.match(rest)
     prompt = rest if match is None else rest[match.end() :].strip()
     if not prompt or (match is None and _is_name_alone(rest)):
-        raise Invalid(f"Task has no prompt. Write: {FORMS}", code="invalid_task")
+        raise Invalid("Task has no prompt. Write after the time what the agent is to do.", code="invalid_task")
     return WrittenTask(time=time, name=infer_name(prompt) if match is None else match[1].strip(), prompt=prompt)
 
 

@@ -13,7 +13,17 @@ from antiphon.policy.standing import Standing
 
 GRANTABLE = frozenset(CommandName) - {CommandName.SEND, CommandName.START}
 """The commands that a setting may give to people below owner."""
-GUEST_COMMANDS = frozenset({CommandName.HELP, CommandName.STATUS, CommandName.STOP, CommandName.NEW, CommandName.LINK})
+GUEST_COMMANDS = frozenset(
+    {
+        CommandName.HELP,
+        CommandName.STATUS,
+        CommandName.STOP,
+        CommandName.NEW,
+        CommandName.MEMORY,
+        CommandName.FORGET,
+        CommandName.LINK,
+    }
+)
 USER_COMMANDS = GUEST_COMMANDS | {
     CommandName.RESET,
     CommandName.CHECKPOINT,
@@ -58,9 +68,9 @@ def needed_scopes(command: ChatCommand) -> frozenset[TokenScope]:
     A code of `/link` makes an account the person's, with all their rights.
     """
     match command.name:
-        case CommandName.APPROVE | CommandName.DENY:
-            return frozenset({TokenScope.APPROVALS})
-        case CommandName.TASK if command.sub is Subcommand.APPROVE:
+        case CommandName.TASK if command.sub is not Subcommand.APPROVE:
+            return frozenset()
+        case CommandName.APPROVE | CommandName.DENY | CommandName.TASK:
             return frozenset({TokenScope.APPROVALS})
         case CommandName.LINK:
             return ALL_SCOPES
@@ -81,7 +91,7 @@ def _is_owners(command: ChatCommand, *, is_group: bool) -> bool:
     match command.name:
         case CommandName.AGENT:
             return command.sub is Subcommand.SWITCH
-        case CommandName.NEW | CommandName.RESET | CommandName.CHECKPOINT:
+        case CommandName.NEW | CommandName.RESET | CommandName.CHECKPOINT | CommandName.FORGET:
             return is_group
         case CommandName.TASK:
             return is_group and not command.is_reading

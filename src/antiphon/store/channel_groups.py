@@ -6,6 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from antiphon.domain.session import DeliveryContext
+from antiphon.policy.sinks import GroupName
 from antiphon.store import codec
 from antiphon.store.database import Query, Transaction
 from antiphon.store.deliveries import PLACES
@@ -120,6 +121,11 @@ async def move(tx: Transaction, group: ChannelGroup, address: str) -> None:
         f"UPDATE groups_of_channels SET address = ? WHERE {_ACCOUNT} AND group_id = ?",
         (address, group.channel, group.account, group.group_id),
     )
+    await tx.execute(
+        "INSERT INTO met_in_groups (channel, account, group_id, platform_id) SELECT channel, account, CAST(? AS TEXT), "
+        f"platform_id FROM met_in_groups WHERE {_ACCOUNT} AND group_id = ? ON CONFLICT DO NOTHING",
+        (group.group_id, group.channel, group.account, address),
+    )
 
 
 async def move_answers(tx: Transaction, group: ChannelGroup, new_address: str) -> None:
@@ -142,5 +148,22 @@ async def move_answers(tx: Transaction, group: ChannelGroup, new_address: str) -
     await tx.execute(
         "UPDATE runs SET place = ? WHERE place = ? AND status IN ('queued', 'running', 'awaiting_approval')",
         (codec.place_text(new), codec.place_text(old)),
+    )
+    tx.wake(PLACES)
+
+
+async def insert_met(tx: Transaction, group: GroupName, platform_id: str) -> None:
+    """Notes that the account was met in the group; may be called twice."""
+    statement = (
+        "INSERT INTO met_in_groups (channel, account, group_id, platform_id) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    )
+    if await tx.change(statement, (*group, platform_id)):
+        tx.wake(PLACES)
+
+
+async def delete_met(tx: Transaction, group: GroupName, platform_id: str) -> None:
+    """Forgets that the account was met in the group."""
+    await tx.execute(
+        f"DELETE FROM met_in_groups WHERE {_ACCOUNT} AND group_id = ? AND platform_id = ?", (*group, platform_id)
     )
     tx.wake(PLACES)

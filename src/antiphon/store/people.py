@@ -19,6 +19,7 @@ from antiphon.domain.person import (
     person_principal,
     shown_name,
 )
+from antiphon.policy.sinks import GroupName
 from antiphon.policy.standing import Standing
 from antiphon.store import codec, notes
 from antiphon.store.database import Query, Row, SqlValue, Transaction
@@ -80,6 +81,7 @@ CLASSIFIED = (
     ("notes", "person"),
     ("incarnations", "memory_person"),
     ("tokens", "clearance_person"),
+    ("standing_approvals", "person"),
     ("tasks", "person"),
 )
 """Columns of classifications and clearances that name a person."""
@@ -99,6 +101,11 @@ async def standing_from(query: Query, principal: Principal, rights: Row | None) 
     """Like `find_standing`, from the rights that this unit has read; None for a principal without a row."""
     if rights is not None and rights[-1] is not None:
         rights = await query.fetch_one(_SELECT_RIGHTS, (rights[-1],))
+    return standing_of(principal, rights)
+
+
+def standing_of(principal: Principal, rights: Row | None) -> Standing:
+    """Like `standing_from`, from the rights of the person as whom the principal acts."""
     limit = principal.clearance
     if rights is None:
         id = person_of(principal)
@@ -119,6 +126,31 @@ async def find_standing_of_account(query: Query, channel: str, account: str, pla
         (channel, account, platform_id),
     )
     return None if rights is None else await standing_from(query, person_principal(rights[0]), rights)
+
+
+async def list_standings(query: Query, persons: Sequence[PersonId]) -> list[Standing | None]:
+    """The standing of each of the persons, in their order; None for a person that does not exist. One statement."""
+    marks = ", ".join("?" * len(persons))
+    found = await query.fetch_all(f"SELECT {RIGHTS} FROM people q WHERE q.id IN ({marks}) AND q.name <> ''", persons)
+    rights = {row[0]: row for row in found}
+    return [await _standing_or_none(query, rights.get(person)) for person in persons]
+
+
+async def list_standings_in_group(query: Query, group: GroupName) -> list[Standing | None]:
+    """The standings of all who were met in the group; None for each account that is linked to nobody. One statement."""
+    found = await query.fetch_all(
+        f"SELECT {RIGHTS} FROM met_in_groups m LEFT JOIN identities n ON n.channel = m.channel "
+        "AND n.account = m.account AND n.platform_id = m.platform_id LEFT JOIN people q ON q.id = n.person "
+        "WHERE m.channel = ? AND m.account = ? AND m.group_id = ?",
+        group,
+    )
+    return [await _standing_or_none(query, row) for row in found]
+
+
+async def _standing_or_none(query: Query, rights: Row | None) -> Standing | None:
+    if rights is None or rights[0] is None:
+        return None
+    return await standing_from(query, person_principal(rights[0]), rights)
 
 
 async def list_deciders(query: Query, accounts: Iterable[tuple[str, str]]) -> list[tuple[Identity, Standing]]:

@@ -1,11 +1,13 @@
 """Rows of standing approvals."""
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, RunId, StandingApprovalId, TaskId
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.store import codec
 from antiphon.store.database import Query, Transaction
-from antiphon.store.select_list import SelectList
+from antiphon.store.scopes import flow
+from antiphon.store.select_list import Combined, SelectList
 
 
 def _fields(text: str) -> tuple[str, ...]:
@@ -15,11 +17,14 @@ def _fields(text: str) -> tuple[str, ...]:
 _STANDING = SelectList(
     StandingApproval,
     "g.id, g.agent_id, g.principal, g.tool, g.definition, g.fields, g.arguments, g.run, g.approval, g.created_at, "
-    "g.created_by, g.task",
+    "g.created_by, g.task, g.level, g.compartments, g.integrity, g.person",
     principal=codec.stored_principal,
     fields=_fields,
     created_at=codec.moment,
     created_by=codec.stored_principal,
+    made_of=Combined(
+        codec.classification, level="level", compartments="compartments", integrity="integrity", person="person"
+    ),
 )
 _SELECT = f"SELECT {_STANDING.text} FROM standing_approvals g"
 _OF_OWNERS = (
@@ -32,7 +37,8 @@ _OF_OWNERS = (
 async def insert(tx: Transaction, standing: StandingApproval) -> None:
     await tx.execute(
         "INSERT INTO standing_approvals (id, agent_id, principal, tool, definition, fields, arguments, run, approval, "
-        "created_at, created_by, task) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "created_at, created_by, task, level, compartments, integrity, person) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             standing.id,
             standing.agent_id,
@@ -46,6 +52,7 @@ async def insert(tx: Transaction, standing: StandingApproval) -> None:
             codec.milliseconds(standing.created_at),
             str(standing.created_by),
             standing.task,
+            *codec.classification_values(standing.made_of),
         ),
     )
 
@@ -65,19 +72,24 @@ async def counts(query: Query, id: StandingApprovalId) -> bool:
     return await query.fetch_one(f"SELECT 1 FROM standing_approvals g {_OF_OWNERS} AND g.id = ?", (id,)) is not None
 
 
-async def list_page(query: Query, *, before: StandingApprovalId | None, limit: int) -> list[StandingApproval]:
-    """All, newest first; for commands only while their run has not ended."""
+async def list_page(
+    query: Query, clearance: Classification, *, before: StandingApprovalId | None, limit: int
+) -> list[StandingApproval]:
+    """All that flow to the clearance, newest first; for commands only while their run has not ended."""
+    readable = flow("g.", clearance)
     older, values = ("", ()) if before is None else (" AND g.id < ?", (before,))
     rows = await query.fetch_all(
-        f"{_SELECT} WHERE (g.run IS NULL OR EXISTS (SELECT 1 FROM runs r WHERE r.id = g.run AND r.ended_at IS NULL))"
-        f"{older} ORDER BY g.id DESC LIMIT ?",
-        (*values, limit),
+        f"{_SELECT} WHERE (g.run IS NULL OR EXISTS (SELECT 1 FROM runs r WHERE r.id = g.run AND r.ended_at IS NULL)) "
+        f"AND ({readable.text}){older} ORDER BY g.id DESC LIMIT ?",
+        (*readable.values, *values, limit),
     )
     return [_STANDING.read(row) for row in rows]
 
 
-async def find(query: Query, id: StandingApprovalId) -> StandingApproval | None:
-    row = await query.fetch_one(f"{_SELECT} WHERE g.id = ?", (id,))
+async def find(query: Query, id: StandingApprovalId, clearance: Classification) -> StandingApproval | None:
+    """None as well if it does not flow to the clearance."""
+    readable = flow("g.", clearance)
+    row = await query.fetch_one(f"{_SELECT} WHERE g.id = ? AND ({readable.text})", (id, *readable.values))
     return None if row is None else _STANDING.read(row)
 
 

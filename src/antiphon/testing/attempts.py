@@ -138,6 +138,16 @@ async def _failing_child(scene: AttackScene, transport: str) -> str:
     return await _child(scene, transport, fails=True)
 
 
+async def _accept(scene: AttackScene, transport: str) -> str:
+    """A session that may hold no more than the observer accepts what its child has read."""
+    await scene.opens("taker", scene.pair.sink, clearance=scene.pair.sink)
+    told = await scene.calls("taker", "sessions_spawn", transport, task=_books(scene))
+    await scene.settles()
+    run = json.loads(told).get("runId", "")
+    waited = await scene.calls("taker", "sessions_wait", transport, runIds=[run], accept=True)
+    return waited + await scene.reads_itself("taker")
+
+
 async def _spawn_down(scene: AttackScene, transport: str) -> str:
     """`high` gives the canary to a child, by every field; `low` looks for the child."""
     canary = scene.canary
@@ -194,6 +204,17 @@ async def _error_of_target(scene: AttackScene, transport: str) -> str:
         "low", "sessions_send", transport, sessionKey=scene.key("riser"), message=message, timeoutSeconds=30
     )
     return answer + await scene.reads_itself()
+
+
+async def _remembered(scene: AttackScene, transport: str) -> str:
+    """A session with the canary notes it; another of the same person searches, and the observer reads the answer."""
+    await scene.opens("noter", scene.pair.source, is_persons=True)
+    await scene.calls("noter", "memory", transport, action="add", text=scene.words[:900])
+    await scene.opens("rememberer", scene.pair.sink, is_persons=True)
+    await scene.says("rememberer", '!call memory {"action": "search", "limit": 25}')
+    await scene.settles()
+    key = scene.key("rememberer")
+    return await scene.calls("low", "sessions_history", transport, sessionKey=key, includeTools=True)
 
 
 # People over HTTP. Their clearance is that of their role: public data, and their own.
@@ -291,11 +312,14 @@ ROUTES: Final[Sequence[AttackRoute]] = (
     AttackRoute("late reply of a target", _late_reply),
     AttackRoute("error of a target", _error_of_target, carries=False),
     AttackRoute("child's result", _child, EVERYWHERE),
+    AttackRoute("child's result, accepted", _accept, ("tool",)),
     AttackRoute("child's error", _failing_child, carries=False),
     AttackRoute("task, label and attachments of a child", _spawn_down, EVERYWHERE),
     AttackRoute("steering a child", _steer, carries=False),
     AttackRoute("results of tools", _own_books),
     AttackRoute("errors of tools", _failing_tool, carries=False),
+    AttackRoute("notes that are searched", _remembered, carries=False),
+    AttackRoute("notes over HTTP", _http("/memory?limit=200"), ("HTTP",), PERSON, carries=False),
     AttackRoute("row over HTTP", _http("/sessions/HIGH"), ("HTTP",), PERSON),
     AttackRoute("rows over HTTP", _http("/sessions?limit=200"), ("HTTP",), PERSON),
     AttackRoute("history over HTTP", _http("/sessions/HIGH/history?includeTools=1"), ("HTTP",), PERSON),

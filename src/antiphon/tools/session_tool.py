@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
+from msgspec import Struct
 from msgspec.json import Encoder
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
@@ -63,6 +64,13 @@ class Arguments(BaseModel):
 A = TypeVar("A", bound=Arguments)
 
 
+class ClassifiedAnswer(Struct, frozen=True):
+    """An answer that holds more than the caller's session did."""
+
+    shown: Mapping[str, Any]
+    made_of: Classification
+
+
 class SessionTool(Generic[A]):
     """One tool: its schema, its effects, and the function that carries it out."""
 
@@ -71,7 +79,7 @@ class SessionTool(Generic[A]):
         name: str,
         description: str,
         arguments: type[A],
-        carry_out: Callable[[Caller, A], Awaitable[Mapping[str, Any]]],
+        carry_out: Callable[[Caller, A], Awaitable[Mapping[str, Any] | ClassifiedAnswer]],
         *,
         codes: tuple[str, ...] = (),
         effects: frozenset[Effect] = frozenset({Effect.READS}),
@@ -107,8 +115,10 @@ class SessionTool(Generic[A]):
             answer = await self._carry_out(context.caller, self._parse(arguments))
         except AntiphonError as error:
             return ToolOutput(failure_text(error), is_error=True, classification=self.classification)
-        is_error = answer.get("status") == "error"
-        return ToolOutput(_encode(answer).decode(), is_error=is_error, classification=self.classification)
+        if not isinstance(answer, ClassifiedAnswer):
+            answer = ClassifiedAnswer(answer, self.classification)
+        is_error = answer.shown.get("status") == "error"
+        return ToolOutput(_encode(answer.shown).decode(), is_error=is_error, classification=answer.made_of)
 
     def _parse(self, arguments: JsonObject) -> A:
         """Raises `Invalid`, which names the parameter and the accepted values."""

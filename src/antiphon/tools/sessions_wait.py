@@ -1,6 +1,5 @@
 """`sessions_wait`: waits for runs of children and of requests, any or all. Contract: spawn 8."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -12,15 +11,16 @@ from antiphon.domain.run import RunStatus
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.children.wait import AwaitedRun, Joined, Joins
 from antiphon.policy.session_tools import WAIT_TOOL
-from antiphon.tools.session_tool import Arguments, SessionTool
+from antiphon.tools.session_tool import Arguments, ClassifiedAnswer, SessionTool
 
 DESCRIPTION = (
     "Waits for runs that this session started: of sub-agents (sessions_spawn), or of sessions that it sent a message "
     "to (sessions_send). Returns each run's status, and its reply if it has ended. Use it if this turn needs the "
-    "results to continue."
+    "results to continue. A result that this session may not read yet is 'withheld'; with accept it is returned as far "
+    "as this session may hold it, and from then on this session is as classified as the result."
 )
 
-CODES = ("not_found", "wait_cycle", "timeout")
+CODES = ("not_found", "wait_cycle", "timeout", "no_run")
 MAX_RUNS = 1_000
 
 
@@ -30,13 +30,15 @@ class WaitArguments(Arguments):
     )
     mode: Literal["any", "all"] = Field("all", description="Wait for the first run ('any') or for every run ('all').")
     timeout_seconds: float = Field(30, ge=0, le=600, description="How long to wait, 0 to 600.")
+    accept: bool = Field(False, description="Whether to read results that are withheld otherwise.")
 
 
 def sessions_wait(joins: Joins) -> SessionTool[WaitArguments]:
-    async def carry_out(caller: Caller, arguments: WaitArguments) -> Mapping[str, Any]:
+    async def carry_out(caller: Caller, arguments: WaitArguments) -> ClassifiedAnswer:
         run_ids = [RunId(run_id) for run_id in arguments.run_ids]
         timeout = timedelta(seconds=arguments.timeout_seconds)
-        return _shown(await joins.wait(caller, run_ids, timeout, for_all=arguments.mode == "all"))
+        joined = await joins.wait(caller, run_ids, timeout, for_all=arguments.mode == "all", accepts=arguments.accept)
+        return ClassifiedAnswer(_shown(joined), joined.accepted)
 
     return SessionTool(
         WAIT_TOOL,

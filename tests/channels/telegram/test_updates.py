@@ -102,7 +102,7 @@ def test_a_topic_is_a_thread_and_an_answer_outside_topics_is_not() -> None:
         message({"id": -5, "type": "channel"}, text="x"),
         message(FAMILY, text="x", **{"from": {**ANN, "is_bot": True}}),
         message(FAMILY, text="x", sender_chat=FAMILY),
-        message(FAMILY, new_chat_members=[ANN]),
+        message(FAMILY, new_chat_members=[BOT]),
         message(FAMILY, pinned_message={"message_id": 1}),
         update("callback_query", {"id": "1", "from": ANN, "data": "a:once", "inline_message_id": "x"}),
         update("callback_query", {"id": "1", "from": ANN, "data": "a", "message": {"chat": FAMILY, "from": ANN}}),
@@ -126,6 +126,18 @@ def test_a_press_names_the_chat_of_its_message() -> None:
         "a:once",
         "7",
     )
+
+
+@requirement("flow:2", "groups:1")
+def test_people_join_and_leave_groups() -> None:
+    """Other bots read nothing of this one, and a direct chat has no members."""
+    joined = read(message(FAMILY, new_chat_members=[ANN, BOT, person(8, "Ben")])).content
+    parted = read(message(FAMILY, left_chat_member=ANN)).content
+    assert isinstance(joined, ChatChange) and isinstance(parted, ChatChange)
+    assert (joined.kind, joined.people, joined.place.to) == (ChangeKind.JOINED, ("7", "8"), "-100")
+    assert (parted.kind, parted.people) == (ChangeKind.PARTED, ("7",))
+    assert read_update(message(FAMILY, new_chat_members=[BOT]), ME) is None
+    assert read_update(message(new_chat_members=[ANN]), ME) is None
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,8 @@ class _Message(Struct, frozen=True, kw_only=True):
     reply_to_message: _ForwardOrigin | None = None
     migrate_to_chat_id: int | None = None
     migrate_from_chat_id: int | None = None
+    new_chat_members: tuple[_User, ...] = ()
+    left_chat_member: _User | None = None
     photo: tuple[_File, ...] = ()
     document: _File | None = None
     voice: _File | None = None
@@ -182,6 +184,8 @@ def _read_message(message: _Message, me: Me, position: int) -> ReadUpdate | None
         return ReadUpdate(content=_moved(message.chat.id, message.migrate_to_chat_id, position))
     if message.migrate_from_chat_id is not None:
         return ReadUpdate(content=_moved(message.migrate_from_chat_id, message.chat.id, position))
+    if change := _read_members(message, position):
+        return ReadUpdate(content=change)
     sender, is_direct = message.sender, message.chat.type == "private"
     if sender is None or sender.is_bot or message.sender_chat is not None:
         return None
@@ -310,6 +314,17 @@ def _read_membership(change: _Membership, position: int) -> ChatChange | None:
         title=bracketed_name(change.chat.title or "") if is_group else None,
         sender=_sender(change.sender),
     )
+
+
+def _read_members(message: _Message, position: int) -> ChatChange | None:
+    """People who joined or left a group. Other bots do not read the messages of this one."""
+    kind, users = ChangeKind.JOINED, message.new_chat_members
+    if message.left_chat_member is not None:
+        kind, users = ChangeKind.PARTED, (message.left_chat_member,)
+    people = tuple(str(user.id) for user in users if not user.is_bot)
+    if not people or message.chat.type not in _IN_GROUP:
+        return None
+    return ChatChange(kind=kind, position=position, place=_place(message.chat, None), people=people)
 
 
 def _change_of(change: _Membership) -> ChangeKind | None:

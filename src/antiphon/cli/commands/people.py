@@ -57,9 +57,9 @@ def list_people(home: HomeOption = None, config: ConfigOption = None, as_json: J
     )
 
 
-@app.command("get")
+@app.command("show")
 @command
-def get_person(
+def show_person(
     person: PersonArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
     """Show one person."""

@@ -8,11 +8,14 @@ from antiphon.cli.commands.listing import ListingGroup
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption, LimitOption
 from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_run
 from antiphon.domain.message import JsonObject
+from antiphon.domain.text import one_line
 
 if TYPE_CHECKING:
     from antiphon.cli.connection.client import Client
 
 PAGE = 200
+LISTED_NAME = 20
+"""How many characters of a name the table shows on a terminal."""
 LIMIT_WORDS = {
     "runsAnHour": "runs an hour",
     "tokensADay": "tokens a day",
@@ -144,7 +147,7 @@ def list_tasks(
     """List tasks."""
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session
-    from antiphon.cli.rendering.output import hint, show, show_json, show_table
+    from antiphon.cli.rendering.output import console, hint, show, show_json, show_table
     from antiphon.cli.rendering.rows import rows_of
 
     with connect(home, config) as client:
@@ -159,15 +162,15 @@ def list_tasks(
         hint("antiphon tasks new 'every weekday at 8 tell me what changed'")
         return
     show_table(
-        ["Task", "Name", "When", "Next", "State", "Last"],
+        ["Task", "Name", "State", "Last", "Next", "When"],
         [
             [
                 str(row["taskId"]),
-                str(row["name"]),
-                str(_part(row, "trigger")["words"]),
-                _next(row),
+                one_line(str(row["name"]), LISTED_NAME) if console().is_terminal else str(row["name"]),
                 _state(row),
                 str(row.get("lastOutcome") or ""),
+                _next(row),
+                str(_part(row, "trigger")["words"]),
             ]
             for row in rows
         ],
@@ -436,7 +439,7 @@ def _show_preview(preview: JsonObject) -> None:
         {
             "Name": str(preview["name"]),
             "When": str(_part(preview, "trigger")["words"]),
-            "Next": "\n".join(_times(preview)),
+            "Next": ", ".join(_times(preview)),
             "Prompt": str(preview["prompt"]),
         }
     )

@@ -25,7 +25,7 @@ async def find_place_clearance(query: Query, sinks: Sinks, *places: DeliveryCont
     found: Classification | None = None
     for place in dict.fromkeys(places):
         if place is not None and place.is_outside:
-            clearance = sinks.of_place(place, await find_recipient(query, place))
+            clearance = sinks.of_place(place, await find_recipient(query, place, sinks))
             found = clearance if found is None else found.meet(clearance)
     return found
 

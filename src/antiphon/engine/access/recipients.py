@@ -3,19 +3,40 @@
 from antiphon.domain.classification import Classification
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.flow import may_enter
-from antiphon.policy.sinks import Sinks
+from antiphon.policy.sinks import GroupName, Sinks, clearance_of_group
+from antiphon.policy.standing import Standing
+from antiphon.store import channel_groups, people
 from antiphon.store.database import Query
-from antiphon.store.people import find_standing_of_account
+
+DEFAULT_ACCOUNT = "default"
+"""The account of a place that names none."""
 
 
-async def find_recipient(query: Query, place: DeliveryContext) -> Classification | None:
+async def find_recipient(query: Query, place: DeliveryContext, sinks: Sinks) -> Classification | None:
     """The clearance of the person to whom the place's recipient is linked; None for a recipient that nobody knows.
 
-    One statement, two for an account of a merged person. A suspended person counts as unknown, and so does a group.
+    Of a group, what all of its members may read. Unknown are suspended persons, and groups whose settings name no
+    members. One statement for a person, two for an account of a merged one, three for a group.
     """
     if place.channel is None or place.to is None:
         return None
-    standing = await find_standing_of_account(query, place.channel, place.account_id or "", place.to)
+    if sinks.groups:
+        group = await name_group(query, place)
+        if members := sinks.members_of(group, place.to):
+            known = await people.list_standings(query, members)
+            return clearance_of_group(map(_clearance_of, [*known, *await people.list_standings_in_group(query, group)]))
+    return _clearance_of(await people.find_standing_of_account(query, place.channel, place.account_id or "", place.to))
+
+
+async def name_group(query: Query, place: DeliveryContext) -> GroupName:
+    """What the group at the place is called; one that has moved keeps its first id."""
+    assert place.channel is not None and place.to is not None
+    account = place.account_id or DEFAULT_ACCOUNT
+    group = await channel_groups.find_by_address(query, place.channel, account, place.to)
+    return GroupName(place.channel, account, place.to if group is None else group.group_id)
+
+
+def _clearance_of(standing: Standing | None) -> Classification | None:
     return None if standing is None or standing.is_suspended else standing.clearance
 
 
@@ -23,4 +44,4 @@ async def may_leave(query: Query, data: Classification, place: DeliveryContext, 
     """Whether the data may go to the place now. Reads nothing for public data, which may go anywhere."""
     if may_enter(data, sinks.of_place(place, None)):
         return True
-    return may_enter(data, sinks.of_place(place, await find_recipient(query, place)))
+    return may_enter(data, sinks.of_place(place, await find_recipient(query, place, sinks)))

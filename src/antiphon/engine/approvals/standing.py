@@ -24,7 +24,7 @@ Fields = Mapping[str, tuple[str, ...]]
 
 
 class StandingApprovals:
-    """What owners allow always. All raise `Denied` for anyone but owners."""
+    """What owners allow always, as far as its calls flow to who asks. All raise `Denied` for anyone but owners."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -43,14 +43,16 @@ class StandingApprovals:
 async def _list(
     query: Query, principal: Principal, before: StandingApprovalId | None, limit: int
 ) -> list[StandingApproval] | Refusal:
-    refusal = refuse_act(await find_standing(query, principal), Act.APPROVE_ALWAYS)
-    return refusal or await rows.list_page(query, before=before, limit=limit)
+    standing = await find_standing(query, principal)
+    refusal = refuse_act(standing, Act.APPROVE_ALWAYS)
+    return refusal or await rows.list_page(query, standing.clearance, before=before, limit=limit)
 
 
 async def _revoke(tx: Transaction, principal: Principal, id: StandingApprovalId) -> StandingApproval | Refusal:
-    if refusal := refuse_act(await find_standing(tx, principal), Act.APPROVE_ALWAYS):
+    standing = await find_standing(tx, principal)
+    if refusal := refuse_act(standing, Act.APPROVE_ALWAYS):
         return refusal
-    found = await rows.find(tx, id)
+    found = await rows.find(tx, id, standing.clearance)
     if found is None:
         return Refusal(NotFound(f"Standing approval not found: {id[:80]!r}. `antiphon approvals standing` shows them."))
     await rows.delete(tx, id)
@@ -102,6 +104,7 @@ async def store_always(
             approval=approval.id,
             created_at=approval.decided_at,
             created_by=approval.decided_by,
+            made_of=approval.made_of,
         )
         await rows.insert(tx, standing)
 

@@ -1,8 +1,16 @@
-"""The unit that notes what happened to a chat: the bot was added to a group, left it, or the group moved."""
+"""The unit that notes what happened to a chat: the bot or people were added to a group or left it, or it moved."""
 
 from antiphon.domain.inbound import ChangeKind, ChatChange
 from antiphon.engine.chats.accounts import AccountLease
-from antiphon.engine.chats.groups import ask_owners, find_group, leave_group, move_group, standing_of
+from antiphon.engine.chats.groups import (
+    ask_owners,
+    find_group,
+    forget_met,
+    leave_group,
+    move_group,
+    note_met,
+    standing_of,
+)
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.take_in import Received, Stale, hold
 from antiphon.policy.reception import GroupStanding
@@ -27,6 +35,10 @@ async def take_change(
         case ChangeKind.MOVED:
             assert change.moved_to is not None
             await move_group(tx, change.place, change.moved_to)
+        case ChangeKind.JOINED:
+            await note_met(tx, occasion.rules, change.place, change.people)
+        case ChangeKind.PARTED:
+            await forget_met(tx, change.place, change.people)
         case ChangeKind.BLOCKED:
             pass  # texts for the chat fail for good, and owners are told then
     return Received(outcome=ArrivalOutcome.IGNORED)

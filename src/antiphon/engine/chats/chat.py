@@ -6,11 +6,9 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import ChatType, SessionKey
 from antiphon.domain.person import Identity
 from antiphon.domain.session import DeliveryContext, Session
+from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
 from antiphon.policy.chats import ChannelRules
 from antiphon.policy.standing import Standing
-
-DEFAULT_ACCOUNT = "default"
-"""The account of a place that names none."""
 
 
 class ChatAddress(Struct, frozen=True, kw_only=True):

@@ -1,5 +1,7 @@
 """Groups: the bot answers in one only after an owner has allowed it. Contract: groups 1."""
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 from antiphon.clock import Clock
@@ -8,6 +10,7 @@ from antiphon.domain.errors import NotFound
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.reach import Rights, find_reach
+from antiphon.engine.access.recipients import name_group
 from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.linking import find_owners_chats
 from antiphon.engine.chats.routing import rules_of
@@ -185,6 +188,21 @@ async def move_group(tx: Transaction, place: DeliveryContext, moved_to: str) -> 
     if group is not None:
         await rows.move(tx, group, moved_to)
         await rows.move_answers(tx, group, moved_to)
+
+
+async def note_met(tx: Transaction, rules: Rules, place: DeliveryContext, people: Collection[str]) -> None:
+    """Notes who was met in the group, and so reads there, if the settings name the members of any. Contract: flow 2."""
+    if rules.sinks.groups:
+        group = await name_group(tx, place)
+        for account in people:
+            await rows.insert_met(tx, group, account)
+
+
+async def forget_met(tx: Transaction, place: DeliveryContext, people: Collection[str]) -> None:
+    """Forgets who has left the group."""
+    group = await name_group(tx, place)
+    for account in people:
+        await rows.delete_met(tx, group, account)
 
 
 async def leave_group(tx: Transaction, place: DeliveryContext) -> None:

@@ -19,7 +19,7 @@ from antiphon.engine.chats.accounts import AccountLease
 from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.commands import perform
 from antiphon.engine.chats.entry import DrawnIds, SessionMoved, Uploaded, content_of, find_chat, post_in_chat
-from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, standing_of
+from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, note_met, standing_of
 from antiphon.engine.chats.linking import LINK_ANSWERS, Linked
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import rules_of
@@ -121,6 +121,8 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
     arrival = arrival_of(inbound.place, inbound.platform_id)
     if (first := await arrivals.find(tx, arrival)) is not None:
         return Received(outcome=first.outcome, posted=shown(first.posted), is_repeated=True)
+    if inbound.chat_type is not ChatType.DIRECT:
+        await note_met(tx, rules, inbound.place, [inbound.sender.id])
     who = await find_who(tx, rules, inbound.place, inbound.sender)
     knock = await _knock(tx, rules, inbound, who, at_ms=at_ms)
     admission = decide_admission(knock)

@@ -6,11 +6,14 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from antiphon.clock import Clock, time_left
+from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.errors import Conflict, NotFound
-from antiphon.domain.ids import RunId, SessionRow
+from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import UserMessage
 from antiphon.domain.run import Outcome, Run, RunStatus
+from antiphon.domain.session import Session
 from antiphon.engine.access.caller import Caller, find_origin
+from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.deliveries.outbox import answers_to
 from antiphon.engine.ledger.cycles import waits_for
 from antiphon.engine.ledger.waits import Waits
@@ -18,6 +21,7 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.settle import take
 from antiphon.engine.runs.lifecycle import end_queued_run
 from antiphon.policy.flow import may_enter
+from antiphon.policy.sinks import Sinks
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import exchanges, spawns
@@ -39,7 +43,7 @@ class AwaitedRun(Struct, frozen=True, kw_only=True):
     run_id: RunId
     run: Run
     is_withheld: bool
-    """Whether its end (status, reply, error, code) may not flow to the caller."""
+    """Whether its end (status, reply, error, code) may not flow to the caller, who did not accept it."""
 
 
 class Joined(Struct, frozen=True, kw_only=True):
@@ -47,6 +51,8 @@ class Joined(Struct, frozen=True, kw_only=True):
     """Whether the awaited runs ended before the time was over."""
     runs: list[AwaitedRun]
     """In the order of the call."""
+    accepted: Classification = PUBLIC
+    """What the caller accepted beyond what its session held."""
 
 
 class WaitForRuns(Struct, frozen=True, kw_only=True):
@@ -54,6 +60,8 @@ class WaitForRuns(Struct, frozen=True, kw_only=True):
     run_ids: tuple[RunId, ...]
     for_all: bool
     """Whether it waits for all of them, instead of for one."""
+    accepts: bool
+    """Whether it takes in what is above it, and rises. Contract: flow 6."""
     until: datetime
 
 
@@ -67,26 +75,43 @@ class Begun(Struct, frozen=True):
 class Joins:
     """How a session waits for the work it began."""
 
-    def __init__(self, database: Database, waits: Waits, clock: Clock) -> None:
+    def __init__(self, database: Database, waits: Waits, sinks: Sinks, clock: Clock) -> None:
         self._database = database
         self._waits = waits
+        self._sinks = sinks
         self._clock = clock
 
-    async def wait(self, caller: Caller, run_ids: Sequence[RunId], timeout: timedelta, *, for_all: bool) -> Joined:
+    async def wait(
+        self,
+        caller: Caller,
+        run_ids: Sequence[RunId],
+        timeout: timedelta,
+        *,
+        for_all: bool,
+        accepts: bool = False,
+    ) -> Joined:
         """Waits for one of the runs, or all; the caller's run holds no slot meanwhile. Its deadline survives restarts.
 
-        Results returned here are not announced. Raises `NotFound` for a run that belongs to none of the caller's
-        children or requests, `Conflict` (`wait_cycle`) if waiting would never end.
+        Results returned here are not announced. A run that `accepts` gets results above its session too, up to the
+        session's ceiling. Raises `NotFound` for a run that belongs to none of the caller's children or requests,
+        `Conflict` if waiting would never end (`wait_cycle`), and for an acceptance from outside a run (`no_run`).
         """
+        if accepts and caller.run is None:
+            raise Conflict(
+                "Call comes from outside a run, so no turn could read what it accepts. Leave out 'accept'.",
+                code="no_run",
+            )
         until = self._clock.now() + timeout
-        command = WaitForRuns(caller=caller, run_ids=tuple(dict.fromkeys(run_ids)), for_all=for_all, until=until)
+        command = WaitForRuns(
+            caller=caller, run_ids=tuple(dict.fromkeys(run_ids)), for_all=for_all, accepts=accepts, until=until
+        )
         begun = accepted(await self._database.run(begin_wait, command, sessions=(caller.session,)))
         left = time_left(begun.until, self._clock.now(), timeout)
         wait = self._waits.wait_several if caller.run is None else caller.run.wait_several_released
         if not begun.is_over:
             await wait(command.run_ids, begun.sessions, left, for_all=for_all)
         at_ms = self._clock.now_ms()
-        return accepted(await self._database.run(end_wait, command, at_ms, sessions=(caller.session,)))
+        return accepted(await self._database.run(end_wait, command, self._sinks, at_ms, sessions=(caller.session,)))
 
     async def yield_(self, caller: Caller) -> list[RunId]:
         """Ends the caller's run after this step, until its children are done; returns the children's runs.
@@ -162,7 +187,7 @@ async def _is_own(query: Query, caller: Caller, run: Run | None) -> bool:
     )
 
 
-async def end_wait(tx: Transaction, command: WaitForRuns, at_ms: int) -> Joined | Refusal:
+async def end_wait(tx: Transaction, command: WaitForRuns, sinks: Sinks, at_ms: int) -> Joined | Refusal:
     """The results so far; those returned here count as taken."""
     caller, run_ids = command.caller, command.run_ids
     origin = await find_origin(tx, caller)
@@ -175,8 +200,13 @@ async def end_wait(tx: Transaction, command: WaitForRuns, at_ms: int) -> Joined 
         return runs
     assert session is not None
     awaited: list[AwaitedRun] = []
+    above = [run for run in runs if run.is_over and not may_enter(run.made_of, session.taint)]
+    taken_in: Sequence[Run] = ()
+    if command.accepts and above:
+        ceiling = await find_ceiling(tx, session, sinks, place=None if origin is None else origin.place)
+        taken_in = await _find_accepted(tx, session, above, ceiling)
     for run_id, run in zip(run_ids, runs, strict=True):
-        is_withheld = run.is_over and not may_enter(run.made_of, session.taint)
+        is_withheld = run in above and run not in taken_in
         awaited.append(AwaitedRun(run_id=run_id, run=run, is_withheld=is_withheld))
         if run.is_over and run.report is not None:
             report = await spawns.find_report(tx, run.report)
@@ -186,7 +216,25 @@ async def end_wait(tx: Transaction, command: WaitForRuns, at_ms: int) -> Joined 
     if origin is not None:
         await _call_off_answers(tx, caller.session, at_ms)
     over = sum(run.is_over for run in runs)
-    return Joined(is_complete=over == len(runs) or (over > 0 and not command.for_all), runs=awaited)
+    return Joined(
+        is_complete=over == len(runs) or (over > 0 and not command.for_all),
+        runs=awaited,
+        accepted=join_all(run.made_of for run in taken_in),
+    )
+
+
+async def _find_accepted(query: Query, session: Session, runs: Sequence[Run], ceiling: Classification) -> Sequence[Run]:
+    """Those of the runs that the session may rise to: begun by its present incarnation, and not above its ceiling."""
+    return [run for run in runs if may_enter(run.made_of, ceiling) and await _incarnation_for(query, run) == session.id]
+
+
+async def _incarnation_for(query: Query, run: Run) -> SessionId | None:
+    """The incarnation that waits for the result of the run."""
+    report = await spawns.find_report(query, run.report or "")
+    if report is not None:
+        return report.requester_incarnation
+    exchange = await exchanges.find(query, run.exchange or "")
+    return None if exchange is None else exchange.requester_incarnation
 
 
 async def _call_off_answers(tx: Transaction, session: SessionRow, at_ms: int) -> None:

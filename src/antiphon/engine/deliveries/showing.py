@@ -13,7 +13,7 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.keys import ChatType
 from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext, Session
-from antiphon.engine.access.recipients import may_leave
+from antiphon.engine.access.recipients import DEFAULT_ACCOUNT, may_leave
 from antiphon.engine.access.send_policy import chat_type, may_deliver
 from antiphon.engine.deliveries.deliverer import PartSender, Withdrawer
 from antiphon.engine.deliveries.outbox import is_external
@@ -27,8 +27,6 @@ from antiphon.store import sessions as rows
 from antiphon.store.channel_groups import ChannelGroup, GroupState
 from antiphon.store.database import Query
 from antiphon.store.deliveries import ChannelAccount
-
-DEFAULT_ACCOUNT = "default"
 
 
 @runtime_checkable

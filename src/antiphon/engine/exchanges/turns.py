@@ -53,7 +53,10 @@ from antiphon.store.runs import NewRun
 
 SOURCE_TOOL = "sessions_send"
 _PURPOSES = {ExchangeStage.TURN: Purpose.EXCHANGE_TURN, ExchangeStage.ANNOUNCE: Purpose.EXCHANGE_ANNOUNCE}
-WITHHELD = "[A reply is waiting that this session may not read: it is classified higher. The owner can release it.]"
+WITHHELD = (
+    "[A reply is waiting that this session may not read: it is classified higher. If it is the first, sessions_wait "
+    "with the runId of the send and accept returns it if this session may hold it.]"
+)
 
 
 async def follow_run(

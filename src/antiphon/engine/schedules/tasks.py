@@ -307,6 +307,8 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
     if refusal := await _refuse_more(tx, scope.standing, len(command.new)):
         return refusal
     for number, new in enumerate(command.new):
+        if next_slot(new.schedule, command.now) is None:
+            return Refusal(_never_fires(new.schedule))
         earlier = {each.name for each in command.new[:number]}
         if new.name in earlier or await rows.has_name(tx, session.row, new.name):
             return Refusal(_name_taken(new.name))
@@ -323,7 +325,7 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
             made_of=made_of,
             place=place,
             schedule=new.schedule,
-            next_at=_first_slot(new.schedule, command.now),
+            next_at=next_slot(new.schedule, command.now),
             missed=new.missed,
             grace=new.grace,
             limits=new.limits,
@@ -385,14 +387,6 @@ def _made_of(standing: Standing, session: Session, caller: Caller | None, route:
     return words.join(session.base)
 
 
-def _first_slot(schedule: Schedule, now: datetime) -> datetime:
-    """Raises `Invalid`, so that nothing of a batch stays."""
-    slot = next_slot(schedule, now)
-    if slot is None:
-        raise Invalid(f"Schedule never fires: {in_words(schedule)}.", code="invalid_task")
-    return slot
-
-
 async def list_tasks(query: Query, command: ListTasks) -> list[StoredTask] | Refusal:
     scope = await _find_scope(query, command.rights, command.target)
     if isinstance(scope, Refusal):
@@ -449,7 +443,9 @@ async def edit_task(tx: Transaction, command: EditTask) -> StoredTask | Refusal:
             return made_of
         columns |= rows.made_of_columns(made_of)
     if edit.schedule is not None:
-        columns["next_at"] = milliseconds(_first_slot(edit.schedule, command.now))
+        if (slot := next_slot(edit.schedule, command.now)) is None:
+            return Refusal(_never_fires(edit.schedule))
+        columns["next_at"] = milliseconds(slot)
     return await _change(tx, task, columns | {"version": task.version + 1}, command.now)
 
 
@@ -558,6 +554,10 @@ def _checked_edit(edit: TaskEdit) -> TaskEdit:
 
 def _name_taken(name: str) -> AntiphonError:
     return Conflict(f"Task name is taken here: {name!r}. Use another name, or edit that task.", code="task_name_taken")
+
+
+def _never_fires(schedule: Schedule) -> Invalid:
+    return Invalid(f"Schedule never fires: {in_words(schedule)}.", code="invalid_task")
 
 
 def _has_ended(task: StoredTask) -> Conflict:

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from antiphon.domain.tokens import TokenScope
-from antiphon.engine.chats.chat import DEFAULT_ACCOUNT
+from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
 from antiphon.gateway.operations.operation import Ask, Http, NoParams, Params, TargetKind, operation
 from antiphon.wire import groups as wire
 

@@ -32,6 +32,7 @@ CREATE TABLE tasks (
   updated_at BIGINT NOT NULL
 );
 CREATE INDEX tasks_due ON tasks (next_at, id) WHERE state = 'active' AND next_at IS NOT NULL;
+CREATE INDEX tasks_stopped ON tasks (updated_at, id) WHERE state = 'paused' AND why IS NOT NULL;
 CREATE INDEX tasks_of_session ON tasks (session, id);
 CREATE INDEX tasks_of_maker ON tasks (maker, state, id);
 

@@ -1,8 +1,8 @@
-// What the views of costs, requests, sessions, tasks, people and tokens do: their forms, their buttons, and opened branches.
+// What the views of costs, memory, requests, sessions, tasks, people, routes and tokens do: their forms, their buttons, and opened branches.
 'use strict';
 
 const OPENED_RUNS = 'opened-runs';
-const STILL_VIEWS = ['costs', 'details', 'people', 'task', 'tasks', 'tokens'];
+const STILL_VIEWS = ['costs', 'details', 'memory', 'people', 'routes', 'task', 'tasks', 'tokens'];
 
 // Whether the view changes only when its reader asks: it has forms, or a secret that is shown once.
 const isStill = (view) => STILL_VIEWS.includes(view.dataset.view);
@@ -47,14 +47,10 @@ function keepAsSaved(form) {
 // A form that shows first what would be saved. Any change of it asks for another look.
 async function showPreview(form) {
   const { name, trigger, upcoming, prompt } = await call('POST', form.dataset.preview, fieldsOf(form));
-  const lines = [
-    ['b', name],
-    ['span', trigger.words],
-    ['span', upcoming.length ? `Next: ${upcoming.map((time) => time.shown).join(', ')}` : 'It never fires.'],
-    ['span', prompt],
-  ];
-  const shown = lines.map(([tag, text]) => Object.assign(document.createElement(tag), { textContent: text, dir: 'auto' }));
-  find('.preview-of', form).replaceChildren(...shown);
+  const shown = (tag, text, className = '') => Object.assign(document.createElement(tag), { textContent: text, className, dir: 'auto' });
+  const times = shown('span', 'Next: ');
+  times.append(...upcoming.flatMap((time, at) => [at ? ', ' : '', shown('span', time.shown, 'unbroken')]));
+  find('.preview-of', form).replaceChildren(shown('b', name), shown('span', trigger.words), times, shown('span', prompt));
   setPreviewed(form, true);
 }
 
@@ -99,7 +95,7 @@ async function submitForm(form) {
       find('.done', form).textContent = done;
     }
     refreshLists();
-    if (!done) await refreshCards();
+    await refreshCards();
   } catch (refused) {
     tellProblem(problem, refused);
   }
@@ -300,9 +296,9 @@ Object.assign(actions, {
     find('#person-link').scrollIntoView({ block: 'nearest' });
   },
   async 'person-act'(button) {
-    const { address, method = 'POST', question, name, text } = button.dataset;
+    const { address, method = 'POST', body = '{}', question, name, text } = button.dataset;
     const act = async () => {
-      await call(method, address, method === 'POST' ? {} : undefined);
+      await call(method, address, method === 'DELETE' ? undefined : JSON.parse(body));
       await refreshCards();
     };
     if (!question) await act();
