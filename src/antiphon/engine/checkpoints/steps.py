@@ -102,12 +102,16 @@ async def begin_checkpoint(tx: Transaction, command: BeginCheckpoint) -> BegunCh
             await _put_off(tx, session, stored, action.at_ms, is_present=is_present)
             return None
         case GiveUp():
-            end = _Ending(session=session, stored=stored, looked=CRASHED, rules=command.rules, at_ms=command.at_ms)
+            end = _CheckpointToEnd(
+                session=session, stored=stored, looked=CRASHED, rules=command.rules, at_ms=command.at_ms
+            )
             await _end(tx, end)
             return None
         case LookBack():
             assert model is not None
-            begin = _Beginning(session=session, stored=stored, reason=action.reason, model=model, is_present=is_present)
+            begin = _CheckpointToBegin(
+                session=session, stored=stored, reason=action.reason, model=model, is_present=is_present
+            )
             return await _begin(tx, command, begin)
 
 
@@ -152,7 +156,7 @@ async def _put_off(
         await rows.update(tx, session.row, {"checkpoint_at": at_ms})
 
 
-class _Beginning(Struct, frozen=True, kw_only=True):
+class _CheckpointToBegin(Struct, frozen=True, kw_only=True):
     session: Session
     stored: StoredCheckpoint
     reason: CheckpointReason
@@ -160,7 +164,7 @@ class _Beginning(Struct, frozen=True, kw_only=True):
     is_present: bool
 
 
-async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _Beginning) -> BegunCheckpoint:
+async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _CheckpointToBegin) -> BegunCheckpoint:
     session, stored, at_ms = begin.session, begin.stored, command.at_ms
     row, incarnation = SessionRow(session.row), stored.incarnation
     fence = CheckpointFence(incarnation, stored.fence + 1)
@@ -271,7 +275,7 @@ class UsedByCheckpoint(Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-class _Ending(Struct, frozen=True, kw_only=True):
+class _CheckpointToEnd(Struct, frozen=True, kw_only=True):
     session: Session
     stored: StoredCheckpoint
     looked: LookedBack
@@ -305,7 +309,7 @@ async def finish_checkpoint(tx: Transaction, command: FinishCheckpoint) -> bool:
     ceiling = await _find_ceiling(tx, session, begun.incarnation, command.rules)
     if looked.error is None and not may_enter(looked.changes.made_of, ceiling):
         looked = LOST_CLEARANCE
-    end = _Ending(session=session, stored=stored, looked=looked, rules=command.rules, at_ms=command.at_ms)
+    end = _CheckpointToEnd(session=session, stored=stored, looked=looked, rules=command.rules, at_ms=command.at_ms)
     written = WrittenNotes()
     if looked.error is None and looked.changes.notes:
         written = await _write_notes(tx, end, begun, ceiling)
@@ -322,7 +326,9 @@ class WrittenNotes(Struct, frozen=True, kw_only=True):
     refused: int = 0
 
 
-async def _write_notes(tx: Transaction, end: _Ending, begun: BegunCheckpoint, ceiling: Classification) -> WrittenNotes:
+async def _write_notes(
+    tx: Transaction, end: _CheckpointToEnd, begun: BegunCheckpoint, ceiling: Classification
+) -> WrittenNotes:
     """Changes notes of the scope that it read, unless the session has another one by now. Contract: checkpoints 2."""
     changes = end.looked.changes
     scope = None if begun.asker is None else await find_scope(tx, end.session, begun.asker, end.rules)
@@ -367,7 +373,7 @@ async def _find_fenced(query: Query, fence: CheckpointFence) -> StoredCheckpoint
 NO_NOTES = WrittenNotes()
 
 
-async def _end(tx: Transaction, end: _Ending, written: WrittenNotes = NO_NOTES) -> None:
+async def _end(tx: Transaction, end: _CheckpointToEnd, written: WrittenNotes = NO_NOTES) -> None:
     session, stored, looked, at_ms = end.session, end.stored, end.looked, end.at_ms
     row, changes = SessionRow(session.row), end.looked.changes
     assert stored.run is not None and stored.reason is not None and stored.started_seq is not None
@@ -409,7 +415,7 @@ async def _end(tx: Transaction, end: _Ending, written: WrittenNotes = NO_NOTES) 
     await note_ended_run(tx, row, run, at_ms)
 
 
-async def _apply(tx: Transaction, end: _Ending, set: dict[str, SqlValue]) -> list[JsonValue]:
+async def _apply(tx: Transaction, end: _CheckpointToEnd, set: dict[str, SqlValue]) -> list[JsonValue]:
     """Stores what the checkpoint decided; returns what it changed, for the log."""
     changes, changed = end.looked.changes, list[JsonValue]()
     if changes.working_memory is not None:
@@ -424,7 +430,7 @@ async def _apply(tx: Transaction, end: _Ending, set: dict[str, SqlValue]) -> lis
 
 
 async def _next_columns(
-    query: Query, end: _Ending, set: dict[str, SqlValue], add: dict[str, int]
+    query: Query, end: _CheckpointToEnd, set: dict[str, SqlValue], add: dict[str, int]
 ) -> dict[str, SqlValue]:
     """What the row says afterwards, and in `set` and `add` the session's: the cursor moves only on success."""
     stored, rules, at_ms = end.stored, end.rules.checkpoints, end.at_ms
