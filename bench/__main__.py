@@ -15,7 +15,23 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench import approvals, chats, children, cluster, idle, live, log, page, runs, search, sockets, text, tools, turns
+from bench import (
+    approvals,
+    chats,
+    children,
+    cluster,
+    idle,
+    live,
+    log,
+    page,
+    runs,
+    search,
+    sockets,
+    tasks,
+    text,
+    tools,
+    turns,
+)
 from bench.measure import Row, metering
 
 Bench = Callable[[Path], Awaitable[list[Row]]]
@@ -42,6 +58,7 @@ BENCHES: dict[str, Bench] = {
     "B20": chats.chats,
     "B21 B21l": sockets.sockets,
     "B22": page.page,
+    "B23": tasks.tasks,
     "TEXT": text.text,
 }
 

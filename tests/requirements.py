@@ -176,7 +176,6 @@ REQUIREMENTS = {
     # 9. Approvals
     "approvals:1": Requirement(
         "A call that needs approval is recorded and asked for days, then is denied.",
-        remaining="deciders are not told the classification and the origin of a call",
     ),
     "approvals:2": Requirement("It does not hold its session; the decision queues the continuation."),
     "approvals:3": Requirement(

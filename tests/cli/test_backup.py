@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import stat
@@ -21,6 +22,7 @@ import pytest
 
 from tests.claims import requirement
 from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, serving
+from tests.shards import shard
 from tests.waiting import PROCESS_SECONDS, SECONDS, until
 
 pytestmark = requirement("cli:1")
@@ -81,30 +83,42 @@ def writing(url: str, home: Path) -> Generator[list[str]]:
             thread.join()
 
 
-def test_a_backup_under_load_holds_all_that_was_acknowledged_before_it_without_gaps(home: Path, file: Path) -> None:
-    with serving(home) as gateway, writing(gateway.url, home) as acknowledged:
-        before = list(acknowledged)
-        told = antiphon_json("backup", file, home=home)
-        so_far = len(acknowledged)
-        until(lambda: len(acknowledged) > so_far)  # and they go on
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert [path.name for path in file.parent.iterdir()] == [file.name]
+def test_a_backup_under_load_holds_all_that_was_acknowledged_before_it_without_gaps(
+    home: Path, file: Path, is_soak: bool
+) -> None:
+    """The long form saves and restores a thousand times."""
     restored = home.with_name("restored")
-    again = antiphon_json("restore", file, home=restored)
-    assert again["databaseBytes"] == told["databaseBytes"] and again["schema"] == told["schema"]
-    assert stat.S_IMODE(restored.stat().st_mode) == 0o700
-    assert {path.name for path in restored.iterdir()} <= {"antiphon.db", "workspaces"}
-    stored = {id for (id,) in rows(restored, "SELECT message_id FROM events WHERE message_id IS NOT NULL")}
-    assert set(before) <= stored
-    gaps = rows(
-        restored,
-        "SELECT s.key FROM sessions s JOIN events e ON e.session = s.id GROUP BY s.id, s.last_seq "
-        "HAVING COUNT(*) <> s.last_seq OR MAX(e.seq) <> s.last_seq OR MIN(e.seq) <> 1",
-    )
-    assert gaps == [] and len(rows(restored, "SELECT 1 FROM sessions")) == WRITERS
+    with serving(home) as gateway, writing(gateway.url, home) as acknowledged:
+        for number in range(shard().share(1_000) if is_soak else 1):
+            before = list(acknowledged)
+            if number:
+                shutil.rmtree(restored)
+                file.unlink()
+            told = antiphon_json("backup", file, home=home)
+            so_far = len(acknowledged)
+            until(lambda so_far=so_far: len(acknowledged) > so_far)  # and they go on
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+            assert [path.name for path in file.parent.iterdir()] == [file.name]
+            again = antiphon_json("restore", file, home=restored)
+            assert again["databaseBytes"] == told["databaseBytes"] and again["schema"] == told["schema"]
+            assert stat.S_IMODE(restored.stat().st_mode) == 0o700
+            assert {path.name for path in restored.iterdir()} <= {"antiphon.db", "workspaces"}
+            check_stored(restored, before)
     with serving(restored):
         answer = antiphon_json("sessions", "send", "agent:main:api:s0", "after", "--wait", "60", home=restored)
         assert answer["reply"] == "echo: after"
+
+
+def check_stored(home: Path, acknowledged: Sequence[str]) -> None:
+    """The home holds these messages, and each log without gaps."""
+    stored = {id for (id,) in rows(home, "SELECT message_id FROM events WHERE message_id IS NOT NULL")}
+    assert set(acknowledged) <= stored
+    gaps = rows(
+        home,
+        "SELECT s.key FROM sessions s JOIN events e ON e.session = s.id GROUP BY s.id, s.last_seq "
+        "HAVING COUNT(*) <> s.last_seq OR MAX(e.seq) <> s.last_seq OR MIN(e.seq) <> 1",
+    )
+    assert gaps == [] and len(rows(home, "SELECT 1 FROM sessions")) == WRITERS
 
 
 def test_a_backup_without_a_gateway_holds_settings_and_workspaces_but_no_token(home: Path, file: Path) -> None:

@@ -161,7 +161,7 @@ async def test_errors_back_off_and_ten_in_a_row_pause_the_task_and_tell_its_make
         assert (paused.state, paused.why, paused.errors) == (TaskState.PAUSED, Why.ERRORS, MOST_ERRORS)
         await channel.until_asked(1)
         (told,) = channel.asked
-        assert "paused: it failed 10 times in a row" in told.text
+        assert "paused: 10 runs in a row failed" in told.text
         resumed = await b.tasks.resume(OWNER, task.id)
         assert (resumed.state, resumed.errors, resumed.why) == (TaskState.ACTIVE, 0, None)
 

@@ -7,13 +7,16 @@ import pytest
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.approval import Verdict
 from antiphon.domain.classification import Classification, Level
+from antiphon.domain.ids import TaskId
 from antiphon.domain.message import UserMessage, text_content
 from antiphon.domain.schedule import Schedule, parse_every
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.stored_task import NewTask
-from antiphon.domain.task import SlotOutcome, TaskState
+from antiphon.domain.task import SlotOutcome, TaskState, Why
 from antiphon.engine.access.caller import Caller
-from antiphon.store.database import Query
+from antiphon.store import tasks
+from antiphon.store.codec import place_text
+from antiphon.store.database import Query, Transaction
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call, to_spawn
@@ -152,3 +155,19 @@ async def test_a_task_made_by_a_sandboxed_session_runs_sandboxed(open_home: Open
         assert task.is_sandboxed
         await b.passes(HOUR)
         assert (await find_run(b.app, (await b.slots(task))[0].run)).is_sandboxed
+
+
+@requirement("flow:2", "tasks:1")
+async def test_a_task_whose_place_lost_clearance_pauses(open_home: OpenHome) -> None:
+    secret = Classification(Level.CONFIDENTIAL)
+    async with bench(open_home) as b:
+        (task,) = await b.tasks.create(OWNER, b.target(), [_new(b)], route=secret)
+        await b.app.database.run(_send_to, task.id, DeliveryContext(channel="fake", to="room"))
+        await b.passes(HOUR)
+        paused = await b.tasks.get(OWNER, task.id)
+        assert (paused.state, paused.why) == (TaskState.PAUSED, Why.PLACE)
+        assert await b.outcomes(task) == [(1, SlotOutcome.SKIPPED)]
+
+
+async def _send_to(tx: Transaction, id: TaskId, place: DeliveryContext) -> None:
+    await tasks.change(tx, id, {"place": place_text(place)})

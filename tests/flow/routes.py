@@ -633,6 +633,7 @@ ROUTES = (
             *("http people.patch", "http compartments.list", "http compartments.create", "http links.create"),
             *("http browsers.sign-in", "http browsers.sign-out", "http gateways.prove"),
             *("page pages.shell", "page pages.browsers", "page pages.icon", "page pages.people", "page pages.tokens"),
+            "page pages.routes",
         ),
         sink="owners alone; they hold no words of sessions",
         check="policy/rights.py::decide_act",

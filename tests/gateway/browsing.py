@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
@@ -16,6 +17,8 @@ PICTURES = os.environ.get("ANTIPHON_TEST_PICTURES")
 
 expect.set_options(timeout=1000 * SECONDS)
 
+WIDTHS = {"phone": 360, "desk": 1280, "wall": 2560}
+SCHEMES: Sequence[Literal["light", "dark"]] = ("light", "dark")
 AXE = Path(sys.prefix) / "axe" / "package" / "axe.min.js"
 
 OpenContext = Callable[[bool], BrowserContext]
@@ -82,9 +85,26 @@ def picture(page: Page, name: str) -> None:
 
 
 def hindrances(page: Page) -> list[str]:
-    """What axe finds in the page that hinders people; the test is skipped if axe is not installed."""
+    """What axe finds that hinders people, on a phone, a desk and a wall, by day and by night.
+
+    The test is skipped if axe is not installed.
+    """
     if not AXE.exists():
         pytest.skip("axe is not installed: make setup-clients")
     page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((all) => all.violations)")
-    return [f"{each['id']}: {node['html'][:200]} {node['failureSummary']}" for each in found for node in each["nodes"]]
+    found: list[str] = []
+    usual = page.viewport_size
+    assert usual is not None
+    for width in WIDTHS.values():
+        page.set_viewport_size({"width": width, "height": 900})
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            every = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((all) => all.violations)")
+            found += [
+                f"{width} {scheme} {each['id']}: {node['html'][:200]} {node['failureSummary']}"
+                for each in every
+                for node in each["nodes"]
+            ]
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(usual)
+    return found

@@ -9,6 +9,10 @@ import pytest
 
 from antiphon.agents.toolset import tool
 from antiphon.app import Parts
+from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import Classification, Integrity, Level
+from antiphon.domain.message import text_content
+from antiphon.engine.sessions.inbox import Envelope
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
@@ -174,3 +178,19 @@ async def test_what_is_allowed_always_is_listed_and_revoked(open_home: OpenHome)
         assert (await served.client.delete(path)).status_code == 404
         assert (await served.client.get("/standing-approvals")).json() == {"count": 0, "standingApprovals": []}
         assert (await served.client.post("/tools/wipe", json=call)).json()["status"] == "pending"
+
+
+@requirement("approvals:1", "flow:2")
+async def test_deciders_see_what_a_call_was_made_of(open_home: OpenHome) -> None:
+    """Nothing is said of an owner's public words."""
+    level: Json = {"level": "CONFIDENTIAL"}
+    async with serve(open_home, parts=Parts(tools=[tool(wipe, effects=["deletes"], clearance=level)])) as served:
+        await served.open(KEY)
+        _, approval = await asked(served)
+        assert "classification" not in approval
+        await decide(served, approval, {"decision": "deny"})
+        target = served.app.services.sessions.target(KEY)
+        envelope = Envelope(classification=Classification(Level.CONFIDENTIAL, integrity=Integrity.UNTRUSTED))
+        await served.app.services.inbox.post(OWNER, target, text_content(CALL), envelope=envelope)
+        _, approval = await asked(served, "hello")
+        assert approval["classification"] == {**level, "integrity": "untrusted"}

@@ -2,7 +2,6 @@
 
 import re
 from functools import partial
-from typing import Literal
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -121,15 +120,11 @@ def test_what_is_written_while_home_changes_stays(
     expect(note).to_be_focused()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_home_and_the_card_hinder_nobody(
-    page: Page, open_context: OpenContext, live_gateway: LiveGateway, scheme: Literal["light", "dark"]
-) -> None:
+def test_home_and_the_card_hinder_nobody(page: Page, live_gateway: LiveGateway) -> None:
     stranger(live_gateway, "4711", "Anna", "hello")
     say(page, "!fail The quota is used up.")
     send(page, CALL)
     expect(page.locator(".entry.approval")).to_be_visible()
-    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     assert hindrances(page) == []
     go_home(page)
     expect(page.locator("#view .work")).to_have_count(1)

@@ -12,12 +12,11 @@ from antiphon.engine.runs.cancel import RunFilter
 from antiphon.store.database import Transaction
 from tests.claims import requirement
 from tests.directives import to_spawn
-from tests.gateway.browsing import OpenContext, hindrances, open_menu, picture, say, sign_in
+from tests.gateway.browsing import WIDTHS, OpenContext, hindrances, open_menu, picture, say, sign_in
 from tests.gateway.served_page import LiveGateway
 
 pytestmark = [pytest.mark.browser, requirement("gateway:6")]
 
-WIDTHS = {"phone": 360, "desk": 1280, "wall": 2560}
 MARKUP = "<img src=x onerror=\"document.title='taken'\">"
 HOSTILE = f"{MARKUP}\u202edrow\u202c"
 
@@ -262,6 +261,34 @@ def test_a_token_is_shown_once_works_and_is_revoked(page: Page, live_gateway: Li
     expect(form.get_by_role("alert")).to_contain_text("Session not found")
 
 
+@requirement("channels:2")
+def test_a_chat_gets_another_agent_and_follows_the_settings_again(
+    open_context: OpenContext, live_gateway: LiveGateway
+) -> None:
+    live_gateway.stop()
+    live_gateway.agents = ("ada",)
+    live_gateway.start()
+    page = sign_in(open_context(False), live_gateway)
+    body = open_view(page, "Routes")
+    listed = body.locator("#routes-list")
+    expect(listed).to_have_text("Every chat follows the settings.")
+    form = body.locator(".panel-form")
+    form.get_by_label("Channel").fill("telegram")
+    form.get_by_label("Chat").fill("42")
+    form.get_by_label("Agent").select_option("ada")
+    form.get_by_role("button", name="Choose").click()
+    expect(form.get_by_role("alert")).to_contain_text("peer")
+    form.get_by_label("Chat").fill("direct:42")
+    form.get_by_role("button", name="Choose").click()
+    expect(listed).to_contain_text("telegram direct:42")
+    expect(listed).to_contain_text("ada answers")
+    expect(listed).to_contain_text("chosen by owner")
+    pictures(page, "routes")
+    assert hindrances(page) == []
+    listed.get_by_role("button", name="Let telegram direct:42 follow the settings").click()
+    expect(listed).to_have_text("Every chat follows the settings.")
+
+
 def test_hostile_names_are_inert_in_every_view(page: Page, live_gateway: LiveGateway) -> None:
     say(page, to_spawn(HOSTILE, label=MARKUP))
     say(page, f"{'w' * 1_000_000} {HOSTILE}")
@@ -317,6 +344,3 @@ def test_nothing_in_the_views_hinders_people(page: Page) -> None:
     for view in ("Costs", "People", "Tokens"):
         open_view(page, view)
         assert hindrances(page) == [], view
-        page.emulate_media(color_scheme="dark")
-        assert hindrances(page) == [], view
-        page.emulate_media(color_scheme="light")

@@ -4,6 +4,13 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a route that was cleared is still shown as chosen",
+        "gateway/page/chat_routes.py",
+        " if _is_chosen(each)]",
+        "]",
+        "gateway/test_page_panels.py::test_a_chat_gets_another_agent_and_follows_the_settings_again",
+    ),
+    Bug(
         "work that waits for its turn shows nothing of that",
         "gateway/page/static/page.css",
         ".meta .queued { display: none; }",

@@ -15,6 +15,7 @@ from tests.planted import (
     sockets,
     store,
     task_edges,
+    tasks,
     telegram,
 )
 
@@ -34,4 +35,5 @@ BUGS = (
     *machines.BUGS,
     *sockets.BUGS,
     *task_edges.BUGS,
+    *tasks.BUGS,
 )

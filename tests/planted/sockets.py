@@ -8,6 +8,13 @@ CREDENTIALS = "gateway/socket/test_credentials.py"
 
 BUGS = (
     Bug(
+        "a request for a WebSocket that has a body is left without an answer",
+        "gateway/connections.py",
+        "        if problem := _problem_of_handshake(self.headers):\n",
+        '        if problem := "":\n',
+        "gateway/socket/test_bounds.py::test_upgrades_that_are_none_are_answered_over_http[sqlite]",
+    ),
+    Bug(
         "a socket that was only half open is kept",
         "gateway/socket_connection.py",
         "        self._all.forget(self)\n        super().connection_lost(exc)",

@@ -48,6 +48,8 @@ class Why(StrEnum):
     ERRORS = "errors"
     MAKER = "maker"
     """Its maker no longer has the right to do what the task does."""
+    PLACE = "place_clearance"
+    """What it is made of may no longer go to the place of its results."""
 
 
 class MissedPolicy(StrEnum):
@@ -104,6 +106,8 @@ class Around(Struct, frozen=True, kw_only=True):
     """Whether the run of an earlier slot has not ended."""
     may_run: bool
     """Whether its maker may do now what the task does."""
+    may_leave: bool = True
+    """Whether what it is made of may go to the place of its results."""
     runs_this_hour: int = 0
     tokens_today: int = 0
     microusd_today: int = 0
@@ -155,8 +159,9 @@ def on_due(task: Task, around: Around) -> TaskStep:
     newest = slot if not later else _newest(task.schedule, slot, now)
     missed = later + (now - newest > ON_TIME)
     ahead = replace(task, next_at=next_slot(task.schedule, now))
-    if not around.may_run:
-        return TaskStep(replace(ahead, state=TaskState.PAUSED), (Skip(slot, Why.MAKER, missed), TellMaker(Why.MAKER)))
+    if not around.may_run or not around.may_leave:
+        why = Why.PLACE if around.may_run else Why.MAKER
+        return TaskStep(replace(ahead, state=TaskState.PAUSED), (Skip(slot, why, missed), TellMaker(why)))
     if task.missed is MissedPolicy.SKIP and now - newest > task.grace:
         return _without_run(ahead, Skip(slot, Why.MISSED, missed))
     why = _obstacle(task.limits, around)

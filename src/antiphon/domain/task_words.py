@@ -18,7 +18,12 @@ WHY: Mapping[Why, str] = {
     Why.DONE: "its only run is done",
     Why.ERRORS: f"{MOST_ERRORS} runs in a row failed",
     Why.MAKER: "its maker may no longer do what it does",
+    Why.PLACE: "what it is made of may no longer go where its results go",
 }
+
+
+PAUSING = frozenset({Why.ERRORS, Why.MAKER, Why.PLACE})
+"""After these a task may be resumed."""
 
 
 def schedule_words(schedule: Schedule, first: datetime | None) -> str:
@@ -32,6 +37,12 @@ def schedule_words(schedule: Schedule, first: datetime | None) -> str:
 def state_words(task: StoredTask) -> str:
     """`active`, or `paused: <why>`."""
     return task.state.value if task.why is None or task.state is TaskState.ACTIVE else f"{task.state}: {WHY[task.why]}"
+
+
+def stopped_words(task: StoredTask, why: Why) -> str:
+    """What its maker reads about a task that stopped by itself."""
+    stopped = "paused" if why in PAUSING else "has ended"
+    return f'Task "{task.name}" ({task.id}) {stopped}: {WHY[why]}.'
 
 
 def slot_words(slot: TaskSlot, zone: str) -> str:

@@ -4,6 +4,9 @@ uvicorn parses and answers; this module adds the limits that it lacks. Why: docs
 """
 
 import asyncio
+import base64
+import binascii
+from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 import httptools
@@ -38,6 +41,8 @@ SINGLE = frozenset(
         b"antiphon-session",
         b"antiphon-page",
         b"antiphon-signature",
+        b"sec-websocket-key",
+        b"sec-websocket-version",
         b"antiphon-timestamp",
         b"x-hub-signature-256",
         b"stripe-signature",
@@ -87,6 +92,20 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """Pieces of one message; more are allowed if the average piece has `chunk_bytes`."""
     pings: int = 100
     """Pings and pongs that a client may send at once; each second brings back ten."""
+
+
+def _problem_of_handshake(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """What is wrong with a request for a WebSocket; empty if nothing is."""
+    named = {name.lower(): value.strip() for name, value in headers}
+    if named.get(b"sec-websocket-version") != b"13":
+        return "WebSocket has another version. Send 'Sec-WebSocket-Version: 13'."
+    if b"transfer-encoding" in named or named.get(b"content-length", b"0") != b"0":
+        return "Request for a WebSocket has a body. Send none."
+    try:
+        key = base64.b64decode(named.get(b"sec-websocket-key", b""), validate=True)
+    except binascii.Error:
+        key = b""
+    return "" if len(key) == 16 else "Header 'Sec-WebSocket-Key' does not hold 16 bytes in base64."
 
 
 class _RefusedRequest(Exception):
@@ -289,6 +308,9 @@ class HttpConnection(HttpToolsProtocol):
         longest = max((len(name) + len(value) for name, value in self.headers), default=0)
         if max(len(self.url), longest) > SOCKET_LINE_BYTES:
             self._refuse("head_too_large", f"Header is larger than {SOCKET_LINE_BYTES} bytes. Send shorter ones.")
+            return
+        if problem := _problem_of_handshake(self.headers):
+            self._refuse("not_a_socket", problem)
             return
         self._all.forget(self)
         self.connections.discard(self)

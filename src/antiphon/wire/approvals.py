@@ -4,9 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Verdict
+from antiphon.domain.classification import Compartments
 from antiphon.domain.message import JsonObject
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.wire.encoding import Shape, milliseconds, optional_milliseconds
+from antiphon.wire.messages import ClassificationShape, classification
 
 
 class AskedCallShape(Shape, frozen=True, kw_only=True):
@@ -36,6 +38,9 @@ class ApprovalShape(Shape, frozen=True, kw_only=True):
     """With whose rights the calls run."""
     principal_name: str | None = None
     """The present name of that person."""
+    classification: ClassificationShape | None = None
+    """What the session holds, of which the calls were made; missing if that is public and trusted. Untrusted: somebody
+    else than an owner wrote some of it."""
     status: ApprovalState
     calls: Sequence[AskedCallShape]
     created_at: int
@@ -102,7 +107,7 @@ def standing_approval(standing: StandingApproval, names: Mapping[str, str]) -> S
     )
 
 
-def approval(approval: Approval, names: Mapping[str, str]) -> ApprovalShape:
+def approval(approval: Approval, names: Mapping[str, str], compartments: Compartments) -> ApprovalShape:
     """`names` are those of the principals in it."""
     return ApprovalShape(
         approval_id=approval.id,
@@ -112,6 +117,7 @@ def approval(approval: Approval, names: Mapping[str, str]) -> ApprovalShape:
         run_id=approval.run,
         principal=str(approval.principal),
         principal_name=names.get(str(approval.principal)),
+        classification=classification(approval.made_of, compartments),
         status=approval.state,
         calls=[_call(call) for call in approval.calls],
         created_at=milliseconds(approval.asked_at),

@@ -291,6 +291,11 @@ async def test_upgrades_that_are_none_are_answered_over_http(served: Served) -> 
         f"GET /elsewhere HTTP/1.1\r\n{upgrade}{key}\r\n": 404,
         f"GET /ws?token=secret HTTP/1.1\r\n{upgrade}{key}\r\n": 400,
         f"GET /ws HTTP/1.1\r\n{upgrade}\r\n": 400,
+        f"GET /ws HTTP/1.1\r\n{upgrade}Sec-WebSocket-Key: x\r\n\r\n": 400,
+        f"GET /ws HTTP/1.1\r\n{upgrade}{key}{key}\r\n": 400,
+        f"GET /ws HTTP/1.1\r\n{upgrade.replace('13', '8')}{key}\r\n": 400,
+        f"GET /ws HTTP/1.1\r\n{upgrade}{key}Content-Length: 5\r\n\r\nhello": 400,
+        f"GET /ws HTTP/1.1\r\n{upgrade}{key}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n": 400,
         "GET /ws HTTP/1.1\r\nHost: {host}\r\n\r\n": 400,
         f"GET /ws HTTP/1.1\r\n{upgrade}{key}X: {'x' * 9000}\r\n\r\n": 400,
         f"GET /ws HTTP/1.1\r\n{upgrade}{key}Origin: https://evil.test\r\n\r\n": 403,
@@ -299,8 +304,12 @@ async def test_upgrades_that_are_none_are_answered_over_http(served: Served) -> 
     for text, status in cases.items():
         async with await anyio.connect_tcp("127.0.0.1", served.port) as stream:
             await stream.send(text.replace("{host}", f"127.0.0.1:{served.port}").encode())
-            with anyio.fail_after(SECONDS):
-                assert int((await stream.receive()).split()[1]) == status, text
+            answer = b""
+            with anyio.fail_after(SECONDS), suppress(anyio.EndOfStream):
+                while not answer.endswith(b"}}"):
+                    answer += await stream.receive()
+            assert int(answer.split()[1]) == status, text
+            assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"], text
 
 
 @requirement("gateway:5")

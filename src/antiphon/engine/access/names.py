@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 import anyio
 
 from antiphon.domain.actor import PrincipalKind
-from antiphon.domain.classification import NO_COMPARTMENTS
+from antiphon.domain.classification import NO_COMPARTMENTS, Classification
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
 from antiphon.domain.message import ProvenanceKind, UserMessage
@@ -79,10 +79,10 @@ class PersonNames:
             self._senders.update(found)
         return {each: person.shown for each in wanted if (person := self.find(each)) is not None}
 
-    async def read_compartments(self, events: Iterable[Event]) -> None:
-        """Reads the names of the events' compartments, unless they are known. Raises `Unavailable`."""
+    async def read_compartments(self, classifications: Iterable[Classification]) -> None:
+        """Reads the names of the compartments in them, unless they are known. Raises `Unavailable`."""
         unknown = ~self.compartments.mask
-        if any(event.classification.compartments & unknown for event in events):
+        if any(each.compartments & unknown for each in classifications):
             self.compartments = await self._database.read(read_compartments)
 
     async def refresh(self) -> None:

@@ -14,15 +14,14 @@ from antiphon.domain.session_ids import TASK_NAMESPACE, parse_session_id
 from antiphon.domain.stored_task import StoredTask, TaskSlot, session_id_of
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.task import Around, Begin, Skip, SlotOutcome, TellMaker, on_due, prompt_of
-from antiphon.engine.access.reach import refuse_act
+from antiphon.engine.access.ceilings import find_place_clearance
 from antiphon.engine.firings.notices import tell
 from antiphon.engine.ledger.append import Words
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.resets import begin_anew
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
-from antiphon.policy.acts import Act
-from antiphon.policy.flow import classify_message, is_public
+from antiphon.policy.flow import classify_message, is_public, may_enter
 from antiphon.policy.rights import may_open
 from antiphon.policy.standing import Standing
 from antiphon.store import runs as ledger
@@ -64,6 +63,7 @@ async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
         now=firing.now,
         is_running=await is_running(tx, task, session),
         may_run=may_fire(task, standing, firing.rules),
+        may_leave=await _may_leave(tx, task, firing.rules),
     )
     step = on_due(task, await _with_use(tx, task, around, firing.at_ms))
     if step.task == task and not step.actions:
@@ -103,6 +103,16 @@ async def lock_task(tx: Transaction, id: TaskId) -> StoredTask | None:
     return await tasks.find(tx, id) if await tasks.lock(tx, id) else None
 
 
+async def _may_leave(query: Query, task: StoredTask, rules: Rules) -> bool:
+    """Whether its place may have what the task is made of; otherwise its prompt would be left out. Contract: flow 2."""
+    agent = rules.agents.get(task.agent_id)
+    made_of = task.made_of if agent is None else task.made_of.join(agent.classification)
+    if is_public(made_of):
+        return True
+    clearance = await find_place_clearance(query, rules.sinks, task.place)
+    return clearance is None or may_enter(made_of, clearance)
+
+
 async def _with_use(query: Query, task: StoredTask, around: Around, at_ms: int) -> Around:
     """With what the task's runs used, as far as it has limits for that."""
     limits = task.limits
@@ -123,9 +133,7 @@ async def is_running(query: Query, task: StoredTask, session: Session | None) ->
 
 def may_fire(task: StoredTask, standing: Standing, rules: Rules) -> bool:
     """Whether the maker may do now what the task does. Contract: tasks 1."""
-    if task.agent_id not in rules.agents or refuse_act(standing, Act.TASKS) is not None:
-        return False
-    return may_open(standing, task.agent_id, rules.user_agents)
+    return task.agent_id in rules.agents and may_open(standing, task.agent_id, rules.user_agents)
 
 
 async def begin_run(

@@ -90,7 +90,7 @@ class History:
     async def read_logs(self, cursors: Mapping[SessionRow, int]) -> Mapping[SessionRow, LogSlice]:
         """New events of each session after its cursor; for the hub. The names of their compartments are then known."""
         slices = await self._database.read(_read_slices, dict(cursors))
-        await self._names.read_compartments(event for slice in slices.values() for event in slice.events)
+        await self._names.read_compartments(event.classification for slice in slices.values() for event in slice.events)
         return slices
 
     async def read_heads(self, above: SessionRow, limit: int) -> Mapping[SessionRow, int]:

@@ -83,7 +83,9 @@ async def list_approvals(ask: Ask, params: ListApprovals) -> wire.ApprovalList:
     limit = min(max(params.limit, 1), MAX_LIMIT)
     found = await ask.services.approvals.list(ask.principal, where, limit=limit)
     names = await ask.services.names.read(name for approval in found for name in wire.named_in(approval))
-    return wire.ApprovalList(count=len(found), approvals=[wire.approval(approval, names) for approval in found])
+    await ask.services.names.read_compartments(approval.made_of for approval in found)
+    shown = [wire.approval(approval, names, ask.services.names.compartments) for approval in found]
+    return wire.ApprovalList(count=len(found), approvals=shown)
 
 
 @operation(
@@ -177,7 +179,9 @@ async def revoke_standing_approval(ask: Ask, params: NamedStandingApproval) -> w
 
 
 async def _shown(ask: Ask, approval: Approval) -> wire.ApprovalShape:
-    return wire.approval(approval, await ask.services.names.read(wire.named_in(approval)))
+    names = await ask.services.names.read(wire.named_in(approval))
+    await ask.services.names.read_compartments([approval.made_of])
+    return wire.approval(approval, names, ask.services.names.compartments)
 
 
 def _verdicts(params: ResolveApproval) -> Mapping[str, Verdict] | Verdict:

@@ -212,7 +212,7 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
         include_tools=params.include_tools,
     )
     await services.names.refresh()
-    await services.names.read_compartments(page.events)
+    await services.names.read_compartments(event.classification for event in page.events)
     shown = history_of(page, services.names, lambda seq: services.cursors.seal(about, seq))
     if not params.follow:
         return shown
@@ -277,7 +277,7 @@ async def read_transcript(ask: Ask, params: NamedSession) -> StreamingResponse:
 
     async def line(event: Event) -> bytes:
         if event.classification.compartments:
-            await names.read_compartments([event])
+            await names.read_compartments([event.classification])
         return compact_json(wire.event(event, names.name_of(event.actor), names.compartments)) + b"\n"
 
     async def lines() -> AsyncIterator[bytes]:

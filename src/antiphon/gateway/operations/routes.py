@@ -21,14 +21,14 @@ class NamedRoute(Params, frozen=True, kw_only=True):
     account: Name = DEFAULT_ACCOUNT
     peer: Annotated[str, Meta(pattern=r"^(direct|group):.{1,190}$(?!\n)", max_length=200)]
     """`direct:<platform id>` or `group:<group id>`."""
-    thread: Annotated[str, Meta(max_length=200)] = ""
-    """A thread or topic of the chat; empty for the chat itself."""
+    thread: Annotated[str, Meta(max_length=200)] | None = None
+    """A thread or topic of the chat; absent for the chat itself."""
     version: Version | None = None
     """The version that was read: the route is changed only if it is still that one. 0 if there was none."""
 
     @property
     def address(self) -> ChatAddress:
-        return ChatAddress(channel=self.channel, account=self.account, peer=self.peer, thread=self.thread)
+        return ChatAddress(channel=self.channel, account=self.account, peer=self.peer, thread=self.thread or "")
 
 
 class SetRoute(NamedRoute, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """The views of the page, in the order of its navigation."""
 
 from antiphon.domain.errors import NotFound
+from antiphon.gateway.page.chat_routes import show_routes
 from antiphon.gateway.page.costs import show_costs
 from antiphon.gateway.page.home import show_home
 from antiphon.gateway.page.page_view import PageView
@@ -14,6 +15,7 @@ VIEWS: tuple[PageView, ...] = (
     show_tasks,
     show_costs,
     show_people,
+    show_routes,
     show_tokens,
     show_tree,
     show_details,

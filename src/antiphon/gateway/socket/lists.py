@@ -179,12 +179,9 @@ def list_of_approvals(services: Services, principal: Principal) -> Things:
         where = ApprovalFilter(session=session, ids=tuple(ApprovalId(id) for id in ids))
         found = await services.approvals.list(principal, where, limit=len(ids))
         names = await services.names.read(name for approval in found for name in wire_approvals.named_in(approval))
-        return {
-            approval.id: event_frame(
-                "approvals.changed", ApprovalChanged(approval=wire_approvals.approval(approval, names))
-            )
-            for approval in found
-        }
+        await services.names.read_compartments(approval.made_of for approval in found)
+        shown = [wire_approvals.approval(approval, names, services.names.compartments) for approval in found]
+        return {each.approval_id: event_frame("approvals.changed", ApprovalChanged(approval=each)) for each in shown}
 
     return Things(approval_ids, read)
 

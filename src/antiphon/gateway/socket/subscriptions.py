@@ -165,7 +165,7 @@ class Subscriptions:
             page = await services.history.page(
                 ask.principal, target, limit=params.limit, include_tools=params.include_tools
             )
-            await services.names.read_compartments(page.events)
+            await services.names.read_compartments(event.classification for event in page.events)
             about = ("GET /sessions/{key}/history", str(ask.principal), repr(target), repr(params.include_tools))
             history = history_of(page, services.names, lambda before: services.cursors.seal(about, before))
             seq = page.last_seq

@@ -1,8 +1,8 @@
-// What the views of costs, requests, sessions, tasks, people and tokens do: their forms, their buttons, and opened branches.
+// What the views of costs, requests, sessions, tasks, people, routes and tokens do: their forms, their buttons, and opened branches.
 'use strict';
 
 const OPENED_RUNS = 'opened-runs';
-const STILL_VIEWS = ['costs', 'details', 'people', 'task', 'tasks', 'tokens'];
+const STILL_VIEWS = ['costs', 'details', 'people', 'routes', 'task', 'tasks', 'tokens'];
 
 // Whether the view changes only when its reader asks: it has forms, or a secret that is shown once.
 const isStill = (view) => STILL_VIEWS.includes(view.dataset.view);
