@@ -19,7 +19,7 @@ ADDRESS = "http://127.0.0.1:7464"
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TIME = re.compile(r"\b17\d{11}\b|\b18\d{11}\b")
-_ID = re.compile(r"\b(run|msg|xch)_[0-9a-f]{6,}\b")
+_ID = re.compile(r"\b(run|msg|xch|note)_[0-9a-f]{6,}\b")
 _TASK = re.compile(r"\btask-[0-9a-f]{10}\b")
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 

@@ -191,7 +191,10 @@ REQUIREMENTS = {
     "checkpoints:1": Requirement(
         "Introspection runs for five reasons over events since its last success.", CHECKPOINTS
     ),
-    "checkpoints:2": Requirement("It updates memory, working memory and the description.", CHECKPOINTS),
+    "checkpoints:2": Requirement(
+        "It updates memory, working memory and the description; memory belongs to a person or group.",
+        remaining="introspection, which updates it by itself, comes with checkpoints",
+    ),
     # 11. Access
     "access:1": Requirement(
         "Owners see all, others the sessions that they take part in.",

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.claims import requirement
+from tests.waiting import PROCESS_SECONDS
 
 PROGRAM = """
 import os, sys
@@ -22,7 +23,7 @@ process.exit_code()
 
 @requirement("first_start:1")
 def test_this_process_makes_private_files_and_commands_keep_the_starting_umask(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, check=True, timeout=PROCESS_SECONDS)
     assert (tmp_path / "ours").stat().st_mode & 0o777 == 0o600
     assert int((tmp_path / "theirs").read_text(), 8) == 0o002
     assert (tmp_path / "made").stat().st_mode & 0o777 == 0o664

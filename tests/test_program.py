@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PROCESS_SECONDS
+
 SCRIPT = """
 from antiphon.program import public_path, with_path, with_public_path
 print(public_path())
@@ -28,6 +30,7 @@ def test_an_absolute_path_is_only_shown_on_this_machine(tmp_path: Path, *, is_in
         capture_output=True,
         text=True,
         check=True,
+        timeout=PROCESS_SECONDS,
     ).stdout.splitlines()
     path, public = ("bin/antiphon", "bin/antiphon") if is_inside else (str(program), "antiphon")
     assert shown == [public, f"`{path} open` prints a link", f"`{public} open` prints a link"]

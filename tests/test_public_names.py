@@ -48,6 +48,11 @@ METHODS: Mapping[str, Callable[..., Any]] = {
     "deliveries.get": antiphon.DeliveryHandles.get,
     "deliveries.retry": antiphon.DeliveryHandles.retry,
     "tools.invoke": antiphon.Tools.call,
+    "memory.list": antiphon.NoteHandles.list,
+    "memory.get": antiphon.NoteHandles.get,
+    "memory.add": antiphon.NoteHandles.add,
+    "memory.update": antiphon.NoteHandles.update,
+    "memory.delete": antiphon.NoteHandles.delete,
     **{
         f"tasks.{verb}": getattr(antiphon.TaskHandles, verb)
         for verb in ("list", "create", "preview", "get", "edit", "run", "runs", "pause", "resume", "approve", "cancel")
@@ -179,6 +184,7 @@ def test_every_public_name_is_there_and_documented() -> None:
         antiphon.RunHandle,
         antiphon.Tools,
         antiphon.DeliveryHandles,
+        antiphon.NoteHandles,
     ):
         for name in vars(handle):
             if not name.startswith("_"):

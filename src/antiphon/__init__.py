@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Usage,
         UserMessage,
     )
+    from antiphon.domain.note import Note
     from antiphon.domain.queue_mode import QueueMode
     from antiphon.domain.run import Run, RunStatus
     from antiphon.domain.session import Session, SessionStatus, SessionSummary
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from antiphon.domain.task import TaskLimits
     from antiphon.domain.written_task import PreviewedTask
     from antiphon.embedded.deliveries import DeliveryHandles
+    from antiphon.embedded.memory import NoteHandles
     from antiphon.embedded.runs import RunHandle, RunHandles
     from antiphon.embedded.sessions import SessionChanges, SessionHandle, SessionHandles
     from antiphon.embedded.streams import ReplyPiece
@@ -80,6 +82,8 @@ __all__ = [
     "NamedSessions",
     "NewTask",
     "NotFound",
+    "Note",
+    "NoteHandles",
     "PreviewedTask",
     "QueueMode",
     "ReplyPiece",
@@ -153,10 +157,12 @@ _MODULES = {
     ),
     "antiphon.domain.run": ("QueueMode", "Run", "RunStatus"),
     "antiphon.domain.session": ("Session", "SessionStatus", "SessionSummary"),
+    "antiphon.domain.note": ("Note",),
     "antiphon.domain.stored_task": ("NewTask", "StoredTask", "TaskSlot"),
     "antiphon.domain.task": ("TaskLimits",),
     "antiphon.domain.written_task": ("PreviewedTask",),
     "antiphon.embedded.deliveries": ("DeliveryHandles",),
+    "antiphon.embedded.memory": ("NoteHandles",),
     "antiphon.embedded.runs": ("RunHandle", "RunHandles"),
     "antiphon.embedded.sessions": ("SessionChanges", "SessionHandle", "SessionHandles"),
     "antiphon.embedded.streams": ("ReplyPiece",),

@@ -84,6 +84,8 @@ from antiphon.engine.deliveries.outgoing import OutgoingMessages
 from antiphon.engine.deliveries.paces import Paces
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.memory.calls import Memories
+from antiphon.engine.memory.people import Notes
 from antiphon.engine.overview import Overviews
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import Runs
@@ -133,6 +135,7 @@ from antiphon.store.migrations import StoreUnusable
 from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, connect_sqlite
 from antiphon.tools.agents_list import agents_list
+from antiphon.tools.memory import memory
 from antiphon.tools.message import message
 from antiphon.tools.run_command import run_command
 from antiphon.tools.session_status import session_status
@@ -416,6 +419,7 @@ def _build(
     callers = Callers(database, rules)
     cursors = Cursors(home_key)
     own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
+    own_tools.append(memory(Memories(database, rules, clock, ids)))
     own_tools.append(message(OutgoingMessages(database, rules, channels.keys(), clock=clock)))
     tasks = Tasks(database, rules, clock=clock, ids=ids)
     own_tools.append(tasks_tool(tasks, rules, clock))
@@ -472,6 +476,7 @@ def _build(
         runs=Runs(database, rules, clock),
         approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
         standing_approvals=StandingApprovals(database),
+        notes=Notes(database, rules, clock, ids),
         tasks=tasks,
         resets=Resets(database, rules, clock, ids),
         forks=Forks(database, rules, clock, ids),

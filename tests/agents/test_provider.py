@@ -61,7 +61,7 @@ from antiphon.testing import (
     run_fake_provider,
 )
 from tests.claims import requirement
-from tests.waiting import SECONDS
+from tests.waiting import PROCESS_SECONDS, SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -549,7 +549,9 @@ def test_an_address_that_is_no_http_url_is_refused(base_url: str) -> None:
 
 def run_python(code: str) -> str:
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=PROCESS_SECONDS)
+    return done.stdout
 
 
 def test_opening_a_model_imports_no_provider_code() -> None:

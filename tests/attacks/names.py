@@ -128,13 +128,15 @@ _TOOLS: dict[Kind, str] = {
         "tasks task | session_status sessionKey | sessions_history sessionKey | sessions_send sessionKey | "
         "sessions_send label | sessions_list label | sessions_list search | subagents target | sessions_wait runIds"
     ),
+    Kind.ROW: "memory id",
     Kind.STORED: (
-        "tasks prompt | tasks name | "
+        "tasks prompt | tasks name | memory query | memory text | "
         "message text | sessions_search query | sessions_send message | sessions_spawn attachAs.mountPath | "
         "sessions_spawn attachments.content | sessions_spawn attachments.mimeType | sessions_spawn label | "
         "sessions_spawn task | sessions_yield message | subagents message"
     ),
     Kind.CHOICE: (
+        "memory action | memory limit | "
         "tasks action | tasks every | tasks at | tasks cron | tasks zone | "
         "run_command timeoutSeconds | sessions_history cursor | sessions_history includeTools | "
         "sessions_history limit | sessions_list activeMinutes | sessions_list cursor | "
@@ -149,6 +151,7 @@ _TOOLS: dict[Kind, str] = {
 _OPERATIONS: dict[Kind, str] = {
     Kind.CONFIGURED_AGENT: (
         "costs.get agentId | pages.costs agent | "
+        "memory.list agentId | memory.add agentId | pages.memory agent | "
         "people.invite agents | routes.set agentId | sessions.create agentId | sessions.list agentId | "
         "tokens.create agentId"
     ),
@@ -175,6 +178,8 @@ _OPERATIONS: dict[Kind, str] = {
         "pages.people after | pages.tree after | pages.tree run | runs.tree after | runs.tree runId | "
         "approvals.get approvalId | approvals.list before | approvals.resolve approvalId | approvals.wait approvalId | "
         "standing-approvals.list before | standing-approvals.revoke standingId | "
+        "memory.list before | memory.list personId | memory.get noteId | memory.update noteId | memory.delete noteId | "
+        "pages.memory before | pages.memory person | "
         "browsers.sign-in code | deliveries.get deliveryId | deliveries.list before | deliveries.retry deliveryId "
         "| pages.sessions opened | runs.cancel runId | runs.get runId | runs.list before | runs.wait runId | "
         "sessions.append sender.id | sessions.post sender.id | commands.run sender.id | "
@@ -192,6 +197,7 @@ _OPERATIONS: dict[Kind, str] = {
         "routes.clear channel | routes.clear account | routes.clear peer | routes.clear thread"
     ),
     Kind.STORED: (
+        "memory.add text | memory.update text | "
         "tasks.create text | tasks.create prompt | tasks.create name | tasks.create limits.stopText | "
         "tasks.preview text | tasks.preview prompt | tasks.preview name | tasks.preview limits.stopText | "
         "tasks.edit prompt | tasks.edit name | tasks.edit limits.stopText | "
@@ -217,6 +223,7 @@ _OPERATIONS: dict[Kind, str] = {
         + " | tasks.edit version | tasks.list limit | tasks.runs limit | "
         "costs.get days | pages.costs days | pages.details cursor | runs.tree limit | sessions.incarnations cursor | "
         "sessions.incarnations limit | "
+        "memory.list limit | memory.add shared | memory.update shared | memory.update version | "
         "approvals.list limit | approvals.list status | approvals.resolve decision | approvals.resolve decisions | "
         "approvals.resolve decisions.fields | approvals.resolve fields | standing-approvals.list limit | "
         "approvals.resolve decisions.callId | approvals.resolve decisions.decision | approvals.wait wait | "

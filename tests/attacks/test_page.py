@@ -23,7 +23,8 @@ from tests.cli.program import COMMAND, environment, serving
 from tests.gateway.conftest import CHROMIUM
 from tests.gateway.conftest import browser as browser
 from tests.gateway.served_page import TOKEN, LiveGateway
-from tests.waiting import SECONDS, until
+from tests.processes import ending
+from tests.waiting import PROCESS_SECONDS, SECONDS, until
 
 NOBODY, PAGE, LOCAL = Attacker.NOBODY, Attacker.PAGE, Attacker.LOCAL_USER
 PLANTED = "planted-9f31"
@@ -467,17 +468,22 @@ def test_no_code_is_printed_where_others_read(tmp_path: Path, attempt: Look) -> 
     home = tmp_path / "home"
     with (
         said.open("w") as journal,
-        subprocess.Popen(
-            [*COMMAND, *attempt.command],
-            env=environment({"ANTIPHON_HOME": str(home), **attempt.variables}),
-            stdin=subprocess.DEVNULL,
-            stdout=journal,
-            stderr=journal,
+        ending(
+            subprocess.Popen(
+                [*COMMAND, *attempt.command],
+                env=environment({"ANTIPHON_HOME": str(home), **attempt.variables}),
+                stdin=subprocess.DEVNULL,
+                stdout=journal,
+                stderr=journal,
+            )
         ) as process,
     ):
-        until(lambda: "Ctrl-C stops it" in said.read_text("utf-8") or '"pid"' in said.read_text("utf-8"))
+        until(
+            lambda: "Ctrl-C stops it" in said.read_text("utf-8") or '"pid"' in said.read_text("utf-8"),
+            seconds=PROCESS_SECONDS,
+        )
         process.terminate()
-        process.wait(SECONDS)
+        process.wait(PROCESS_SECONDS)
     assert "code=" not in said.read_text("utf-8")
 
 
@@ -495,14 +501,16 @@ def test_no_code_stands_in_a_command_line(tmp_path: Path) -> None:
     with serving(home) as gateway:
         link = tmp_path / "link"
         link.write_text("http://127.0.0.1:1/#code=" + "ab" * 24, "utf-8")
-        with subprocess.Popen(
-            [COMMAND[0], "-c", script, str(home), str(link)],
-            env=environment({"BROWSER": f"{browser} %s", "DISPLAY": ":9"}),
+        with ending(
+            subprocess.Popen(
+                [COMMAND[0], "-c", script, str(home), str(link)],
+                env=environment({"BROWSER": f"{browser} %s", "DISPLAY": ":9"}),
+            )
         ) as opening:
-            until(lambda: (home / "open.html").as_uri() in command_lines())
+            until(lambda: (home / "open.html").as_uri() in command_lines(), seconds=PROCESS_SECONDS)
             assert "ab" * 24 not in command_lines()
             with gate.open("w") as opened:
                 opened.write("done\n")
-            assert opening.wait(SECONDS) == 0
+            assert opening.wait(PROCESS_SECONDS) == 0
         assert gateway.stop() == 0
     assert not (home / "open.html").exists()

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.anyio
 
 PROBE = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "true"]
 needs_bubblewrap = pytest.mark.skipif(
-    shutil.which("bwrap") is None or subprocess.run(PROBE, check=False, capture_output=True).returncode != 0,
+    shutil.which("bwrap") is None
+    or subprocess.run(PROBE, check=False, capture_output=True, timeout=SECONDS).returncode != 0,
     reason="bubblewrap is missing, or may not make namespaces",
 )
 needs_python = pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="the probe needs the system's Python")

@@ -252,6 +252,8 @@ async def test_a_command_of_somebody_who_may_not_use_it_is_consumed_with_a_line_
         assert await chat.says("/help") == (
             "Commands\n/help\n    List the commands\n/status\n    Show what this chat is doing\n"
             "/stop\n    Stop the answer that is being written\n/new\n    Begin a new conversation\n"
+            "/memory [words]\n    Show what is remembered of you or this group\n"
+            "/forget <id|words>\n    Forget something that is remembered\n"
             "/link [code]\n    Link your chats on other channels\nOther text goes to the agent."
         )
         assert await chat.says("/status") == "Agent: Assistant\nState: idle"

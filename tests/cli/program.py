@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.preloaded import preloaded_command
+from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS
 
 SOURCES = Path(__file__).parents[2] / "src"
@@ -99,13 +100,15 @@ def begun(
     """A command that goes on until it is told to stop."""
     with (
         open(log or os.devnull, "w") as errors,  # noqa: PTH123 - os.devnull is no path of ours
-        subprocess.Popen(
-            [*COMMAND, *arguments, "--json"],
-            env=environment({"ANTIPHON_HOME": str(home), **env}),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
+        ending(
+            subprocess.Popen(
+                [*COMMAND, *arguments, "--json"],
+                env=environment({"ANTIPHON_HOME": str(home), **env}),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
         ) as process,
     ):
         try:
@@ -198,14 +201,16 @@ class Terminal:
 def on_terminal(*arguments: str, home: Path, env: Mapping[str, str] = NO_VARIABLES) -> Generator[Terminal]:
     """The command with a terminal of its own as its input and output."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [*COMMAND, *arguments],
-        env=environment({"ANTIPHON_HOME": str(home), "TERM": "xterm", **env}),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        # Its own session, with the terminal as the controlling one, so that Ctrl-C there reaches it.
-        preexec_fn=_take_terminal,  # noqa: PLW1509 - it makes two system calls and nothing else
+    with ending(
+        subprocess.Popen(
+            [*COMMAND, *arguments],
+            env=environment({"ANTIPHON_HOME": str(home), "TERM": "xterm", **env}),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            # Its own session, with the terminal as the controlling one, so that Ctrl-C there reaches it.
+            preexec_fn=_take_terminal,  # noqa: PLW1509 - it makes two system calls and nothing else
+        )
     ) as process:
         os.close(theirs)
         terminal = Terminal(process, ours)

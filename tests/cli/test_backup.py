@@ -22,6 +22,7 @@ import pytest
 
 from tests.claims import requirement
 from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, serving
+from tests.processes import ending
 from tests.shards import shard
 from tests.waiting import PROCESS_SECONDS, SECONDS, until
 
@@ -75,7 +76,7 @@ def writing(url: str, home: Path) -> Generator[list[str]]:
     for thread in threads:
         thread.start()
     try:
-        until(lambda: len(acknowledged) > 50)
+        until(lambda: len(acknowledged) > 50, seconds=PROCESS_SECONDS)
         yield acknowledged
     finally:
         is_over.set()
@@ -182,17 +183,19 @@ def test_a_killed_backup_leaves_no_half_file_and_the_next_one_cleans_up(home: Pa
         connection.execute("CREATE TABLE ballast (content BLOB)")
         connection.executemany("INSERT INTO ballast VALUES (zeroblob(1000000))", [()] * 30)
         connection.commit()
-    with subprocess.Popen(
-        [*COMMAND, "backup", str(file)],
-        env=environment({"ANTIPHON_HOME": str(home)}),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+    with ending(
+        subprocess.Popen(
+            [*COMMAND, "backup", str(file)],
+            env=environment({"ANTIPHON_HOME": str(home)}),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     ) as process:
 
         def size() -> int:
             return sum(path.stat().st_size for path in partial_files(file.parent))
 
-        until(lambda: process.poll() is not None or size() >= moment * 10**7)
+        until(lambda: process.poll() is not None or size() >= moment * 10**7, seconds=PROCESS_SECONDS)
         process.send_signal(signal.SIGKILL)
         assert process.wait(PROCESS_SECONDS) in (0, -signal.SIGKILL)
     if file.exists():

@@ -7,6 +7,7 @@ import pytest
 
 from tests.claims import requirement
 from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, free_port, on_terminal, serving
+from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS
 
 
@@ -18,13 +19,15 @@ def asking_nobody(tmp_path_factory: pytest.TempPathFactory) -> Generator[subproc
         "ANTIPHON_MODEL": "near:any",
         "ANTIPHON_PROVIDERS__NEAR__BASE_URL": f"http://127.0.0.1:{free_port()}/v1",
     }
-    with subprocess.Popen(
-        [*COMMAND, "chat", "-m", "hello"],
-        env=environment(variables),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    with ending(
+        subprocess.Popen(
+            [*COMMAND, "chat", "-m", "hello"],
+            env=environment(variables),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     ) as process:
         yield process
         process.kill()

@@ -81,6 +81,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "groups list": ("", OWNERS),
     "pair list": ("", OWNERS),
     "pair link": ("", USERS),
+    "memory list": ("", EVERYONE),
+    "memory show": ("note_missing", NOTHING_THERE),
+    "memory add": ("remember", EVERYONE),
+    "memory edit": ("note_missing words", NOTHING_THERE),
+    "memory forget": ("note_missing", NOTHING_THERE),
     "routes list": ("", OWNERS),
     "routes set": ("telegram direct:42 --agent main", OWNERS),
     "routes clear": ("telegram direct:42", OWNERS),
@@ -103,6 +108,7 @@ ABSENT = {
 """Commands of owners about something that does not exist here, and those of users about tasks; others learn only that
 they may not."""
 ELSEWHERE = {
+    "memory export": "asks what `memory list` asks; it is JSON anyway",
     "sessions follow": "goes on until it is interrupted; it asks what `sessions history` asks",
     "mcp": "serves a program on its streams",
     **dict.fromkeys(("serve", "worker"), "is a gateway or a worker itself"),

@@ -16,6 +16,7 @@ import pytest
 from antiphon.store.migrations import migrations
 from tests.claims import requirement
 from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, free_port, on_terminal, serving
+from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS, SECONDS, until
 
 
@@ -69,20 +70,22 @@ def test_what_is_no_terminal_gets_no_code(home: Path, tmp_path: Path, variables:
     said = tmp_path / "said"
     with (
         said.open("w") as output,
-        subprocess.Popen(
-            [*COMMAND, "serve", "--port", "0"],
-            env=environment({"ANTIPHON_HOME": str(home), **variables}),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
+        ending(
+            subprocess.Popen(
+                [*COMMAND, "serve", "--port", "0"],
+                env=environment({"ANTIPHON_HOME": str(home), **variables}),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
         ) as process,
     ):
-        until(lambda: "Ctrl-C stops it." in said.read_text("utf-8"))
+        until(lambda: "Ctrl-C stops it." in said.read_text("utf-8"), seconds=PROCESS_SECONDS)
         refused = antiphon("open", home=home, env=variables)
         assert (refused.returncode, refused.stdout) == (2, "") and "--print" in refused.stderr
         assert "/#code=" in antiphon("open", "--print", home=home).stdout
         process.terminate()
-        process.wait(SECONDS)
+        process.wait(PROCESS_SECONDS)
     assert "antiphon open" in said.read_text("utf-8") and "code=" not in said.read_text("utf-8")
 
 
@@ -264,7 +267,9 @@ def small_disk(command: str) -> list[str]:
     if shutil.which("unshare") is None:
         pytest.skip("needs unshare")
     prefix = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
-    if subprocess.run([*prefix, "mount -t tmpfs none /mnt"], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        [*prefix, "mount -t tmpfs none /mnt"], capture_output=True, check=False, timeout=SECONDS
+    ).returncode:
         pytest.skip("needs user namespaces")
     return [*prefix, f'mkdir -p "$ANTIPHON_HOME" && {command} && exec "$@"', "sh"]
 
@@ -395,7 +400,7 @@ def test_log_lines_name_the_request_and_the_run_to_which_they_belong(home: Path,
     with serving(home, log=log, env=variables) as gateway:
         headers = {"Authorization": f"Bearer {(home / 'owner.token').read_text().strip()}", "X-Request-Id": "web-42"}
         posted = httpx.post(f"{gateway.url}/sessions/main/messages", json={"text": "hello"}, headers=headers).json()
-        until(lambda: '"model_retry"' in log.read_text())
+        until(lambda: '"model_retry"' in log.read_text(), seconds=PROCESS_SECONDS)
         gateway.stop()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     ours = [line for line in lines if line.get("request_id") == "web-42"]

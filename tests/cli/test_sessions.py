@@ -23,6 +23,7 @@ from tests.cli.program import (
     serving,
 )
 from tests.directives import YIELD, to_spawn
+from tests.processes import ending_soon
 from tests.waiting import PROCESS_SECONDS
 from tests.waiting import until as wait_until
 
@@ -174,11 +175,13 @@ def test_earlier_conversations_are_listed_and_one_is_continued_by_a_fork(gateway
 
 def test_following_gives_a_message_a_line_as_they_come(gateway: Serving) -> None:
     antiphon_json("chat", "followed", "--new", "-m", "before", home=gateway.home)
-    with subprocess.Popen(
-        [*COMMAND, "sessions", "follow", "followed", "--json"],
-        env=environment({"ANTIPHON_HOME": str(gateway.home)}),
-        stdout=subprocess.PIPE,
-        text=True,
+    with ending_soon(
+        subprocess.Popen(
+            [*COMMAND, "sessions", "follow", "followed", "--json"],
+            env=environment({"ANTIPHON_HOME": str(gateway.home)}),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
     ) as follower:
         assert follower.stdout is not None
         lines = [json.loads(follower.stdout.readline()) for _ in range(2)]
@@ -231,12 +234,14 @@ def test_following_tells_of_a_lost_gateway_and_goes_on_with_the_next(tmp_path: P
 
 @contextmanager
 def following(home: Path, *command: str) -> Generator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [*COMMAND, *command],
-        env=environment({"ANTIPHON_HOME": str(home)}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    with ending_soon(
+        subprocess.Popen(
+            [*COMMAND, *command],
+            env=environment({"ANTIPHON_HOME": str(home)}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     ) as process:
         try:
             yield process
@@ -464,11 +469,13 @@ def test_a_reader_that_leaves_early_is_no_failure(gateway: Serving) -> None:
     for number in range(40):
         antiphon_json("sessions", "send", "work", f"{number} {'long ' * 2000}", "--append", home=home)
     for command in (["history", "work"], ["history", "work", "--json"], ["list"]):
-        with subprocess.Popen(
-            [*COMMAND, "sessions", *command],
-            env=environment({"ANTIPHON_HOME": str(home)}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+        with ending_soon(
+            subprocess.Popen(
+                [*COMMAND, "sessions", *command],
+                env=environment({"ANTIPHON_HOME": str(home)}),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
         ) as reading:
             assert reading.stdout is not None and reading.stderr is not None
             reading.stdout.read(1)

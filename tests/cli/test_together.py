@@ -12,6 +12,7 @@ import pytest
 
 from tests.claims import requirement
 from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, on_terminal
+from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS, until
 
 SHORT = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}
@@ -33,7 +34,7 @@ def test_a_command_outlives_the_other_one_whose_gateway_it_used(home: Path) -> N
         terminal.expect("> ")
         asked = ("chat", "cli:desk", "--new", "-m", "!sleep 7\n!say here I am")
         desk = threads.submit(antiphon, *asked, home=home, env=SHORT)
-        until(lambda: antiphon_json("runs", "list", home=home, env=SHORT)["count"] == 1)
+        until(lambda: antiphon_json("runs", "list", home=home, env=SHORT)["count"] == 1, seconds=PROCESS_SECONDS)
         terminal.type("/quit\n")
         assert terminal.wait() == 0
         said = desk.result()
@@ -80,7 +81,7 @@ def test_a_tool_that_waits_is_answered_when_the_command_ends_whose_gateway_it_us
         given = {"sessionKey": "cli:kid", "message": "!sleep 7\n!say late", "timeoutSeconds": 60}
         asked = ("tool", "sessions_send", "--as", "main", json.dumps(given))
         answer = threads.submit(antiphon_json, *asked, home=home, env=wide)
-        until(lambda: antiphon_json("runs", "list", home=home, env=wide)["count"] == 2)
+        until(lambda: antiphon_json("runs", "list", home=home, env=wide)["count"] == 2, seconds=PROCESS_SECONDS)
         first.type("/quit\n")
         assert first.wait() == 0
         assert answer.result()["reply"] == "late"
@@ -108,7 +109,7 @@ def test_a_command_that_is_to_ignore_ctrl_c_does(home: Path) -> None:
     """As one does that a script began in the background."""
     command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *COMMAND, "chat", "-m", "hello"]
     variables = environment({"ANTIPHON_HOME": str(home), **SHORT})
-    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) as process:
+    with ending(subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)) as process:
         until(home.exists)
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=PROCESS_SECONDS)[0] == "echo: hello\n"

@@ -19,6 +19,7 @@ from tests.cli.program import COMMAND, Serving, antiphon, antiphon_json, environ
 from tests.directives import YIELD
 from tests.engine.parley import key_of, open_peer
 from tests.engine.stage import ask, config
+from tests.processes import ending_soon
 from tests.waiting import PROCESS_SECONDS
 
 pytestmark = requirement("cli:1")
@@ -219,11 +220,13 @@ def test_on_a_low_terminal_those_at_work_are_followed(crowd: Serving, child: str
 
 
 def test_following_a_tree_writes_it_whenever_it_changes(gateway: Serving) -> None:
-    with subprocess.Popen(
-        [*COMMAND, "sessions", "tree", "garden", "--follow", "--json"],
-        env=environment({"ANTIPHON_HOME": str(gateway.home)}),
-        stdout=subprocess.PIPE,
-        text=True,
+    with ending_soon(
+        subprocess.Popen(
+            [*COMMAND, "sessions", "tree", "garden", "--follow", "--json"],
+            env=environment({"ANTIPHON_HOME": str(gateway.home)}),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
     ) as follower:
         assert follower.stdout is not None
         before = json.loads(follower.stdout.readline())

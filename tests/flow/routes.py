@@ -230,6 +230,41 @@ ROUTES = (
         tests=(f"{RUNS}::test_a_message_raises_nobody_until_the_session_reads_it",),
     ),
     Route(
+        name="notes in prompts",
+        doors=("inside engine/memory/shown.py",),
+        sink="what the session holds, and whose chat it is",
+        check="policy/memory.py::holder_of",
+        tests=(
+            "engine/test_remembering.py::test_notes_above_what_the_session_holds_do_not_come_by_themselves",
+            "engine/test_drawing_notes.py::test_nobody_draws_anothers_notes_in_two_hundred_turns",
+        ),
+    ),
+    Route(
+        name="notes of a session",
+        doors=("tool memory",),
+        sink="the ceiling of the session, which rises by reading",
+        check="policy/memory.py::decide_change",
+        tests=(
+            WORLDS,
+            "engine/test_remembering.py::test_reading_a_note_by_search_raises_the_session",
+            "engine/test_memory.py::test_what_has_read_secrets_changes_no_open_note",
+        ),
+    ),
+    Route(
+        name="notes for people",
+        doors=(
+            "http memory.list",
+            "http memory.get",
+            "http memory.add",
+            "http memory.update",
+            "http memory.delete",
+            "page pages.memory",
+        ),
+        sink="the clearance of the person or token",
+        check="policy/memory.py::may_read_note",
+        tests=("engine/test_notes_of_people.py::test_people_see_and_change_their_own_notes_and_owners_all",),
+    ),
+    Route(
         name="approvals",
         doors=(
             "http approvals.list",
@@ -572,6 +607,7 @@ ROUTES = (
                 *(
                     "costs",
                     "groups",
+                    "memory",
                     "pair",
                     "people",
                     "routes",

@@ -20,6 +20,7 @@ from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from tests.claims import requirement
 from tests.flows.kill_target import ROOMS, SCENES, SLOTS, STREAMED, TEXTS, Killer, Request, acknowledgements, parts_said
 from tests.postgres import fresh_database
+from tests.shards import shard
 
 TERMINAL = {"ok", "error", "timeout", "cancelled"}
 SEED = 20_260_725
@@ -231,9 +232,9 @@ def test_results_come_once_however_often_the_process_is_killed(
 def test_runs_that_wait_for_children_get_every_reply_once_however_often_the_process_is_killed(
     killer: Killer, places: Places, tmp_path: Path, backend: str, *, is_soak: bool
 ) -> None:
-    random_ = random.Random(SEED)
+    random_ = random.Random(shard().seed(SEED))
     kills, slowness, furthest = (60, 1, 150) if backend == "sqlite" else (40, 4, 80)
-    kills = 5_000 if is_soak else kills
+    kills = shard().share(5_000) if is_soak else kills
     request = places("waits", tmp_path)
     for kill in range(kills):
         if kill % 2:

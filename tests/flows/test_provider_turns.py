@@ -44,6 +44,7 @@ from antiphon.testing import (
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ask, facts, find_session, open_session, post, read_log, wait_end
+from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS, SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -541,7 +542,7 @@ def test_a_process_killed_in_the_middle_of_a_stream_answers_once_after_its_resta
         file.write_text(f'[agents.defaults]\nmodel = "fake:m"\n{provider}', "utf-8")
         command = [sys.executable, "-c", LIFE, str(home), str(file)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        with subprocess.Popen(command, cwd=Path(__file__).parents[2], env=environment) as process:
+        with ending(subprocess.Popen(command, cwd=Path(__file__).parents[2], env=environment)) as process:
             fake.wait_for(lambda: len(fake.requests) == 1, timeout_seconds=PROCESS_SECONDS)
             os.kill(process.pid, signal.SIGKILL)
         fake.wait_for(lambda: fake.requests[0].left)

@@ -56,7 +56,9 @@ def test_the_client_in_javascript_prints_what_the_page_says(tmp_path: Path) -> N
     program, printed = sections_of(PAGE.read_text("utf-8"))["A client in JavaScript"]
     assert program.text.count("\n") <= LONGEST_CLIENT
     major = int(
-        subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout[1:].split(".")[0]
+        subprocess.run([node, "--version"], capture_output=True, text=True, check=True, timeout=PROCESS_SECONDS)
+        .stdout[1:]
+        .split(".")[0]
     )
     flags = [] if major >= 22 else ["--experimental-websocket"]
     assert run([node, *flags, "-e"], program.text, tmp_path / "home") == printed.text

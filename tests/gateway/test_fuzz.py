@@ -13,6 +13,7 @@ import psutil
 
 from tests.attacks.test_edge import answers, head, post
 from tests.claims import requirement
+from tests.processes import ending
 from tests.waiting import SECONDS
 
 TEMPLATES = (
@@ -69,8 +70,7 @@ def test_mutated_requests_neither_stop_nor_fill_the_gateway(home: Path, is_soak:
     count = 100_000 if is_soak else 400
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANTIPHON_")}
     command = [sys.executable, "-m", "antiphon", "serve", "--home", str(home), "--port", "0", "--json"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    try:
+    with ending(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None
         url = httpx.Response(200, text=process.stdout.readline()).json()["url"]
         port = int(url.rpartition(":")[2])
@@ -102,9 +102,6 @@ def test_mutated_requests_neither_stop_nor_fill_the_gateway(home: Path, is_soak:
             assert slowest[0] < (HEALTH_SECONDS if is_soak else SECONDS)
             assert psutil.Process(process.pid).memory_info().rss < before + MOST_GROWTH
             assert client.get("/ready").status_code == 200
-    finally:
-        process.terminate()
-        process.wait(SECONDS)
 
 
 def send_many(port: int, seed: int, count: int) -> None:

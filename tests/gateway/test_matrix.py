@@ -93,6 +93,11 @@ LEAST: Mapping[str, str] = {
     "deliveries.list": OWNERS,
     "deliveries.get": OWNERS,
     "deliveries.retry": OWNERS,
+    "memory.list": EVERYONE,
+    "memory.get": EVERYONE,
+    "memory.add": EVERYONE,
+    "memory.update": EVERYONE,
+    "memory.delete": EVERYONE,
     "tools.list": EVERYONE,
     "tools.invoke": EVERYONE,
     "people.list": OWNERS,
@@ -424,7 +429,7 @@ async def connected(stack: AsyncExitStack, url: str, secret: str | None) -> Spea
 
 ALWAYS_MISSING = (
     *(TargetKind.DELIVERY, TargetKind.APPROVAL, TargetKind.STANDING_APPROVAL),
-    *(TargetKind.PAIRING, TargetKind.GROUP, TargetKind.TASK),
+    *(TargetKind.PAIRING, TargetKind.GROUP, TargetKind.NOTE, TargetKind.TASK),
 )
 """Of these there are none here."""
 

@@ -72,6 +72,7 @@ NAMES = {
     TargetKind.DELIVERY: ("delivery_id",),
     TargetKind.APPROVAL: ("approval_id",),
     TargetKind.STANDING_APPROVAL: ("standing_id",),
+    TargetKind.NOTE: ("note_id",),
 }
 
 operations = pytest.mark.parametrize("operation", [pytest.param(each, id=each.name) for each in TABLE.values()])
@@ -288,6 +289,7 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     await journey.ask("runs.cancel", runId=posted["runId"])
     await journey.ask("runs.list", session=CHAT, status=["ok", "error"])
     await approve(journey)
+    await remember(journey)
     await journey.ask("sessions.fork", key=CHAT)
     await journey.ask("sessions.tree", key=CHAT)
     await journey.ask("trees.list", roots=2)
@@ -411,6 +413,16 @@ async def approve(journey: Journey) -> None:
     await journey.ask("runs.wait", runId=posted["runId"], wait=60.0)
     (standing,) = (await journey.ask("standing-approvals.list"))["standingApprovals"]
     assert (await journey.ask("standing-approvals.revoke", standingId=standing["standingId"]))["tool"] == "wipe"
+
+
+async def remember(journey: Journey) -> None:
+    """A note that is made, corrected, shared and forgotten."""
+    note = await journey.ask("memory.add", 201, text="Mum is allergic to nuts")
+    await journey.ask("memory.update", noteId=note["noteId"], text="Mum likes nuts", shared=True, version=1)
+    found = await journey.ask("memory.get", noteId=note["noteId"])
+    assert found["text"] == "Mum likes nuts" and found["shared"]
+    assert (await journey.ask("memory.list"))["notes"] == [found]
+    await journey.ask("memory.delete", noteId=note["noteId"])
 
 
 async def deliver(journey: Journey, channel: FakeChannel) -> None:

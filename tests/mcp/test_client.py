@@ -25,6 +25,7 @@ from antiphon.testing import Reply, fake_provider
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, open_with_provider, post
+from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -234,14 +235,9 @@ async def test_a_tool_whose_name_is_taken_is_left_out(
 
 @contextmanager
 def http_server(directory: Path, port: int) -> Generator[None]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.mcp.program", str(directory), str(port)], cwd=ROOT, stderr=subprocess.DEVNULL
-    )
-    try:
+    command = [sys.executable, "-m", "tests.mcp.program", str(directory), str(port)]
+    with ending(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)):
         yield
-    finally:
-        process.kill()
-        process.wait()
 
 
 def free_port() -> int:

@@ -1230,4 +1230,11 @@ BUGS = (
         "last = Steps([*steps.events, event], steps.is_counted)",
         "engine/test_costs.py::test_costs_are_summed_by_day_agent_person_and_model[sqlite]",
     ),
+    Bug(
+        "a busy machine is told each time",
+        "engine/work/watchdog.py",
+        "        if now - self._starved_told_at < STARVED_SECONDS:",
+        "        if now < 0:",
+        "engine/test_watchdog.py::test_a_machine_that_does_other_work_is_told_once_and_not_as_a_stall_of_ours",
+    ),
 )

@@ -9,6 +9,7 @@ from collections import Counter
 from tests.planted.bug import ROOT, SOURCES
 from tests.planted.planting import Verdict, judge_all
 from tests.planted.registry import BUGS
+from tests.waiting import at_least
 
 SEED = "ANTIPHON_PLANTED_SEED"
 """Variable that draws the same bugs again."""
@@ -27,7 +28,7 @@ def test_every_bug_can_be_planted() -> None:
 def test_every_bug_has_a_test_that_exists() -> None:
     tests = sorted({bug.test_id for bug in BUGS})
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:xdist", *tests]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=at_least(300))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 

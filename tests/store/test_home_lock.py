@@ -15,11 +15,13 @@ from antiphon.config.config import Config
 from antiphon.store.home_lock import take_lock
 from antiphon.store.migrations import StoreUnusable
 from tests.cli.program import antiphon, antiphon_json, serving
+from tests.processes import ending
+from tests.waiting import PROCESS_SECONDS
 
 
 def a_dead_process() -> int:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
+    with ending(subprocess.Popen([sys.executable, "-c", ""])) as ended:
+        ended.wait(PROCESS_SECONDS)
     return ended.pid
 
 

@@ -44,6 +44,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import open_peer, target_of
 from tests.engine.stage import ask, config, post, wait_end
+from tests.processes import ending
 from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +53,7 @@ pytestmark = pytest.mark.anyio
 def has_bubblewrap() -> bool:
     """Whether it works here at all, whatever our walls are."""
     plain = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "true"]
-    return shutil.which("bwrap") is not None and subprocess.run(plain, check=False).returncode == 0
+    return shutil.which("bwrap") is not None and subprocess.run(plain, check=False, timeout=SECONDS).returncode == 0
 
 
 needs_bubblewrap = pytest.mark.skipif(not has_bubblewrap(), reason="bubblewrap is missing, or may not make namespaces")
@@ -97,12 +98,8 @@ def listening() -> Generator[int]:
 @contextmanager
 def living(*command: str) -> Generator[subprocess.Popen[bytes]]:
     """A process of the host, until the end of the test."""
-    process = subprocess.Popen(command)
-    try:
+    with ending(subprocess.Popen(command)) as process:
         yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def number_of(call: str) -> int | None:

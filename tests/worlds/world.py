@@ -20,14 +20,17 @@ from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
-from antiphon.domain.classification import Classification, Level, NamedClassification
-from antiphon.domain.ids import ApprovalId, RunId, SessionRow
+from antiphon.domain.classification import EVERYTHING, Classification, Level, NamedClassification
+from antiphon.domain.ids import ApprovalId, NoteId, RunId, SessionRow
 from antiphon.domain.message import text_content
+from antiphon.domain.note import MemoryScope
 from antiphon.domain.person import Identity, PersonId
 from antiphon.domain.session import DeliveryContext, SessionType, Source
 from antiphon.domain.tokens import ALL_SCOPES
+from antiphon.engine.memory.notes import NoteAuthor, add_note
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.engine.sessions.sessions import SessionAttributes
+from antiphon.policy.memory import session_holder
 from antiphon.store import people as people_rows
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
@@ -427,6 +430,21 @@ async def _reset_above(cast: Cast, step: Step) -> None:
     await cast.app.services.resets.reset(OWNER, cast.target("vault"))
 
 
+async def _remember_above(cast: Cast, step: Step) -> None:
+    """A note that the vault has made, also in the desk's memory: no prompt of the desk has it by itself."""
+    await cast.posts("vault", to_call("memory", action="add", text=cast.words(step)))
+    desk = (await cast.app.services.sessions.get(OWNER, cast.target("desk"))).session
+    author = NoteAuthor(
+        scope=MemoryScope(desk.agent_id, session_holder(desk.row)),
+        made_of=SECRET,
+        ceiling=EVERYTHING,
+        made_by="agent",
+        at_ms=cast.app.services.clock.now_ms(),
+    )
+    id = NoteId(f"note_{step.number}-{cast.plan.seed}")
+    await cast.app.database.run(add_note, author, id, cast.words(step)[:900])
+
+
 async def _fork_above(cast: Cast, step: Step) -> None:
     await cast.posts("vault", cast.words(step))
     await cast.world.settles()
@@ -498,6 +516,7 @@ HIDDEN_ACTS: Mapping[str, Act] = {
     "a silent word above in a group": _say_to_group,
     "name a session above": _label_above,
     "reset a session above": _reset_above,
+    "remember above": _remember_above,
     "fork a session above": _fork_above,
     "delete a session above": _delete_above,
     "spawn above": _spawn_above,
@@ -727,6 +746,8 @@ _HTTP_QUESTIONS: Mapping[str, str] = {
     "page of sessions": "/page/sessions",
     "page of entries": "/page/entries?session=agent:main:cli:room{n}&after=0",
     "page of home": "/page/home",
+    "notes": "/memory",
+    "page of memory": "/page/memory",
 }
 
 

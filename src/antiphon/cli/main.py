@@ -16,6 +16,7 @@ from antiphon.cli.commands import (
     deliveries,
     doctor,
     groups,
+    memory,
     pair,
     people,
     routes,
@@ -60,6 +61,7 @@ app.add_typer(people.app, name="people")
 app.add_typer(pair.app, name="pair")
 app.add_typer(groups.app, name="groups")
 app.add_typer(routes.app, name="routes")
+app.add_typer(memory.app, name="memory")
 app.add_typer(compartments.app, name="compartments")
 app.add_typer(tokens.app, name="tokens")
 app.command()(mcp)

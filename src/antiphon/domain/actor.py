@@ -30,7 +30,7 @@ class Principal:
     """The most that the credential of this request may read; None for all that the principal may."""
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.name}"
+        return self.kind + ":" + self.name
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -29,6 +29,8 @@ class CommandName(StrEnum):
     SEND = "send"
     APPROVE = "approve"
     DENY = "deny"
+    MEMORY = "memory"
+    FORGET = "forget"
     LINK = "link"
     START = "start"
     """How platforms begin a chat with a bot, with the code of a deep link."""
@@ -88,7 +90,7 @@ class ChatCommand(Struct, frozen=True, kw_only=True):
         )
 
 
-_READING = frozenset({CommandName.HELP, CommandName.STATUS, CommandName.WHO})
+_READING = frozenset({CommandName.HELP, CommandName.STATUS, CommandName.WHO, CommandName.MEMORY})
 _READING_TASKS = frozenset({Subcommand.LIST, Subcommand.SHOW, Subcommand.RUNS, Subcommand.LAST})
 USAGE: Mapping[CommandName, str] = {
     CommandName.HELP: "/help",
@@ -105,6 +107,8 @@ USAGE: Mapping[CommandName, str] = {
     CommandName.SEND: "/send on | off | inherit",
     CommandName.APPROVE: "/approve <id> [once|always] [note]",
     CommandName.DENY: "/deny <id> [note]",
+    CommandName.MEMORY: "/memory [words]",
+    CommandName.FORGET: "/forget <id|words>",
     CommandName.LINK: "/link [code]",
     CommandName.START: "/start [code]",
 }
@@ -148,6 +152,10 @@ def _read(name: CommandName, rest: str) -> ChatCommand | None:
             return ChatCommand(name=name, sub=Subcommand(verdict.lower()), argument=first, note=note or None)
         case CommandName.DENY if first:
             return ChatCommand(name=name, argument=first, note=argument or None)
+        case CommandName.MEMORY:
+            return ChatCommand(name=name, argument=rest or None)
+        case CommandName.FORGET if rest:
+            return ChatCommand(name=name, argument=rest)
         case CommandName.LINK | CommandName.START if not argument:
             return ChatCommand(name=name, argument=first or None)
         case _ if not rest and name not in _NEEDING:
@@ -241,7 +249,7 @@ _NAMING_TASKS = frozenset(
 """The subcommands that name a task, by its id or name."""
 _SENDS = frozenset({Subcommand.ON.value, Subcommand.OFF.value, Subcommand.INHERIT.value})
 _VERDICTS = frozenset({Subcommand.ONCE.value, Subcommand.ALWAYS.value})
-_NEEDING = frozenset({CommandName.SEND, CommandName.APPROVE, CommandName.DENY})
+_NEEDING = frozenset({CommandName.SEND, CommandName.APPROVE, CommandName.DENY, CommandName.FORGET})
 """Commands that say nothing without a second word."""
 
 
@@ -266,6 +274,8 @@ _DESCRIPTIONS: Mapping[str, Mapping[CommandName, str]] = {
         CommandName.SEND: "Allow or stop sending to this chat",
         CommandName.APPROVE: "Approve a request",
         CommandName.DENY: "Deny a request",
+        CommandName.MEMORY: "Show what is remembered of you or this group",
+        CommandName.FORGET: "Forget something that is remembered",
         CommandName.LINK: "Link your chats on other channels",
     },
     "de": {
@@ -281,6 +291,8 @@ _DESCRIPTIONS: Mapping[str, Mapping[CommandName, str]] = {
         CommandName.SEND: "Senden in diesen Chat erlauben oder abschalten",
         CommandName.APPROVE: "Eine Anfrage genehmigen",
         CommandName.DENY: "Eine Anfrage ablehnen",
+        CommandName.MEMORY: "Zeigen, was über dich oder diese Gruppe gemerkt ist",
+        CommandName.FORGET: "Etwas Gemerktes vergessen",
         CommandName.LINK: "Eigene Chats auf anderen Kanälen verbinden",
     },
 }

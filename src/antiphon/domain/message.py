@@ -268,6 +268,8 @@ Message: TypeAlias = UserMessage | AssistantMessage | ToolResult
 
 def text_of(content: tuple[Part, ...]) -> str:
     """The text parts joined, in order."""
+    if len(content) == 1 and isinstance(part := content[0], TextPart):
+        return part.text
     return "".join(part.text for part in content if isinstance(part, TextPart))
 
 

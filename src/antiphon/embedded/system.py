@@ -24,6 +24,7 @@ from antiphon.domain.keys import parse_agent_id
 from antiphon.embedded.arguments import checked, rows
 from antiphon.embedded.deliveries import DeliveryHandles
 from antiphon.embedded.lease import Lease
+from antiphon.embedded.memory import NoteHandles
 from antiphon.embedded.runs import RunHandle, RunHandles
 from antiphon.embedded.sessions import SessionHandles
 from antiphon.embedded.tasks import TaskHandles
@@ -45,6 +46,7 @@ class Antiphon:
         self.sessions = SessionHandles(lease)
         self.runs = RunHandles(lease)
         self.deliveries = DeliveryHandles(lease)
+        self.memory = NoteHandles(lease)
         self.tasks = TaskHandles(lease)
         self.tools = Tools(lease)
 

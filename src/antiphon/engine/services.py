@@ -26,6 +26,7 @@ from antiphon.engine.chats.routing import Routes
 from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.memory.people import Notes
 from antiphon.engine.overview import Overviews
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import Runs
@@ -71,6 +72,7 @@ class Services(Struct, frozen=True, kw_only=True):
     runs: Runs
     approvals: Approvals
     standing_approvals: StandingApprovals
+    notes: Notes
     tasks: Tasks
     resets: Resets
     forks: Forks

@@ -13,7 +13,17 @@ from antiphon.policy.standing import Standing
 
 GRANTABLE = frozenset(CommandName) - {CommandName.SEND, CommandName.START}
 """The commands that a setting may give to people below owner."""
-GUEST_COMMANDS = frozenset({CommandName.HELP, CommandName.STATUS, CommandName.STOP, CommandName.NEW, CommandName.LINK})
+GUEST_COMMANDS = frozenset(
+    {
+        CommandName.HELP,
+        CommandName.STATUS,
+        CommandName.STOP,
+        CommandName.NEW,
+        CommandName.MEMORY,
+        CommandName.FORGET,
+        CommandName.LINK,
+    }
+)
 USER_COMMANDS = GUEST_COMMANDS | {
     CommandName.RESET,
     CommandName.SESSION,
@@ -78,7 +88,7 @@ def _is_owners(command: ChatCommand, *, is_group: bool) -> bool:
     match command.name:
         case CommandName.AGENT:
             return command.sub is Subcommand.SWITCH
-        case CommandName.NEW | CommandName.RESET:
+        case CommandName.NEW | CommandName.RESET | CommandName.FORGET:
             return is_group
         case CommandName.TASK:
             return is_group and not command.is_reading

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from antiphon.domain.classification import Classification
+from antiphon.domain.ids import SessionRow
 from antiphon.domain.keys import ChatType, SessionKey, SessionKind
 from antiphon.domain.note import EVERYONE, Note
 from antiphon.domain.run import Purpose
@@ -40,14 +41,19 @@ def holder_of(session: Session, asker: Standing, people: Collection[str]) -> str
     if session.key.kind in _OF_PROGRAMS or session.key.subagent_depth:
         return None
     if session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP:
-        return group_holder(session.key) or f"session:{session.row}"
+        return group_holder(session.key) or session_holder(session.row)
     match tuple(people):
         case (person,):
             return person if person == str(asker.principal) or reaches_all(asker) else None
         case () if reaches_all(asker):
-            return str(asker.principal) if _is_persons(session) else f"session:{session.row}"
+            return str(asker.principal) if _is_persons(session) else session_holder(session.row)
         case _:
             return None
+
+
+def session_holder(session: SessionRow) -> str:
+    """The holder of what is remembered in one session alone."""
+    return f"session:{session}"
 
 
 def _is_persons(session: Session) -> bool:

@@ -10,12 +10,14 @@ from antiphon.domain.person import PersonRole
 from antiphon.domain.session import SessionType
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import ALLOW, Decision, Deny
-from antiphon.policy.session_tools import SPAWN_FAMILY
+from antiphon.policy.session_tools import MEMORY_TOOL, SPAWN_FAMILY
 from antiphon.policy.standing import Standing
 
-GUEST_TOOLS = frozenset({"session_status", "sessions_history", "sessions_list", "sessions_search", "sessions_send"})
-"""The tools that every role has. A guest has them for the one session that it writes to; its children may send to their
-requester."""
+GUEST_TOOLS = frozenset(
+    {MEMORY_TOOL, "session_status", "sessions_history", "sessions_list", "sessions_search", "sessions_send"}
+)
+"""The tools that every role has. A guest has them for the one session that it writes to, with what is remembered of
+that guest; its children may send to their requester."""
 
 
 class RoleTools(Struct, frozen=True, kw_only=True):
@@ -62,6 +64,8 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.SET_MODEL: (PersonRole.OWNER, "Only the owner may set the model"),
     Act.SET_SEND_POLICY: (PersonRole.OWNER, "Only the owner may set the send policy"),
     Act.SET_CLASSIFICATION: (PersonRole.OWNER, "Only owners may set taint and clearance, and manage compartments"),
+    Act.REMEMBER: (PersonRole.GUEST, ""),
+    Act.SHARE: (PersonRole.OWNER, "Only owners share notes with everybody's chats, and change shared ones"),
     Act.OPEN: (PersonRole.OWNER, "Only the owner, channels and configured hooks may choose session keys"),
 }
 """The least role that may perform an act, with the message that others get. Sessions have a reach besides."""

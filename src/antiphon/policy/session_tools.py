@@ -12,6 +12,8 @@ SHOW_OTHERS = frozenset(
     {"sessions_history", "sessions_list", "sessions_search", "sessions_send", "sessions_wait", "subagents"}
 )
 """Session tools whose results hold words of other sessions."""
+MEMORY_TOOL = "memory"
+"""The tool with which a session reads and changes its own notes."""
 YIELD_TOOL = "sessions_yield"
 """The tool that ends the calling run."""
 
@@ -24,6 +26,7 @@ TASKS_TOOL = "tasks"
 SESSION_TOOLS = frozenset(
     {
         "agents_list",
+        MEMORY_TOOL,
         MESSAGE_TOOL,
         "session_status",
         "sessions_history",

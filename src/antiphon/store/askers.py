@@ -9,7 +9,7 @@ from antiphon.domain.person import person_of
 from antiphon.policy.standing import Standing
 from antiphon.store import sessions
 from antiphon.store.database import Query, Row
-from antiphon.store.people import RIGHTS, RIGHTS_WIDTH, standing_from
+from antiphon.store.people import RIGHTS, RIGHTS_WIDTH, standing_from, standing_of
 from antiphon.store.sessions import SessionHead
 
 S = TypeVar("S")
@@ -46,6 +46,7 @@ async def find_with_session(
     row = None if person is None else await query.fetch_one(portion.statement, (key.value, person))
     if row is None:
         return await standing_from(query, principal, None), await portion.find(query, key)
-    standing = await standing_from(query, principal, row[:RIGHTS_WIDTH])
-    session = row[RIGHTS_WIDTH:]
+    rights, session = row[:RIGHTS_WIDTH], row[RIGHTS_WIDTH:]
+    is_merged = rights[-1] is not None
+    standing = await standing_from(query, principal, rights) if is_merged else standing_of(principal, rights)
     return standing, None if session[0] is None else portion.read(session)

@@ -59,13 +59,14 @@ async def append(tx: Transaction, session: SessionRow, addition: Addition) -> in
     count = len(addition.events)
     seen = _seen(addition.events)
     values = (count, at_ms, *seen.values, at_ms, *set.values(), *add.values(), session)
+    advance = _advance(end is not None, seen.text, tuple(set), tuple(add))
     if end is None:
-        row = await tx.fetch_one(_advance(tuple(set), tuple(add), seen.text), values)
+        row = await tx.fetch_one(advance, values)
         assert row is not None, f"Session row {session} vanished"
         last_seq, present, *stored = row
         base = classification(*stored)
     else:
-        await tx.execute(_advance(tuple(set), tuple(add), seen.text, is_known=True), values)
+        await tx.execute(advance, values)
         last_seq, present, base = end.last_seq + count, end.incarnation, end.base
     seq = last_seq - count + 1
     rows: list[SqlValue] = []
@@ -103,9 +104,7 @@ def _seen(events: Sequence[NewEvent]) -> Condition:
 
 
 @cache
-def _advance(
-    set_columns: tuple[str, ...], add_columns: tuple[str, ...], seen: str = ANY.text, *, is_known: bool = False
-) -> str:
+def _advance(is_known: bool, seen: str, set_columns: tuple[str, ...], add_columns: tuple[str, ...]) -> str:
     noticed = "" if seen == ANY.text else f" AND ({seen})"
     changes = [
         "last_seq = last_seq + ?",

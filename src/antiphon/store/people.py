@@ -101,6 +101,11 @@ async def standing_from(query: Query, principal: Principal, rights: Row | None) 
     """Like `find_standing`, from the rights that this unit has read; None for a principal without a row."""
     if rights is not None and rights[-1] is not None:
         rights = await query.fetch_one(_SELECT_RIGHTS, (rights[-1],))
+    return standing_of(principal, rights)
+
+
+def standing_of(principal: Principal, rights: Row | None) -> Standing:
+    """Like `standing_from`, from the rights of the person as whom the principal acts."""
     limit = principal.clearance
     if rights is None:
         id = person_of(principal)

@@ -628,6 +628,16 @@ async def list_children(query: Query, reach: Reach, parents: Sequence[SessionRow
     return [Child(*row) for row in rows]
 
 
+async def list_groups_of(query: Query, principal: str) -> list[SessionKey]:
+    """The keys of the sessions of groups in which the principal takes part."""
+    rows = await query.fetch_all(
+        "SELECT s.key FROM participants t JOIN sessions s ON s.id = t.session "
+        "WHERE t.principal = ? AND s.type = 'group' AND s.deleted_at IS NULL",
+        (principal,),
+    )
+    return [codec.stored_key(key) for (key,) in rows]
+
+
 async def is_participant(query: Query, session: SessionRow, principal: str) -> bool:
     row = await query.fetch_one("SELECT 1 FROM participants WHERE session = ? AND principal = ?", (session, principal))
     return row is not None

@@ -206,6 +206,17 @@ async def _error_of_target(scene: AttackScene, transport: str) -> str:
     return answer + await scene.reads_itself()
 
 
+async def _remembered(scene: AttackScene, transport: str) -> str:
+    """A session with the canary notes it; another of the same person searches, and the observer reads the answer."""
+    await scene.opens("noter", scene.pair.source, is_persons=True)
+    await scene.calls("noter", "memory", transport, action="add", text=scene.words[:900])
+    await scene.opens("rememberer", scene.pair.sink, is_persons=True)
+    await scene.says("rememberer", '!call memory {"action": "search", "limit": 25}')
+    await scene.settles()
+    key = scene.key("rememberer")
+    return await scene.calls("low", "sessions_history", transport, sessionKey=key, includeTools=True)
+
+
 # People over HTTP. Their clearance is that of their role: public data, and their own.
 
 
@@ -307,6 +318,8 @@ ROUTES: Final[Sequence[AttackRoute]] = (
     AttackRoute("steering a child", _steer, carries=False),
     AttackRoute("results of tools", _own_books),
     AttackRoute("errors of tools", _failing_tool, carries=False),
+    AttackRoute("notes that are searched", _remembered, carries=False),
+    AttackRoute("notes over HTTP", _http("/memory?limit=200"), ("HTTP",), PERSON, carries=False),
     AttackRoute("row over HTTP", _http("/sessions/HIGH"), ("HTTP",), PERSON),
     AttackRoute("rows over HTTP", _http("/sessions?limit=200"), ("HTTP",), PERSON),
     AttackRoute("history over HTTP", _http("/sessions/HIGH/history?includeTools=1"), ("HTTP",), PERSON),

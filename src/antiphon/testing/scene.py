@@ -21,7 +21,7 @@ from antiphon.domain.delivery import Delivery
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import text_content
 from antiphon.domain.run import Run
-from antiphon.domain.session import DeliveryContext
+from antiphon.domain.session import DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import ALL_SCOPES
 from antiphon.engine.sessions.inbox import Envelope
@@ -172,9 +172,12 @@ class AttackScene(Struct, frozen=True):
         *,
         label: str | None = None,
         clearance: Classification | None = None,
+        is_persons: bool = False,
     ) -> None:
+        """`is_persons` says whether a person uses it themselves, so that it has their memory."""
         attributes = SessionAttributes(taint=classification, label=label, clearance=clearance)
-        await self.app.services.sessions.open(OWNER, self.target(name), attributes=attributes)
+        source = Source(kind="cli") if is_persons else None
+        await self.app.services.sessions.open(OWNER, self.target(name), source=source, attributes=attributes)
 
     @property
     def marker(self) -> str:

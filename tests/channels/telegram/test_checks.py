@@ -20,6 +20,7 @@ from antiphon.testing.telegram import FakeTelegram
 from tests.channels.telegram.bots import settings_of
 from tests.cli.program import environment
 from tests.engine.stage import config
+from tests.waiting import PROCESS_SECONDS
 
 IN_ORDER = ChatState(owners={"telegram": 1})
 
@@ -101,5 +102,8 @@ def test_one_variable_is_enough(tmp_path: Path) -> None:
 
 def test_the_client_library_is_loaded_only_for_a_bot() -> None:
     code = "import sys; import antiphon.cli.main, antiphon.cli.homes.server; print('telegram' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], env=environment({}), capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, env=environment({}), capture_output=True, text=True, check=True, timeout=PROCESS_SECONDS
+    )
     assert done.stdout.strip() == "False"

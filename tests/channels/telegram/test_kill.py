@@ -13,6 +13,7 @@ from tests.channels.telegram.bots import Bot, settings_of
 from tests.claims import requirement
 from tests.cli.program import COMMAND, environment
 from tests.engine.stage import config, read_log
+from tests.processes import ending
 from tests.shards import shard
 
 pytestmark = pytest.mark.anyio
@@ -38,14 +39,12 @@ async def test_a_killed_gateway_loses_no_message_and_stores_none_twice(
             fake.write(f"{life} of {chat}", sender=person(chat, f"P{chat}"))
         polled = _polls_of(fake)
         command = [*COMMAND, "serve", "--home", str(home), "--config", str(file), "--port", "0"]
-        process = begin(command, variables)
-        try:
+        quiet = subprocess.DEVNULL
+        process = subprocess.Popen(command, env=environment(variables), stdout=quiet, stderr=quiet)  # noqa: ASYNC220
+        with ending(process):
             await fake.until(lambda polled=polled: _polls_of(fake) > polled, timeout_seconds=120)
             wanted = len(fake.requests) + drawn.randrange(MOST_REQUESTS)
             await fake.until(lambda wanted=wanted: len(fake.requests) >= wanted or not fake.updates)
-        finally:
-            process.kill()
-            process.wait()
     async with open_app(home, config(channels__telegram=settings, access__messages_per_minute=100_000)) as app:
         for chat in CHATS:
             texts = [f"{life} of {chat}" for life in range(lives)]
@@ -56,10 +55,6 @@ async def test_a_killed_gateway_loses_no_message_and_stores_none_twice(
         await Bot(app, fake).settles()
     repeated = sum(len(fake.texts(chat)) - lives for chat in CHATS)
     assert repeated <= lives * len(CHATS), "a kill may repeat the one text of a chat that was on its way"
-
-
-def begin(command: list[str], variables: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, env=environment(variables), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def _polls_of(fake: FakeTelegram) -> int:

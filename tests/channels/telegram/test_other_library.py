@@ -11,6 +11,7 @@ import pytest
 
 from antiphon.testing.telegram import FakeTelegram
 from tests.channels.telegram.bots import ANN, FAMILY
+from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +27,7 @@ def aiogram(fake: FakeTelegram, mode: str) -> Generator[None]:
     if not PYTHON.exists():
         pytest.skip("aiogram is not installed: make setup-clients")
     address = fake.base_url.removesuffix("/bot")
-    with subprocess.Popen([PYTHON, CLIENT, fake.token, address, mode], stdin=subprocess.PIPE) as process:
+    with ending(subprocess.Popen([PYTHON, CLIENT, fake.token, address, mode], stdin=subprocess.PIPE)) as process:
         assert process.stdin is not None
         try:
             yield

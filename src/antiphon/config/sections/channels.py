@@ -159,7 +159,7 @@ class GuestSection(Section):
     tools: tuple[str, ...] = ()
     """Further tools for runs that guests cause: Python functions, `<server>__<tool>` of MCP servers, `run_command`,
     `sessions_spawn`. Their session tools reach only the session that the guest writes in."""
-    commands: tuple[GrantedCommand, ...] = ("help", "status", "stop", "new", "link")
+    commands: tuple[GrantedCommand, ...] = ("help", "status", "stop", "new", "memory", "forget", "link")
     """The commands that guests may type in their chats; their other commands are ignored."""
 
 
@@ -168,12 +168,13 @@ class UserSection(Section):
     """Agents with which users may open sessions; an invitation may name more for one person."""
     tools: tuple[str, ...] | None = None
     """If set, runs that users cause have only these of their agents' tools, and the tools of every role:
-    `session_status`, `sessions_history`, `sessions_list`, `sessions_search`, `sessions_send`."""
+    `memory`, `session_status`, `sessions_history`, `sessions_list`, `sessions_search`, `sessions_send`."""
     approve: tuple[AgentName, ...] = ()
     """Agents whose calls users may approve and deny, once each, but never their own. They see the calls, also of
     sessions that they do not see."""
     commands: tuple[GrantedCommand, ...] = (
-        *("help", "status", "stop", "new", "reset", "session", "agent", "task", "who", "approve", "deny", "link"),
+        *("help", "status", "stop", "new", "reset", "session", "agent", "task", "who", "approve", "deny"),
+        *("memory", "forget", "link"),
     )
     """The commands that users may type in their chats; their other commands are ignored. Only owners switch agents,
     change the conversation and the tasks of a group, and use `/send`."""

@@ -33,6 +33,10 @@ class CallingRun(Protocol):
         """The run's context, of which the arguments of its calls are made. Contract: flow 2."""
         ...
 
+    def count_call(self, tool: str) -> int:
+        """Notes that the run calls the tool; returns how often it has, in this claim and before."""
+        ...
+
     async def note_waiting(self, run_id: RunId, timeout: timedelta) -> None:
         """Records in the ledger which run this one waits for, so that a cycle of waits is found."""
         ...

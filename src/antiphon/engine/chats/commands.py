@@ -26,6 +26,7 @@ from antiphon.engine.chats.agent_commands import perform_agent
 from antiphon.engine.chats.chat import Chat, ChatAddress, ChatRoute
 from antiphon.engine.chats.decision_commands import decide
 from antiphon.engine.chats.link_commands import link
+from antiphon.engine.chats.memory_commands import forget, show_memory
 from antiphon.engine.chats.occasion import NO_SESSION, Occasion
 from antiphon.engine.chats.session_commands import base_of_chats, perform_session, shown_keys, shown_label
 from antiphon.engine.chats.task_commands import perform_task
@@ -101,6 +102,10 @@ async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: O
             return await perform_session(tx, chat, command, occasion)
         case CommandName.AGENT:
             return await perform_agent(tx, chat, command, occasion)
+        case CommandName.MEMORY:
+            return await show_memory(tx, chat, command, occasion)
+        case CommandName.FORGET:
+            return await forget(tx, chat, command, occasion)
         case CommandName.TASK:
             return await perform_task(tx, chat, command, occasion)
         case CommandName.APPROVE | CommandName.DENY:

@@ -132,7 +132,8 @@ async def append_words(
     """
     incarnation = words.incarnation or session.id
     is_present = incarnation == session.id
-    is_noticed = run_id is not None or await may_be_noticed(tx, session.row, words.classification)
+    made_of = words.classification
+    is_noticed = run_id is not None or is_public(made_of) or await may_be_noticed(tx, session.row, made_of)
     addition = Addition(
         incarnation=incarnation,
         events=[_event(words, run_id)],
@@ -143,7 +144,7 @@ async def append_words(
     )
     last_seq = await log.append(tx, session.row, addition)
     if not is_noticed:
-        await log.note_unnoticed(tx, session.row, last_seq, words.classification)
+        await log.note_unnoticed(tx, session.row, last_seq, made_of)
     if "status" in addition.set:
         await spawns.archive_again(tx, session.row, at_ms)
     return last_seq
@@ -186,7 +187,7 @@ async def append_steps(
                 set["context_tokens"] = event.message.usage.total_tokens
     if shown is not None:
         text, made_of = shown
-        set |= _preview(one_line(text, PREVIEW_LENGTH), made_of, end)
+        _show(set, one_line(text, PREVIEW_LENGTH), made_of, end)
     if run.code == "reset":
         set = {column: value for column, value in set.items() if column not in INCARNATION_COLUMNS}
         add = {column: value for column, value in add.items() if column not in INCARNATION_COLUMNS}
@@ -316,7 +317,7 @@ def _changes(session: Recipient, words: Words, at_ms: int, *, is_present: bool) 
     if not is_present or not text:
         return changes
     preview = one_line(text, PREVIEW_LENGTH) if words.preview is None else words.preview
-    changes |= _preview(preview, words.classification, words.end)
+    _show(changes, preview, words.classification, words.end)
     describes = words.arrival is not Arrival.RECORDED and isinstance(words.message, UserMessage)
     if describes and not session.has_description:
         changes |= shown_text("description", one_line(text, DESCRIPTION_LENGTH), words.classification)
@@ -324,11 +325,12 @@ def _changes(session: Recipient, words: Words, at_ms: int, *, is_present: bool) 
     return changes
 
 
-def _preview(text: str, made_of: Classification, end: LogEnd | None) -> dict[str, SqlValue]:
-    """The columns of the preview; only the text if it is public, as the one before it was."""
+def _show(changes: dict[str, SqlValue], text: str, made_of: Classification, end: LogEnd | None) -> None:
+    """Adds the columns of the preview; only the text if it is public, as the one before it was."""
     if end is not None and not end.shows_classified and is_public(made_of):
-        return {"preview": text}
-    return shown_text("preview", text, made_of)
+        changes["preview"] = text
+    else:
+        changes |= shown_text("preview", text, made_of)
 
 
 def shown_text(column: str, text: str | None, made_of: Classification) -> dict[str, SqlValue]:

@@ -8,7 +8,6 @@ from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.note import MAX_SHOWN_BYTES, Note, ReadableNotes
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
-from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.memory.notes import find_notes
 from antiphon.engine.memory.scopes import find_scope_of_run
 from antiphon.engine.rules import Rules
@@ -39,6 +38,8 @@ class AskMemory(Struct, frozen=True):
     run: Run
     session: Session
     """Its row, as the run found it."""
+    taint: Classification
+    """What the session holds: notes above it are found by searching alone, which raises the session."""
     words: Sequence[str]
     """Those of the message that the run answers."""
 
@@ -49,17 +50,16 @@ async def find_shown(query: Query, asked: AskMemory, rules: Rules) -> ShownMemor
     scope = await find_scope_of_run(query, session, run, rules)
     if scope is None and not session.working_memory:
         return NOTHING_SHOWN
-    ceiling = await find_ceiling(query, session, rules.sinks, place=run.place)
     chosen: list[Note] = []
     if scope is not None:
-        readable = ReadableNotes(scope, ceiling)
+        readable = ReadableNotes(scope, asked.taint)
         newest = await rows.list_newest(query, readable, MOST_SHOWN + 1)
         chosen = _within(newest, MAX_SHOWN_BYTES)
         if len(chosen) < len(newest):
             best = _within(await find_notes(query, readable, words, MOST_SHOWN) if words else [], MATCHING_BYTES)
             chosen = _within(dict.fromkeys([*best, *newest]), MAX_SHOWN_BYTES)
     working, made_of = session.working_memory, session.working_memory_made_of
-    if not may_enter(made_of, ceiling):
+    if not may_enter(made_of, asked.taint):
         working = ""
     parts = [note.made_of for note in chosen]
     return ShownMemory(

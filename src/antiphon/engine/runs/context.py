@@ -110,6 +110,8 @@ class RunContext:
         self.surroundings = PUBLIC
         """The prompt without the entries of the log and the memory: instructions, tools of MCP servers."""
         self._memory: ShownMemory | None = None
+        self._calls: dict[str, int] = {}
+        """How often tools that count their calls were called."""
 
     @property
     def made_of(self) -> Classification:
@@ -134,7 +136,7 @@ class RunContext:
             assert self._transcript is not None
             newest = self._transcript.newest_input(self.run.id)
             words = [] if newest is None else words_of(text_of(newest.message.content)[:MOST_MATCHED])
-            self._memory = await self._database.read(find_shown, AskMemory(self.run, session, words), rules)
+            self._memory = await self._database.read(find_shown, AskMemory(self.run, session, self.taint, words), rules)
         return self._memory
 
     def _made_of_admitted(self, transcript: Transcript) -> Classification:
@@ -143,6 +145,15 @@ class RunContext:
             made_of = join_all(entry.classification for entry in shown)
             self._admitted = _Admitted(transcript.last_seq, self.ceiling, made_of)
         return self._admitted.made_of
+
+    def count_call(self, tool: str) -> int:
+        """Notes that the run calls the tool; returns how often it has, in this claim and before."""
+        if tool not in self._calls:
+            steps = [] if self._transcript is None else self._transcript.steps_of(self.run.id)
+            results = [result for step in steps for result in step.results]
+            self._calls[tool] = sum(isinstance(result, ToolResult) and result.tool == tool for result in results)
+        self._calls[tool] += 1
+        return self._calls[tool]
 
     async def find_held(self, sinks: Sinks) -> Classification:
         """All that the run holds: its context, the session's taint, and the messages that it answers.

@@ -14,7 +14,8 @@ from antiphon.engine.reports.inherit import abandon_reports
 from antiphon.engine.runs.lifecycle import end_queued_run
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
-from antiphon.store import approvals, deliveries, exchanges, tasks, tokens
+from antiphon.policy.memory import session_holder
+from antiphon.store import approvals, deliveries, exchanges, notes, tasks, tokens
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -56,6 +57,7 @@ async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:
     await tasks.end_slots_in(tx, session.row, at_ms)
     await ledger.delete_all(tx, session.row)
     await tokens.delete_of_session(tx, session.row)
+    await notes.delete_of(tx, session_holder(session.row))
     await rows.bury(tx, session.row, taint=session.taint, at_ms=at_ms)
     tx.wake(session.row)
 

@@ -44,6 +44,7 @@ class TargetKind(StrEnum):
     PERSON = "person"
     PAIRING = "pairing"
     GROUP = "group"
+    NOTE = "note"
     TASK = "task"
 
 

@@ -4,6 +4,7 @@ from antiphon.domain.errors import NotFound
 from antiphon.gateway.page.chat_routes import show_routes
 from antiphon.gateway.page.costs import show_costs
 from antiphon.gateway.page.home import show_home
+from antiphon.gateway.page.memory import show_memory
 from antiphon.gateway.page.page_view import PageView
 from antiphon.gateway.page.people import show_people, show_tokens
 from antiphon.gateway.page.session import show_details
@@ -13,6 +14,7 @@ from antiphon.gateway.page.tree import show_tree
 VIEWS: tuple[PageView, ...] = (
     show_home,
     show_tasks,
+    show_memory,
     show_costs,
     show_people,
     show_routes,

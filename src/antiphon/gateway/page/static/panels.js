@@ -1,8 +1,8 @@
-// What the views of costs, requests, sessions, tasks, people, routes and tokens do: their forms, their buttons, and opened branches.
+// What the views of costs, memory, requests, sessions, tasks, people, routes and tokens do: their forms, their buttons, and opened branches.
 'use strict';
 
 const OPENED_RUNS = 'opened-runs';
-const STILL_VIEWS = ['costs', 'details', 'people', 'routes', 'task', 'tasks', 'tokens'];
+const STILL_VIEWS = ['costs', 'details', 'memory', 'people', 'routes', 'task', 'tasks', 'tokens'];
 
 // Whether the view changes only when its reader asks: it has forms, or a secret that is shown once.
 const isStill = (view) => STILL_VIEWS.includes(view.dataset.view);
@@ -296,9 +296,9 @@ Object.assign(actions, {
     find('#person-link').scrollIntoView({ block: 'nearest' });
   },
   async 'person-act'(button) {
-    const { address, method = 'POST', question, name, text } = button.dataset;
+    const { address, method = 'POST', body = '{}', question, name, text } = button.dataset;
     const act = async () => {
-      await call(method, address, method === 'POST' ? {} : undefined);
+      await call(method, address, method === 'DELETE' ? undefined : JSON.parse(body));
       await refreshCards();
     };
     if (!question) await act();

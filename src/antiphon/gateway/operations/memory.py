@@ -1,0 +1,128 @@
+"""Operations on notes, for those whom they concern. Contract: checkpoints 2."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
+
+from antiphon.domain.ids import AgentId, NoteId
+from antiphon.domain.note import Note
+from antiphon.domain.person import PersonId
+from antiphon.domain.tokens import TokenScope
+from antiphon.engine.memory.people import NoteSearch
+from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
+from antiphon.gateway.operations.sessions import Limit
+from antiphon.wire import notes as wire
+
+MAX_LIMIT = 200
+Id = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class ListNotes(Params, frozen=True, kw_only=True):
+    limit: Limit = 50
+    before: Id | None = None
+    """The last note of the page before."""
+    agent_id: str | None = None
+    person_id: str | None = None
+    """Only the notes of this person."""
+
+
+class NamedNote(Params, frozen=True, kw_only=True):
+    note_id: Id
+
+
+class AddNote(Params, frozen=True, kw_only=True):
+    text: str
+    agent_id: str | None = None
+    """The default agent unless set."""
+    shared: bool = False
+    """Whether all chats of the agent have it; only for owners."""
+
+
+class UpdateNote(NamedNote, frozen=True, kw_only=True):
+    text: str | None = None
+    shared: bool = False
+    """Shares the note with all chats of its agent; only for owners."""
+    version: Annotated[int, Meta(ge=1, lt=10**15)] | None = None
+    """The version that was read: the note is changed only if it is still that one."""
+
+
+@operation("memory.list", ListNotes, wire.NoteList, Http(method="GET", path="/memory"), scope=TokenScope.READ)
+async def list_notes(ask: Ask, params: ListNotes) -> wire.NoteList:
+    """Lists what agents remember of the caller, and of groups in which they take part; for owners everybody's notes."""
+    limit = min(max(params.limit, 1), MAX_LIMIT)
+    where = NoteSearch(
+        agent_id=None if params.agent_id is None else AgentId(params.agent_id),
+        person=None if params.person_id is None else PersonId(params.person_id),
+        before=None if params.before is None else NoteId(params.before),
+    )
+    found = await ask.services.notes.list(ask.principal, where, limit=limit + 1)
+    page = await _shown(ask, found[:limit])
+    return wire.NoteList(count=len(page), notes=page, next=page[-1].note_id if len(found) > limit else None)
+
+
+@operation(
+    "memory.get",
+    NamedNote,
+    wire.NoteShape,
+    Http(method="GET", path="/memory/{note_id}"),
+    scope=TokenScope.READ,
+    target=TargetKind.NOTE,
+)
+async def get_note(ask: Ask, params: NamedNote) -> wire.NoteShape:
+    """Returns one note."""
+    return await _one(ask, await ask.services.notes.get(ask.principal, NoteId(params.note_id)))
+
+
+@operation(
+    "memory.add",
+    AddNote,
+    wire.NoteShape,
+    Http(method="POST", path="/memory", statuses={201: "The new note."}),
+    scope=TokenScope.WRITE,
+)
+async def add_note(ask: Ask, params: AddNote) -> wire.NoteShape:
+    """Adds a note of the caller, which the agent sees in their direct chats; `shared` by an owner, in all chats."""
+    agent = ask.services.rules.default_agent if params.agent_id is None else AgentId(params.agent_id)
+    return await _one(ask, await ask.services.notes.add(ask.principal, agent, params.text, is_shared=params.shared))
+
+
+@operation(
+    "memory.update",
+    UpdateNote,
+    wire.NoteShape,
+    Http(method="PATCH", path="/memory/{note_id}"),
+    scope=TokenScope.WRITE,
+    target=TargetKind.NOTE,
+)
+async def update_note(ask: Ask, params: UpdateNote) -> wire.NoteShape:
+    """Corrects a note of the caller, or shares it. Agents see the new text from their next runs on."""
+    changed = await ask.services.notes.change(
+        ask.principal, NoteId(params.note_id), params.text, is_shared=params.shared, version=params.version
+    )
+    return await _one(ask, changed)
+
+
+@operation(
+    "memory.delete",
+    NamedNote,
+    wire.NoteShape,
+    Http(method="DELETE", path="/memory/{note_id}"),
+    scope=TokenScope.WRITE,
+    target=TargetKind.NOTE,
+)
+async def delete_note(ask: Ask, params: NamedNote) -> wire.NoteShape:
+    """Forgets a note of the caller, and returns it. Conversations in which it was said keep their words."""
+    return await _one(ask, await ask.services.notes.delete(ask.principal, NoteId(params.note_id)))
+
+
+async def _one(ask: Ask, note: Note) -> wire.NoteShape:
+    return (await _shown(ask, [note]))[0]
+
+
+async def _shown(ask: Ask, notes: Sequence[Note]) -> list[wire.NoteShape]:
+    names = await ask.services.names.read(name for each in notes for name in wire.named_in(each))
+    return [wire.note(each, names) for each in notes]
+
+
+OPERATIONS = (list_notes, get_note, add_note, update_note, delete_note)
