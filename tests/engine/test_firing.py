@@ -312,3 +312,19 @@ async def test_a_task_consults_other_agents_only_once_an_owner_approved_it(open_
 
 async def _reply(b: Bench, task: StoredTask) -> str:
     return (await find_run(b.app, (await b.slots(task))[0].run)).reply or ""
+
+
+@requirement("tasks:1")
+@pytest.mark.parametrize(
+    "schedule", ['{"trigger": {"kind": "cron", "expression": "0 * * * *"}, "zone": "Mars/Base"}', "{"]
+)
+async def test_a_task_that_cannot_be_read_does_not_hold_up_the_others(open_home: OpenHome, schedule: str) -> None:
+    async with bench(open_home) as b:
+        broken, task = await b.make(name="broken", every="30m"), await b.make()
+        await b.app.database.run(_break, broken.id, schedule)
+        await b.passes(HOUR)
+        assert await b.outcomes(task) == [(1, SlotOutcome.OK)]
+
+
+async def _break(tx: Transaction, id: str, schedule: str) -> None:
+    await tx.execute("UPDATE tasks SET schedule = ? WHERE id = ?", (schedule, id))

@@ -13,6 +13,13 @@ BUGS = (
         "engine/test_firing.py::test_a_slot_does_not_fire_again_after_the_clock_went_back[sqlite-back0]",
     ),
     Bug(
+        "a task whose zone is unknown here ends the scheduler",
+        "engine/schedules/scheduler.py",
+        "await self._try_to_fire(due.id)",
+        "await self.fire(due.id)",
+        "engine/test_firing.py::test_a_task_that_cannot_be_read_does_not_hold_up_the_others",
+    ),
+    Bug(
         "a slot fires although the run before it works",
         FIRING,
         "        is_running=await is_running(tx, task, session),\n",

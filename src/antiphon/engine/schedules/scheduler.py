@@ -6,6 +6,7 @@ What is due are rows. Each is fired in its own unit, which looks again, so that 
 import asyncio
 import logging
 from datetime import timedelta
+from zoneinfo import ZoneInfoNotFoundError
 
 import anyio
 
@@ -43,6 +44,9 @@ class Scheduler:
         self._clock = clock
         self._ids = ids
         self._woken = asyncio.Event()
+        self._reading = Trouble(
+            logger, "Reading a task", action="task_unreadable", means="That task does not fire; others do."
+        )
         self._firing = Trouble(logger, "Firing tasks", action="scheduler_failed", means="Tasks wait.")
 
     async def run(self) -> None:
@@ -72,7 +76,7 @@ class Scheduler:
             found = await self._database.read(tasks.list_due, now_ms, after, BATCH)
             for due in found:
                 if self._is_ours(due, now_ms):
-                    await self.fire(due.id)
+                    await self._try_to_fire(due.id)
                     fired += 1
                     if fired > AT_ONCE:
                         await anyio.sleep(PAUSE_SECONDS)
@@ -87,6 +91,17 @@ class Scheduler:
         """Does what is due of the task now; False if nothing is."""
         firing = draw_firing(self._rules, self._clock, self._ids)
         return await self._database.run(fire_due, id, firing, sessions=(NamedTarget(cron_key(id), None),))
+
+    async def _try_to_fire(self, id: TaskId) -> None:
+        """Fires the task; one that cannot be read, or whose zone this machine lacks, does not hold up the others."""
+        try:
+            await self.fire(id)
+        except ZoneInfoNotFoundError as error:
+            self._reading.failed(Unavailable(f"Task cannot fire: {id!r}. {error}", code="invalid_zone"))
+        except Unavailable as error:
+            if error.code != "store_corrupt":
+                raise
+            self._reading.failed(error)
 
     def _is_ours(self, due: Due, now_ms: int) -> bool:
         """Whether this process knows the agent, or no other one has fired the task for a while."""
