@@ -77,6 +77,7 @@ async def test_the_rarest_words_decide_what_matches_best(open_home: OpenHome) ->
         await anna.adds("the piano is tuned in May")
         await anna.adds("图书馆六点关门")
         assert (await anna.finds("When is the piano in the garden tuned?"))[0] == "the piano is tuned in May"
+        assert (await anna.finds("the garden has a tree piano"))[0] == "the piano is tuned in May"
         assert await anna.finds("图书馆") == ["图书馆六点关门"]
         assert len(await anna.finds("the", limit=3)) == 3
 

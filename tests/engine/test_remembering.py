@@ -19,12 +19,14 @@ from antiphon.engine.memory.calls import MOST_CALLS
 from antiphon.engine.memory.people import NoteSearch
 from antiphon.engine.memory.working import set_working_memory
 from antiphon.engine.sessions.sessions import SessionAttributes
+from antiphon.policy.memory import holder_of
 from antiphon.testing import FakeProvider, Reply, fake_provider
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
 from tests.engine.stage import ask, open_with_provider, wait_end
 from tests.engine.test_memory import Writer
+from tests.people import guest, standing_of
 from tests.story import Character, Story, telling
 
 pytestmark = pytest.mark.anyio
@@ -113,6 +115,15 @@ async def test_a_chat_of_several_persons_has_nobodys_memory(open_home: OpenHome)
         for person in (anna, ben, OWNER):
             answer = await both.calls_in_a_run("memory", principal=person, action="search")
             assert answer["code"] == "no_memory"
+
+
+async def test_an_asker_who_takes_no_part_has_nobodys_memory(open_home: OpenHome) -> None:
+    """Such as a hook that posts to a person's session."""
+    async with telling(open_home) as story:
+        anna = await invited(story.app, "Anna")
+        session = await (await chat_of(story, anna, "a1")).session()
+        assert holder_of(session, standing_of(guest("eve")), [str(anna)]) is None
+        assert holder_of(session, standing_of(OWNER), [str(anna)]) == str(anna)
 
 
 @requirement("checkpoints:2")

@@ -14,7 +14,7 @@ from antiphon.domain.stored_task import TaskEdit
 from antiphon.domain.written_task import TaskForm, new_task
 from antiphon.store.database import Transaction
 from tests.claims import requirement
-from tests.gateway.browsing import hindrances, picture
+from tests.gateway.browsing import hindrances, picture, send
 from tests.gateway.served_page import LiveGateway
 from tests.waiting import SECONDS
 
@@ -157,3 +157,16 @@ def test_the_conversation_of_a_task_names_it(page: Page, live_gateway: LiveGatew
     picture(page, "task-conversation")
     link.click()
     expect(page.locator("#view-body").get_by_role("heading", name="Plants")).to_be_visible()
+
+
+def test_three_lines_in_a_chat_of_the_page_make_three_tasks_or_none(page: Page, live_gateway: LiveGateway) -> None:
+    lines = ["/task new every 1h A: a", "/task new every weekday at 8 B: b", "/task new every banana C: c"]
+    send(page, "\n".join(lines))
+    expect(page.get_by_text("Nothing was saved.")).to_be_visible()
+    picture(page, "task-lines-refused")
+    send(page, "\n".join([*lines[:2], "/task new at 08:00 C: c"]))
+    expect(page.get_by_text("Created 3 tasks")).to_be_visible()
+    expect(page.get_by_text("Created 3 tasks")).to_be_in_viewport()
+    picture(page, "task-lines")
+    tasks = live_gateway.portal.call(partial(live_gateway.app.services.tasks.list, limit=9), OWNER)
+    assert sorted(task.name for task in tasks) == ["A", "B", "C"]

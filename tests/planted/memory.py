@@ -19,7 +19,7 @@ BUGS = (
         "policy/memory.py",
         "            return person if person == str(asker.principal) or reaches_all(asker) else None\n",
         "            return person\n",
-        f"{RUNS}::test_another_persons_message_gets_no_notes_of_the_owner[sqlite]",
+        f"{RUNS}::test_an_asker_who_takes_no_part_has_nobodys_memory[sqlite]",
     ),
     Bug(
         "a program's sessions share the memory of its owner",
@@ -69,13 +69,6 @@ BUGS = (
         "    return reaches_all(standing) or note.holder == str(standing.principal)\n",
         "    return True\n",
         f"{PEOPLE}::test_members_see_a_groups_notes_and_owners_change_them[sqlite]",
-    ),
-    Bug(
-        "a person sees notes above their clearance by id",
-        "policy/memory.py",
-        "    if standing.is_suspended or not may_enter(note.made_of, standing.clearance):\n",
-        "    if standing.is_suspended:\n",
-        f"{PEOPLE}::test_notes_above_a_person_do_not_exist_for_them[sqlite]",
     ),
     Bug(
         "a person's memory is used where others read the answer",

@@ -8,7 +8,10 @@ _DRAWN = re.compile(
     r"|\b[0-9a-f]{32}\b|\b[0-9a-f]{12}\b"  # of new sessions and incarnations
     r"|\b[a-z2-7]{52}\b"  # cursors, sealed: a cursor in any other form stays as it is
 )
-_CUT = re.compile(r"…(?:[a-z]{2,6}_)?[0-9a-f-]{3,}|(?:[a-z]{2,6}_)?[0-9a-f-]{3,}(?:\\*\n|\\+n)?…")
+_CUT = re.compile(
+    r"…(?:[a-z]{2,6}_)?[0-9a-f-]{3,}|(?:[a-z]{2,6}_)?[0-9a-f-]{3,}(?:\\*\n|\\+n)?…"
+    r"|\b(?=[a-z]*[2-7])[a-z2-7]{3,51}(?:\\*\n|\\+n)?…"  # a cursor
+)
 """What a snippet, or a text that was cut, leaves of an id at its end or beginning."""
 
 

@@ -61,3 +61,28 @@ async def test_a_silent_reply_sends_nothing_and_the_slot_is_accounted_for(
         assert len(fake.texts(1)) == before
         fake.write("/task last Quiet", sender={"id": 1, "first_name": "Olga"})
         await fake.until(lambda: any("13:00 UTC: ok" in text for text in fake.texts(1)))
+
+
+@requirement("channels:4", "tasks:1")
+async def test_three_lines_in_a_chat_make_three_tasks_with_the_times_at_which_clocks_change(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    clock = ManualClock(datetime(2026, 3, 27, 12, tzinfo=UTC))
+    olga = {"id": 1, "first_name": "Olga"}
+    async with open_bot(open_home, fake, Parts(clock=clock), tasks__zone="Europe/Berlin") as bot:
+        await bot.link_owner()
+        lines = [
+            "/task new every day at 2:30 Night: look",
+            "/task new every 2h Walk: walk",
+            "/task new cron 0 0 9 * * 1 -- x",
+        ]
+        fake.write("\n".join(lines), sender=olga)
+        await fake.until(lambda: any("6 fields" in text for text in fake.texts(1)))
+        (refused,) = [text for text in fake.texts(1) if "6 fields" in text]
+        assert refused.startswith("Task 3: ") and "Nothing was saved." in refused
+        fake.write("/task list", sender=olga)
+        await fake.until(lambda: any("There are no tasks yet" in text for text in fake.texts(1)))
+        fake.write("\n".join([*lines[:2], "/task new cron 0 9 * * 1 -- Week: plan"]), sender=olga)
+        await fake.until(lambda: any("Created 3 tasks" in text for text in fake.texts(1)))
+        (made,) = [text for text in fake.texts(1) if "Created 3 tasks" in text]
+        assert "Sat 2026-03-28 02:30 CET, Sun 2026-03-29 03:00 CEST, Mon 2026-03-30 02:30 CEST" in made

@@ -48,16 +48,17 @@ MOST_NAMES = 500
 SHOWN_RUNS = 5
 MOST_RUNS = 10
 SHOWN_PROMPT = 500
+NO_TASKS = "There are no tasks yet. /task new every weekday at 8 tell me what changed"
 ELSEWHERE = "Tasks of other chats are listed in direct chats only, because everybody here would read them."
 
 
 async def perform_task(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
     if command.sub is Subcommand.NEW:
         return await _create(tx, chat, command.tasks, occasion)
-    if chat.session is None:
-        return NO_SESSION
     if command.sub is Subcommand.LIST:
         return await _list(tx, chat, occasion, is_everywhere=command.is_everywhere)
+    if chat.session is None:
+        return NO_SESSION
     id = await _named(tx, chat, command.argument or "", occasion)
     call = TaskCall(rights=occasion.rights(chat), id=id, target=occasion.target(chat))
     match command.sub:
@@ -123,13 +124,15 @@ async def _create(tx: Transaction, chat: Chat, written: tuple[WrittenTask, ...],
 async def _list(query: Query, chat: Chat, occasion: Occasion, *, is_everywhere: bool) -> str:
     if is_everywhere and chat.chat_type is not ChatType.DIRECT:
         return ELSEWHERE
+    if chat.session is None and not is_everywhere:
+        return NO_TASKS
     target = None if is_everywhere else occasion.target(chat)
     command = ListTasks(rights=occasion.rights(chat), target=target, after=None, limit=LISTED + 1)
     found = await list_tasks(query, command)
     if isinstance(found, Refusal):
         return found.error.message
     if not found:
-        return "There are no tasks yet. /task new every weekday at 8 tell me what changed"
+        return NO_TASKS
     lines = [f"- {_name(task)}: {_summary(task)}" for task in found[:LISTED]]
     return "\n".join(["Tasks", *lines, *(["... and more"] if len(found) > LISTED else [])])
 

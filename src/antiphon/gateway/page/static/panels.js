@@ -95,7 +95,7 @@ async function submitForm(form) {
       find('.done', form).textContent = done;
     }
     refreshLists();
-    await refreshCards();
+    if (!done || find('.view-body .cards')) await refreshCards();
   } catch (refused) {
     tellProblem(problem, refused);
   }
