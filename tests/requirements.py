@@ -42,7 +42,6 @@ REQUIREMENTS = {
     ),
     "keys:7": Requirement(
         "Session ids are `<namespace>:<rest>`; opening by id makes the key; a reset keeps the namespace.",
-        remaining="ids of schedules come with schedules",
     ),
     # 2. Sessions
     "sessions:1": Requirement(
@@ -226,7 +225,6 @@ REQUIREMENTS = {
     ),
     "flow:8": Requirement(
         "Derived data carries the join of its inputs.",
-        remaining="working memory comes with memory",
     ),
     "flow:9": Requirement("Fixed checks, then rules as data, then code hooks; rules only tighten.", FLOW),
     "flow:10": Requirement("Effects under untrusted content need approval by default.", FLOW),
@@ -259,12 +257,12 @@ REQUIREMENTS = {
     # 16. Configuration
     "config:1": Requirement(
         "One file and variables configure all; errors name the line and the nearest name.",
-        remaining="json5, reload and the settings of parts not built yet",
+        remaining="reloading, and the settings of parts not built yet",
     ),
     # 17. Command line and Python
     "cli:1": Requirement(
         "The command line has the listed commands, for people and as JSON.",
-        remaining="built: serve, open, chat, who, sessions list|tree|show|history|follow, runs, doctor, demo",
+        remaining="setup, connect, agents, policy, audit, acp, and sessions export|import, come with those parts",
     ),
     # 18. First start
     "first_start:1": Requirement("`antiphon serve` works with no configuration, and alone on its home."),
