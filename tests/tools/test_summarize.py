@@ -177,7 +177,8 @@ async def test_a_summary_answers_its_codes_and_no_others(open_home: OpenHome) ->
         await ask(app, "main", "used up")
         see([await call_outside(app, "main")])
     for limit in ("guest", "guests"):
-        async with looking(open_home, answering, **{f"limits__{limit}__tokens": 1}) as (app, _):
+        limits: dict[str, Any] = {f"limits__{limit}__tokens": 1}
+        async with looking(open_home, answering, **limits) as (app, _):
             await open_with_guests(app, f"api:{limit}", Source(), "ann")
             await say(app, f"api:{limit}", "hello", Classification(Level.PUBLIC))
             see([await call_outside(app, f"api:{limit}", guest("ann"))])
