@@ -388,6 +388,7 @@ ROUTES = (
         doors=(
             "delivery engine/deliveries/requests.py::ask_deciders",
             "delivery engine/deliveries/outbox.py::show_outcome",
+            "delivery engine/deliveries/outbox.py::note_copy",
         ),
         sink="the clearance of the decider's chat",
         check="engine/deliveries/requests.py::as_claimed",

@@ -200,6 +200,7 @@ async def test_what_governs_children_answers_its_codes_and_no_others(open_home: 
         busy = [await own.spawns("!sleep 60", label="busy") for _ in range(2)]
         nobody: dict[str, Any] = {"runIds": ["run_none"]}
         waits: list[dict[str, Any]] = [{}, nobody, {"runIds": [busy[0].run_id], "timeoutSeconds": 0}]
+        waits.append({"runIds": [ended.run_id], "accept": True})
         acts: list[dict[str, Any]] = [
             *({"action": "dance"}, {"action": "cancel"}, {"action": "list", "message": "x"}, {"action": "steer"}),
             *({"action": "cancel", "target": "nobody"}, {"action": "cancel", "target": "busy"}),
