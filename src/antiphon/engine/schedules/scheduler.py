@@ -32,7 +32,7 @@ AT_ONCE = 20
 PAUSE_SECONDS = 0.02
 """After so many tasks that are due together, the others fire at this distance, so that people's turns go between."""
 FAR_AHEAD = timedelta(days=2)
-"""Slots that were set while the clock was further ahead are set anew. A clock less far ahead delays a task by as much."""
+"""Slots that were set while the clock was further ahead are set anew. A smaller step delays a task by as much."""
 PATIENCE = timedelta(minutes=10)
 """How long a slot waits for a process that knows its agent."""
 
