@@ -20,6 +20,27 @@ BUGS = (
         "engine/test_firing.py::test_a_task_that_cannot_be_read_does_not_hold_up_the_others",
     ),
     Bug(
+        "a task sleeps until the time that a wrong clock showed",
+        "engine/schedules/scheduler.py",
+        "            await self._set_right(now_ms)\n",
+        "            pass\n",
+        "engine/test_firing.py::test_a_task_that_fired_while_the_clock_was_far_ahead_goes_on_once_it_is_right[sqlite-run]",
+    ),
+    Bug(
+        "a run cannot end if the zone of its task is not known any more",
+        "domain/task.py",
+        " or not is_known(task.schedule.zone):",
+        ":",
+        "engine/test_firing.py::test_a_task_whose_zone_is_not_known_any_more_is_seen_and_its_run_ends[sqlite]",
+    ),
+    Bug(
+        "a task run by hand does not ask what its place may have",
+        TASKS,
+        "if not await may_leave(tx, task, firing.rules):",
+        "if False:",
+        "engine/test_tasks_acting.py::test_a_task_whose_place_lost_clearance_pauses[sqlite]",
+    ),
+    Bug(
         "a slot fires although the run before it works",
         FIRING,
         "        is_running=await is_running(tx, task, session),\n",

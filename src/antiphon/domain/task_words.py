@@ -16,6 +16,7 @@ WHY: Mapping[Why, str] = {
     Why.TOTAL_RUNS: "all its runs are done",
     Why.STOP_TEXT: "a reply contained its stop text",
     Why.DONE: "its only run is done",
+    Why.CUT_OFF: "a crash cut off its only run, which is not repeated",
     Why.ERRORS: f"{MOST_ERRORS} runs in a row failed",
     Why.MAKER: "its maker may no longer do what it does",
     Why.PLACE: "what it is made of may no longer go where its results go",

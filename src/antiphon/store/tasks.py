@@ -246,6 +246,16 @@ async def list_due(query: Query, now_ms: int, after: Due | None, limit: int) -> 
     return [Due(TaskId(id), AgentId(agent), next_at) for id, agent, next_at in rows]
 
 
+async def list_fired_after(query: Query, time_ms: int) -> list[TaskId]:
+    """Active tasks with a slot to come that were changed, or fired last, after that time."""
+    rows = await query.fetch_all(
+        f"SELECT t.id FROM tasks t WHERE {_FIRES} AND (t.updated_at > ? OR EXISTS (SELECT 1 FROM task_slots s "
+        "WHERE s.task = t.id AND s.slot_at = t.last_slot_at AND s.fired_at > ?)) ORDER BY t.id",
+        (time_ms, time_ms),
+    )
+    return [TaskId(id) for (id,) in rows]
+
+
 async def delete(tx: Transaction, id: TaskId) -> None:
     """Deletes the task with its slots and with what is allowed to it always; its session and its runs stay."""
     await tx.execute("DELETE FROM task_slots WHERE task = ?", (id,))

@@ -33,7 +33,7 @@ from antiphon.engine.access.reach import Actor, Rights, find_reach, find_session
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.schedules.firing import Firing, begin_run, is_running, may_fire
+from antiphon.engine.schedules.firing import Firing, begin_run, is_running, may_fire, may_leave
 from antiphon.engine.sessions.sessions import OpenSession, create_session, refuse_agent
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import classify_message
@@ -192,7 +192,8 @@ class Tasks:
         """Begins a run of the task besides its slots, which stay as they are.
 
         Raises `Conflict` while another one works (`task_running`) and for a task that has ended (`task_ended`), and
-        `Denied` if its maker may not do any more what it does (`task_maker`).
+        `Denied` if its maker may not do any more what it does (`task_maker`), or if its results may not go to its place
+        any more (`above_clearance`).
         """
         call = self._call(actor, id, target)
         sessions = (NamedTarget(cron_key(id), None),)
@@ -473,6 +474,10 @@ async def run_task(tx: Transaction, call: TaskCall, firing: Firing) -> TaskSlot 
     if not may_fire(task, standing, firing.rules):
         return Refusal(
             Denied("Maker of the task may not do any more what it does, or its agent is gone.", code="task_maker")
+        )
+    if not await may_leave(tx, task, firing.rules):
+        return Refusal(
+            Denied("What the task is made of may no longer go to the place of its results.", code="above_clearance")
         )
     session = await sessions_rows.find_by_key(tx, task.key)
     slot = TaskSlot(task=task.id, slot_at=firing.now, is_manual=True, run=firing.run_id, fired_at=firing.now)
