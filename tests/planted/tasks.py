@@ -41,6 +41,20 @@ BUGS = (
         "engine/test_tasks_acting.py::test_a_task_whose_place_lost_clearance_pauses[sqlite]",
     ),
     Bug(
+        "a run by hand that is asked for again runs again",
+        TASKS,
+        "if session is not None and firing.may_repeat:",
+        "if session is None:",
+        "gateway/test_tasks.py::test_a_run_that_is_asked_for_again_with_the_same_key_is_the_same_run[sqlite]",
+    ),
+    Bug(
+        "the name of a task above the reader is taken",
+        STORE,
+        'f"AND {seen.text} LIMIT 1",',
+        'f"AND ({seen.text} OR 1 = 1) LIMIT 1",',
+        "gateway/test_tasks.py::test_the_name_of_a_task_above_the_reader_is_free[sqlite]",
+    ),
+    Bug(
         "a slot fires although the run before it works",
         FIRING,
         "        is_running=await is_running(tx, task, session),\n",
