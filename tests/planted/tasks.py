@@ -55,6 +55,13 @@ BUGS = (
         "gateway/test_tasks.py::test_the_name_of_a_task_above_the_reader_is_free[sqlite]",
     ),
     Bug(
+        "a member of a group cancels the tasks of others",
+        TASKS,
+        "return await _refuse_members(tx, scope.standing, task) or _Held(task, scope)",
+        "return _Held(task, scope)",
+        "engine/test_tasks.py::test_in_a_group_only_makers_and_owners_change_a_task[sqlite]",
+    ),
+    Bug(
         "a slot fires although the run before it works",
         FIRING,
         "        is_running=await is_running(tx, task, session),\n",

@@ -15,7 +15,7 @@ from antiphon.domain.ids import Ids, MessageId, SessionRow, TaskId
 from antiphon.domain.keys import SessionKind, cron_key
 from antiphon.domain.person import person_of
 from antiphon.domain.schedule import Schedule, in_words, next_slot
-from antiphon.domain.session import DeliveryContext, Session, SessionStatus, Source
+from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionType, Source
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.stored_task import (
     MOST_TASKS,
@@ -434,7 +434,19 @@ async def _hold(tx: Transaction, call: TaskCall) -> _Held | Refusal:
     if isinstance(scope, Refusal):
         return scope
     task = await _find(tx, scope, call.id)
-    return task if isinstance(task, Refusal) else _Held(task, scope)
+    if isinstance(task, Refusal):
+        return task
+    return await _refuse_members(tx, scope.standing, task) or _Held(task, scope)
+
+
+async def _refuse_members(query: Query, standing: Standing, task: StoredTask) -> Refusal | None:
+    """The refusal of somebody in a group who neither made the task nor is an owner."""
+    if reaches_all(standing) or standing.principal == task.maker:
+        return None
+    session = await sessions_rows.find_by_row(query, task.session)
+    if session is None or session.source.type is not SessionType.GROUP:
+        return None
+    return Refusal(Denied("In groups only the maker of a task and owners change it.", code="not_maker"))
 
 
 async def edit_task(tx: Transaction, command: EditTask) -> StoredTask | Refusal:
