@@ -192,7 +192,7 @@ class Tasks:
         """Begins a run of the task besides its slots, which stay as they are.
 
         Raises `Conflict` while another one works (`task_running`) and for a task that has ended (`task_ended`), and
-        `Denied` if its maker may not do any more what it does (`task_maker`), or if its results may not go to its place
+        `Denied` if its maker may no longer do what it does (`task_maker`), or if its results may not go to its place
         any more (`above_clearance`).
         """
         call = self._call(actor, id, target)
@@ -472,9 +472,7 @@ async def run_task(tx: Transaction, call: TaskCall, firing: Firing) -> TaskSlot 
         return Refusal(_has_ended(task))
     standing = await find_standing(tx, task.maker)
     if not may_fire(task, standing, firing.rules):
-        return Refusal(
-            Denied("Maker of the task may not do any more what it does, or its agent is gone.", code="task_maker")
-        )
+        return Refusal(Denied("Task may not run: its maker lacks the rights, or its agent is gone.", code="task_maker"))
     if not await may_leave(tx, task, firing.rules):
         return Refusal(
             Denied("What the task is made of may no longer go to the place of its results.", code="above_clearance")
