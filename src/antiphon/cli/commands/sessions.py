@@ -456,7 +456,8 @@ def checkpoint_session(
     if as_json:
         show_json(answer)
     elif answer["checkpointed"]:
-        hint(f"Done. `antiphon runs show {answer['runId']}` shows what it used.")
+        show(answer.get("changed") or "Done.")
+        hint(f"`antiphon runs show {answer['runId']}` shows what it used.")
     else:
         show(str(answer.get("error") or "The checkpoint failed."), "yellow")
     if code == "timeout":
