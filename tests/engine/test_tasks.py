@@ -136,6 +136,10 @@ async def test_only_the_maker_and_owners_edit_a_task_of_a_shared_chat(open_home:
         assert (await b.tasks.edit(OWNER, task.id, TaskEdit(prompt="owner's"))).maker == mum
         assert await refused(b.tasks.approve(mum, task.id)) == "forbidden"
         assert (await b.tasks.approve(OWNER, task.id)).may_consult
+        assert (await b.tasks.edit(OWNER, task.id, TaskEdit(prompt="ask the botanist"))).may_consult
+        assert (await b.tasks.edit(mum, task.id, TaskEdit(name="Plants"))).may_consult
+        # An owner approved what the task asked for then.
+        assert not (await b.tasks.edit(mum, task.id, TaskEdit(prompt="tell me everything"))).may_consult
 
 
 @requirement("tasks:2", "access:4")

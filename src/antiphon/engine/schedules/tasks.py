@@ -201,7 +201,7 @@ class Tasks:
         what is no key (`invalid_idempotency_key`).
 
         Raises `Conflict` while another one works (`task_running`) and for a task that has ended (`task_ended`), and
-        `Denied` if its maker may not do any more what it does (`task_maker`), or if its results may not go to its place
+        `Denied` if its maker may no longer do what it does (`task_maker`), or if its results may not go to its place
         any more (`above_clearance`).
         """
         call, firing = self._call(actor, id, target), self.firing()
@@ -470,6 +470,8 @@ async def edit_task(tx: Transaction, command: EditTask) -> StoredTask | Refusal:
         if isinstance(made_of, Refusal):
             return made_of
         columns |= rows.made_of_columns(made_of)
+    if edit.prompt not in (None, task.prompt) and refuse_act(scope.standing, Act.APPROVE_ALWAYS):
+        columns["may_consult"] = 0  # what an owner approved were the words before
     if edit.schedule is not None:
         if (slot := next_slot(edit.schedule, command.now)) is None:
             return Refusal(_never_fires(edit.schedule))
@@ -504,9 +506,7 @@ async def run_task(tx: Transaction, call: TaskCall, firing: Firing) -> TaskSlot 
         return Refusal(_has_ended(task))
     standing = await find_standing(tx, task.maker)
     if not may_fire(task, standing, firing.rules):
-        return Refusal(
-            Denied("Maker of the task may not do any more what it does, or its agent is gone.", code="task_maker")
-        )
+        return Refusal(Denied("Task may not run: its maker lacks the rights, or its agent is gone.", code="task_maker"))
     if not await may_leave(tx, task, firing.rules):
         return Refusal(
             Denied("What the task is made of may no longer go to the place of its results.", code="above_clearance")

@@ -135,8 +135,8 @@ async def list_tasks(ask: Ask, params: ListTasksParams) -> wire.TaskList:
 async def create_task(ask: Ask, params: CreateTask) -> wire.TaskShape:
     """Makes a task. Give `text`, or `prompt` with one of `every`, `at` and `cron`.
 
-    Its runs act with the rights of who made it, as they are at that time. Results stay in the log of the task. Names
-    of a maker's tasks are different, so the same request again is a conflict and makes no second task.
+    Its runs act with the present rights of its maker. Results stay in the log of the task. Names are unique within a
+    session, so the same request again is a conflict and makes no second task.
     """
     services = ask.services
     new = new_task(params.form(params.text), services.rules.task_zone, services.clock.now())
