@@ -8,7 +8,7 @@ from antiphon.domain.stored_task import StoredTask, TaskSlot
 from antiphon.domain.task import MOST_ERRORS, TaskState, Why
 
 WHY: Mapping[Why, str] = {
-    Why.STILL_RUNNING: "the run before it had not ended",
+    Why.STILL_RUNNING: "the previous run had not ended",
     Why.MISSED: "nothing ran at that time",
     Why.HOURLY_RUNS: "the runs of this hour are used up",
     Why.DAILY_TOKENS: "the tokens of this day are used up",

@@ -440,7 +440,7 @@ def checkpoint_session(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a session look back now: a model notes what matters of its present conversation.
+    """Have a session look back now: a model notes what matters in its present conversation.
 
     The exit code is 1 if it failed, and 5 if it has not ended in time.
     """

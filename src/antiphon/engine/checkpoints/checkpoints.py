@@ -92,4 +92,4 @@ def said_of(asked: AskedCheckpoint) -> str:
         case CheckpointAnswer.NOTHING_NEW:
             return "Nothing was said since the last checkpoint."
         case CheckpointAnswer.OFF:
-            return "This session has no checkpoints. They need a session in which people write, and a model that can."
+            return "Session has no checkpoints: nobody writes there, its model is 'offline', or they are switched off."
