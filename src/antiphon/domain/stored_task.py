@@ -130,7 +130,7 @@ def check_prompt(prompt: str) -> None:
     size = len(prompt.encode("utf-8", "surrogatepass"))
     if size > MAX_PROMPT_BYTES:
         raise TooLarge(
-            f"Task prompt is too large: {size} bytes; the limit is {MAX_PROMPT_BYTES}.", code="prompt_too_large"
+            f"Task prompt is too large: {size} bytes, the most is {MAX_PROMPT_BYTES}.", code="prompt_too_large"
         )
 
 
