@@ -210,7 +210,8 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.create source.triggerId | sessions.patch description | sessions.patch displayName | "
         "sessions.patch label | sessions.patch verboseLevel | sessions.post content.data | sessions.post "
         "content.mimeType | sessions.post content.text | sessions.post messageId | sessions.post sender | "
-        "sessions.post text | people.invite name | tokens.create name | tools.invoke idempotencyKey"
+        "sessions.post text | people.invite name | tokens.create name | tools.invoke idempotencyKey | "
+        "tasks.run idempotencyKey"
     ),
     Kind.CHOICE: (
         " | ".join(

@@ -210,11 +210,15 @@ async def _within(query: Query, reach: Reach, *, own: TaskId | None) -> Conditio
     return all_of([place, flow("t.", reach.clearance)])
 
 
-async def has_name(query: Query, session: SessionRow, name: str, *, besides: TaskId | None = None) -> bool:
-    """Whether another task of the session has that name and has not ended."""
+async def has_name(
+    query: Query, session: SessionRow, name: str, clearance: Classification, *, besides: TaskId | None = None
+) -> bool:
+    """Whether another task of the session which flows to the clearance has that name and has not ended."""
+    seen = flow("t.", clearance)
     row = await query.fetch_one(
-        "SELECT 1 FROM tasks t WHERE t.session = ? AND t.name = ? AND t.state <> 'ended' AND t.id <> ? LIMIT 1",
-        (session, name, besides or ""),
+        "SELECT 1 FROM tasks t WHERE t.session = ? AND t.name = ? AND t.state <> 'ended' AND t.id <> ? "
+        f"AND {seen.text} LIMIT 1",
+        (session, name, besides or "", *seen.values),
     )
     return row is not None
 

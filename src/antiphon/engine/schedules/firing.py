@@ -43,6 +43,8 @@ class Firing(Struct, frozen=True, kw_only=True):
     rules: Rules
     run_id: RunId
     message_id: MessageId
+    may_repeat: bool = False
+    """Whether somebody may ask for the run again under that id."""
     random: str
     """12 hexadecimal digits, for the id of an incarnation."""
     now: datetime
@@ -168,6 +170,7 @@ async def begin_run(
         message=message,
         actor=str(standing.principal),
         classification=classify_message(standing, task.made_of),
+        is_addressed=firing.may_repeat,
     )
     run = NewRun(
         id=firing.run_id,
