@@ -1,4 +1,4 @@
-"""`antiphon tasks`: what agents do by themselves at their time. Contract: tasks 1, 2."""
+"""`antiphon tasks`: what agents do at set times. Contract: tasks 1, 2."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 

@@ -86,7 +86,7 @@ def said_of(asked: AskedCheckpoint) -> str:
     """The answer to a person, in words."""
     match asked.answer:
         case CheckpointAnswer.ASKED:
-            return "The conversation is looked back at."
+            return "The agent looks back at this conversation now."
         case CheckpointAnswer.RUNNING:
             return "A checkpoint of this session is at work already, or waits for its turn to end."
         case CheckpointAnswer.NOTHING_NEW:

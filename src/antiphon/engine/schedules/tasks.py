@@ -385,7 +385,9 @@ async def _refuse_more(tx: Transaction, standing: Standing, more: int) -> Refusa
         await people.hold(tx, id)
     if await rows.count_of(tx, maker) + more > MOST_TASKS:
         return Refusal(
-            Denied(f"Person has {MOST_TASKS} tasks, which is the most. Cancel one that is not needed.", code="task_cap")
+            Denied(
+                f"Person has {MOST_TASKS} tasks, which is the limit. Cancel one that is not needed.", code="task_cap"
+            )
         )
     await rows.delete_ended(tx, maker, kept=MOST_TASKS)
     return None
