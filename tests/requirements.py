@@ -155,7 +155,7 @@ REQUIREMENTS = {
         "message sends to a channel past hooks, send policy and flow.",
         remaining="hooks come with policies",
     ),
-    "summarize:1": Requirement("summarize gives a summary with the join of its inputs.", TOOLS),
+    "summarize:1": Requirement("summarize gives a summary with the join of its inputs."),
     "simulate:1": Requirement("simulate_tool_call answers by the enforcing pipeline, without effects.", FLOW),
     "foreign_tools:1": Requirement(
         "Python functions and MCP servers are tools with declared effects under the same policy.",

@@ -24,6 +24,7 @@ from antiphon.agents.introspection import ModelIntrospector
 from antiphon.agents.loop import AgentLoop
 from antiphon.agents.model import ProviderSettings
 from antiphon.agents.models import Models
+from antiphon.agents.summaries import Summaries
 from antiphon.agents.toolset import DeclaredFunction, FunctionTool, Tool, Toolset, tool
 from antiphon.backends import (
     DATABASE_NAME,
@@ -106,6 +107,7 @@ from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.engine.sessions.workspaces import WORKSPACES_NAME, Workspaces
 from antiphon.engine.views.activities import Activities
 from antiphon.engine.views.contents import ContentsOfSessions
+from antiphon.engine.views.conversations import Conversations
 from antiphon.engine.views.costs import Costs
 from antiphon.engine.views.history import History
 from antiphon.engine.views.incarnations import Incarnations
@@ -150,6 +152,7 @@ from antiphon.tools.sessions_spawn import sessions_spawn
 from antiphon.tools.sessions_wait import sessions_wait
 from antiphon.tools.sessions_yield import sessions_yield
 from antiphon.tools.subagents import subagents
+from antiphon.tools.summarize import summarize
 from antiphon.tools.tasks import tasks as tasks_tool
 from antiphon.version import VERSION
 
@@ -434,6 +437,15 @@ def _build(
     cursors = Cursors(home_key)
     own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
     own_tools.append(memory(Memories(database, rules, clock, ids)))
+    summaries = Summaries(
+        Conversations(database, rules, clock),
+        base.models,
+        rules=rules,
+        home_key=home_key,
+        clock=clock,
+        retry=parts.retry,
+    )
+    own_tools.append(summarize(summaries))
     own_tools.append(message(OutgoingMessages(database, rules, channels.keys(), clock=clock)))
     tasks = Tasks(database, rules, clock=clock, ids=ids)
     own_tools.append(tasks_tool(tasks, rules, clock))

@@ -145,7 +145,7 @@ _TOOLS: dict[Kind, str] = {
         "sessions_spawn attachments | sessions_spawn attachments.encoding | sessions_spawn cleanup | "
         "sessions_spawn context | sessions_spawn mode | sessions_spawn runTimeoutSeconds | "
         "sessions_spawn runtime | sessions_spawn sandbox | sessions_spawn thinking | sessions_spawn thread | "
-        "sessions_wait accept | sessions_wait mode | sessions_wait timeoutSeconds | subagents action"
+        "sessions_wait accept | sessions_wait mode | sessions_wait timeoutSeconds | summarize scope | subagents action"
     ),
 }
 _OPERATIONS: dict[Kind, str] = {
@@ -210,7 +210,8 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.create source.triggerId | sessions.patch description | sessions.patch displayName | "
         "sessions.patch label | sessions.patch verboseLevel | sessions.post content.data | sessions.post "
         "content.mimeType | sessions.post content.text | sessions.post messageId | sessions.post sender | "
-        "sessions.post text | people.invite name | tokens.create name | tools.invoke idempotencyKey"
+        "sessions.post text | people.invite name | tokens.create name | tools.invoke idempotencyKey | "
+        "tasks.run idempotencyKey"
     ),
     Kind.CHOICE: (
         " | ".join(

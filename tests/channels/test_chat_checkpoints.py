@@ -52,7 +52,7 @@ async def test_a_conversation_left_behind_is_looked_back_at_and_hidden(
 async def test_a_checkpoint_is_asked_for_by_command(open_home: OpenHome, scripted: dict[str, Any]) -> None:
     async with chatting(open_home, **scripted) as chat:
         await chat.says("hello")
-        assert await chat.says("/checkpoint") == "The conversation is looked back at."
+        assert await chat.says("/checkpoint") == "The agent looks back at this conversation now."
         with anyio.fail_after(SECONDS):
             while not facts(await read_log(chat.served.app, BASE), "introspection_finished"):
                 await anyio.sleep(0.02)

@@ -197,11 +197,16 @@ def test_local_times_are_read_in_their_zone() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["2026-01-01 08:00", "9999-01-01 00:00", "25:00", "2027-02-30 08:00", "soon", "", "0001-01-01"]
+    "text",
+    [
+        *("2026-01-01 08:00", "9999-01-01 00:00", "25:00", "2027-02-30 08:00", "soon", "", "0001-01-01"),
+        *("0001-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59"),
+    ],
 )
 def test_times_that_cannot_be_are_refused(text: str) -> None:
-    with pytest.raises(Invalid):
-        parse_at(text, "Europe/Berlin", NOW)
+    for zone in ("Europe/Berlin", "America/New_York"):
+        with pytest.raises(Invalid):
+            parse_at(text, zone, NOW)
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,8 @@ def test_a_task_for_one_time_ends_after_its_run_however_it_went() -> None:
         begun = on_due(task(ONCE), around(START + HOUR))
         assert begun.task.next_at is None
         ended = on_ended(begun.task, outcome, "", START + 2 * HOUR)
-        assert (ended.task.state, ended.actions) == (TaskState.ENDED, ())
+        told = (TellMaker(Why.CUT_OFF),) if outcome is SlotOutcome.RECOVERED else ()
+        assert (ended.task.state, ended.actions) == (TaskState.ENDED, told)
     skipped = on_due(task(ONCE, missed=MissedPolicy.SKIP), around(START + 5 * HOUR))
     assert skipped.task.state is TaskState.ENDED
     assert skipped.actions == (Skip(START + HOUR, Why.MISSED, 1), TellMaker(Why.MISSED))

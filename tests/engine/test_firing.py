@@ -13,13 +13,14 @@ from antiphon.domain.event import EventType
 from antiphon.domain.message import ProvenanceKind, UserMessage, text_content
 from antiphon.domain.person import PersonRole
 from antiphon.domain.run import Purpose, RunStatus
-from antiphon.domain.schedule import At, parse_cron
+from antiphon.domain.schedule import At, Cron, Schedule, parse_cron
 from antiphon.domain.session import DeliveryContext, SessionStatus
-from antiphon.domain.stored_task import StoredTask
+from antiphon.domain.stored_task import StoredTask, TaskEdit
 from antiphon.domain.task import BACKOFF, MOST_ERRORS, MissedPolicy, SlotOutcome, TaskLimits, TaskState, Why
 from antiphon.engine.schedules.scheduler import Scheduler
 from antiphon.feed.local import LocalNotifier
 from antiphon.store.database import Transaction
+from antiphon.wire import tasks as wire
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -324,6 +325,44 @@ async def test_a_task_that_cannot_be_read_does_not_hold_up_the_others(open_home:
         await b.app.database.run(_break, broken.id, schedule)
         await b.passes(HOUR)
         assert await b.outcomes(task) == [(1, SlotOutcome.OK)]
+
+
+@requirement("tasks:1")
+async def test_a_task_whose_zone_is_not_known_any_more_is_seen_and_its_run_ends(open_home: OpenHome) -> None:
+    async with bench(open_home) as b:
+        task = await b.make("!fail", trigger=Cron("* * * * *"), zone="Europe/Berlin")
+        b.clock.pass_time(HOUR)
+        assert await b.app.scheduler.fire(task.id)
+        await b.app.database.run(_break, task.id, GONE)
+        await b.rests()
+        assert [slot.outcome for slot in await b.slots(task)] == [SlotOutcome.ERROR]
+        shown = wire.task(await b.tasks.get(OWNER, task.id), {})
+        assert [time.shown[-3:] for time in shown.upcoming] == ["UTC"]
+        await b.tasks.pause(OWNER, task.id)
+        assert await refused(b.tasks.resume(OWNER, task.id)) == "invalid_zone"
+        there = Schedule(Cron("* * * * *"), "UTC")
+        await b.tasks.edit(OWNER, task.id, TaskEdit(schedule=there))
+        assert (await b.tasks.resume(OWNER, task.id)).state is TaskState.ACTIVE
+
+
+GONE = '{"trigger": {"kind": "cron", "expression": "* * * * *"}, "zone": "Mars/Base"}'
+
+
+@requirement("tasks:1")
+@pytest.mark.parametrize("missed", MissedPolicy)
+async def test_a_task_that_fired_while_the_clock_was_far_ahead_goes_on_once_it_is_right(
+    open_home: OpenHome, missed: MissedPolicy
+) -> None:
+    async with bench(open_home) as b:
+        task = await b.make(missed=missed)
+        unreadable = await b.make(name="unreadable", trigger=Cron("* * * * *"))
+        await b.passes(timedelta(days=3650))
+        await b.app.database.run(_break, unreadable.id, GONE)
+        assert (await b.tasks.get(OWNER, task.id)).next_at == START + timedelta(days=3650) + HOUR
+        await b.passes(2 * HOUR - timedelta(days=3650))
+        assert (await b.tasks.get(OWNER, task.id)).next_at == START + 3 * HOUR
+        await b.passes(HOUR)
+        assert (await b.outcomes(task))[-1] == (3, SlotOutcome.OK)
 
 
 async def _break(tx: Transaction, id: str, schedule: str) -> None:

@@ -11,6 +11,7 @@ from antiphon.domain.ids import SessionRow, TaskId
 from antiphon.domain.message import text_content
 from antiphon.domain.person import PersonRole
 from antiphon.domain.schedule import At, Schedule, parse_every
+from antiphon.domain.session import SessionType, Source
 from antiphon.domain.stored_task import MOST_TASKS, NewTask, TaskEdit
 from antiphon.domain.task import SlotOutcome, TaskLimits, TaskState
 from antiphon.store import sessions
@@ -135,6 +136,29 @@ async def test_only_the_maker_and_owners_edit_a_task_of_a_shared_chat(open_home:
         assert (await b.tasks.edit(OWNER, task.id, TaskEdit(prompt="owner's"))).maker == mum
         assert await refused(b.tasks.approve(mum, task.id)) == "forbidden"
         assert (await b.tasks.approve(OWNER, task.id)).may_consult
+        assert (await b.tasks.edit(OWNER, task.id, TaskEdit(prompt="ask the botanist"))).may_consult
+        assert (await b.tasks.edit(mum, task.id, TaskEdit(name="Plants"))).may_consult
+        # An owner approved what the task asked for then.
+        assert not (await b.tasks.edit(mum, task.id, TaskEdit(prompt="tell me everything"))).may_consult
+
+
+@requirement("tasks:2", "access:4")
+async def test_in_a_group_only_makers_and_owners_change_a_task(open_home: OpenHome) -> None:
+    async with bench(open_home) as b:
+        mum, dad = await person(b, "mum"), await person(b, "dad")
+        target = b.target("agent:main:telegram:group:-5")
+        source = Source(kind="channel", platform="telegram", type=SessionType.GROUP)
+        group = (await b.app.services.sessions.open(OWNER, target, source=source)).session
+        for member in (mum, dad):
+            await b.app.database.run(_join, group.row, str(member))
+        owners = await b.make(session=str(group.key))
+        hers = await b.make(session=str(group.key), by=mum, name="hers")
+        for task in (owners, hers):
+            assert (await b.tasks.get(dad, task.id)).id == task.id
+            for act in (b.tasks.run, b.tasks.pause, b.tasks.resume, b.tasks.cancel):
+                assert await refused(act(dad, task.id)) == "not_maker"
+        assert (await b.tasks.pause(mum, hers.id)).state is TaskState.PAUSED
+        assert (await b.tasks.cancel(OWNER, hers.id)).id == hers.id
 
 
 async def _join(tx: Transaction, session: SessionRow, principal: str) -> None:

@@ -163,6 +163,7 @@ async def test_a_task_whose_place_lost_clearance_pauses(open_home: OpenHome) -> 
     async with bench(open_home) as b:
         (task,) = await b.tasks.create(OWNER, b.target(), [_new(b)], route=secret)
         await b.app.database.run(_send_to, task.id, DeliveryContext(channel="fake", to="room"))
+        assert await refused(b.tasks.run(OWNER, task.id)) == "above_clearance"
         await b.passes(HOUR)
         paused = await b.tasks.get(OWNER, task.id)
         assert (paused.state, paused.why) == (TaskState.PAUSED, Why.PLACE)

@@ -63,6 +63,17 @@ ROUTES = (
         tests=(WORLDS, "tools/test_hidden_is_missing.py::test_every_tool_answers_alike_for_hidden_and_for_missing"),
     ),
     Route(
+        name="summary of a session's own conversation",
+        doors=("tool summarize",),
+        sink="the ceiling of the session, and the clearance of the model's provider",
+        check="policy/flow.py::admitted",
+        tests=(
+            WORLDS,
+            "tools/test_summarize.py::test_a_summary_leaves_out_what_the_place_of_the_answer_may_not_have",
+            "tools/test_summarize.py::test_a_summary_raises_who_is_told_it_to_all_that_it_was_made_of",
+        ),
+    ),
+    Route(
         name="names of agents",
         doors=("tool agents_list", "http agents.list"),
         sink="none: the names of configured agents are settings",

@@ -75,6 +75,24 @@ BROOD = 4
 TEXTS = 3
 SLOTS = 3
 """Of the task."""
+LOOKING_TURNS = 2
+"""After which the session of `checkpoints` looks back by itself."""
+LOOKS = {
+    "sessions": {"*": [[{"text": "yes"}]]},
+    "checkpoints": {
+        "*": [
+            {
+                "calls": [
+                    {"name": "add_note", "arguments": {"text": "They like trees."}},
+                    {"name": "set_working_memory", "arguments": {"text": "The oak is ill."}},
+                    {"name": "set_description", "arguments": {"text": "Trees"}},
+                ]
+            },
+            {"text": "done"},
+        ]
+    },
+}
+"""What its model says."""
 CLIENTS = 3
 OUTSTANDING = 4
 HOOK_SECRET = "s3cret-of-the-build-server"
@@ -208,6 +226,7 @@ class Program:
                 "tools": {"sessions": {"visibility": "agent"}},
                 "agents": {"defaults": {"subagents": subagents}},
                 "hooks": {"ci": {"secret": HOOK_SECRET}},
+                **self._settings(),
             }
         )
         async with antiphon.open(self._home, config=config, parts=parts) as app:
@@ -239,10 +258,20 @@ class Program:
                     await self._spawns(app)
                 case "tasks":
                     await self._tasks(app)
+                case "checkpoints":
+                    await self._checkpoints(app)
                 case other:
                     raise LookupError(f"Scenario not found: {other!r}")
             dumped = {**await dump(app), "commits": self._commits}
             (self._outside / "dump.json").write_text(json.dumps(dumped), "utf-8")
+
+    def _settings(self) -> JsonObject:
+        """Of the scenario that needs a model with checkpoints."""
+        if self._request.scenario != "checkpoints":
+            return {}
+        self._home.mkdir(mode=0o700, exist_ok=True)
+        (self._home / "looks.json").write_text(json.dumps(LOOKS), "utf-8")
+        return {"checkpoints": {"turns": LOOKING_TURNS}, "agents": {"defaults": {"model": "scripted:looks.json"}}}
 
     def _on_commit(self, number: int, moment: str, units: Sequence[str]) -> None:
         self._commits = number
@@ -605,6 +634,18 @@ class Program:
             await self._until_all_ended(app)
         await app.app.deliverer.wait_idle()
 
+    async def _checkpoints(self, app: Antiphon) -> None:
+        """A session that looks back by itself, and once more because somebody asks."""
+        session = await app.sessions.open("looked")
+        for number in range(LOOKING_TURNS):
+            await (await self._post(session, f"l-{number}", f"hello l-{number}")).wait()
+        while await app.app.database.read(_count_looked_back) == 0:
+            await anyio.sleep(LOOK_SECONDS)
+        await (await self._post(session, "l-asked", "hello l-asked")).wait()
+        target = app.app.services.sessions.target(session.key)
+        while await app.app.database.read(_count_looked_back) < 2:
+            await app.app.services.checkpoints.ask(OWNER, target, timedelta(seconds=LOOK_SECONDS))
+
     async def _streamed(self, app: Antiphon) -> None:
         """A reply that is shown while it is written, with a pause in which the platform gets to show it."""
         await self._open_with_place(app, ROOMS[0], ROOMS[0], Blackboard.name)
@@ -675,6 +716,8 @@ async def dump(app: Antiphon) -> JsonObject:
         "spawned": await app.app.database.read(_count_spawns),
         "taints": await app.app.database.read(_list_taints),
         "slots": await app.app.database.read(_list_slots),
+        "notes": await app.app.database.read(_list_notes),
+        "cursors": await app.app.database.read(_list_cursors),
         "runs": {
             run.id: {
                 "key": names[run.session_key],
@@ -683,6 +726,7 @@ async def dump(app: Antiphon) -> JsonObject:
                 "status": run.status.value,
                 "code": run.code,
                 "reply": run.reply,
+                "steps": run.usage.steps,
             }
             for run in runs
         },
@@ -709,6 +753,19 @@ async def _list_slots(query: Query) -> list[JsonValue]:
     """The run of each slot of a task, and what became of it."""
     rows = await query.fetch_all("SELECT slot_at, run, outcome FROM task_slots ORDER BY slot_at")
     return [list(row) for row in rows]
+
+
+async def _list_notes(query: Query) -> list[JsonValue]:
+    return [row[0] for row in await query.fetch_all("SELECT text FROM notes ORDER BY id")]
+
+
+async def _list_cursors(query: Query) -> list[JsonValue]:
+    """How far each incarnation was looked back at, and the checkpoint at work."""
+    return [list(row) for row in await query.fetch_all("SELECT through_seq, run FROM checkpoints")]
+
+
+async def _count_looked_back(query: Query) -> int:
+    return (await query.fetch_all("SELECT COUNT(*) FROM events WHERE type = 'introspection_finished'"))[0][0]
 
 
 async def _count_spawns(query: Query) -> int:

@@ -18,7 +18,18 @@ import pytest
 from antiphon.domain.classification import Level
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from tests.claims import requirement
-from tests.flows.kill_target import ROOMS, SCENES, SLOTS, STREAMED, TEXTS, Killer, Request, acknowledgements, parts_said
+from tests.flows.kill_target import (
+    LOOKING_TURNS,
+    ROOMS,
+    SCENES,
+    SLOTS,
+    STREAMED,
+    TEXTS,
+    Killer,
+    Request,
+    acknowledgements,
+    parts_said,
+)
 from tests.postgres import fresh_database
 from tests.shards import shard
 
@@ -297,6 +308,48 @@ def check_slots(directory: Path, dump: Dump) -> int:
     taken = (directory / "taken").read_text("utf-8").splitlines() if (directory / "taken").exists() else []
     assert {json.loads(line)[0] for line in taken} == dump["sent"].keys()
     return sum(outcome == "recovered" for outcome in outcomes.values())
+
+
+@requirement("checkpoints:1", "checkpoints:2")
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_checkpoint_that_is_killed_at_any_commit_covers_its_range_once(
+    killer: Killer, places: Places, tmp_path: Path, moment: str, *, is_soak: bool
+) -> None:
+    """At every commit from the turns that make it due to its end: the next life covers the same range."""
+    killer.carry_out_to_end(places("checkpoints", tmp_path / "undisturbed"))
+    check_looked_back(read_dump(tmp_path / "undisturbed"))
+    commits = read_dump(tmp_path / "undisturbed")["commits"]
+    rounds, numbers = 5 if is_soak else 1, range(1, commits + 1)
+    kills = taken_over = 0
+    for round in range(rounds):
+        for number in numbers:
+            directory = tmp_path / f"{round}-{number}"
+            request = replace(places("checkpoints", directory), kill_at=number, moment=moment)
+            kills += killer.carry_out(request) == -9
+            bury_the_dead(request)
+            killer.carry_out_to_end(request)
+            dump = read_dump(directory)
+            check_acknowledged(directory, dump)
+            taken_over += check_looked_back(dump)
+    print(f"{kills} kills, {taken_over} checkpoints of which more was used than they kept")
+    assert kills > 0.7 * rounds * len(numbers) and taken_over > 0
+
+
+def check_looked_back(dump: Dump) -> int:
+    """Two checkpoints, each of the range behind the one before; how many had begun to ask a model in two lives."""
+    (events,) = dump["sessions"].values()
+    started, finished = (
+        [event for event in events if event["type"] == f"introspection_{what}"] for what in ("started", "finished")
+    )
+    assert [event["data"]["reason"] for event in started] == ["turn_limit", "manual"]
+    assert [event["run"] for event in started] == [event["run"] for event in finished]
+    assert all(event["data"]["success"] for event in finished)
+    assert [event["data"]["throughSeq"] for event in finished] == [event["seq"] - 1 for event in started]
+    assert dump["cursors"] == [[started[-1]["seq"] - 1, None]]
+    assert dump["notes"] == ["They like trees."] * 2
+    runs = [dump["runs"][event["run"]] for event in started]
+    assert [run["status"] for run in runs] == ["ok", "ok"] and len(dump["runs"]) == LOOKING_TURNS + 1 + len(runs)
+    return sum(run["steps"] > 2 for run in runs)
 
 
 @requirement("channels:1")

@@ -56,6 +56,9 @@ def example_of(name: str) -> Example:
         case ["sh", "json", "sh", "sh", "json"]:
             before, *rest = texts
             return Example(*rest, before=before)
+        case ["json", "json", "sh", "sh", "json"]:
+            arguments, told, *rest = texts
+            return Example(arguments, *rest, told_agent=told)
         case ["json", "json", "json", "sh", "sh", "json"]:
             task, arguments, told, *rest = texts
             return Example(arguments, *rest, task=task, told_agent=told)

@@ -1,5 +1,6 @@
 """The views of costs, requests, sessions, people and tokens in a browser."""
 
+import json
 import re
 from functools import partial
 
@@ -160,6 +161,31 @@ def test_a_session_is_edited_and_its_errors_are_shown(page: Page) -> None:
     expect(form.get_by_label("Label")).to_have_value("Renamed")
     expect(form.get_by_label("New messages while it is busy")).to_have_value("steer")
     expect(form.get_by_label("Model")).to_have_value("")
+
+
+def test_a_checkpoint_is_asked_for_and_says_what_it_changed(page: Page, live_gateway: LiveGateway) -> None:
+    calls = [
+        {"name": "set_working_memory", "arguments": {"text": "The oak is ill."}},
+        {"name": "set_description", "arguments": {"text": "Trees"}},
+        {"name": "add_note", "arguments": {"text": "They like trees."}},
+    ]
+    script = {"sessions": {"*": [[{"text": "yes"}]]}, "checkpoints": {"*": [{"calls": calls}, {"text": "done"}]}}
+    (live_gateway.home / "looks.json").write_text(json.dumps(script), "utf-8")
+    say(page, "hello")
+    body = open_details(page)
+    button, said = body.get_by_role("button", name="Checkpoint"), body.locator("#checkpoint-said")
+    button.click()
+    expect(said).to_contain_text("This session has no checkpoints.")
+    body.get_by_label("Model").fill("scripted:looks.json")
+    body.get_by_role("button", name="Save").click()
+    expect(body.locator("form").get_by_role("status")).to_have_text("Saved.")
+    button.click()
+    expect(said).to_have_text("It renewed the working memory, renewed the description and added 1 note.")
+    expect(body.get_by_label("Description")).to_have_value("Trees")
+    expect(body.get_by_text("Working memory", exact=True)).to_be_visible()
+    button.click()
+    expect(said).to_have_text("Nothing was said since the last checkpoint.")
+    pictures(page, "checkpoint")
 
 
 def test_an_earlier_conversation_is_read_and_continued_by_a_fork(page: Page) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from antiphon.app import Parts
 from antiphon.domain.stored_task import MAX_PROMPT_BYTES, MOST_TASKS
+from antiphon.store.database import Transaction
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock
@@ -126,6 +127,44 @@ async def test_the_same_request_again_makes_no_second_task(open_home: OpenHome) 
         again = await served.client.post("/tasks", json=WEEKDAYS)
         assert (again.status_code, again.json()["error"]["code"]) == (409, "task_name_taken")
         assert await count(served) == 1
+
+
+@requirement("tasks:2")
+async def test_a_run_that_is_asked_for_again_with_the_same_key_is_the_same_run(open_home: OpenHome) -> None:
+    async with with_ann(open_home) as (served, ann):
+        task = await make(served, sessionKey=DESK)
+        path, named = f"/tasks/{task['taskId']}/run", {"Idempotency-Key": "evening-1"}
+        first = await served.client.post(path, headers=named)
+        assert first.status_code == 200, first.text
+        again = await served.client.post(path, headers=named)
+        assert again.status_code == 200, (first.text, again.text)
+        assert again.json()["runId"] == first.json()["runId"]
+        await served.client.get(f"/runs/{first.json()['runId']}", params={"wait": 30})
+        later = await served.client.post(path, headers=named)
+        assert (later.json()["runId"], later.json()["outcome"]) == (first.json()["runId"], "ok")
+        hers = await ann.post(path, headers=named)
+        assert hers.json()["runId"] != first.json()["runId"]
+        bad = await served.client.post(path, headers={"Idempotency-Key": "x" * 201})
+        assert (bad.status_code, bad.json()["error"]["code"]) == (400, "invalid_idempotency_key")
+
+
+@requirement("flow:13", "tasks:2")
+async def test_the_name_of_a_task_above_the_reader_is_free(open_home: OpenHome) -> None:
+    async with with_ann(open_home) as (served, ann):
+        task = await make(served, sessionKey=DESK)
+        taken = await ann.post("/tasks", json=WEEKDAYS | {"sessionKey": DESK})
+        assert taken.json()["error"]["code"] == "task_name_taken"
+        await served.app.database.run(_raise, task["taskId"])
+        free = await ann.post("/tasks", json=WEEKDAYS | {"sessionKey": DESK})
+        assert free.status_code == 201, free.text
+        other = await ann.post("/tasks", json=WEEKDAYS | {"sessionKey": DESK, "name": "Other"})
+        await served.app.database.run(_raise, free.json()["taskId"])
+        renamed = await ann.patch(f"/tasks/{other.json()['taskId']}", json={"name": "News"})
+        assert renamed.status_code == 200, renamed.text
+
+
+async def _raise(tx: Transaction, id: str) -> None:
+    await tx.execute("UPDATE tasks SET level = 2 WHERE id = ?", (id,))
 
 
 @requirement("tasks:2")

@@ -41,7 +41,7 @@ BUGS = (
     ),
     Bug(
         "the cap of a day is one token too high",
-        "agents/loop.py",
+        "agents/daily_room.py",
         "if cap.tokens is not None and spent.tokens >= cap.tokens:",
         "if cap.tokens is not None and spent.tokens > cap.tokens:",
         "engine/test_runs.py::test_the_daily_cap_stops_the_next_step_and_the_day_after_begins_anew[sqlite]",

@@ -1070,7 +1070,7 @@ BUGS = (
     Bug(
         "a result from before a reset is judged by what the child holds now",
         "engine/children/wait.py",
-        "is_withheld = run.is_over and not may_enter(run.made_of, session.taint)",
+        "is_withheld = run in above and run not in taken_in",
         "is_withheld = False",
         "engine/test_classified_resets.py::test_a_result_from_before_a_reset_stays_withheld[sqlite]",
     ),

@@ -14,20 +14,29 @@ import pytest
 
 from antiphon.app import App, Parts, open_app
 from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, move_database
+from antiphon.backups import restore_backup, write_backup
 from antiphon.clock import SystemClock
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import PUBLIC
 from antiphon.domain.errors import AntiphonError, Conflict
-from antiphon.domain.ids import RunId
+from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
 from antiphon.domain.message import AssistantMessage, text_content, text_of
+from antiphon.domain.note import MemoryScope, ReadableNotes
 from antiphon.domain.run import Outcome, RunStatus
-from antiphon.domain.session import SessionSummary
+from antiphon.domain.session import DeliveryContext, Session, SessionSummary
+from antiphon.domain.task import SlotOutcome
+from antiphon.engine.memory.notes import find_notes
+from antiphon.engine.memory.people import NoteSearch
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
 from antiphon.engine.sessions.sessions import SessionFilter
+from antiphon.store import checkpoints
+from antiphon.store.database import SqlValue, Transaction
 from antiphon.store.migrations import StoreUnusable
 from antiphon.store.runs import RunFilter
-from tests.engine.stage import HeldRunner, ask, config, open_session, post, read_log, wait_end
+from tests.engine.stage import HeldRunner, ManualClock, ask, config, open_session, post, read_log, wait_end
+from tests.engine.tasks_bench import HOUR, Bench
 from tests.postgres import fresh_database
 from tests.story import Story
 from tests.waiting import SECONDS
@@ -220,6 +229,8 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "wrong_codes",
         "notes",
         "note_words",
+        "tasks",
+        "task_slots",
     }
     for table in counts:
         here, there = rows_of_file(old, table), rows_of_server(url, table)
@@ -250,6 +261,54 @@ async def test_children_that_have_not_begun_move_with_what_they_were_given(home:
         assert (place / "raw").read_bytes() == b"\0\1\xff"
         (record,) = await story.session("api:boss").records()
         assert record.result == "echo: task"
+
+
+@pytest.mark.parametrize("how", ["moved", "restored"])
+async def test_tasks_notes_and_checkpoints_go_on_in_another_place(
+    tmp_path: Path, home: Path, url: str, how: str
+) -> None:
+    clock = ManualClock()
+    async with open_app(home, Config(), Parts(clock=clock)) as app:
+        b = Bench(app, clock)
+        task = await b.make(name="Post", prompt="look \0 at it", place=DeliveryContext(channel="gone", to="42"))
+        await b.passes(HOUR)
+        await b.tasks.run(OWNER, task.id)
+        await b.rests()
+        shared = await app.services.notes.add(OWNER, AgentId("main"), "Mum is allergic to nuts.", is_shared=True)
+        session = (await app.services.sessions.get(OWNER, b.target())).session
+        await app.database.run(_covered, session)
+        before = (await b.slots(task), await app.services.notes.list(OWNER, NoteSearch(), limit=10))
+    if how == "moved":
+        counts = await move(home, url)
+        assert [counts[table] for table in ("tasks", "task_slots", "notes", "checkpoints")] == [1, 2, 1, 1]
+        assert counts["note_words"] >= 3
+        settings = on(url)
+    else:
+        write_backup(home, tmp_path / "home.backup", SystemClock(), replaces=False)
+        home, settings = tmp_path / "restored", Config()
+        restore_backup(tmp_path / "home.backup", home)
+    async with open_app(home, settings, Parts(clock=clock)) as app:
+        b = Bench(app, clock)
+        there = await b.tasks.get(OWNER, task.id)
+        assert (there.name, there.schedule, there.place) == (task.name, task.schedule, task.place)
+        assert (await b.slots(task), await app.services.notes.list(OWNER, NoteSearch(), limit=10)) == before
+        stored = await app.database.read(checkpoints.find, session.id)
+        assert stored is not None and stored.through_seq == session.last_seq
+        await b.passes(HOUR)
+        assert [(slot.is_manual, slot.outcome) for slot in await b.slots(task)] == [
+            (False, SlotOutcome.OK),
+            (True, SlotOutcome.OK),
+            (False, SlotOutcome.OK),
+        ]
+        readable = ReadableNotes(MemoryScope(AgentId("main"), "person:nobody"), PUBLIC)
+        assert await app.database.read(find_notes, readable, ("nuts",), 5) == [shared]
+        await app.services.notes.delete(OWNER, shared.id)
+        await b.tasks.cancel(OWNER, task.id)
+
+
+async def _covered(tx: Transaction, session: Session) -> None:
+    columns: dict[str, SqlValue] = {"through_seq": session.last_seq}
+    await checkpoints.set_columns(tx, SessionRow(session.row), SessionId(session.id), columns)
 
 
 async def test_sessions_that_are_made_afterwards_get_rows_of_their_own(home: Path, url: str) -> None:

@@ -696,6 +696,7 @@ _TOOL_QUESTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "search for secret words": ("sessions_search", {"query": "{canary}"}),
     "status of a known session": ("session_status", {"sessionKey": "agent:main:cli:peer{n}"}),
     "status of its own": ("session_status", {}),
+    "summary of its own": ("summarize", {}),
     "status of a session above": ("session_status", {"sessionKey": "agent:main:cli:vault{n}"}),
     "status of a risen session": ("session_status", {"sessionKey": "agent:main:cli:risen{n}"}),
     "send to a session above": (

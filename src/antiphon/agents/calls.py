@@ -18,7 +18,8 @@ from antiphon.agents.outside_gate import OutsideGate, answer_of
 from antiphon.agents.toolset import Tool, Toolset
 from antiphon.domain.agent import Effect
 from antiphon.domain.approval import Approval, AskedCall, hash_of_text
-from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
+from antiphon.domain.errors import Conflict, Denied, NotFound
+from antiphon.domain.idempotency import parse_idempotency_key
 from antiphon.domain.ids import Ids
 from antiphon.domain.message import JsonObject, text_of
 from antiphon.domain.standing_approval import StandingApproval
@@ -32,7 +33,6 @@ from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
 from antiphon.policy.flow import WITHHELD
 
-MAX_IDEMPOTENCY_KEY = 200
 PENDING = (
     "The call waits for approval and has not run. It runs once it is approved; after that, the same call with the same "
     "key has its result."
@@ -191,13 +191,7 @@ class ToolCalls:
     def _call_id(self, idempotency_key: str | None) -> str:
         if idempotency_key is None:
             return self._ids.new("call")
-        if not 0 < len(idempotency_key) <= MAX_IDEMPOTENCY_KEY or not idempotency_key.isprintable():
-            raise Invalid(
-                f"Idempotency-Key is not valid: {idempotency_key[:40]!r}. "
-                f"Use 1 to {MAX_IDEMPOTENCY_KEY} printable characters.",
-                code="invalid_idempotency_key",
-            )
-        return idempotency_key
+        return parse_idempotency_key(idempotency_key)
 
 
 def _text_of(arguments: JsonObject) -> str:

@@ -262,6 +262,7 @@ class AgentLoop:
             _source(output, judged.call.part.name, context),
             self._rules.sinks,
             uses_workspace=judged.refusal is None and call.part.name == RUN_COMMAND,
+            usage=output.usage,
         )
         return True
 

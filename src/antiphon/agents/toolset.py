@@ -19,7 +19,7 @@ from antiphon.domain.agent import Effect
 from antiphon.domain.classification import NO_COMPARTMENTS, PEOPLE, PUBLIC, Classification, from_wire
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.ids import AgentId, RunId
-from antiphon.domain.message import MAX_TEXT_BYTES, JsonObject, JsonValue
+from antiphon.domain.message import MAX_TEXT_BYTES, NO_USAGE, JsonObject, JsonValue, Usage
 from antiphon.domain.run import Run
 from antiphon.engine.access.caller import Caller, CallingRun
 from antiphon.engine.rules import Rules
@@ -39,6 +39,8 @@ class ToolOutput(Struct, frozen=True):
     is_error: bool = False
     classification: Classification = PUBLIC
     """What the result adds to the caller's context. Contract: flow 2."""
+    usage: Usage = NO_USAGE
+    """What models used for it; the run counts it as its own."""
 
 
 class ToolContext:

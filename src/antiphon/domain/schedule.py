@@ -79,18 +79,25 @@ class Schedule(Struct, frozen=True):
 def is_known(zone: str) -> bool:
     """Whether this machine knows the zone."""
     try:
-        ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+        zone_of(zone)
+    except Invalid:
         return False
     return True
 
 
-def parse_zone(name: str) -> str:
-    """The name, if this machine knows the zone. Raises `Invalid` (`invalid_zone`)."""
-    if not is_known(name):
+def zone_of(name: str) -> tzinfo:
+    """The zone. Raises `Invalid` (`invalid_zone`) if this machine does not know it, or not any more."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         raise Invalid(
             f"Time zone is not known: {name[:60]!r}. Write it as 'Europe/Berlin' or 'UTC'.", code="invalid_zone"
-        )
+        ) from None
+
+
+def parse_zone(name: str) -> str:
+    """The name, if this machine knows the zone. Raises `Invalid` (`invalid_zone`)."""
+    zone_of(name)
     return name
 
 
@@ -133,15 +140,16 @@ def parse_at(text: str, zone: str, now: datetime) -> At:
     try:
         if local is None:
             time = datetime.fromisoformat(written)
-            time = _existing(time.replace(tzinfo=ZoneInfo(zone))) if time.tzinfo is None else time.astimezone(UTC)
+            time = _existing(time.replace(tzinfo=zone_of(zone))) if time.tzinfo is None else time.astimezone(UTC)
         else:
-            time = _next_local(local, ZoneInfo(zone), now)
+            time = _next_local(local, zone_of(zone), now)
+        shown = shown_time(time, zone)
     except (ValueError, OverflowError):
         raise Invalid(
             f"Time is not valid: {text[:60]!r}. Write it as '2027-01-31 08:00' or '08:00'.", code="invalid_time"
         ) from None
     if time <= now:
-        raise Invalid(f"Time is in the past: {shown_time(time, zone)}.", code="invalid_time")
+        raise Invalid(f"Time is in the past: {shown}.", code="invalid_time")
     if time - now > FARTHEST:
         raise Invalid(f"Time is more than {FARTHEST.days // 366} years ahead: {text[:60]!r}.", code="invalid_time")
     return At(time)
@@ -201,6 +209,8 @@ def upcoming(schedule: Schedule, first: datetime | None) -> list[datetime]:
     """That slot and those after it, as many as people are shown; nothing without one."""
     if first is None:
         return []
+    if not is_known(schedule.zone):
+        return [first]
     return [first, *islice(slots(schedule, first), SHOWN_SLOTS - 1)]
 
 
@@ -230,17 +240,17 @@ def in_words(schedule: Schedule) -> str:
 
 
 def shown_time(time: datetime, zone: str) -> str:
-    """`Mon 2027-02-01 08:00 CET`."""
-    return f"{time.astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M %Z}"
+    """`Mon 2027-02-01 08:00 CET`; in UTC if this machine does not know the zone any more."""
+    return f"{time.astimezone(zone_of(zone) if is_known(zone) else UTC):%a %Y-%m-%d %H:%M %Z}"
 
 
 def _cron_slots(expression: str, zone: str, after: datetime) -> Iterator[datetime]:
     minute, hour, *_ = expression.split()
     if minute.startswith("*") or hour.startswith("*"):
-        yield from _by_elapsed_time(expression, ZoneInfo(zone), after)
+        yield from _by_elapsed_time(expression, zone_of(zone), after)
         return
     last = after
-    for time in _simulated(expression, after.astimezone(ZoneInfo(zone))):
+    for time in _simulated(expression, after.astimezone(zone_of(zone))):
         slot = time.astimezone(UTC)
         # Within an hour that comes twice, the library may name a time of the first pass again.
         if slot > last:

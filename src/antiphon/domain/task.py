@@ -9,7 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.schedule import At, Schedule, count_slots, next_slot
+from antiphon.domain.schedule import At, Schedule, count_slots, is_known, next_slot
 
 ON_TIME = timedelta(minutes=1)
 """A slot that begins this late at most was not missed."""
@@ -45,6 +45,8 @@ class Why(StrEnum):
     STOP_TEXT = "stop_text"
     DONE = "done"
     """A task for one time has had its run."""
+    CUT_OFF = "cut_off"
+    """A crash cut off the run of a task for one time."""
     ERRORS = "errors"
     MAKER = "maker"
     """Its maker no longer has the right to do what the task does."""
@@ -196,6 +198,14 @@ def on_resumed(task: Task, now: datetime) -> TaskStep:
     return TaskStep(replace(task, state=state, errors=0, next_at=following))
 
 
+def on_clock_back(task: Task, now: datetime) -> Task:
+    """The clock was far ahead when the task fired last, and is right again: the next slot is the one after now."""
+    if task.state is not TaskState.ACTIVE or task.next_at is None:
+        return task
+    following = next_slot(task.schedule, now + _rest(task))
+    return task if following is None or following >= task.next_at else replace(task, next_at=following)
+
+
 def _newest(schedule: Schedule, slot: datetime, now: datetime) -> datetime:
     """The last slot up to now, looked for in ever longer times back from now."""
     back = ON_TIME
@@ -234,7 +244,7 @@ def _without_run(task: Task, skipped: Skip) -> TaskStep:
 def _ending(task: Task, outcome: SlotOutcome, reply: str) -> Why | None:
     limits = task.limits
     if isinstance(task.schedule.trigger, At):
-        return Why.DONE
+        return Why.CUT_OFF if outcome is SlotOutcome.RECOVERED else Why.DONE
     if limits.total_runs is not None and task.runs >= limits.total_runs:
         return Why.TOTAL_RUNS
     if outcome is SlotOutcome.OK and limits.stop_text and limits.stop_text.casefold() in reply.casefold():
@@ -243,8 +253,15 @@ def _ending(task: Task, outcome: SlotOutcome, reply: str) -> Why | None:
 
 
 def _rested(task: Task, ended_at: datetime) -> Task:
-    """The next slot is the first one after the rest that the errors ask for."""
-    rest = BACKOFF[min(task.errors, len(BACKOFF)) - 1]
-    if task.next_at is None or task.next_at >= ended_at + rest:
+    """The next slot is the first one after the rest that the errors ask for.
+
+    It stays as it is if the zone is not known any more: nothing else can be counted, and the run has ended.
+    """
+    earliest = ended_at + _rest(task)
+    if task.next_at is None or task.next_at >= earliest or not is_known(task.schedule.zone):
         return task
-    return replace(task, next_at=next_slot(task.schedule, ended_at + rest - timedelta(seconds=1)))
+    return replace(task, next_at=next_slot(task.schedule, earliest - timedelta(seconds=1)))
+
+
+def _rest(task: Task) -> timedelta:
+    return BACKOFF[min(task.errors, len(BACKOFF)) - 1] if task.errors else timedelta(0)

@@ -8,7 +8,7 @@ from antiphon.domain.stored_task import StoredTask, TaskSlot
 from antiphon.domain.task import MOST_ERRORS, TaskState, Why
 
 WHY: Mapping[Why, str] = {
-    Why.STILL_RUNNING: "the run before it had not ended",
+    Why.STILL_RUNNING: "the previous run had not ended",
     Why.MISSED: "nothing ran at that time",
     Why.HOURLY_RUNS: "the runs of this hour are used up",
     Why.DAILY_TOKENS: "the tokens of this day are used up",
@@ -16,6 +16,7 @@ WHY: Mapping[Why, str] = {
     Why.TOTAL_RUNS: "all its runs are done",
     Why.STOP_TEXT: "a reply contained its stop text",
     Why.DONE: "its only run is done",
+    Why.CUT_OFF: "a crash cut off its only run, which is not repeated",
     Why.ERRORS: f"{MOST_ERRORS} runs in a row failed",
     Why.MAKER: "its maker may no longer do what it does",
     Why.PLACE: "what it is made of may no longer go where its results go",

@@ -189,6 +189,7 @@ class SessionHandle:
         """Starts a new incarnation under the same key. The old one can still be read by its id."""
         await self._lease.services.resets.reset(OWNER, self._target)
 
+    @checked
     async def checkpoint(self, *, wait: float = 60) -> CheckpointOutcome:
         """Has the session look back at its present conversation, and waits for the end."""
         timeout = timedelta(seconds=wait)

@@ -83,12 +83,14 @@ class TaskHandles:
         return await services.tasks.edit(OWNER, stored.id, edit, version=version)
 
     @checked
-    async def run(self, task_id: str) -> TaskSlot:
+    async def run(self, task_id: str, *, idempotency_key: str | None = None) -> TaskSlot:
         """Runs it now, besides its times; `app.run(slot.run)` waits for the result.
+
+        Repeating the `idempotency_key` begins no second run.
 
         Raises `NotFound`, and `Conflict` (`task_running`, `task_ended`).
         """
-        return await self._lease.services.tasks.run(OWNER, TaskId(task_id))
+        return await self._lease.services.tasks.run(OWNER, TaskId(task_id), idempotency_key=idempotency_key)
 
     @checked
     async def runs(self, task_id: str, *, limit: int = LISTED) -> Sequence[TaskSlot]:

@@ -20,6 +20,9 @@ YIELD_TOOL = "sessions_yield"
 MESSAGE_TOOL = "message"
 """The tool that sends texts out of the system."""
 
+SUMMARIZE_TOOL = "summarize"
+"""The tool that summarises the session's own conversation."""
+
 TASKS_TOOL = "tasks"
 """The tool that sets what an agent does later."""
 
@@ -37,6 +40,7 @@ SESSION_TOOLS = frozenset(
         WAIT_TOOL,
         YIELD_TOOL,
         "subagents",
+        SUMMARIZE_TOOL,
         TASKS_TOOL,
     }
 )

@@ -36,7 +36,7 @@ async def list_used(query: Query, reach: Reach, where: CostFilter) -> list[UsedB
     """The sums of runs in the reach that flow to its clearance. An ended run counts on the day on which it ended."""
     inside = await within(query, reach, "r.session")
     agent = Condition("1 = 1") if where.agent_id is None else Condition("r.agent_id = ?", (where.agent_id,))
-    ended = all_of([Condition("r.ended_on BETWEEN ? AND ?", _days(where)), agent, inside, flow("r.", reach.clearance)])
+    ended = _ended(agent, inside, reach, where)
     rows = await query.fetch_all(
         f"SELECT r.ended_on, r.agent_id, r.principal, r.model, {_SUMS} FROM runs r WHERE {ended.text} "
         "GROUP BY r.ended_on, r.agent_id, r.principal, r.model",
@@ -58,12 +58,17 @@ async def sum_checkpoints(query: Query, reach: Reach, where: CostFilter) -> Sums
     """What the checkpoints among those runs used."""
     inside = await within(query, reach, "r.session")
     agent = Condition("1 = 1") if where.agent_id is None else Condition("r.agent_id = ?", (where.agent_id,))
-    ended = all_of([Condition("r.ended_on BETWEEN ? AND ?", _days(where)), agent, inside, flow("r.", reach.clearance)])
+    ended = _ended(agent, inside, reach, where)
     row = await query.fetch_one(
         f"SELECT {_SUMS} FROM runs r WHERE r.purpose = 'checkpoint' AND {ended.text}", ended.values
     )
     assert row is not None
     return _sums(*row)
+
+
+def _ended(agent: Condition, inside: Condition, reach: Reach, where: CostFilter) -> Condition:
+    """The runs that ended in those days, as far as they flow to the reader."""
+    return all_of([Condition("r.ended_on BETWEEN ? AND ?", _days(where)), agent, inside, flow("r.", reach.clearance)])
 
 
 def _days(where: CostFilter) -> tuple[SqlValue, ...]:

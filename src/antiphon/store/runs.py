@@ -163,6 +163,7 @@ class EndedRun(Struct, frozen=True, kw_only=True):
     status: RunStatus
     seq: int
     started_at: datetime
+    reply: str | None = None
     error: str | None = None
     code: str | None = None
     made_of: Classification = PUBLIC
@@ -188,6 +189,7 @@ async def insert_ended(tx: Transaction, session: SessionRow, run: EndedRun, at_m
         "started_at": started_at,
         "ended_at": at_ms,
         "ended_on": at_ms // DAY_MS,
+        "reply": run.reply,
         "error": run.error,
         "code": run.code,
         "model": run.model,

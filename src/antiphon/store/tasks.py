@@ -210,11 +210,15 @@ async def _within(query: Query, reach: Reach, *, own: TaskId | None) -> Conditio
     return all_of([place, flow("t.", reach.clearance)])
 
 
-async def has_name(query: Query, session: SessionRow, name: str, *, besides: TaskId | None = None) -> bool:
-    """Whether another task of the session has that name and has not ended."""
+async def has_name(
+    query: Query, session: SessionRow, name: str, clearance: Classification, *, besides: TaskId | None = None
+) -> bool:
+    """Whether another task of the session which flows to the clearance has that name and has not ended."""
+    seen = flow("t.", clearance)
     row = await query.fetch_one(
-        "SELECT 1 FROM tasks t WHERE t.session = ? AND t.name = ? AND t.state <> 'ended' AND t.id <> ? LIMIT 1",
-        (session, name, besides or ""),
+        "SELECT 1 FROM tasks t WHERE t.session = ? AND t.name = ? AND t.state <> 'ended' AND t.id <> ? "
+        f"AND {seen.text} LIMIT 1",
+        (session, name, besides or "", *seen.values),
     )
     return row is not None
 
@@ -244,6 +248,16 @@ async def list_due(query: Query, now_ms: int, after: Due | None, limit: int) -> 
         (now_ms, *start, limit),
     )
     return [Due(TaskId(id), AgentId(agent), next_at) for id, agent, next_at in rows]
+
+
+async def list_fired_after(query: Query, time_ms: int) -> list[TaskId]:
+    """Active tasks with a slot to come that were changed, or fired last, after that time."""
+    rows = await query.fetch_all(
+        f"SELECT t.id FROM tasks t WHERE {_FIRES} AND (t.updated_at > ? OR EXISTS (SELECT 1 FROM task_slots s "
+        "WHERE s.task = t.id AND s.slot_at = t.last_slot_at AND s.fired_at > ?)) ORDER BY t.id",
+        (time_ms, time_ms),
+    )
+    return [TaskId(id) for (id,) in rows]
 
 
 async def delete(tx: Transaction, id: TaskId) -> None:

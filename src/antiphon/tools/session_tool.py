@@ -20,7 +20,7 @@ from antiphon.annotations import types_in
 from antiphon.domain.agent import Effect
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import AntiphonError, Invalid
-from antiphon.domain.message import JsonObject
+from antiphon.domain.message import NO_USAGE, JsonObject, Usage
 from antiphon.engine.access.caller import Caller
 from antiphon.incoming import MAX_NAME_LENGTH, MAX_PROBLEMS, Misfit, bounded, check_arguments, shortened, shown_place
 from antiphon.wire.errors import tool_status_of
@@ -65,10 +65,12 @@ A = TypeVar("A", bound=Arguments)
 
 
 class ClassifiedAnswer(Struct, frozen=True):
-    """An answer that holds more than the caller's session did."""
+    """An answer that holds more than the caller's session did, or that a model was asked for."""
 
     shown: Mapping[str, Any]
     made_of: Classification
+    usage: Usage = NO_USAGE
+    """What a model used for it."""
 
 
 class SessionTool(Generic[A]):
@@ -118,7 +120,9 @@ class SessionTool(Generic[A]):
         if not isinstance(answer, ClassifiedAnswer):
             answer = ClassifiedAnswer(answer, self.classification)
         is_error = answer.shown.get("status") == "error"
-        return ToolOutput(_encode(answer.shown).decode(), is_error=is_error, classification=answer.made_of)
+        return ToolOutput(
+            _encode(answer.shown).decode(), is_error=is_error, classification=answer.made_of, usage=answer.usage
+        )
 
     def _parse(self, arguments: JsonObject) -> A:
         """Raises `Invalid`, which names the parameter and the accepted values."""

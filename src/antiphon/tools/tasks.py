@@ -1,4 +1,4 @@
-"""`tasks`: what the agent does by itself at its time, set and changed by the agent. Contract: tasks 1, 2."""
+"""`tasks`: what the agent does at set times, created and changed by the agent. Contract: tasks 1, 2."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

@@ -63,7 +63,8 @@ def show_note(
 def add_note(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember, at most 1,000 characters.")],
     agent: Annotated[
-        str | None, typer.Option("--agent", metavar="AGENT", help="Which agent remembers it; the default one.")
+        str | None,
+        typer.Option("--agent", metavar="AGENT", help="Which agent remembers it; default: the default agent."),
     ] = None,
     shared: Annotated[bool, typer.Option("--shared", help="Share it with all chats of the agent.")] = False,
     home: HomeOption = None,

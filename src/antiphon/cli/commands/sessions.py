@@ -440,7 +440,7 @@ def checkpoint_session(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a session look back now: a model notes what matters of its present conversation.
+    """Have a session look back now: a model notes what matters in its present conversation.
 
     The exit code is 1 if it failed, and 5 if it has not ended in time.
     """
@@ -456,7 +456,8 @@ def checkpoint_session(
     if as_json:
         show_json(answer)
     elif answer["checkpointed"]:
-        hint(f"Done. `antiphon runs show {answer['runId']}` shows what it used.")
+        show(answer.get("changed") or "Done.")
+        hint(f"`antiphon runs show {answer['runId']}` shows what it used.")
     else:
         show(str(answer.get("error") or "The checkpoint failed."), "yellow")
     if code == "timeout":

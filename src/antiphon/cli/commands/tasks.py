@@ -1,4 +1,4 @@
-"""`antiphon tasks`: what agents do by themselves at their time. Contract: tasks 1, 2."""
+"""`antiphon tasks`: what agents do at set times. Contract: tasks 1, 2."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,7 +24,7 @@ LIMIT_WORDS = {
     "stopText": "ends with",
 }
 
-app = typer.Typer(cls=ListingGroup, help="Set, list, show, edit, run, pause and cancel tasks.")
+app = typer.Typer(cls=ListingGroup, help="Create, list, show, edit, run, pause and cancel tasks.")
 TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="A task's id or name, as `list` shows them.")]
 EveryOption = Annotated[
     str | None,
@@ -39,7 +39,7 @@ NameOption = Annotated[str | None, typer.Option("--name", metavar="NAME", help="
 MissedOption = Annotated[
     Literal["run", "skip"] | None,
     typer.Option(
-        "--missed", help="For times at which nothing ran: 'run' (once for all) or 'skip' (not after --grace)."
+        "--missed", help="For times that were missed: 'run' (one run for all) or 'skip' (no run after --grace)."
     ),
 ]
 GraceOption = Annotated[
@@ -49,9 +49,9 @@ ContextOption = Annotated[
     Literal["fresh", "keep"] | None,
     typer.Option("--context", help="'fresh': each run begins a new conversation. 'keep': all share one."),
 ]
-RunsAnHourOption = Annotated[int | None, typer.Option("--runs-an-hour", metavar="N", min=1, help="A limit.")]
-TokensADayOption = Annotated[int | None, typer.Option("--tokens-a-day", metavar="N", min=1, help="A limit.")]
-UsdADayOption = Annotated[float | None, typer.Option("--usd-a-day", metavar="USD", help="A limit.")]
+RunsAnHourOption = Annotated[int | None, typer.Option("--runs-an-hour", metavar="N", min=1, help="Most runs an hour.")]
+TokensADayOption = Annotated[int | None, typer.Option("--tokens-a-day", metavar="N", min=1, help="Most tokens a day.")]
+UsdADayOption = Annotated[float | None, typer.Option("--usd-a-day", metavar="USD", help="Most dollars a day.")]
 TotalRunsOption = Annotated[
     int | None, typer.Option("--total-runs", metavar="N", min=1, help="End the task after N runs.")
 ]
@@ -67,7 +67,7 @@ def new_task(
         str,
         typer.Argument(
             metavar="TEXT",
-            help="What to do each time; with the time, such as 'every weekday at 8 tell me what changed', or without.",
+            help="When and what, such as 'every weekday at 8 tell me what changed'; only what, if an option says when.",
         ),
     ],
     every: EveryOption = None,
@@ -92,7 +92,7 @@ def new_task(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set a task. On a terminal it shows the next three times first, and asks."""
+    """Create a task. On a terminal it shows the next three times first, and asks."""
     import sys
 
     from antiphon.cli.connection.connect import connect

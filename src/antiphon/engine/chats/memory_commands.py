@@ -52,7 +52,7 @@ async def forget(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Oc
         return UNKNOWN
     found = await _find_named(tx, readable, command.argument)
     if not found:
-        return "No such note. /memory shows them."
+        return "No such note of this chat. /memory shows its notes; owners forget shared ones on the page."
     if len(found) > 1:
         lines = [_line(note) for note in found[:MOST_LISTED]]
         return "\n".join(["Several notes have these words. Name one by its id:", *lines])

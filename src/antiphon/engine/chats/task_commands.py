@@ -1,4 +1,4 @@
-"""`/task`: what the agent does by itself at its time, set and changed in a chat. Contract: channels 3, 4, tasks 2.
+"""`/task`: what the agent does at set times, created and changed in a chat. Contract: channels 3, 4, tasks 2.
 
 A chat shows and changes the tasks that were made in its session; owners name any. Names and prompts are shown only if
 anybody may read them, like the labels of sessions.

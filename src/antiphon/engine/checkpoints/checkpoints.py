@@ -31,6 +31,8 @@ class CheckpointOutcome(Struct, frozen=True, kw_only=True):
     """Whether a checkpoint ended well."""
     run_id: RunId | None = None
     """The run that it left; None if none has ended."""
+    changed: str | None = None
+    """What it changed, in words."""
     code: str | None = None
     error: str | None = None
 
@@ -62,9 +64,11 @@ class Checkpoints:
         if run is None:
             return CheckpointOutcome(session_key=key, is_done=False, code="timeout", error=TIMED_OUT)
         is_done = run.status is RunStatus.OK
-        if is_done or not may_enter(run.made_of, asked.clearance):
+        if not may_enter(run.made_of, asked.clearance):
             return CheckpointOutcome(session_key=key, is_done=is_done, run_id=run.id)
-        return CheckpointOutcome(session_key=key, is_done=False, run_id=run.id, code=run.code, error=run.error)
+        return CheckpointOutcome(
+            session_key=key, is_done=is_done, run_id=run.id, changed=run.reply, code=run.code, error=run.error
+        )
 
     async def _wait(self, asked: AskedCheckpoint, run_id: RunId, timeout: timedelta) -> Run | None:
         found: Run | None = None
@@ -82,10 +86,10 @@ def said_of(asked: AskedCheckpoint) -> str:
     """The answer to a person, in words."""
     match asked.answer:
         case CheckpointAnswer.ASKED:
-            return "The conversation is looked back at."
+            return "The agent looks back at this conversation now."
         case CheckpointAnswer.RUNNING:
             return "A checkpoint of this session is at work already, or waits for its turn to end."
         case CheckpointAnswer.NOTHING_NEW:
             return "Nothing was said since the last checkpoint."
         case CheckpointAnswer.OFF:
-            return "This session has no checkpoints. They need a session in which people write, and a model that can."
+            return "Session has no checkpoints: nobody writes there, its model is 'offline', or they are switched off."

@@ -4,6 +4,7 @@ It stands beside the line of its session's runs. A claim raises its fence; later
 All that it changes is stored by the unit of its end, with the cursor; so one that fails or dies changes nothing.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from msgspec import Struct
@@ -26,7 +27,7 @@ from antiphon.domain.checkpoint import (
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, NoteId, ProcessId, RunId, SessionId, SessionRow
-from antiphon.domain.message import JsonObject, JsonValue, Usage
+from antiphon.domain.message import JsonObject, Usage
 from antiphon.domain.run import Purpose, RunStatus
 from antiphon.domain.session import DescriptionSource, Session
 from antiphon.domain.text import DESCRIPTION_LENGTH, one_line
@@ -381,8 +382,11 @@ async def _end(tx: Transaction, end: _CheckpointToEnd, written: WrittenNotes = N
     data: JsonObject = {"success": end.is_success, "reason": stored.reason.value}
     set: dict[str, SqlValue] = {}
     add: dict[str, int] = {}
+    reply: str | None = None
     if end.is_success:
-        data |= {"throughSeq": stored.reads_seq, "changed": await _apply(tx, end, set)}
+        changed = await _apply(tx, end, set)
+        reply = _in_words(changed, written)
+        data |= {"throughSeq": stored.reads_seq, "changed": [*changed]}
         data |= {"notes": {name: count for name, count in asdict(written).items() if count}}
     else:
         data |= {"error": looked.error, "code": looked.code}
@@ -406,6 +410,7 @@ async def _end(tx: Transaction, end: _CheckpointToEnd, written: WrittenNotes = N
         status=RunStatus.OK if end.is_success else RunStatus.ERROR,
         seq=stored.started_seq,
         started_at=stored.started_at,
+        reply=reply,
         error=looked.error,
         code=looked.code,
         made_of=changes.made_of,
@@ -415,9 +420,21 @@ async def _end(tx: Transaction, end: _CheckpointToEnd, written: WrittenNotes = N
     await note_ended_run(tx, row, run, at_ms)
 
 
-async def _apply(tx: Transaction, end: _CheckpointToEnd, set: dict[str, SqlValue]) -> list[JsonValue]:
+def _in_words(changed: Sequence[str], written: WrittenNotes) -> str:
+    """What a checkpoint changed, for people."""
+    what = {"workingMemory": "renewed the working memory", "description": "renewed the description"}
+    did = [what[each] for each in changed]
+    for done, count in (("added", written.added), ("corrected", written.updated), ("deleted", written.deleted)):
+        if count:
+            did.append(f"{done} {count} note{'' if count == 1 else 's'}")
+    if not did:
+        return "It found nothing to keep."
+    return f"It {', '.join(did[:-1])} and {did[-1]}." if len(did) > 1 else f"It {did[0]}."
+
+
+async def _apply(tx: Transaction, end: _CheckpointToEnd, set: dict[str, SqlValue]) -> list[str]:
     """Stores what the checkpoint decided; returns what it changed, for the log."""
-    changes, changed = end.looked.changes, list[JsonValue]()
+    changes, changed = end.looked.changes, list[str]()
     if changes.working_memory is not None:
         refusal = await set_working_memory(tx, end.stored.incarnation, changes.working_memory, changes.made_of)
         if refusal is None:

@@ -134,7 +134,7 @@ async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId, at_ms: int)
 async def cancel_work(tx: Transaction, session: Session, at_ms: int) -> Cancelled:
     """Cancels the work of a session that was already found, and of everything below it.
 
-    Of a session in which nothing has begun yet, the run that would begin next is its work.
+    If nothing has begun in a session yet, its work is the run that would begin next.
     """
     found = await ledger.find_active(tx, session.row)
     parked = await ledger.find_parked(tx, session.row)

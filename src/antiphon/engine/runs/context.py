@@ -14,7 +14,7 @@ from antiphon.domain.delay import Delay, DelayOver, Delta, LivePiece
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import AgentId, ApprovalId, Ids, RunId, SessionRow, StandingApprovalId
-from antiphon.domain.message import AssistantMessage, ToolResult, Usage, text_of
+from antiphon.domain.message import NO_USAGE, AssistantMessage, ToolResult, Usage, text_of
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.standing_approval import StandingApproval
@@ -294,9 +294,15 @@ class RunContext:
         return await self._database.read(people.find_owners)
 
     async def record_result(
-        self, result: ToolResult, source: Classification, sinks: Sinks, *, uses_workspace: bool = False
+        self,
+        result: ToolResult,
+        source: Classification,
+        sinks: Sinks,
+        *,
+        uses_workspace: bool = False,
+        usage: Usage = NO_USAGE,
     ) -> None:
-        """Stores the result of a call; `source` is what the tool added to the context.
+        """Stores the result of a call; `source` is what the tool added to the context, `usage` what models used for it.
 
         A result above the session's ceiling does not raise the session; later prompts show it as withheld.
         """
@@ -306,6 +312,7 @@ class RunContext:
             classification=self.made_of.join(source),
             run_id=self.run.id,
             message=result,
+            usage=usage,
         )
         await self._record(steps.Steps((event,), self.model.is_counted, sinks=sinks, uses_workspace=uses_workspace))
 

@@ -66,7 +66,7 @@ SUSPENDED = Outcome(status=RunStatus.CANCELLED, error="The person who asked is s
 CANCELLED_EARLY = Outcome(status=RunStatus.CANCELLED, error="Cancelled before it began.", code="cancelled")
 RECOVERED_RUN = Outcome(
     status=RunStatus.ERROR,
-    error="The process died before the run had done anything. A task's run is not repeated; its next slot stays.",
+    error="The process died before the run had done anything. It is not repeated; the task fires at its next time.",
     code=RECOVERED,
 )
 CANCELLED_AWAITING = Outcome(

@@ -1,1 +1,1 @@
-"""Tasks: agents that act at set times, with the rights of who made them."""
+"""Tasks: agents that act at set times, with the rights of their makers."""

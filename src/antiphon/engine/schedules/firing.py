@@ -13,7 +13,7 @@ from antiphon.domain.session import HERE, NOWHERE, Session, Source
 from antiphon.domain.session_ids import TASK_NAMESPACE, parse_session_id
 from antiphon.domain.stored_task import StoredTask, TaskSlot, session_id_of
 from antiphon.domain.targets import NamedTarget
-from antiphon.domain.task import Around, Begin, Skip, SlotOutcome, TellMaker, on_due, prompt_of
+from antiphon.domain.task import Around, Begin, Skip, SlotOutcome, TellMaker, on_clock_back, on_due, prompt_of
 from antiphon.engine.access.ceilings import find_place_clearance
 from antiphon.engine.firings.notices import tell
 from antiphon.engine.ledger.append import Words
@@ -43,6 +43,8 @@ class Firing(Struct, frozen=True, kw_only=True):
     rules: Rules
     run_id: RunId
     message_id: MessageId
+    may_repeat: bool = False
+    """Whether somebody may ask for the run again under that id."""
     random: str
     """12 hexadecimal digits, for the id of an incarnation."""
     now: datetime
@@ -63,7 +65,7 @@ async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
         now=firing.now,
         is_running=await is_running(tx, task, session),
         may_run=may_fire(task, standing, firing.rules),
-        may_leave=await _may_leave(tx, task, firing.rules),
+        may_leave=await may_leave(tx, task, firing.rules),
     )
     step = on_due(task, await _with_use(tx, task, around, firing.at_ms))
     if step.task == task and not step.actions:
@@ -94,6 +96,13 @@ async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
     return True
 
 
+async def set_right(tx: Transaction, task_id: TaskId, now: datetime) -> None:
+    """Brings back the next slot of a task that fired while the clock was far ahead."""
+    task = await lock_task(tx, task_id)
+    if task is not None and (right := on_clock_back(task, now)) != task:
+        await tasks.change(tx, task.id, tasks.course_columns(right))
+
+
 def _slot(task: StoredTask, at: datetime, missed: int, firing: Firing) -> TaskSlot:
     return TaskSlot(task=task.id, slot_at=at, missed=missed, fired_at=firing.now)
 
@@ -103,7 +112,7 @@ async def lock_task(tx: Transaction, id: TaskId) -> StoredTask | None:
     return await tasks.find(tx, id) if await tasks.lock(tx, id) else None
 
 
-async def _may_leave(query: Query, task: StoredTask, rules: Rules) -> bool:
+async def may_leave(query: Query, task: StoredTask, rules: Rules) -> bool:
     """Whether its place may have what the task is made of; otherwise its prompt would be left out. Contract: flow 2."""
     agent = rules.agents.get(task.agent_id)
     made_of = task.made_of if agent is None else task.made_of.join(agent.classification)
@@ -161,6 +170,7 @@ async def begin_run(
         message=message,
         actor=str(standing.principal),
         classification=classify_message(standing, task.made_of),
+        is_addressed=firing.may_repeat,
     )
     run = NewRun(
         id=firing.run_id,

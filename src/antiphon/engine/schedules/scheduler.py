@@ -6,17 +6,16 @@ What is due are rows. Each is fired in its own unit, which looks again, so that 
 import asyncio
 import logging
 from datetime import timedelta
-from zoneinfo import ZoneInfoNotFoundError
 
 import anyio
 
 from antiphon.clock import Clock
-from antiphon.domain.errors import Unavailable
+from antiphon.domain.errors import Invalid, Unavailable
 from antiphon.domain.ids import Ids, TaskId
 from antiphon.domain.keys import cron_key
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.rules import Rules
-from antiphon.engine.schedules.firing import fire_due
+from antiphon.engine.schedules.firing import fire_due, set_right
 from antiphon.engine.schedules.tasks import draw_firing
 from antiphon.feed.notifier import Notifier
 from antiphon.store import tasks
@@ -32,6 +31,8 @@ LOOK_SECONDS = 30.0
 AT_ONCE = 20
 PAUSE_SECONDS = 0.02
 """After so many tasks that are due together, the others fire at this distance, so that people's turns go between."""
+FAR_AHEAD = timedelta(days=2)
+"""Slots that were set while the clock was further ahead are set anew. A smaller step delays a task by as much."""
 PATIENCE = timedelta(minutes=10)
 """How long a slot waits for a process that knows its agent."""
 
@@ -44,6 +45,8 @@ class Scheduler:
         self._clock = clock
         self._ids = ids
         self._woken = asyncio.Event()
+        self._looked_ms: int | None = None
+        """When it looked last; None before the first time."""
         self._reading = Trouble(
             logger, "Reading a task", action="task_unreadable", means="That task does not fire; others do."
         )
@@ -70,6 +73,9 @@ class Scheduler:
     async def fire_all_due(self) -> float:
         """Fires everything due; returns the seconds until the next slot, at most `LOOK_SECONDS`."""
         now_ms = self._clock.now_ms()
+        if self._looked_ms is None or now_ms < self._looked_ms:
+            await self._set_right(now_ms)
+        self._looked_ms = now_ms
         after: Due | None = None
         fired = 0
         while True:
@@ -92,12 +98,20 @@ class Scheduler:
         firing = draw_firing(self._rules, self._clock, self._ids)
         return await self._database.run(fire_due, id, firing, sessions=(NamedTarget(cron_key(id), None),))
 
+    async def _set_right(self, now_ms: int) -> None:
+        """Brings back the slots of tasks that fired while the clock was far ahead."""
+        for id in await self._database.read(tasks.list_fired_after, now_ms + FAR_AHEAD // timedelta(milliseconds=1)):
+            try:
+                await self._database.run(set_right, id, self._clock.now())
+            except Invalid as error:
+                self._reading.failed(Unavailable(f"Task cannot fire: {id!r}. {error}", code=error.code))
+
     async def _try_to_fire(self, id: TaskId) -> None:
         """Fires the task; one that cannot be read, or whose zone this machine lacks, does not hold up the others."""
         try:
             await self.fire(id)
-        except ZoneInfoNotFoundError as error:
-            self._reading.failed(Unavailable(f"Task cannot fire: {id!r}. {error}", code="invalid_zone"))
+        except Invalid as error:
+            self._reading.failed(Unavailable(f"Task cannot fire: {id!r}. {error}", code=error.code))
         except Unavailable as error:
             if error.code != "store_corrupt":
                 raise

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from hashlib import sha256
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,11 +10,12 @@ from msgspec.structs import replace
 from antiphon.clock import Clock
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound
+from antiphon.domain.idempotency import parse_idempotency_key
 from antiphon.domain.ids import Ids, MessageId, SessionRow, TaskId
 from antiphon.domain.keys import SessionKind, cron_key
 from antiphon.domain.person import person_of
 from antiphon.domain.schedule import Schedule, in_words, next_slot
-from antiphon.domain.session import DeliveryContext, Session, SessionStatus, Source
+from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionType, Source
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.stored_task import (
     MOST_TASKS,
@@ -33,14 +35,16 @@ from antiphon.engine.access.reach import Actor, Rights, find_reach, find_session
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.schedules.firing import Firing, begin_run, is_running, may_fire
+from antiphon.engine.schedules.firing import Firing, begin_run, is_running, may_fire, may_leave
 from antiphon.engine.sessions.sessions import OpenSession, create_session, refuse_agent
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import classify_message
 from antiphon.policy.reach import Reach
 from antiphon.policy.rights import reaches_all
 from antiphon.policy.standing import Standing
+from antiphon.policy.system import system_grant
 from antiphon.request_ids import new_run_id
+from antiphon.store import events as log
 from antiphon.store import people
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as sessions_rows
@@ -188,15 +192,24 @@ class Tasks:
         )
         return accepted(await self._database.run(edit_task, command))
 
-    async def run(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> TaskSlot:
+    async def run(
+        self, actor: Actor, id: TaskId, target: NamedTarget | None = None, *, idempotency_key: str | None = None
+    ) -> TaskSlot:
         """Begins a run of the task besides its slots, which stay as they are.
 
+        Repeating the `idempotency_key` begins no second run and returns the first one's slot. Raises `Invalid` for
+        what is no key (`invalid_idempotency_key`).
+
         Raises `Conflict` while another one works (`task_running`) and for a task that has ended (`task_ended`), and
-        `Denied` if its maker may not do any more what it does (`task_maker`).
+        `Denied` if its maker may no longer do what it does (`task_maker`), or if its results may not go to its place
+        any more (`above_clearance`).
         """
-        call = self._call(actor, id, target)
+        call, firing = self._call(actor, id, target), self.firing()
+        if idempotency_key is not None:
+            named = _message_named(call.rights, parse_idempotency_key(idempotency_key))
+            firing = replace(firing, message_id=named, may_repeat=True)
         sessions = (NamedTarget(cron_key(id), None),)
-        return accepted(await self._database.run(run_task, call, self.firing(), sessions=sessions))
+        return accepted(await self._database.run(run_task, call, firing, sessions=sessions))
 
     async def pause(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
         """The task does not fire until it is resumed. Raises `Conflict` if it has ended (`task_ended`)."""
@@ -300,17 +313,18 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
     if place is not None and not place.is_outside:
         place = None
     made_of = _made_of(scope.standing, session, caller, command.route)
-    if place is not None and (clearance := await find_place_clearance(tx, rules.sinks, place)) is not None:
+    if place is not None and (limit := await find_place_clearance(tx, rules.sinks, place)) is not None:
         base = rules.agent(session.agent_id).classification
-        if refusal := refuse_above(made_of.join(base), clearance):
+        if refusal := refuse_above(made_of.join(base), limit):
             return refusal
     if refusal := await _refuse_more(tx, scope.standing, len(command.new)):
         return refusal
+    clearance = scope.reach.clearance
     for number, new in enumerate(command.new):
         if next_slot(new.schedule, command.now) is None:
             return Refusal(_never_fires(new.schedule))
         earlier = {each.name for each in command.new[:number]}
-        if new.name in earlier or await rows.has_name(tx, session.row, new.name):
+        if new.name in earlier or await rows.has_name(tx, session.row, new.name, clearance):
             return Refusal(_name_taken(new.name))
     created: list[StoredTask] = []
     for id, new in zip(command.ids, command.new, strict=True):
@@ -371,7 +385,9 @@ async def _refuse_more(tx: Transaction, standing: Standing, more: int) -> Refusa
         await people.hold(tx, id)
     if await rows.count_of(tx, maker) + more > MOST_TASKS:
         return Refusal(
-            Denied(f"Person has {MOST_TASKS} tasks, which is the most. Cancel one that is not needed.", code="task_cap")
+            Denied(
+                f"Person has {MOST_TASKS} tasks, which is the limit. Cancel one that is not needed.", code="task_cap"
+            )
         )
     await rows.delete_ended(tx, maker, kept=MOST_TASKS)
     return None
@@ -420,7 +436,19 @@ async def _hold(tx: Transaction, call: TaskCall) -> _Held | Refusal:
     if isinstance(scope, Refusal):
         return scope
     task = await _find(tx, scope, call.id)
-    return task if isinstance(task, Refusal) else _Held(task, scope)
+    if isinstance(task, Refusal):
+        return task
+    return await _refuse_members(tx, scope.standing, task) or _Held(task, scope)
+
+
+async def _refuse_members(query: Query, standing: Standing, task: StoredTask) -> Refusal | None:
+    """The refusal of somebody in a group who neither made the task nor is an owner."""
+    if reaches_all(standing) or standing.principal == task.maker:
+        return None
+    session = await sessions_rows.find_by_row(query, task.session)
+    if session is None or session.source.type is not SessionType.GROUP:
+        return None
+    return Refusal(Denied("In groups only the maker of a task and owners change it.", code="not_maker"))
 
 
 async def edit_task(tx: Transaction, command: EditTask) -> StoredTask | Refusal:
@@ -434,7 +462,9 @@ async def edit_task(tx: Transaction, command: EditTask) -> StoredTask | Refusal:
         return Refusal(Conflict("Task was edited meanwhile. Look at it again.", code="task_changed"))
     if task.state is TaskState.ENDED:
         return Refusal(_has_ended(task))
-    if edit.name is not None and await rows.has_name(tx, task.session, edit.name, besides=task.id):
+    if edit.name is not None and await rows.has_name(
+        tx, task.session, edit.name, scope.reach.clearance, besides=task.id
+    ):
         return Refusal(_name_taken(edit.name))
     columns = rows.edit_columns(edit)
     if edit.name is not None or edit.prompt is not None:
@@ -442,6 +472,8 @@ async def edit_task(tx: Transaction, command: EditTask) -> StoredTask | Refusal:
         if isinstance(made_of, Refusal):
             return made_of
         columns |= rows.made_of_columns(made_of)
+    if edit.prompt not in (None, task.prompt) and refuse_act(scope.standing, Act.APPROVE_ALWAYS):
+        columns["may_consult"] = 0  # what an owner approved were the words before
     if edit.schedule is not None:
         if (slot := next_slot(edit.schedule, command.now)) is None:
             return Refusal(_never_fires(edit.schedule))
@@ -467,20 +499,37 @@ async def run_task(tx: Transaction, call: TaskCall, firing: Firing) -> TaskSlot 
     if isinstance(held, Refusal):
         return held
     task = held.task
+    session = await sessions_rows.find_by_key(tx, task.key)
+    if session is not None and firing.may_repeat:
+        first = await _find_begun(tx, session, firing.message_id)
+        if first is not None:
+            return first
     if task.state is TaskState.ENDED:
         return Refusal(_has_ended(task))
     standing = await find_standing(tx, task.maker)
     if not may_fire(task, standing, firing.rules):
+        return Refusal(Denied("Task may not run: its maker lacks the rights, or its agent is gone.", code="task_maker"))
+    if not await may_leave(tx, task, firing.rules):
         return Refusal(
-            Denied("Maker of the task may not do any more what it does, or its agent is gone.", code="task_maker")
+            Denied("What the task is made of may no longer go to the place of its results.", code="above_clearance")
         )
-    session = await sessions_rows.find_by_key(tx, task.key)
     slot = TaskSlot(task=task.id, slot_at=firing.now, is_manual=True, run=firing.run_id, fired_at=firing.now)
     if await is_running(tx, task, session) or not await rows.insert_slot(tx, slot):
         return Refusal(Conflict(f"Task did not run: {task.name!r} is running already.", code="task_running"))
     await begin_run(tx, task, standing, session, missed=0, firing=firing)
     await rows.change(tx, task.id, {"last_slot_at": firing.at_ms, "last_outcome": None})
     return slot
+
+
+async def _find_begun(query: Query, session: Session, message_id: MessageId) -> TaskSlot | None:
+    """The slot whose run began with that message."""
+    event = await log.find_message(query, system_grant(SessionRow(session.row)), message_id)
+    return None if event is None or event.run_id is None else await rows.find_slot_of(query, event.run_id)
+
+
+def _message_named(rights: Rights, key: str) -> MessageId:
+    """The id of the message of a run that the person begins with that key."""
+    return MessageId(f"msg_{sha256(f'{rights.principal} {key}'.encode()).hexdigest()[:32]}")
 
 
 async def pause_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask | Refusal:

@@ -35,6 +35,7 @@ async def checkpoint_session(ask: Ask, params: CheckpointSession) -> CheckpointS
         session_key=outcome.session_key,
         checkpointed=outcome.is_done,
         run_id=outcome.run_id,
+        changed=outcome.changed,
         code=outcome.code,
         error=outcome.error,
     )

@@ -10,7 +10,7 @@ from antiphon.domain.stored_task import MAX_PROMPT_BYTES, StoredTask
 from antiphon.domain.task import MissedPolicy, TaskLimits
 from antiphon.domain.tokens import TokenScope
 from antiphon.domain.written_task import TaskForm, edit_of, new_task, preview_of
-from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
+from antiphon.gateway.operations.operation import Ask, Header, Http, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import tasks as wire
 
@@ -135,8 +135,8 @@ async def list_tasks(ask: Ask, params: ListTasksParams) -> wire.TaskList:
 async def create_task(ask: Ask, params: CreateTask) -> wire.TaskShape:
     """Makes a task. Give `text`, or `prompt` with one of `every`, `at` and `cron`.
 
-    Its runs act with the rights of who made it, as they are at that time. Results stay in the log of the task. Names
-    of a maker's tasks are different, so the same request again is a conflict and makes no second task.
+    Its runs act with the present rights of its maker. Results stay in the log of the task. Names are unique within a
+    session, so the same request again is a conflict and makes no second task.
     """
     services = ask.services
     new = new_task(params.form(params.text), services.rules.task_zone, services.clock.now())
@@ -190,17 +190,27 @@ async def edit_task(ask: Ask, params: EditTaskParams) -> wire.TaskShape:
     return await _shown(ask, await services.tasks.edit(ask.principal, stored.id, edit, version=params.version))
 
 
+class RunTask(NamedTask, frozen=True, kw_only=True):
+    idempotency_key: str | None = None
+    """A repeated request with the same key begins no second run."""
+
+
 @operation(
     "tasks.run",
-    NamedTask,
+    RunTask,
     wire.TaskSlotShape,
-    Http(method="POST", path="/tasks/{task_id}/run"),
+    Http(method="POST", path="/tasks/{task_id}/run", headers={"idempotency_key": Header("Idempotency-Key")}),
     scope=TokenScope.WRITE,
     target=TargetKind.TASK,
 )
-async def run_task(ask: Ask, params: NamedTask) -> wire.TaskSlotShape:
-    """Runs the task now, besides its times. `GET /runs/{runId}?wait=` waits for the result."""
-    return wire.slot(await ask.services.tasks.run(ask.principal, TaskId(params.task_id)))
+async def run_task(ask: Ask, params: RunTask) -> wire.TaskSlotShape:
+    """Runs the task now, besides its times. `GET /runs/{runId}?wait=` waits for the result.
+
+    With an `Idempotency-Key`, a repeated request is the same run.
+    """
+    tasks = ask.services.tasks
+    key = params.idempotency_key
+    return wire.slot(await tasks.run(ask.principal, TaskId(params.task_id), idempotency_key=key))
 
 
 @operation(

@@ -70,7 +70,7 @@ class TaskSlotRow(Struct, frozen=True, kw_only=True):
 
 @page_view("tasks", "Tasks", ShowTasks, act=Act.TASKS)
 async def show_tasks(ask: Ask, params: ShowTasks) -> Markup:
-    """What agents do by themselves at their time."""
+    """What agents do at set times."""
     after = None if params.after is None else TaskId(params.after)
     found = await ask.services.tasks.list(ask.principal, after=after, limit=SHOWN + 1)
     shown = found[:SHOWN]

@@ -263,6 +263,20 @@ Object.assign(actions, {
   },
   'fork-at': (button) => forkOf(conversation.sessionId, button.dataset.seq),
   'fork-of': (button) => forkOf(button.dataset.key),
+  async 'checkpoint-of'(button) {
+    const say = (text) => { find('#checkpoint-said').textContent = text; };
+    button.disabled = true;
+    say('The conversation is looked back at…');
+    try {
+      const { checkpointed, changed, error } = await call('POST', sessionPath(button.dataset.key, '/checkpoint'));
+      if (checkpointed) await refreshView({ isAsked: true });
+      say(checkpointed ? changed ?? 'The conversation was looked back at.' : error ?? 'The checkpoint failed.');
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      say(problem.message);
+    }
+    button.disabled = false;
+  },
   'reset-of'(button) {
     ask({
       title: 'Start over?',
