@@ -64,7 +64,7 @@ OF_OWNERS = (
     "metrics",
 )
 """What needs another scope even for reading."""
-OF_ONESELF = {"link-codes.create"}
+OF_ONESELF = {"link-codes.create", "memory.list", "memory.add"}
 """What people do for themselves: it concerns nobody else."""
 NAMES = {
     TargetKind.SESSION: ("key", "session_key"),

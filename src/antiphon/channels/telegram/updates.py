@@ -120,7 +120,7 @@ class _Message(Struct, frozen=True, kw_only=True):
 class _Shown(Struct, frozen=True, kw_only=True):
     """The message under which a button was pressed."""
 
-    message_id: int
+    message_id: int | None = None
     chat: _TelegramChat
     sender: _User | None = field(default=None, name="from")
     message_thread_id: int | None = None
@@ -298,7 +298,7 @@ def _read_press(press: _CallbackQuery, me: Me, position: int) -> ButtonPress | N
         place=_place(shown.chat, shown.message_thread_id if shown.is_topic_message else None),
         sender=_sender(press.sender),
         data=press.data,
-        message_id=str(shown.message_id),
+        message_id=None if shown.message_id is None else str(shown.message_id),
     )
 
 
