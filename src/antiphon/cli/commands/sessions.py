@@ -456,7 +456,7 @@ def checkpoint_session(
     if as_json:
         show_json(answer)
     elif answer["checkpointed"]:
-        show(answer.get("changed") or "Done.")
+        show(str(answer.get("changed") or "Done."))
         hint(f"`antiphon runs show {answer['runId']}` shows what it used.")
     else:
         show(str(answer.get("error") or "The checkpoint failed."), "yellow")
