@@ -355,6 +355,7 @@ def visit(stage: Stage, browser: Browser) -> Generator[Visit]:
     with ExitStack() as stack:
         server = stack.enter_context(evil_server())
         context = browser.new_context()
+        context.set_default_timeout(1000 * PROCESS_SECONDS)
         stack.callback(context.close)
         own = context.new_page()
         own.goto(f"{stage.gateway.url}/?session=api:planted#code={stage.link_code()}")

@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, s
 
 from tests.gateway.browsing import OpenContext, sign_in
 from tests.gateway.served_page import LiveGateway
+from tests.waiting import PROCESS_SECONDS
 
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -43,6 +44,7 @@ def open_context(browser: Browser) -> Generator[OpenContext]:
 
         def open_it(has_touch: bool) -> BrowserContext:
             context = browser.new_context(has_touch=has_touch)
+            context.set_default_timeout(1000 * PROCESS_SECONDS)
             stack.callback(context.close)
             context.on("weberror", lambda error: complaints.append(str(error.error)))
             context.on("console", note)
