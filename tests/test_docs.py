@@ -322,7 +322,7 @@ PATH = re.compile(r"`((?:\w+/)+)(\w+)(?:\.py)?(?:\.(\w+))?(?:\.(\w+))?`")
 
 
 def test_every_place_that_the_architecture_names_is_there() -> None:
-    text = (DOCS / "ARCHITECTURE.md").read_text("utf-8")
+    text = "".join((DOCS / page).read_text("utf-8") for page in ("ARCHITECTURE.md", "WALKS.md"))
     missing: list[str] = []
     for folder, file, name, member in PATH.findall(text):
         place = SOURCES / "antiphon" / folder / f"{file}.py"
