@@ -240,6 +240,8 @@ async def test_limits_skip_runs_or_end_the_task(open_home: OpenHome) -> None:
             (TaskState.ENDED, Why.TOTAL_RUNS, 2),
         ]
         assert [slot.why for slot in reversed(await b.slots(spends))] == [None] + [Why.DAILY_TOKENS] * 4
+        for task in (hourly, spends):
+            assert await refused(b.tasks.run(OWNER, task.id)) == "task_limit"
         await b.passes(30 * MINUTE)
         assert (await b.slots(hourly))[0].why is None
 

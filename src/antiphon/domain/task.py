@@ -166,7 +166,7 @@ def on_due(task: Task, around: Around) -> TaskStep:
         return TaskStep(replace(ahead, state=TaskState.PAUSED), (Skip(slot, why, missed), TellMaker(why)))
     if task.missed is MissedPolicy.SKIP and now - newest > task.grace:
         return _without_run(ahead, Skip(slot, Why.MISSED, missed))
-    why = _obstacle(task.limits, around)
+    why = find_obstacle(task.limits, around)
     if why is not None:
         return _without_run(ahead, Skip(slot, why, missed))
     return TaskStep(replace(ahead, runs=task.runs + 1), (Begin(slot, missed),))
@@ -206,6 +206,19 @@ def on_clock_back(task: Task, now: datetime) -> Task:
     return task if following is None or following >= task.next_at else replace(task, next_at=following)
 
 
+def find_obstacle(limits: TaskLimits, around: Around) -> Why | None:
+    """Why there is no run now, although the task goes on."""
+    if around.is_running:
+        return Why.STILL_RUNNING
+    if limits.runs_an_hour is not None and around.runs_this_hour >= limits.runs_an_hour:
+        return Why.HOURLY_RUNS
+    if limits.tokens_a_day is not None and around.tokens_today >= limits.tokens_a_day:
+        return Why.DAILY_TOKENS
+    if limits.microusd_a_day is not None and around.microusd_today >= limits.microusd_a_day:
+        return Why.DAILY_COST
+    return None
+
+
 def _newest(schedule: Schedule, slot: datetime, now: datetime) -> datetime:
     """The last slot up to now, looked for in ever longer times back from now."""
     back = ON_TIME
@@ -219,19 +232,6 @@ def _newest(schedule: Schedule, slot: datetime, now: datetime) -> datetime:
     while following is not None and following <= now:
         newest, following = following, next_slot(schedule, following)
     return newest
-
-
-def _obstacle(limits: TaskLimits, around: Around) -> Why | None:
-    """Why the slot has no run, although the task goes on."""
-    if around.is_running:
-        return Why.STILL_RUNNING
-    if limits.runs_an_hour is not None and around.runs_this_hour >= limits.runs_an_hour:
-        return Why.HOURLY_RUNS
-    if limits.tokens_a_day is not None and around.tokens_today >= limits.tokens_a_day:
-        return Why.DAILY_TOKENS
-    if limits.microusd_a_day is not None and around.microusd_today >= limits.microusd_a_day:
-        return Why.DAILY_COST
-    return None
 
 
 def _without_run(task: Task, skipped: Skip) -> TaskStep:

@@ -88,7 +88,7 @@ class TaskHandles:
 
         Repeating the `idempotency_key` begins no second run.
 
-        Raises `NotFound`, and `Conflict` (`task_running`, `task_ended`).
+        Raises `NotFound`, and `Conflict` (`task_running`, `task_limit`, `task_ended`).
         """
         return await self._lease.services.tasks.run(OWNER, TaskId(task_id), idempotency_key=idempotency_key)
 

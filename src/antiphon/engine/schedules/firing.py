@@ -67,7 +67,7 @@ async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
         may_run=may_fire(task, standing, firing.rules),
         may_leave=await may_leave(tx, task, firing.rules),
     )
-    step = on_due(task, await _with_use(tx, task, around, firing.at_ms))
+    step = on_due(task, await with_use(tx, task, around, firing.at_ms))
     if step.task == task and not step.actions:
         return False
     columns = tasks.course_columns(step.task)
@@ -122,7 +122,7 @@ async def may_leave(query: Query, task: StoredTask, rules: Rules) -> bool:
     return clearance is None or may_enter(made_of, clearance)
 
 
-async def _with_use(query: Query, task: StoredTask, around: Around, at_ms: int) -> Around:
+async def with_use(query: Query, task: StoredTask, around: Around, at_ms: int) -> Around:
     """With what the task's runs used, as far as it has limits for that."""
     limits = task.limits
     if limits.runs_an_hour is not None:

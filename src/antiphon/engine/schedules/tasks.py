@@ -28,14 +28,14 @@ from antiphon.domain.stored_task import (
     parse_name,
 )
 from antiphon.domain.targets import NamedTarget
-from antiphon.domain.task import TaskLimits, TaskState, on_resumed
+from antiphon.domain.task import Around, TaskLimits, TaskState, Why, find_obstacle, on_resumed
 from antiphon.engine.access.caller import Caller, context_of
 from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
 from antiphon.engine.access.reach import Actor, Rights, find_reach, find_session, refuse_act
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.schedules.firing import Firing, begin_run, is_running, may_fire, may_leave
+from antiphon.engine.schedules.firing import Firing, begin_run, is_running, may_fire, may_leave, with_use
 from antiphon.engine.sessions.sessions import OpenSession, create_session, refuse_agent
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import classify_message
@@ -52,6 +52,12 @@ from antiphon.store import tasks as rows
 from antiphon.store.codec import milliseconds, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.people import find_standing
+
+_REACHED = {
+    Why.HOURLY_RUNS: "its limit of runs an hour",
+    Why.DAILY_TOKENS: "its limit of tokens a day",
+    Why.DAILY_COST: "its limit of cost a day",
+}
 
 
 class CreateTasks(Struct, frozen=True, kw_only=True):
@@ -200,9 +206,9 @@ class Tasks:
         Repeating the `idempotency_key` begins no second run and returns the first one's slot. Raises `Invalid` for
         what is no key (`invalid_idempotency_key`).
 
-        Raises `Conflict` while another one works (`task_running`) and for a task that has ended (`task_ended`), and
-        `Denied` if its maker may no longer do what it does (`task_maker`), or if its results may not go to its place
-        any more (`above_clearance`).
+        Raises `Conflict` while another one works (`task_running`), if a limit of the hour or the day is reached
+        (`task_limit`) and for a task that has ended (`task_ended`), and `Denied` if its maker may no longer do what it
+        does (`task_maker`), or if its results may not go to its place any more (`above_clearance`).
         """
         call, firing = self._call(actor, id, target), self.firing()
         if idempotency_key is not None:
@@ -513,8 +519,12 @@ async def run_task(tx: Transaction, call: TaskCall, firing: Firing) -> TaskSlot 
         return Refusal(
             Denied("What the task is made of may no longer go to the place of its results.", code="above_clearance")
         )
+    around = Around(now=firing.now, is_running=await is_running(tx, task, session), may_run=True)
+    why = find_obstacle(task.limits, await with_use(tx, task, around, firing.at_ms))
+    if why is not None and why in _REACHED:
+        return Refusal(Conflict(f"Task did not run: {task.name!r} has reached {_REACHED[why]}.", code="task_limit"))
     slot = TaskSlot(task=task.id, slot_at=firing.now, is_manual=True, run=firing.run_id, fired_at=firing.now)
-    if await is_running(tx, task, session) or not await rows.insert_slot(tx, slot):
+    if why is not None or not await rows.insert_slot(tx, slot):
         return Refusal(Conflict(f"Task did not run: {task.name!r} is running already.", code="task_running"))
     await begin_run(tx, task, standing, session, missed=0, firing=firing)
     await rows.change(tx, task.id, {"last_slot_at": firing.at_ms, "last_outcome": None})
