@@ -196,7 +196,7 @@ def test_no_command_is_allowed_more_than_a_tebibyte(tmp_path: Path, section: str
         ('access.roles.owner.tools = ["a"]', "access.roles: 'owner' cannot be set here: owners may do everything"),
         (
             'access.roles.user.commands = ["a"]',
-            "access.roles.user.commands.0: 'a' is not a command that they may have; choose from agent, approve, deny,",
+            "access.roles.user.commands.0: 'a' is not a command that they may have; choose from agent, approve,",
         ),
         ("access.roles.user.tools = 1", 'access.roles.user.tools: needs a list, such as ["a", "b"].'),
     ],

@@ -48,6 +48,11 @@ LOGGED_EACH_TIME = {
         "Adapter failed",
     ): "one line for each reply, which is then shown only once it is over",
     ("engine/sessions/deletion.py", "Workspace was not deleted"): "one line for each deleted session",
+    ("engine/work/checkpointer.py", "Checkpoint failed"): "one line for each checkpoint, which ends by it",
+    (
+        "engine/work/checkpointer.py",
+        "Checkpoint was taken over",
+    ): "one line for each checkpoint, whose fence was raised",
     ("engine/work/worker.py", "Runner failed"): "one line for each run, which ends by it",
     ("store/postgres/schema.py", "Database not reached yet"): "once, at the start",
     ("store/sqlite.py", "Database was not closed cleanly"): "once for each connection, at the end",

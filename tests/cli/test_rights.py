@@ -148,7 +148,7 @@ class Cell:
         role, _, where = self.holder.partition(" ")
         if role == "none":
             return "token_missing"
-        if role == "suspended" and COMMANDS.get(self.command, ("", ""))[1] != NOTHING_THERE:
+        if role == "suspended":
             return "suspended"
         if self.command in ABSENT:
             least = USERS if self.command.startswith("tasks ") else OWNERS
@@ -269,7 +269,8 @@ def code_of(*arguments: str) -> tuple[str, str]:
     said = out.getvalue() + errors.getvalue()
     if not exit_code:
         return "ok", said
-    return json.loads(out.getvalue().splitlines()[-1])["error"]["code"], said
+    error = json.loads(out.getvalue().splitlines()[-1])["error"]
+    return ("ok" if isinstance(error, str) else error["code"]), said  # a text is part of an answer, which was given
 
 
 @requirement("access:1", "access:4", "access:5", "cli:1")

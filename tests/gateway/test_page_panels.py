@@ -175,7 +175,7 @@ def test_a_checkpoint_is_asked_for_and_says_what_it_changed(page: Page, live_gat
     body = open_details(page)
     button, said = body.get_by_role("button", name="Checkpoint"), body.locator("#checkpoint-said")
     button.click()
-    expect(said).to_contain_text("This session has no checkpoints.")
+    expect(said).to_contain_text("Session has no checkpoints")
     body.get_by_label("Model").fill("scripted:looks.json")
     body.get_by_role("button", name="Save").click()
     expect(body.locator("form").get_by_role("status")).to_have_text("Saved.")

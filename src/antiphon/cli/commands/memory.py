@@ -1,15 +1,17 @@
 """`antiphon memory`: what agents remember. Contract: checkpoints 2."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
 import typer
 
 from antiphon.cli.commands.listing import ListingGroup
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
-from antiphon.cli.connection.client import Client
 from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
+
+if TYPE_CHECKING:
+    from antiphon.cli.connection.client import Client
 
 app = typer.Typer(cls=ListingGroup, help="Show, correct and forget what agents remember.")
 NoteArgument = Annotated[str, typer.Argument(metavar="NOTE", help="The id that the list shows.")]
@@ -128,7 +130,7 @@ def export_notes(
             show_json(note)
 
 
-def _all(client: Client, agent: str | None, person: str | None) -> list[JsonObject]:
+def _all(client: "Client", agent: str | None, person: str | None) -> list[JsonObject]:
     from antiphon.cli.rendering.rows import rows_of
 
     notes: list[JsonObject] = []
