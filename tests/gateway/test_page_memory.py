@@ -35,6 +35,7 @@ def test_notes_are_added_corrected_and_forgotten(page: Page, live_gateway: LiveG
     body.get_by_label("Note", exact=True).fill("Dad likes rum")
     body.get_by_role("button", name="Remember").click()
     expect(cards).to_have_count(3)
+    expect(body.get_by_label("Note", exact=True)).to_be_empty()
     mine = cards.last
     mine.get_by_role("textbox").fill("Mum is allergic to nuts and shellfish")
     mine.get_by_role("button", name="Save").click()

@@ -90,12 +90,17 @@ async function submitForm(form) {
       form.reset();
       arrangeForm(form);
     }
+    if (method === 'POST' && !done && !form.dataset.on) {
+      form.reset();
+      arrangeForm(form);
+    }
     if (done) {
       keepAsSaved(form);
       find('.done', form).textContent = done;
     }
     refreshLists();
-    if (!done || find('.view-body .cards')) await refreshCards();
+    // A form in a list keeps what it says.
+    if (!done || (!form.closest('.cards') && find('.view-body .cards'))) await refreshCards();
   } catch (refused) {
     tellProblem(problem, refused);
   }
