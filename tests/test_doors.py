@@ -20,7 +20,7 @@ READ_WITHOUT_ASKING = {
     "engine/sessions/forks.py": "the conversation that a spawn gives to its child",
     "engine/views/history.py": "the hub: once for all followers, each of whom has a grant",
     "engine/schedules/tasks.py": "whether a run by hand with a person's own key has begun",
-    "engine/views/conversations.py": "the conversation that the calling session summarises, as far as its ceiling",
+    "engine/views/summary_inputs.py": "the conversation that the calling session summarises, as far as its ceiling",
     "engine/views/indexer.py": "the index, which is asked by reach",
 }
 """Modules that read by the reach of the system, and what."""

@@ -107,13 +107,13 @@ from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.engine.sessions.workspaces import WORKSPACES_NAME, Workspaces
 from antiphon.engine.views.activities import Activities
 from antiphon.engine.views.contents import ContentsOfSessions
-from antiphon.engine.views.conversations import Conversations
 from antiphon.engine.views.costs import Costs
 from antiphon.engine.views.history import History
 from antiphon.engine.views.incarnations import Incarnations
 from antiphon.engine.views.indexer import Indexer
 from antiphon.engine.views.run_trees import RunTrees
 from antiphon.engine.views.search import Search
+from antiphon.engine.views.summary_inputs import SummaryInputs
 from antiphon.engine.views.trees import Trees
 from antiphon.engine.views.views import Views
 from antiphon.engine.work.checkpointer import Checkpointer
@@ -438,7 +438,7 @@ def _build(
     own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
     own_tools.append(memory(Memories(database, rules, clock, ids)))
     summaries = Summaries(
-        Conversations(database, rules, clock),
+        SummaryInputs(database, rules, clock),
         base.models,
         rules=rules,
         home_key=home_key,

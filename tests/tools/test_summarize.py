@@ -15,7 +15,7 @@ from antiphon.domain.message import ToolResult, text_content, text_of
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Source
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.views.conversations import MOST_CALLS
+from antiphon.engine.views.summary_inputs import MOST_CALLS
 from antiphon.store import sessions as rows
 from antiphon.testing import SERVER_ERROR, Answering, Call, FakeProvider, FakeRequest, Reply
 from tests.claims import requirement

@@ -167,7 +167,7 @@ LEAKS = (
     ),
     Bug(
         "cap text with a sum",
-        "agents/loop.py",
+        "agents/daily_room.py",
         'return _capped(cap_of_it, f"{cap.tokens} tokens")',
         'return _capped(cap_of_it, f"{spent.tokens} of {cap.tokens} tokens")',
         "worlds/test_budgets.py::test_a_budget_that_is_used_up_tells_no_sum",

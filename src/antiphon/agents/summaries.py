@@ -16,7 +16,7 @@ from antiphon.domain.home_key import HomeKey
 from antiphon.domain.message import Usage
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.rules import Rules
-from antiphon.engine.views.conversations import Conversation, Conversations, SummaryScope
+from antiphon.engine.views.summary_inputs import SummaryInput, SummaryInputs, SummaryScope
 from antiphon.policy.flow import may_enter
 
 
@@ -30,7 +30,7 @@ class MadeSummary(Struct, frozen=True, kw_only=True):
 class Summaries:
     def __init__(
         self,
-        conversations: Conversations,
+        inputs: SummaryInputs,
         models: Models,
         *,
         rules: Rules,
@@ -38,7 +38,7 @@ class Summaries:
         clock: Clock,
         retry: RetryPolicy | None = None,
     ) -> None:
-        self._conversations = conversations
+        self._inputs = inputs
         self._models = models
         self._rules = rules
         self._fence_key = home_key.subkey(PURPOSE)
@@ -51,31 +51,31 @@ class Summaries:
         Raises `Conflict` (`nothing_to_summarize`), `Denied` (`model_clearance`), `Limited` (`summary_limit`, or the cap
         of the day that is reached), and `Unavailable` (`summary_failed`).
         """
-        conversation = await self._conversations.read(caller, scope)
-        if not conversation.entries:
+        asked = await self._inputs.read(caller, scope)
+        if not asked.entries:
             raise Conflict("There is nothing to summarize yet. Go on without a summary.", code="nothing_to_summarize")
-        session, agent = conversation.session, conversation.agent
+        session, agent = asked.session, asked.agent
         model = await self._models.find(session.model or agent.model, context_tokens=agent.context_tokens)
         await self._models.prepare(model)
-        self._check_flow(conversation, model)
+        self._check_flow(asked, model)
         asking = Asking(
             context=Unfollowed(self._clock), model=model, retry=self._retry, room=await self._find_room(caller, model)
         )
-        fences = DataFences(self._fence_key, conversation.incarnation)
-        framing = Framing(session.source.type, fences, ceiling=conversation.ceiling)
+        fences = DataFences(self._fence_key, asked.incarnation)
+        framing = Framing(session.source.type, fences, ceiling=asked.ceiling)
         try:
-            text, usage = await summarise(asking, conversation.entries, framing)
+            text, usage = await summarise(asking, asked.entries, framing)
         except ModelError as error:
             raise Unavailable(f"Summary failed: {error.message}", code="summary_failed") from error
         except RoomExceeded as exceeded:
             raise Limited(exceeded.room.error, code=exceeded.room.code) from exceeded
         if model.is_counted:
-            await self._conversations.note_usage(caller, usage)
-        return MadeSummary(text=text, made_of=conversation.made_of, usage=usage)
+            await self._inputs.note_usage(caller, usage)
+        return MadeSummary(text=text, made_of=asked.made_of, usage=usage)
 
-    def _check_flow(self, conversation: Conversation, model: Model) -> None:
+    def _check_flow(self, asked: SummaryInput, model: Model) -> None:
         provider = model.name.partition(":")[0]
-        if not may_enter(conversation.made_of, self._rules.sinks.of_provider(provider)):
+        if not may_enter(asked.made_of, self._rules.sinks.of_provider(provider)):
             raise Denied(
                 f"The conversation may not be sent to the provider {provider!r}. Nothing was sent.",
                 code="model_clearance",
@@ -84,7 +84,7 @@ class Summaries:
     async def _find_room(self, caller: Caller, model: Model) -> Room:
         if not model.is_counted:
             return Room()
-        today, agent = await self._conversations.spent_today(caller), self._rules.agents[caller.agent_id]
+        today, agent = await self._inputs.spent_today(caller), self._rules.agents[caller.agent_id]
         room = find_daily_room(today, agent, self._rules)
         if isinstance(room, Capped):
             raise Limited(room.error, code=room.code)

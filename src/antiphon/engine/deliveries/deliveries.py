@@ -32,6 +32,7 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
+from antiphon.policy.rights import SUSPENDED
 from antiphon.policy.system import SYSTEM_REACH
 from antiphon.store import approvals
 from antiphon.store import deliveries as outbox
@@ -62,7 +63,7 @@ class Deliveries:
         return accepted(await self._database.read(_list, Rights(principal, self._rules), where, limit))
 
     async def get(self, principal: Principal, id: str) -> Delivery:
-        """Raises `NotFound`, also for anyone but the owner."""
+        """Raises `NotFound`, also for anyone but owners, and `Denied` for a suspended person."""
         return accepted(await self._database.read(_find, Rights(principal, self._rules), id))
 
     async def retry(self, principal: Principal, id: str) -> Delivery:
@@ -84,6 +85,8 @@ async def _list(query: Query, rights: Rights, where: DeliveryFilter, limit: int)
 
 async def _find(query: Query, rights: Rights, id: str) -> Delivery | Refusal:
     reach = await find_reach(query, rights, Act.DELIVER)
+    if isinstance(reach, Refusal) and reach.error.code == SUSPENDED.rule:
+        return reach
     found = None if isinstance(reach, Refusal) else await outbox.find(query, reach, id)
     return Refusal(_not_found(id)) if found is None else found
 

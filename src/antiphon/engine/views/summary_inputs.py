@@ -41,7 +41,7 @@ class SummaryScope(StrEnum):
     """What came after the last successful checkpoint."""
 
 
-class Conversation(Struct, frozen=True, kw_only=True):
+class SummaryInput(Struct, frozen=True, kw_only=True):
     """What a session may see of its own conversation."""
 
     session: Session
@@ -56,20 +56,20 @@ class Conversation(Struct, frozen=True, kw_only=True):
         return join_all([self.session.base, *(entry.classification for entry in self.entries)])
 
 
-class _Range(Struct, frozen=True):
+class _InputRange(Struct, frozen=True):
     session: Session
     incarnation: SessionId
     after: int
     ceiling: Classification
 
 
-class Conversations:
+class SummaryInputs:
     def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
         self._database = database
         self._rules = rules
         self._clock = clock
 
-    async def read(self, caller: Caller, scope: SummaryScope) -> Conversation:
+    async def read(self, caller: Caller, scope: SummaryScope) -> SummaryInput:
         """Raises `NotFound` for a deleted session, `Limited` (`summary_limit`) after many calls in a run."""
         if caller.run is not None and caller.run.count_call(SUMMARIZE_TOOL) > MOST_CALLS:
             raise Limited(
@@ -88,7 +88,7 @@ class Conversations:
                 break
         run_id = NO_RUN if caller.run is None else caller.run.run.id
         entries = [entry for entry in transcript.prompt_for(run_id) if not _is_at_work(entry)]
-        return Conversation(
+        return SummaryInput(
             session=found.session,
             agent=self._rules.agents[caller.agent_id],
             incarnation=found.incarnation,
@@ -107,7 +107,7 @@ class Conversations:
             await self._database.run(note_spent, spender, usage, self._clock.now_ms())
 
 
-async def _find_range(query: Query, caller: Caller, scope: SummaryScope, rules: Rules) -> _Range | Refusal:
+async def _find_range(query: Query, caller: Caller, scope: SummaryScope, rules: Rules) -> _InputRange | Refusal:
     session = await rows.find_by_row(query, caller.session)
     if session is None:
         return Refusal(NotFound("Session not found: the caller's own session was deleted."))
@@ -119,10 +119,10 @@ async def _find_range(query: Query, caller: Caller, scope: SummaryScope, rules: 
         after = max(after, 0 if checkpoint is None else checkpoint.through_seq)
     place = None if run is None else run.place
     ceiling = await find_ceiling(query, session, rules.sinks, place=place)
-    return _Range(session, incarnation, max(after, 0), ceiling)
+    return _InputRange(session, incarnation, max(after, 0), ceiling)
 
 
-async def _read_page(query: Query, found: _Range, after: int) -> list[Event]:
+async def _read_page(query: Query, found: _InputRange, after: int) -> list[Event]:
     grant = system_grant(found.session.row)
     return await log.read_incarnation_after(query, grant, found.incarnation, after, limit=PAGE_EVENTS)
 
