@@ -18,6 +18,9 @@ READERS = 1000
 EVENTS = 50
 EVENTS_A_SECOND = 5
 """With 1,000 readers 5,000 deliveries a second."""
+STREAMS = 2000
+"""That many are open while posts are timed."""
+TIMED_POSTS = 40
 POST_SECONDS = 4.0
 POSTERS = 16
 MARK = b"bench-mark-"
@@ -93,6 +96,7 @@ async def follow(directory: Path) -> list[Row]:
 
         cost, waits = await measure_deliveries(process.pid, port, request, publish)
         posts, post_cost = await _posts(process.pid, port, head)
+        beside = await _posts_beside_streams(port, head, request)
     finally:
         process.terminate()
         process.wait()
@@ -130,7 +134,47 @@ async def follow(directory: Path) -> list[Row]:
             is_met=True,
             figures={"posts_per_s": posts, "cpu_s": post_cost},
         ),
+        Row(
+            id="B6s",
+            what=f"a post to the session that {STREAMS:,} streams follow: p50, longest",
+            measured=f"{micros(p50(beside))}, {micros(max(beside))}",
+            reference="",
+            target="≤ 500 ms",
+            is_met=max(beside) <= 0.5,
+            figures={"beside_p50_s": p50(beside), "beside_longest_s": max(beside)},
+        ),
     ]
+
+
+async def _posts_beside_streams(port: int, head: bytes, request: bytes) -> list[float]:
+    """How long each post takes until its answer, while streams open and after all are open."""
+    loop = asyncio.get_running_loop()
+    opened, waits, all_open = 0, list[float](), asyncio.Event()
+
+    def ready() -> None:
+        nonlocal opened
+        opened += 1
+        if opened == STREAMS:
+            all_open.set()
+
+    async def write() -> None:
+        began = time.perf_counter()
+        await post(port, head, b"/sessions/api:live/messages?append=1", {"text": "hello"})
+        waits.append(time.perf_counter() - began)
+
+    async with asyncio.timeout(120):
+        transports = list[asyncio.Transport]()
+        for number in range(STREAMS):
+            if number % 100 == 0:
+                await write()
+            opening = loop.create_connection(lambda: Reader(request, lambda _: None, ready), "127.0.0.1", port)
+            transports.append((await opening)[0])
+        await all_open.wait()
+        for _ in range(TIMED_POSTS):
+            await write()
+    for transport in transports:
+        transport.abort()
+    return waits
 
 
 async def measure_deliveries(

@@ -1,16 +1,18 @@
 """Readers of a log: what each costs is bounded, however many there are, however long it is. Contract: gateway 1."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from anyio.streams.memory import MemoryObjectReceiveStream
 
 from antiphon.app import App
 from antiphon.clock import SystemClock
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from antiphon.domain.session import Session
-from antiphon.feed.follow import View
+from antiphon.feed.follow import DecideAnew, ReaderEnded, View
 from antiphon.gateway.sse import message_view
 from antiphon.policy.system import system_grant
 from tests.claims import requirement
@@ -112,3 +114,111 @@ async def test_one_look_at_a_log_reads_so_many_events_and_bytes_and_no_more(open
         assert [event.seq for event in slices[many.row].events] == list(range(1, 501))
         assert [event.seq for event in slices[large.row].events] == [1, 2, 3, 4]
         assert slices[many.row].last_seq == 601
+
+
+class Line:
+    """A connection that notes what is written to it."""
+
+    def __init__(self) -> None:
+        self.is_writable = True
+        self.is_torn = False
+        self.frames: list[bytes] = []
+        self.came = anyio.Event()
+
+    def write(self, frames: bytes) -> None:
+        if self.is_torn:
+            raise RuntimeError("torn")
+        self.frames.append(frames)
+        self.came.set()
+
+    async def holds(self, text: bytes) -> None:
+        with anyio.fail_after(SECONDS):
+            while not any(text in frame for frame in self.frames):
+                self.came = anyio.Event()
+                await self.came.wait()
+
+
+@asynccontextmanager
+async def on_line(
+    app: App, session: Session, decide_anew: DecideAnew | None = None
+) -> AsyncGenerator[tuple[Line, MemoryObjectReceiveStream[bytes]]]:
+    """A reader that is at the end of the log, its connection, and what its task is given."""
+    line, grant = Line(), system_grant(session.row)
+    send, receive = anyio.create_memory_object_stream[bytes](10)
+    view = message_view(app.services.names, include_tools=False)
+
+    async def read(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        following = app.services.hub.follow(
+            grant, session.last_seq, view, on_stall=lambda: None, decide_anew=decide_anew, sink=line
+        )
+        async with following as reader:
+            task_status.started()
+            while True:
+                await send.send(await reader.next())
+
+    async with anyio.create_task_group() as tasks, send, receive:
+        await tasks.start(read)
+        await anyio.wait_all_tasks_blocked()
+        yield line, receive
+        tasks.cancel_scope.cancel()
+
+
+@requirement("gateway:1", "gateway:5")
+async def test_what_is_new_goes_to_the_connection_while_the_task_of_its_reader_sleeps(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        session = await append_all(app, "api:one", ["before"])
+        async with on_line(app, session) as (line, given):
+            for text in ("first", "second", "third"):
+                await append_all(app, "api:one", [text])
+                await line.holds(text.encode())
+            assert b"".join(line.frames).count(b"event: message") == 3
+            with pytest.raises(anyio.WouldBlock):
+                given.receive_nowait()
+
+
+@requirement("gateway:5")
+async def test_a_connection_that_is_full_gets_nothing_more_and_its_task_gets_the_rest(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        session = await append_all(app, "api:one", ["before"])
+        async with on_line(app, session) as (line, given):
+            line.is_writable = False
+            await append_all(app, "api:one", ["first"])
+            with anyio.fail_after(SECONDS):
+                assert b"first" in await given.receive()
+            assert line.frames == []
+
+
+@requirement("gateway:5", "access:5")
+async def test_once_rights_have_changed_a_connection_gets_nothing_before_it_is_decided_anew(
+    open_home: OpenHome,
+) -> None:
+    lines: list[Line] = []
+
+    async def refuse() -> None:
+        return None
+
+    async with open_home() as app:
+        session = await append_all(app, "api:one", ["before"])
+        with pytest.RaisesGroup(ReaderEnded):
+            async with on_line(app, session, refuse) as (line, _):
+                lines.append(line)
+                app.services.hub.rights_changed += 1
+                await append_all(app, "api:one", ["secret"])
+                with anyio.fail_after(SECONDS):
+                    await anyio.sleep_forever()
+    assert [line.frames for line in lines] == [[]]
+
+
+@requirement("gateway:5")
+async def test_a_connection_that_fails_ends_its_own_reader_and_no_other(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        session = await append_all(app, "api:one", ["before"])
+        async with on_line(app, session) as (line, _):
+            with pytest.RaisesGroup(RuntimeError):
+                async with on_line(app, session) as (torn, _):
+                    torn.is_torn = True
+                    await append_all(app, "api:one", ["first"])
+                    with anyio.fail_after(SECONDS):
+                        await anyio.sleep_forever()
+            await append_all(app, "api:one", ["second"])
+            await line.holds(b"second")

@@ -101,4 +101,18 @@ BUGS = (
         "subscribers.pop(token, None) is not None:",
         "feed/test_local.py::test_who_no_longer_listens_is_not_woken_and_others_are",
     ),
+    Bug(
+        "a connection is written to although rights have changed",
+        "feed/follow.py",
+        "feed.is_gone or self._is_outdated or",
+        "feed.is_gone or",
+        "feed/test_follow.py::test_once_rights_have_changed_a_connection_gets_nothing_before_it_is_decided_anew[sqlite]",
+    ),
+    Bug(
+        "a connection that is full is written to",
+        "feed/follow.py",
+        "        while sink.is_writable:",
+        "        while True:",
+        "feed/test_follow.py::test_a_connection_that_is_full_gets_nothing_more_and_its_task_gets_the_rest[sqlite]",
+    ),
 )

@@ -523,4 +523,11 @@ BUGS = (
         "AND e.role IN ('user', 'assistant') AND ({readable.text} OR 1 = 1) LIMIT",
         "gateway/test_contents.py::test_what_is_above_the_reader_is_not_counted[sqlite]",
     ),
+    Bug(
+        "children cut before they are filtered",
+        "store/sessions.py",
+        '"AND deleted_at IS NULL) "\n        "SELECT s.id, s.parent, s.key FROM s',
+        'f"AND deleted_at IS NULL ORDER BY id DESC LIMIT {limit}) "\n        "SELECT s.id, s.parent, s.key FROM s',
+        "tools/test_session_tools.py::test_hidden_children_take_no_place_among_those_that_a_list_names[sqlite]",
+    ),
 )

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from antiphon.app import Parts
 from antiphon.domain.actor import OWNER
-from antiphon.domain.classification import PUBLIC
+from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.excerpt import CUT_MARK, MAX_CHARACTERS, excerpt
+from antiphon.domain.ids import SessionId
 from antiphon.domain.message import (
     AssistantMessage,
     ImagePart,
@@ -28,7 +29,9 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.redaction import MASK, redact
 from antiphon.domain.run import RunStatus
+from antiphon.engine.views import views
 from antiphon.store import events as log
+from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
 from antiphon.tools.bounds import OMITTED
 from antiphon.wire.encoding import compact_json
@@ -112,6 +115,22 @@ async def test_pages_follow_one_another_and_hidden_sessions_take_no_place(open_h
             cursor = {"cursor": answer["nextCursor"]}
         assert seen == [f"agent:main:cli:s{number}" for number in range(28, -1, -2)] + [asker.key]
         assert pages == 4
+
+
+@requirement("visibility:4", "list:1")
+async def test_hidden_children_take_no_place_among_those_that_a_list_names(
+    open_home: OpenHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "MAX_CHILDREN", 2)
+    async with open_home(config(**NESTED)) as app:
+        own = await Story(app).opens("own")
+        children = [await own.spawns("!say x") for _ in range(5)]
+        for child in children[2:]:
+            id = SessionId((await child.session()).id)
+            await app.database.run(rows.set_taint, id, Classification(Level.CONFIDENTIAL))
+        listed = rows_of(await own.calls("sessions_list"))
+        (named,) = [row["childSessions"] for row in listed if row["key"] == own.key]
+        assert named == [children[1].key, children[0].key]
 
 
 @requirement("list:1", "answers:3")

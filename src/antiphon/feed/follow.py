@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import inf
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -81,6 +82,15 @@ def _without_hidden(event: Event) -> Frame:
     return b""
 
 
+class Sink(Protocol):
+    """A connection that takes frames without waiting."""
+
+    @property
+    def is_writable(self) -> bool: ...
+
+    def write(self, frames: Frame, /) -> None: ...
+
+
 class View(Struct, frozen=True, eq=False):
     """How one kind of reader sees the log. Each event is encoded once for all of them."""
 
@@ -90,8 +100,6 @@ class View(Struct, frozen=True, eq=False):
     encode_reset: Callable[[str], Frame]
     keep_alive: Frame
     """Sent to quiet readers; empty if their transport keeps itself alive."""
-    prepare: Callable[[Sequence[Event]], Awaitable[None]] | None = None
-    """Does slow work for `encode` in advance, off the event loop."""
     encode_delay: Callable[[RunId, Delay | DelayOver], Frame] = _without_delays
     encode_hidden: Callable[[Event], Frame] = _without_hidden
     """What readers get instead of an event that does not flow to their clearance. It contains nothing of the event."""
@@ -109,9 +117,6 @@ class _Batch:
     )
     """For readers to whom not all of the events flow."""
     _made_of: Classification | None = None
-
-    def above(self, cursor: int) -> Sequence[Event]:
-        return self.events if self.events[-1].seq > cursor else ()
 
     def frame(self, view: View, clearance: Classification) -> Frame:
         if clearance is not EVERYTHING and not may_enter(self.made_of, clearance):
@@ -214,6 +219,7 @@ class Reader:
         "on_stall",
         "pending_length",
         "sending_since",
+        "sink",
         "view",
     )
 
@@ -242,6 +248,8 @@ class Reader:
         self.ending: Exception | None = None
         """The error that `next` raises from now on."""
         self.view = view
+        self.sink: Sink | None = None
+        """Takes what is new while a task waits in `next`, so that the task need not run for each frame."""
         self.on_stall = on_stall
         self.last_frame_at = hub.clock.monotonic()
         self.sending_since: float | None = None
@@ -290,28 +298,29 @@ class Reader:
 
     async def _advance(self) -> Frame:
         feed = self._feed
+        if self.cursor >= feed.start:
+            return self._advance_in_tail()
         limit = self._deltas[0].after if self._deltas else inf
-        if self.cursor < feed.start:
-            slice = (await self._hub.read_logs({feed.session: self.cursor})).get(feed.session)
-            if slice is None:
-                raise LogLost("deleted")
-            if slice.first_seq > self.cursor + 1:
-                raise LogLost("pruned")
-            if self.view.prepare is not None:
-                await self.view.prepare(slice.events)
-            if self._is_outdated:
-                return b""
-            self.cursor = int(min(slice.events[-1].seq if slice.events else slice.last_seq, limit))
-            shown = (event for event in slice.events if event.seq <= self.cursor)
-            return b"".join(_encoded(self.view, self.clearance, shown))
-        if self.view.prepare is not None:
-            await self.view.prepare([event for batch in feed.batches for event in batch.above(self.cursor)])
-            if self.cursor < feed.start or self._is_outdated:
-                return b""
-            limit = self._deltas[0].after if self._deltas else inf
+        slice = (await self._hub.read_logs({feed.session: self.cursor})).get(feed.session)
+        if slice is None:
+            raise LogLost("deleted")
+        if slice.first_seq > self.cursor + 1:
+            raise LogLost("pruned")
+        if self._is_outdated:
+            return b""
+        self.cursor = int(min(slice.events[-1].seq if slice.events else slice.last_seq, limit))
+        shown = (event for event in slice.events if event.seq <= self.cursor)
+        return b"".join(_encoded(self.view, self.clearance, shown))
+
+    def _advance_in_tail(self) -> Frame:
+        newest = self._feed.batches[-1]
+        if not self._deltas and self.cursor == newest.events[0].seq - 1:
+            self.cursor, frame = newest.events[-1].seq, newest.frame(self.view, self.clearance)
+            return frame
+        limit = self._deltas[0].after if self._deltas else inf
         frames: list[Frame] = []
         size = 0
-        for batch in feed.batches:
+        for batch in self._feed.batches:
             if size >= FRAME_BYTES or self.cursor >= limit:
                 break
             if batch.events[-1].seq > self.cursor:
@@ -334,8 +343,32 @@ class Reader:
         return self._hub.clock.monotonic() - self.last_frame_at >= KEEP_ALIVE_SECONDS
 
     def wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
+        """Something may be new: the sink takes it, or `next` returns it."""
+        if self._waiter is None or self._waiter.done():
+            return
+        try:
+            is_written = self.sink is not None and self._write_all(self.sink)
+        except Exception as error:  # what fails here fails for this reader alone
+            self._waiter.set_exception(error)
+            return
+        if not is_written:
             self._waiter.set_result(None)
+
+    def _write_all(self, sink: Sink) -> bool:
+        """Writes all that is new; False if there is more, or if it first needs a decision or the log."""
+        feed = self._feed
+        if self.ending is not None or feed.is_gone or self._is_outdated or self.cursor < feed.start:
+            return False
+        while sink.is_writable:
+            if self._deltas and self._deltas[0].after <= self.cursor:
+                frame = b"".join(self._take_deltas())
+            elif self.cursor < feed.head:
+                frame = self._advance_in_tail()
+            else:
+                return True
+            if frame:
+                sink.write(frame)
+        return False
 
     def add_delta(self, delta: Delta) -> None:
         """Places the delta after its event and before the following events; wakes nobody."""
@@ -416,12 +449,14 @@ class Hub:
         *,
         on_stall: Callable[[], None],
         decide_anew: DecideAnew | None = None,
+        sink: Sink | None = None,
     ) -> AsyncGenerator[Reader]:
         """A reader of every event above `after` that flows to the grant's clearance, exactly once.
 
         Subscribes before it reads. `on_stall` is called when sending a frame takes longer than 30 s. Once rights have
         changed, `decide_anew` says with which grant it goes on, before anything more is sent; without it, rights cannot
-        change. Contract: gateway 1, 5, flow 3.
+        change. While a task waits in `next`, a `sink` gets what is new; the view has no keep-alive then. Contract:
+        gateway 1, 5, flow 3.
         """
         session = grant.session
         feed = self._feeds.get(session)
@@ -429,6 +464,7 @@ class Hub:
             feed = self._feeds[session] = _Feed(session, after)
             feed.unsubscribe = self._notifier.subscribe(session, lambda: self._mark(session))
         reader = Reader(self, feed, after, view, clearance=grant.clearance, on_stall=on_stall, decide_anew=decide_anew)
+        reader.sink = sink
         if self.is_closed:
             reader.ending = HubClosed()
         feed.readers.add(reader)
