@@ -5,7 +5,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -88,39 +89,61 @@ Post = Callable[[str, str], Awaitable[None]]
 
 async def turns(directory: Path) -> list[Row]:
     provider = subprocess.Popen([sys.executable, "-c", PROVIDER], stdout=subprocess.PIPE)  # noqa: ASYNC220
-    home = directory / "home"
-    home.mkdir(mode=0o700)
-    process: subprocess.Popen[bytes] | None = None
     try:
         assert provider.stdout is not None
         port = int(await asyncio.to_thread(provider.stdout.readline))
-        (home / "antiphon.json5").write_text(json.dumps(settings_of(_settings(port))))
-        process = idle.start_gateway(home)
-        return await _measure(process.pid, home, port)
+        async with _serving(directory / "home", _settings(port, has_checkpoints=False)) as gateway:
+            rows = await _measure(gateway, port)
+            alone = await gateway.compare("alone")
+        async with _serving(directory / "looking-back", _settings(port, has_checkpoints=True)) as gateway:
+            rows.append(_looking_back(alone, await gateway.compare("looking-back")))
+        return rows
     finally:
-        for each in (provider, process):
-            if each is not None:
-                each.terminate()
-                each.wait()
+        provider.terminate()
+        provider.wait()
 
 
-def _settings(provider_port: int) -> dict[str, Any]:
+def _looking_back(alone: tuple[float, float], beside: tuple[float, float]) -> Row:
+    ratio = beside[1] / alone[1]
+    return Row(
+        id="B16",
+        what="a turn of a session that looks back after every fifth: CPU with its share of that; wall p50",
+        measured=f"{micros(beside[0])}; {micros(beside[1])}",
+        reference=f"without checkpoints {micros(alone[0])}; {micros(alone[1])} (p50 ×{ratio:.2f})",
+        target="p50 ≤ 1.05 ×",
+        is_met=ratio <= 1.05,
+        figures={"checkpoint_cpu": beside[0], "checkpoint_wall": beside[1], "checkpoint_ratio": ratio},
+    )
+
+
+@asynccontextmanager
+async def _serving(home: Path, settings: dict[str, Any]) -> "AsyncGenerator[_Gateway]":
+    home.mkdir(mode=0o700)
+    (home / "antiphon.json5").write_text(json.dumps(settings_of(settings)))
+    process = idle.start_gateway(home)
+    try:
+        url = await idle.ready_url(home)
+        token = (home / "owner.token").read_text().strip()
+        head = f"Host: localhost:{url.rpartition(':')[2]}\r\nAuthorization: Bearer {token}\r\n".encode()
+        gateway = _Gateway(process.pid, int(url.rpartition(":")[2]), head)
+        await gateway.open("warm")
+        for _ in range(WARM_TURNS):
+            await gateway.turn("warm")
+        yield gateway
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _settings(provider_port: int, *, has_checkpoints: bool) -> dict[str, Any]:
     return {
+        "checkpoints": {"enabled": has_checkpoints},
         "providers": {"fake": {"base_url": f"http://127.0.0.1:{provider_port}/v1", "api_key": "k"}},
         "agents": {"defaults": {"model": "fake:m", "context_tokens": 1_000_000}},
     }
 
 
-async def _measure(pid: int, home: Path, provider_port: int) -> list[Row]:
-    url = await idle.ready_url(home)
-    port = int(url.rpartition(":")[2])
-    token = (home / "owner.token").read_text().strip()
-    head = f"Host: localhost:{port}\r\nAuthorization: Bearer {token}\r\n".encode()
-    gateway = _Gateway(pid, port, head)
-    await gateway.open("warm")
-    for _ in range(WARM_TURNS):
-        await gateway.turn("warm")
-
+async def _measure(gateway: "_Gateway", provider_port: int) -> list[Row]:
     rows: list[Row] = []
     least = 0.0
     for length in LENGTHS:
@@ -210,6 +233,19 @@ class _Gateway:
             spent = cpu_seconds(self._pid) - before - stalls.cost
         connection[1].close()
         return spent / turns, p50(walls), stalls.longest
+
+    async def compare(self, name: str) -> tuple[float, float]:
+        """CPU seconds of a turn at 10 messages, and median seconds from post to reply; without probes of stalls."""
+        await self.open(name, messages=10)
+        walls: list[float] = []
+        for _ in range(WARM_TURNS):
+            await self.turn(name)
+        before = cpu_seconds(self._pid)
+        for _ in range(2 * TURNS):
+            start = time.perf_counter()
+            await self.turn(name)
+            walls.append(time.perf_counter() - start)
+        return (cpu_seconds(self._pid) - before) / len(walls), p50(walls)
 
     async def at_once(self) -> tuple[float, float, float]:
         """Turns a second of 16 sessions, the gateway's share of a core, the longest stall."""

@@ -352,6 +352,10 @@ class Reader:
             self._waiter.set_exception(error)
             return
         if not is_written:
+            self._return_to_task()
+
+    def _return_to_task(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def _write_all(self, sink: Sink) -> bool:
@@ -368,6 +372,7 @@ class Reader:
                 return True
             if frame:
                 sink.write(frame)
+                self.last_frame_at = self._hub.clock.monotonic()
         return False
 
     def add_delta(self, delta: Delta) -> None:
@@ -415,8 +420,8 @@ class Reader:
         if self.sending_since is not None and now - self.sending_since > STALL_SECONDS:
             READERS_CUT.add()
             self.on_stall()
-        elif self._waiter is not None and self.view.keep_alive and now - self.last_frame_at >= KEEP_ALIVE_SECONDS:
-            self.wake()
+        elif self.view.keep_alive and now - self.last_frame_at >= KEEP_ALIVE_SECONDS:
+            self._return_to_task()
 
 
 def _length(piece: LivePiece) -> int:
@@ -455,8 +460,7 @@ class Hub:
 
         Subscribes before it reads. `on_stall` is called when sending a frame takes longer than 30 s. Once rights have
         changed, `decide_anew` says with which grant it goes on, before anything more is sent; without it, rights cannot
-        change. While a task waits in `next`, a `sink` gets what is new; the view has no keep-alive then. Contract:
-        gateway 1, 5, flow 3.
+        change. While a task waits in `next`, a `sink` gets what is new. Contract: gateway 1, 5, flow 3.
         """
         session = grant.session
         feed = self._feeds.get(session)

@@ -182,8 +182,27 @@ class Connections:
             self.watch()
 
 
+class AnswerSink:
+    """The streamed answer to one request: takes whole pieces once its head is sent."""
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    @property
+    def is_writable(self) -> bool:
+        """False while more waits in the buffer than the system takes at once, and for a client that is gone."""
+        cycle = self._cycle
+        is_open = cycle.response_started and not cycle.response_complete and not cycle.disconnected
+        return is_open and bool(cycle.chunked_encoding) and not cycle.flow.write_paused
+
+    def write(self, frames: bytes) -> None:
+        self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(frames), frames))
+
+
 class HttpConnection(HttpToolsProtocol):
-    """One client's connection. Puts `antiphon.abort` into each scope, which also drops unsent data."""
+    """One client's connection. Puts `antiphon.abort` (also drops unsent data) and `antiphon.sink` into each scope."""
 
     transport: asyncio.Transport
     flow: FlowControl
@@ -243,6 +262,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
+        cast("dict[str, object]", cycle.scope)["antiphon.sink"] = AnswerSink(cycle)
         super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:

@@ -157,10 +157,10 @@ class FollowResponse(Response):
         after: int,
         view: View,
         first: Sequence[Frame] = (),
-        is_over: Callable[[], bool] = lambda: False,
+        is_over: Callable[[], bool] | None = None,
         cut: Frame = b"",
     ) -> None:
-        """`cut` is sent last if the gateway stops before the stream is over."""
+        """`is_over` is asked after each frame; `cut` is sent last if the gateway stops before the stream is over."""
         super().__init__(status_code=200)
         self._hub = hub
         self._permit = permit
@@ -181,7 +181,7 @@ class FollowResponse(Response):
 
             async def deliver(on_stall: Callable[[], None]) -> None:
                 with READERS.during(SSE):
-                    await self._deliver(raw, on_stall, scope.get("antiphon.watch"))
+                    await self._deliver(raw, on_stall, scope)
                 tasks.cancel_scope.cancel()
 
             def stalled() -> None:
@@ -192,11 +192,17 @@ class FollowResponse(Response):
             tasks.start_soon(disconnected)
             tasks.start_soon(deliver, stalled)
 
-    async def _deliver(self, send: Send, on_stall: Callable[[], None], watch: Watch | None) -> None:
+    async def _deliver(self, send: Send, on_stall: Callable[[], None], scope: Scope) -> None:
         last = b""
-        permit = self._permit
+        permit, is_over = self._permit, self._is_over
+        watch: Watch | None = scope.get("antiphon.watch")
         following = self._hub.follow(
-            permit.grant, self._after, self._view, on_stall=on_stall, decide_anew=permit.decide_anew
+            permit.grant,
+            self._after,
+            self._view,
+            on_stall=on_stall,
+            decide_anew=permit.decide_anew,
+            sink=scope.get("antiphon.sink") if is_over is None else None,
         )
         async with following as reader:
             if watch is not None:
@@ -205,7 +211,7 @@ class FollowResponse(Response):
             if self._first:
                 await self._send(send, reader, self._first)
                 self._first = b""
-            while not self._is_over():
+            while is_over is None or not is_over():
                 try:
                     frame = await reader.next()
                 except LogLost as lost:
