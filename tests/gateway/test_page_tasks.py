@@ -1,21 +1,27 @@
 """Tasks in a browser: a new one is shown before it is saved, and each can be paused, run, changed and removed."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 from playwright.sync_api import Locator, Page, expect
 
+from antiphon.app import Parts, open_app
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import TaskId
 from antiphon.domain.stored_task import TaskEdit
 from antiphon.domain.written_task import TaskForm, new_task
 from antiphon.store.database import Transaction
 from tests.claims import requirement
-from tests.gateway.browsing import hindrances, picture, send
+from tests.engine.stage import ManualClock
+from tests.gateway.browsing import OpenContext, hindrances, picture, send, sign_in
 from tests.gateway.served_page import LiveGateway
+from tests.story import Story
 from tests.waiting import SECONDS
 
 pytestmark = [pytest.mark.browser, requirement("gateway:6"), requirement("tasks:2")]
@@ -170,3 +176,42 @@ def test_three_lines_in_a_chat_of_the_page_make_three_tasks_or_none(page: Page, 
     picture(page, "task-lines")
     tasks = live_gateway.portal.call(partial(live_gateway.app.services.tasks.list, limit=9), OWNER)
     assert sorted(task.name for task in tasks) == ["A", "B", "C"]
+
+
+def test_a_month_of_a_weekday_task_is_listed_day_by_day(open_context: OpenContext, home: Path) -> None:
+    with start_blocking_portal() as portal:
+        days = portal.call(live_a_month, home)
+    assert 20 <= len(days) <= 23
+    gateway = LiveGateway(home)
+    gateway.start()
+    try:
+        page = sign_in(open_context(False), gateway)
+        body = open_tasks(page)
+        body.get_by_role("link", name="News").click()
+        lines = page.locator("#task-runs li")
+        expect(lines).to_have_count(len(days))
+        said = [line.inner_text() for line in lines.all()]
+        for day, line in zip(reversed(days), said, strict=True):
+            assert f"{day:%a %Y-%m-%d} 08:00" in line and "· ok ·" in line
+        pictures(page, "task-month")
+    finally:
+        gateway.stop()
+
+
+async def live_a_month(home: Path) -> list[date]:
+    """The weekdays of the last month, on each of which a task ran."""
+    end = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    clock = ManualClock(end - timedelta(days=30))
+    days: list[date] = []
+    async with open_app(home, Config(), Parts(clock=clock)) as app:
+        services, story = app.services, Story(app)
+        new = new_task(TaskForm(text="every weekday at 8 News: !say the news"), "UTC", clock.now())
+        await services.sessions.open(OWNER, services.sessions.target("main"))
+        await services.tasks.create(OWNER, services.sessions.target("main"), (new,))
+        while clock.now() < end:
+            clock.pass_time(timedelta(hours=1))
+            now = clock.now()
+            days += [now.date()] * (now.hour == 8 and now.weekday() < 5)
+            await app.scheduler.fire_all_due()
+            await story.settles()
+    return days

@@ -183,7 +183,7 @@ def _slot(slot: TaskSlot, zone: str) -> TaskSlotRow:
     outcome = "at work" if slot.outcome is None else _OUTCOMES[slot.outcome]
     words = [
         outcome if slot.why is None else f"{outcome}: {WHY[slot.why]}",
-        f"{slot.missed} missed" if slot.missed else "",
+        "late" if slot.missed == 1 else f"{slot.missed} missed" if slot.missed else "",
         "by hand" if slot.is_manual else "",
     ]
     return TaskSlotRow(
