@@ -52,6 +52,19 @@ async def test_an_identical_call_with_another_key_joins_and_one_decision_runs_it
         assert reused.value.code == "idempotency_key_reused"
 
 
+@requirement("approvals:3", "approvals:5")
+async def test_half_a_character_in_an_argument_is_replaced_in_what_is_asked_and_in_what_runs(
+    open_home: OpenHome,
+) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        assert (await call(app, "delete", "one", name="old\ud83d"))["status"] == "pending"
+        (approval,) = await pending(app)
+        await decide(app, approval)
+        assert (await call(app, "delete", "one", name="old\ud83d"))["result"] == "deleted old\ufffd"
+        assert disk.calls == ["delete old\ufffd"]
+
+
 @requirement("approvals:3")
 @pytest.mark.parametrize("differs", ["arguments", "tool", "asker"])
 async def test_a_call_that_differs_does_not_join(open_home: OpenHome, differs: str) -> None:

@@ -15,6 +15,7 @@ from antiphon.agents.approving import (
 )
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.outside_gate import OutsideGate, answer_of
+from antiphon.agents.text import whole_text
 from antiphon.agents.toolset import Tool, Toolset
 from antiphon.domain.agent import Effect
 from antiphon.domain.approval import Approval, AskedCall, hash_of_text
@@ -196,7 +197,7 @@ class ToolCalls:
 
 def _text_of(arguments: JsonObject) -> str:
     """The bytes that are approved."""
-    return json.dumps(arguments, ensure_ascii=False)
+    return whole_text(json.dumps(arguments, ensure_ascii=False))
 
 
 def _pending(approval: Approval, message: str) -> JsonObject:
