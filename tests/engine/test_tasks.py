@@ -20,6 +20,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import START
 from tests.engine.tasks_bench import HOUR, bench, own_session, person, refused
+from tests.story import Story
 
 pytestmark = pytest.mark.anyio
 
@@ -177,6 +178,24 @@ async def test_the_session_of_a_task_is_not_opened_or_written_by_hand(open_home:
         assert (await b.app.services.sessions.get(OWNER, target)).session.id == f"schedule:{task.id}"
         assert await refused(inbox.post(OWNER, target, text_content("hello"))) == "task_session"
         assert await refused(inbox.append(OWNER, target, text_content("hello"))) == "task_session"
+
+
+@requirement("tasks:1", "sessions:7")
+async def test_a_single_time_whose_session_is_deleted_before_its_run_begins_is_over(open_home: OpenHome) -> None:
+    async with bench(open_home, runs__max_concurrent=1) as b:
+        busy = await b.app.services.inbox.post(OWNER, b.target(), text_content("!sleep 60"))
+        assert busy.run_id is not None
+        await Story(b.app).until_running(busy.run_id)
+        once = await b.make(trigger=At(b.clock.now() + HOUR))
+        often = await b.make(name="Often")
+        b.clock.pass_time(HOUR)
+        await b.app.scheduler.fire_all_due()
+        for task in (once, often):
+            await b.app.services.sessions.delete(OWNER, b.target(str(task.key)))
+            assert [slot.outcome for slot in await b.slots(task)] == [SlotOutcome.ERROR]
+        assert (await b.tasks.get(OWNER, once.id)).state is TaskState.ENDED
+        again = await b.tasks.get(OWNER, often.id)
+        assert (again.state, again.errors) == (TaskState.ACTIVE, 0)
 
 
 @requirement("tasks:1")

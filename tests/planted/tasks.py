@@ -195,4 +195,11 @@ BUGS = (
         "",
         "engine/test_tasks.py::test_tasks_go_with_their_maker_and_their_session[sqlite]",
     ),
+    Bug(
+        "a single time goes on for ever once its session is deleted",
+        "engine/sessions/deletion.py",
+        "    await follow_deleted(tx, session.row, at_ms)\n",
+        "",
+        "engine/test_tasks.py::test_a_single_time_whose_session_is_deleted_before_its_run_begins_is_over[sqlite]",
+    ),
 )

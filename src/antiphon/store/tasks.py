@@ -308,13 +308,12 @@ async def end_slot(tx: Transaction, slot: TaskSlot, outcome: SlotOutcome, at_ms:
     )
 
 
-async def end_slots_in(tx: Transaction, session: SessionRow, at_ms: int) -> None:
-    """Stores that runs of the session did not end well; they are about to be deleted."""
-    await tx.execute(
-        "UPDATE task_slots SET outcome = 'error', ended_at = ? WHERE outcome IS NULL "
-        "AND run IN (SELECT id FROM runs WHERE session = ?)",
-        (at_ms, session),
+async def list_open_slots_in(query: Query, session: SessionRow) -> list[TaskSlot]:
+    """The slots whose runs work in the session and have not ended."""
+    rows = await query.fetch_all(
+        f"{_SELECT_SLOT} WHERE outcome IS NULL AND run IN (SELECT id FROM runs WHERE session = ?)", (session,)
     )
+    return [_SLOT.read(row) for row in rows]
 
 
 async def find_slot_of(query: Query, run: RunId) -> TaskSlot | None:

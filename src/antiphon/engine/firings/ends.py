@@ -1,5 +1,8 @@
 """What follows for a task when the run of one of its slots has ended, in the same unit. Contract: tasks 1, 2."""
 
+from msgspec import Struct
+
+from antiphon.domain.ids import SessionRow
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import SessionStatus
 from antiphon.domain.stored_task import TaskSlot
@@ -24,28 +27,46 @@ async def follow_task(tx: Transaction, run: Run, at_ms: int) -> None:
     if slot is None or slot.outcome is not None:
         return
     outcome = _outcome(run)
-    await tasks.end_slot(tx, slot, outcome, at_ms)
+    # A run that somebody cancelled is no failure of the task.
+    counted = SlotOutcome.SKIPPED if run.status is RunStatus.CANCELLED else outcome
+    if await _end_slot(tx, slot, _SlotEnd(outcome, counted, run.reply or ""), at_ms):
+        hidden: dict[str, SqlValue] = {"status": SessionStatus.INACTIVE.value}
+        await rows.update(tx, run.session, hidden)
+
+
+async def follow_deleted(tx: Transaction, session: SessionRow, at_ms: int) -> None:
+    """Ends the open slots of the session's runs, which are about to be deleted with it; no failure of their tasks."""
+    for slot in await tasks.list_open_slots_in(tx, session):
+        await _end_slot(tx, slot, _SlotEnd(SlotOutcome.ERROR, SlotOutcome.SKIPPED, ""), at_ms)
+
+
+class _SlotEnd(Struct, frozen=True):
+    outcome: SlotOutcome
+    counted: SlotOutcome
+    """What it is for the task."""
+    reply: str
+
+
+async def _end_slot(tx: Transaction, slot: TaskSlot, end: _SlotEnd, at_ms: int) -> bool:
+    """Stores the slot's outcome and what the task does next. True if the task has ended with it."""
+    await tasks.end_slot(tx, slot, end.outcome, at_ms)
     if not await tasks.lock(tx, slot.task):
-        return  # cancelled meanwhile
+        return False  # cancelled meanwhile
     task = await tasks.find(tx, slot.task)
     assert task is not None
-    columns: dict[str, SqlValue] = {"last_outcome": outcome.value} if task.last_slot_at == slot.slot_at else {}
+    columns: dict[str, SqlValue] = {"last_outcome": end.outcome.value} if task.last_slot_at == slot.slot_at else {}
     if slot.is_manual:
         if columns:
             await tasks.change(tx, task.id, columns)
-        return
-    # A run that somebody cancelled is no failure of the task.
-    counted = SlotOutcome.SKIPPED if run.status is RunStatus.CANCELLED else outcome
-    step = on_ended(task, counted, run.reply or "", moment(at_ms))
+        return False
+    step = on_ended(task, end.counted, end.reply, moment(at_ms))
     columns |= tasks.course_columns(step.task)
     for action in step.actions:
         if isinstance(action, TellMaker):
             columns["why"] = action.why.value
             await tell(tx, task, action.why, cause=f"{milliseconds(slot.slot_at)}", at_ms=at_ms)
     await tasks.change(tx, task.id, columns)
-    if step.task.state is TaskState.ENDED:
-        hidden: dict[str, SqlValue] = {"status": SessionStatus.INACTIVE.value}
-        await rows.update(tx, run.session, hidden)
+    return step.task.state is TaskState.ENDED
 
 
 async def _slot_of(query: Query, run: Run) -> TaskSlot | None:

@@ -9,6 +9,7 @@ from antiphon.domain.keys import SessionKind, main_key
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights, find_session
+from antiphon.engine.firings.ends import follow_deleted
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.reports.inherit import abandon_reports
 from antiphon.engine.runs.lifecycle import end_queued_run
@@ -54,7 +55,7 @@ async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:
     await approvals.delete_all(tx, session.row)
     await log.delete_all(tx, session.row)
     await tasks.delete_all_of_session(tx, session.row)
-    await tasks.end_slots_in(tx, session.row, at_ms)
+    await follow_deleted(tx, session.row, at_ms)
     await ledger.delete_all(tx, session.row)
     await tokens.delete_of_session(tx, session.row)
     await checkpoints.delete_all(tx, session.row)
