@@ -263,7 +263,7 @@ class Reader:
             if self._is_outdated:
                 await self._decide()
                 continue
-            if self._deltas and self._deltas[0].after <= self.cursor:
+            if self._has_delta:
                 frame = b"".join(self._take_deltas())
             elif self._feed.is_gone:
                 raise LogLost("deleted")
@@ -274,6 +274,11 @@ class Reader:
             if frame:
                 self.last_frame_at = self._hub.clock.monotonic()
                 return frame
+
+    @property
+    def _has_delta(self) -> bool:
+        """Whether a delta is due: the events that it follows have been sent."""
+        return bool(self._deltas) and self._deltas[0].after <= self.cursor
 
     @property
     def _is_outdated(self) -> bool:
@@ -363,17 +368,14 @@ class Reader:
         feed = self._feed
         if self.ending is not None or feed.is_gone or self._is_outdated or self.cursor < feed.start:
             return False
-        while sink.is_writable:
-            if self._deltas and self._deltas[0].after <= self.cursor:
-                frame = b"".join(self._take_deltas())
-            elif self.cursor < feed.head:
-                frame = self._advance_in_tail()
-            else:
-                return True
+        while self._has_delta or self.cursor < feed.head:
+            if not sink.is_writable:
+                return False
+            frame = b"".join(self._take_deltas()) if self._has_delta else self._advance_in_tail()
             if frame:
                 sink.write(frame)
                 self.last_frame_at = self._hub.clock.monotonic()
-        return False
+        return True
 
     def add_delta(self, delta: Delta) -> None:
         """Places the delta after its event and before the following events; wakes nobody."""
