@@ -1,6 +1,7 @@
 """Options and fixtures for all tests."""
 
 import os
+import signal
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -30,6 +31,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "browser: drives the page in Chromium")
+    # Programs that tests start would inherit that a shell in the background, or nohup, had these ignored.
+    for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, default)
 
 
 @pytest.hookimpl(optionalhook=True)

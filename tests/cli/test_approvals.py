@@ -1,12 +1,14 @@
 """Calls that wait for a yes, at the command line: a command on the host, which asks unless it is told otherwise."""
 
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 from tests.claims import requirement
-from tests.cli.program import antiphon, antiphon_json, serving
+from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, serving
 from tests.directives import to_call
+from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS
 
 pytestmark = requirement("cli:1", "approvals:1", "approvals:3")
@@ -43,6 +45,23 @@ def test_a_command_on_the_host_waits_until_it_is_approved_or_denied(home: Path) 
             assert run["status"] == "ok" and text in run["reply"]
             again = antiphon("approvals", word, asked["approvalId"], home=home)
             assert again.returncode != 0 and "already decided" in again.stderr
+
+
+def test_one_message_in_a_pipe_says_that_its_call_waits_for_approval(home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "antiphon.toml").write_text('[tools.run_command]\nmode = "host"\n', "utf-8")
+    with serving(home):
+        command = [*COMMAND, "chat", "-m", to_call("run_command", command="echo hello")]
+        variables, pipe = environment({"ANTIPHON_HOME": str(home)}), subprocess.PIPE
+        with ending(
+            subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+        ) as process:
+            assert process.stderr is not None and process.stdout is not None
+            said = process.stderr.readline()
+            assert said.startswith("A call waits for approval") and "approvals list" in said
+            antiphon("approvals", "approve", until_asked(home)["approvalId"], home=home)
+            assert process.wait(PROCESS_SECONDS) == 0
+            assert "hello" in process.stdout.read() and process.stderr.read() == ""
 
 
 def test_what_is_allowed_always_is_shown_and_revoked(home: Path) -> None:

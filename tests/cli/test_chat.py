@@ -61,6 +61,7 @@ def test_a_conversation_streams_obeys_commands_and_stays(home: Path) -> None:
         terminal.expect("echo: after")
         terminal.say("\x04")
         assert terminal.wait() == 0
+        assert "Connection to the gateway" not in terminal.seen
     history = antiphon_json("sessions", "history", "main", home=home)
     assert [message["content"][0]["text"] for message in history["messages"]] == ["after", "echo: after"]
 

@@ -125,6 +125,15 @@ api_key_env = "MINE_KEY"
 """
 
 
+def test_a_missing_key_of_an_agents_model_is_warned_of_once_with_its_place(home: Path) -> None:
+    write(
+        home, '[agents.defaults]\nmodel = "openai:gpt-5"\n[[agents.list]]\nid = "main"\n[[agents.list]]\nid = "two"\n'
+    )
+    (told,) = antiphon_json("config", "check", home=home)["warnings"]
+    assert "line 2: agents.defaults.model: Key missing for provider 'openai'" in told and "OPENAI_API_KEY" in told
+    assert "warnings" not in antiphon_json("config", "check", home=home, env={"OPENAI_API_KEY": "key"})
+
+
 def test_what_a_start_lacks_is_warned_of_with_its_place(home: Path) -> None:
     write(home, LACKING)
     told = antiphon_json("config", "check", home=home)["warnings"]

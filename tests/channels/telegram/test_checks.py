@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.channels.telegram.loop import OTHER_POLLS
+from antiphon.channels.telegram.settings import OTHER_POLLS
 from antiphon.cli.homes.check_result import CheckResult, Grade
 from antiphon.cli.homes.telegram_checks import check_telegram
 from antiphon.config.sources import load_config
@@ -49,7 +49,7 @@ def test_a_bot_that_works_is_in_order(fake: FakeTelegram) -> None:
 
 def test_no_token(fake: FakeTelegram, monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = findings(fake, token=None)
-    assert found.grade is Grade.BROKEN and "no usable token" in found.detail
+    assert found.grade is Grade.BROKEN and "no usable token" in found.detail and "@BotFather" in found.remedy
     monkeypatch.setenv("TELEGRAM_BOT_TOKEN", fake.token)
     (found,) = check_telegram(config(), IN_ORDER, is_running=False)
     assert found.grade is Grade.WARNING and "ANTIPHON_TELEGRAM_TOKEN" in found.remedy
@@ -58,13 +58,13 @@ def test_no_token(fake: FakeTelegram, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_token(fake: FakeTelegram) -> None:
     token, fake.token = fake.token, "7001:another-token"
     (found,) = findings(fake, token=token)
-    assert found.grade is Grade.BROKEN and "token is wrong" in found.detail
+    assert found.grade is Grade.BROKEN and "token is wrong" in found.detail and "/revoke" in found.remedy
 
 
 def test_a_bot_that_is_polled_twice(fake: FakeTelegram) -> None:
     fake.will("getUpdates", Fault.CONFLICT)
     (found,) = findings(fake, is_running=False)
-    assert found.grade is Grade.BROKEN and found.detail == OTHER_POLLS
+    assert found.grade is Grade.BROKEN and found.detail == OTHER_POLLS and "Stop the other" in found.remedy
     told = ChatState(owners={"telegram": 1}, troubles={"telegram": OTHER_POLLS})
     assert findings(fake, told)[0].detail == OTHER_POLLS
 
@@ -72,7 +72,7 @@ def test_a_bot_that_is_polled_twice(fake: FakeTelegram) -> None:
 def test_a_webhook_that_is_set(fake: FakeTelegram) -> None:
     fake.webhook["url"] = "https://example.org/hook"
     (found,) = findings(fake)
-    assert found.grade is Grade.BROKEN and "webhook is set" in found.detail
+    assert found.grade is Grade.BROKEN and "webhook is set" in found.detail and "deleteWebhook" in found.remedy
 
 
 def test_privacy_mode_where_there_are_groups(fake: FakeTelegram) -> None:

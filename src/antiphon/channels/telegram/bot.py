@@ -6,8 +6,8 @@ from telegram.error import TelegramError
 
 from antiphon.channels.telegram.channel import TelegramChannel
 from antiphon.channels.telegram.client import TelegramClient
-from antiphon.channels.telegram.loop import WEBHOOK_IS_SET, TelegramLoop, trouble_of
-from antiphon.channels.telegram.settings import WEBHOOK_PATH, BotLook, TelegramMode, TelegramSettings
+from antiphon.channels.telegram.loop import TelegramLoop, trouble_of
+from antiphon.channels.telegram.settings import WEBHOOK_IS_SET, WEBHOOK_PATH, BotLook, TelegramMode, TelegramSettings
 from antiphon.channels.telegram.webhook import TelegramWebhook
 from antiphon.clock import Clock
 from antiphon.domain.home_key import HomeKey

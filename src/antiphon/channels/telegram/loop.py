@@ -10,7 +10,18 @@ from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
 
 from antiphon.channels.telegram.client import TelegramClient, wished_pause
 from antiphon.channels.telegram.intake import Intake
-from antiphon.channels.telegram.settings import ACCOUNT, NAME, WANTED, WEBHOOK_PATH, TelegramMode, TelegramSettings
+from antiphon.channels.telegram.settings import (
+    ACCOUNT,
+    NAME,
+    OTHER_POLLS,
+    UNREACHABLE,
+    WANTED,
+    WEBHOOK_IS_SET,
+    WEBHOOK_PATH,
+    WRONG_TOKEN,
+    TelegramMode,
+    TelegramSettings,
+)
 from antiphon.channels.telegram.updates import Me, position_of
 from antiphon.clock import Clock
 from antiphon.domain.commands import LANGUAGES, commands_for
@@ -24,10 +35,6 @@ QUIET = timedelta(days=5)
 """After a week without updates Telegram numbers them anew, perhaps lower; then it is asked for all that wait."""
 FORGETTING = timedelta(hours=1)
 RELEASE_SECONDS = 5.0
-WRONG_TOKEN = "The bot's token is wrong or was revoked. Get one from @BotFather and set it."
-OTHER_POLLS = "Another program polls with this bot's token. Stop it, or give Antiphon a bot of its own."
-WEBHOOK_IS_SET = "A webhook is set for this bot, so it cannot be polled. Delete it, or set channels.telegram.mode."
-UNREACHABLE = "Telegram cannot be reached."
 
 
 class Pauses(NamedTuple):

@@ -21,6 +21,12 @@ WEBHOOK_PATH = f"/channels/{NAME}/{ACCOUNT}"
 WANTED = ("message", "callback_query", "my_chat_member")
 """The kinds of updates that are asked for."""
 
+# Why a bot cannot be served.
+WRONG_TOKEN = "The bot's token is wrong or was revoked. Get one from @BotFather and set it."
+OTHER_POLLS = "Another program polls with this bot's token. Stop it, or give Antiphon a bot of its own."
+WEBHOOK_IS_SET = "A webhook is set for this bot, so it cannot be polled. Delete it, or set channels.telegram.mode."
+UNREACHABLE = "Telegram cannot be reached."
+
 
 class TelegramMode(StrEnum):
     """How updates come in."""

@@ -55,9 +55,14 @@ class TerminalConversation:
         self._changed = Condition()
         self._failure: AntiphonError | None = None
         self._delay = ""
+        self._is_left = False
 
     def start(self) -> None:
         Thread(target=self._follow, name="antiphon-follow", daemon=True).start()
+
+    def leave(self) -> None:
+        """From now on nothing is drawn: the gateway of this command may stop with it."""
+        self._is_left = True
 
     def say(self, text: str, message_id: str) -> None:
         """Posts a message and returns when its turn has ended. Ctrl-C cancels the turn, twice leaves it alone."""
@@ -101,6 +106,8 @@ class TerminalConversation:
         try:
             path = session_path(self.key, "/events")
             for event in self._client.follow(path, after=self._after, tell=self._tell):
+                if self._is_left:
+                    return
                 with self._screen.lock:
                     self._draw(event)
         except AntiphonError as error:
@@ -109,7 +116,8 @@ class TerminalConversation:
                 self._changed.notify_all()
 
     def _tell(self, text: str) -> None:
-        self._screen.line(f"({text})", "yellow")
+        if not self._is_left:
+            self._screen.line(f"({text})", "yellow")
 
     def _draw(self, event: ServerEvent) -> None:
         data, message = event.data, event.data.get("message")

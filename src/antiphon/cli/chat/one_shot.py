@@ -1,11 +1,18 @@
 """One message and its reply."""
 
+import math
+import time
+
 from antiphon.cli.chat.screen import Screen
 from antiphon.cli.connection.client import Client, new_message_id, session_path
+from antiphon.cli.exits import TimedOut
 from antiphon.cli.rendering.output import console, show_json, tell, text_of
 from antiphon.cli.rendering.rows import approval_lines, run_answer, show_outcome
 from antiphon.domain.errors import AntiphonError, Unavailable
 from antiphon.domain.message import JsonObject
+
+LOOK_SECONDS = 2.0
+"""How often it is looked whether the turn waits for an approval."""
 
 
 def say_once(client: Client, key: str, text: str, timeout: float | None, *, as_json: bool) -> JsonObject:
@@ -23,7 +30,7 @@ def say_once(client: Client, key: str, text: str, timeout: float | None, *, as_j
             raise Unavailable(
                 "Message started no turn: it is stored for later turns of the group", code="not_triggered"
             )
-        run = client.wait_posted(str(run_id), timeout)
+        run = _wait(client, str(run_id), timeout)
     except KeyboardInterrupt:
         _call_off(client, key, body)
         raise
@@ -32,6 +39,21 @@ def say_once(client: Client, key: str, text: str, timeout: float | None, *, as_j
     else:
         show_outcome(run)
     return run
+
+
+def _wait(client: Client, run_id: str, timeout: float | None) -> JsonObject:
+    """The run once it has ended; says once on standard error that a call waits for approval. Raises `TimedOut`."""
+    began, has_told = time.monotonic(), False
+    while True:
+        left = math.inf if timeout is None else timeout - (time.monotonic() - began)
+        if has_told or left <= LOOK_SECONDS:
+            return client.wait_posted(run_id, None if timeout is None else max(0.0, left))
+        try:
+            return client.wait_posted(run_id, LOOK_SECONDS)
+        except TimedOut:
+            if client.find_run(run_id).get("status") == "awaiting_approval":
+                tell("A call waits for approval; the turn goes on after it. `antiphon approvals list` shows the call.")
+                has_told = True
 
 
 def _call_off(client: Client, key: str, body: JsonObject) -> None:

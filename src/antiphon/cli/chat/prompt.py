@@ -118,4 +118,7 @@ def converse(client: Client, row: JsonObject) -> None:
     screen = Screen()
     conversation = TerminalConversation(client, screen, key, last_seq)
     conversation.start()
-    TerminalPrompt(client, screen, conversation).run()
+    try:
+        TerminalPrompt(client, screen, conversation).run()
+    finally:
+        conversation.leave()

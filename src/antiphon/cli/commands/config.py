@@ -26,7 +26,13 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
     """Say which file is used, whether it is valid, and whether the running gateway uses it."""
     from antiphon.cli.connection.gateway_file import find_gateway
     from antiphon.cli.connection.home import config_of, home_of
-    from antiphon.cli.homes.settings import address_problem, model_problems, needs_restart, restart_reason
+    from antiphon.cli.homes.settings import (
+        address_problem,
+        key_problems,
+        model_problems,
+        needs_restart,
+        restart_reason,
+    )
     from antiphon.cli.rendering.output import show, show_json
     from antiphon.config.file import TOML_NAME
     from antiphon.config.readiness import missing, refusing
@@ -38,7 +44,8 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
     settings = config_of(directory, config)
     if problems := list(model_problems(directory, settings)):
         raise Invalid("\n".join(problems), code="invalid_config")
-    warnings: list[JsonValue] = [*settings.ineffective(), *missing(settings), *refusing(settings)]
+    warnings: list[JsonValue] = [*settings.ineffective(), *missing(settings)]
+    warnings += [*key_problems(directory, settings), *refusing(settings)]
     if (unusable := address_problem(settings)) is not None:
         warnings.append(unusable)
     running = find_gateway(directory)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from antiphon.app import open_models
 from antiphon.cli.connection.gateway_file import RunningGateway, place_of
+from antiphon.cli.homes.keys import key_problem
 from antiphon.config.config import Config
 from antiphon.domain.errors import Invalid
 
@@ -24,6 +25,16 @@ def model_problems(home: Path, config: Config) -> Iterator[str]:
             models.open(agent.model)
         except Invalid as error:
             yield f"{config.origins.where(place)}: {'.'.join(place)}: {error.message.rstrip('.')}."
+
+
+def key_problems(home: Path, config: Config) -> Iterator[str]:
+    """The keys of agents' models that are missing or malformed. A gateway starts, and their turns fail."""
+    models, told = open_models(home, config), set[str]()
+    for agent in config.agent_map().values():
+        if agent.model not in told and (problem := key_problem(models, agent.model)) is not None:
+            told.add(agent.model)
+            place = config.place_of_model(agent.id)
+            yield f"{config.origins.where(place)}: {'.'.join(place)}: {problem.rstrip('.')}"
 
 
 def listening_error(host: str, port: int) -> OSError | None:

@@ -7,7 +7,7 @@ from functools import partial
 import anyio
 
 from antiphon.adapters import look_at_bot
-from antiphon.channels.telegram.settings import NAME, BotLook, TelegramMode, TelegramSettings
+from antiphon.channels.telegram.settings import NAME, OTHER_POLLS, UNREACHABLE, WEBHOOK_IS_SET, WRONG_TOKEN, BotLook
 from antiphon.cli.homes.check_result import CheckResult, Grade
 from antiphon.config.config import Config
 from antiphon.domain.chat_state import ChatState
@@ -17,6 +17,20 @@ TITLE = "telegram"
 VARIABLE = "ANTIPHON_TELEGRAM_TOKEN"
 _SIMILAR = ("TELEGRAM_TOKEN", "TELEGRAM_BOT_TOKEN", "ANTIPHON_TELEGRAM_BOT_TOKEN")
 """Variables of other programs, which people set by mistake."""
+LOOK_THERE = "docs/TELEGRAM.md lists the usual mistakes."
+REMEDIES = {
+    WRONG_TOKEN: f"Ask @BotFather: /token shows the token, /revoke makes a new one. Then set {VARIABLE} anew.",
+    OTHER_POLLS: (
+        "Stop the other program, such as an old gateway or a test on another machine, or make a bot for it. "
+        "A running gateway notices within a minute."
+    ),
+    WEBHOOK_IS_SET: (
+        "It may belong to another program. `curl https://api.telegram.org/bot<token>/deleteWebhook` removes it. "
+        'Or set channels.telegram.mode to "webhook".'
+    ),
+    UNREACHABLE: "Check whether this machine reaches https://api.telegram.org, or channels.telegram.api_base if set.",
+}
+"""By the trouble."""
 
 
 def check_telegram(config: Config, chats: ChatState, *, is_running: bool) -> Iterator[CheckResult]:
@@ -24,9 +38,8 @@ def check_telegram(config: Config, chats: ChatState, *, is_running: bool) -> Ite
     try:
         settings = config.telegram()
     except Invalid as error:
-        yield CheckResult(
-            TITLE, Grade.BROKEN, error.message, "Until this is fixed, nothing starts. docs/TELEGRAM.md shows how."
-        )
+        remedy = f"Set {VARIABLE} to the token of @BotFather. " if "usable token" in error.message else ""
+        yield CheckResult(TITLE, Grade.BROKEN, error.message, f"{remedy}Until this is mended, nothing starts.")
         return
     if settings is None:
         if similar := [name for name in _SIMILAR if os.environ.get(name)]:
@@ -41,16 +54,10 @@ def check_telegram(config: Config, chats: ChatState, *, is_running: bool) -> Ite
         return
     trouble = look.trouble or (chats.troubles.get(NAME) if is_running else None)
     if trouble is not None:
-        yield CheckResult(TITLE, Grade.BROKEN, trouble, _remedy_of(look, settings))
+        yield CheckResult(TITLE, Grade.BROKEN, trouble, REMEDIES.get(trouble, LOOK_THERE))
         return
     yield CheckResult(TITLE, Grade.OK, f"@{look.name}, {settings.mode.value}")
     yield from _of_people(config, chats, look)
-
-
-def _remedy_of(look: BotLook, settings: TelegramSettings) -> str:
-    if look.other_webhook is not None and settings.mode is TelegramMode.POLL:
-        return "`antiphon doctor` never changes it: call deleteWebhook of the Bot API, or set channels.telegram.mode."
-    return "docs/TELEGRAM.md says what to do."
 
 
 def _of_people(config: Config, chats: ChatState, look: BotLook) -> Iterator[CheckResult]:

@@ -5,6 +5,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.message import JsonObject, report_for_people, step_for_people
 from antiphon.domain.text import exact
 from antiphon.incoming import shortened
+from antiphon.program import with_path
 
 NAME_CHARACTERS = 20
 RESULT_LINES = 4
@@ -126,7 +127,7 @@ def approval_lines(event: JsonObject) -> list[str]:
     calls, id = rows_of(data, "calls"), data.get("approvalId")
     if event.get("type") == "approval_requested":
         asked = [f"  ◆ waits for approval: {call.get('tool')} {exact(str(call.get('arguments')))}" for call in calls]
-        return [*asked, f"    antiphon approvals approve {id}   or   antiphon approvals deny {id}"]
+        return [*asked, with_path(f"    `antiphon approvals approve {id}`   or   `antiphon approvals deny {id}`")]
     said = [f"{call.get('tool')}: {call.get('decision') or data.get('state')}" for call in calls]
     by = f" by {event['actorName']}" if event.get("actorName") else ""
     return [f"  ◆ {', '.join(said)}{by}" + (f" ({data['note']})" if data.get("note") else "")]
@@ -162,7 +163,8 @@ def brief_result(message: JsonObject) -> str:
 def failure_text(run: JsonObject) -> str:
     """What went wrong in a run, and what to do."""
     remedy = REMEDIES.get(str(run.get("code")), "")
-    return " ".join(filter(None, [str(run.get("error") or f"The run ended: {run.get('status')}."), remedy]))
+    error = str(run.get("error") or f"The run ended: {run.get('status')}.")
+    return f"{error.rstrip('.')}. {remedy}" if remedy else error
 
 
 def run_answer(posted: JsonObject, run: JsonObject) -> JsonObject:
