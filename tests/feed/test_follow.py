@@ -188,6 +188,17 @@ async def test_a_connection_that_is_full_gets_nothing_more_and_its_task_gets_the
             assert line.frames == []
 
 
+@requirement("gateway:5")
+async def test_large_news_goes_through_the_task_which_sends_it_in_pieces(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        session = await append_all(app, "api:one", ["before"])
+        async with on_line(app, session) as (line, given):
+            await append_all(app, "api:one", ["x" * 100 * KIBIBYTE])
+            with anyio.fail_after(SECONDS):
+                assert len(await given.receive()) > 100 * KIBIBYTE
+            assert line.frames == []
+
+
 @requirement("gateway:5", "access:5")
 async def test_once_rights_have_changed_a_connection_gets_nothing_before_it_is_decided_anew(
     open_home: OpenHome,

@@ -32,6 +32,8 @@ TAIL_EVENTS = 512
 TAIL_BYTES = 1024 * 1024
 PAGE_EVENTS = 500
 FRAME_BYTES = 256 * 1024
+SINK_BYTES = 64 * 1024
+"""Larger news goes through the reader's task, which sends it in pieces that a slow client does not pile up."""
 KEEP_ALIVE_SECONDS = 15.0
 STALL_SECONDS = 30.0
 MAX_PENDING_LENGTH = 64 * 1024
@@ -370,6 +372,8 @@ class Reader:
             return False
         while self._has_delta or self.cursor < feed.head:
             if not sink.is_writable:
+                return False
+            if self.cursor < feed.head and feed.batches[-1].size > SINK_BYTES:
                 return False
             frame = b"".join(self._take_deltas()) if self._has_delta else self._advance_in_tail()
             if frame:

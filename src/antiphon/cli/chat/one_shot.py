@@ -1,8 +1,5 @@
 """One message and its reply."""
 
-import math
-import time
-
 from antiphon.cli.chat.screen import Screen
 from antiphon.cli.connection.client import Client, new_message_id, session_path
 from antiphon.cli.exits import TimedOut
@@ -43,17 +40,14 @@ def say_once(client: Client, key: str, text: str, timeout: float | None, *, as_j
 
 def _wait(client: Client, run_id: str, timeout: float | None) -> JsonObject:
     """The run once it has ended; says once on standard error that a call waits for approval. Raises `TimedOut`."""
-    began, has_told = time.monotonic(), False
-    while True:
-        left = math.inf if timeout is None else timeout - (time.monotonic() - began)
-        if has_told or left <= LOOK_SECONDS:
-            return client.wait_posted(run_id, None if timeout is None else max(0.0, left))
+    while timeout is None:
         try:
             return client.wait_posted(run_id, LOOK_SECONDS)
         except TimedOut:
             if client.find_run(run_id).get("status") == "awaiting_approval":
                 tell("A call waits for approval; the turn goes on after it. `antiphon approvals list` shows the call.")
-                has_told = True
+                break
+    return client.wait_posted(run_id, timeout)
 
 
 def _call_off(client: Client, key: str, body: JsonObject) -> None:
