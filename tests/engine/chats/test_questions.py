@@ -64,6 +64,31 @@ async def test_an_owner_admits_a_stranger_by_a_button(open_home: OpenHome) -> No
         assert await scene.messages("agent:main:telegram:direct:42") == ["hello"]
 
 
+@requirement("access:3", "groups:1")
+async def test_an_owner_who_is_linked_later_is_asked_about_all_who_waited(open_home: OpenHome) -> None:
+    """The bot was found before its owner had opened the link: by two strangers, a group, and the owner themself."""
+    channel = bot()
+    async with lobby(open_home, Parts(channels=[channel])) as scene:
+        await scene.hears("42", "hello", name="Anna")
+        await scene.hears("43", "me too", name="Ben")
+        await scene.hears(OWNERS_ID, "is anybody there?", name="Olga")
+        await scene.sees(ChangeKind.ADDED, GROUP)
+        await quiet(scene.app)
+        assert not [part for part in channel.parts if part.buttons]
+        await scene.pairings.refuse(OWNER, (await scene.pairings.list(OWNER))[1].id)
+        await scene.knows_owner()
+        await quiet(scene.app)
+        asked = [part for part in channel.parts if part.buttons]
+        assert len(asked) == 2, "one stranger was refused already, and nobody is asked about themself"
+        about_anna, about_group = sorted((part for part in asked), key=lambda part: "Anna" not in part.text)
+        assert "Anna" in about_anna.text and f"Group {GROUP}" in about_group.text
+        await presses(scene, about_anna.buttons[0].data)
+        assert await scene.messages("agent:main:telegram:direct:42") == ["hello"]
+        await scene.knows_owner()
+        await quiet(scene.app)
+        assert len([part for part in channel.parts if part.buttons]) == 2, "nobody is asked twice"
+
+
 @requirement("access:3", "channels:1")
 async def test_a_question_that_was_sent_twice_loses_the_buttons_of_both(open_home: OpenHome) -> None:
     """The platform took the first one, and the process died before it knew; that one is pressed."""

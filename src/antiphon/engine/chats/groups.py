@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
@@ -12,9 +13,9 @@ from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.recipients import name_group
 from antiphon.engine.chats.chat import account_of
-from antiphon.engine.chats.linking import find_owners_chats
+from antiphon.engine.chats.owners import ask_about_group
 from antiphon.engine.chats.routing import rules_of
-from antiphon.engine.deliveries.questions import queue_question, show_decision, subject_of_group
+from antiphon.engine.deliveries.questions import show_decision, subject_of_group
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -145,13 +146,7 @@ async def ask_owners(
         await rows.insert(tx, group)
     else:
         await rows.set_state(tx, group, GroupState.ASKED)
-    text = (
-        f"This bot is now in the group \N{LEFT DOUBLE QUOTATION MARK}{shown}\N{RIGHT DOUBLE QUOTATION MARK} "
-        f"({place.to}). It stays silent there until an owner allows it, here or with: "
-        f"antiphon groups allow {group.group_id}"
-    )
-    subject = subject_of_group(place.channel, account, group.group_id)
-    await ask_owners_about(tx, place.channel, account, text, subject=subject, at_ms=at_ms)
+    await ask_about_group(tx, replace(group, title=shown, address=place.to), at_ms)
 
 
 async def note_allowed(tx: Transaction, place: DeliveryContext, *, title: str | None, at_ms: int) -> None:
@@ -172,13 +167,6 @@ async def note_allowed(tx: Transaction, place: DeliveryContext, *, title: str | 
         created_at=moment(at_ms),
     )
     await rows.insert(tx, allowed)
-
-
-async def ask_owners_about(tx: Transaction, channel: str, account: str, text: str, *, subject: str, at_ms: int) -> None:
-    """Queues the question for each owner's private chat with this account."""
-    for identity in await find_owners_chats(tx, channel, account):
-        place = DeliveryContext(channel=channel, to=identity.platform_id, account_id=account)
-        await queue_question(tx, place, text, subject=subject, at_ms=at_ms)
 
 
 async def move_group(tx: Transaction, place: DeliveryContext, moved_to: str) -> None:

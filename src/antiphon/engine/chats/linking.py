@@ -10,10 +10,11 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex, parse_code
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import Ids
-from antiphon.domain.person import Identity, PersonId, person_of, person_principal
+from antiphon.domain.person import PersonId, PersonRole, person_of, person_principal
 from antiphon.engine.access.machines import refuse_machine
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.access.secrets import hash_of
+from antiphon.engine.chats.owners import ask_what_waits, find_owners_chats
 from antiphon.engine.chats.who import Who, introduce
 from antiphon.engine.ledger.spending import day_of
 from antiphon.engine.refusal import Refusal, accepted
@@ -22,7 +23,7 @@ from antiphon.policy.reception import MOST_WRONG_CODES
 from antiphon.policy.rights import SUSPENDED, is_guest
 from antiphon.store import link_codes, people
 from antiphon.store.codec import moment
-from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.database import Database, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.usage import move_spent
 
@@ -133,7 +134,17 @@ async def redeem(tx: Transaction, who: Who, text: str, at_ms: int) -> Linked:
 
 
 async def link(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> Linked:
-    """Makes the account the person's; merges the guest whose account it was into them."""
+    """Makes the account the person's; merges the guest whose account it was into them.
+
+    An owner is asked there about all who have waited for one.
+    """
+    linked = await _link(tx, who, person, at_ms)
+    if linked is Linked.LINKED and (await find_standing(tx, person_principal(person))).role is PersonRole.OWNER:
+        await ask_what_waits(tx, who.identity, at_ms)
+    return linked
+
+
+async def _link(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> Linked:
     await people.hold_owners(tx)
     before = None if who.stored is None else person_of(who.stored.principal)
     if before == person:
@@ -149,9 +160,3 @@ async def link(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> Linke
     await people.merge(tx, before, person)
     await move_spent(tx, day_of(at_ms), str(person_principal(before)), str(person_principal(person)))
     return Linked.LINKED
-
-
-async def find_owners_chats(query: Query, channel: str, account: str) -> list[Identity]:
-    """The accounts of owners there, the oldest link first."""
-    found = await people.list_owners_accounts(query)
-    return [each.identity for each in found if (each.identity.channel, each.identity.account) == (channel, account)]

@@ -25,8 +25,8 @@ from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.chats.accounts import milliseconds_of
 from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.entry import DrawnIds, SessionMoved, content_of, find_chat, post_in_chat, target_of
-from antiphon.engine.chats.groups import ask_owners_about
 from antiphon.engine.chats.linking import Linked, link
+from antiphon.engine.chats.owners import ask_about_sender
 from antiphon.engine.chats.who import Who, find_who, introduce
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.deliveries.questions import show_decision
@@ -173,12 +173,7 @@ async def open_pairing(
         "admit you with it, and your message is answered then."
     )
     await enqueue_notice(tx, inbound.place, text, name=f"code {drawn.id}", at_ms=at_ms)
-    asked = (
-        f"\N{LEFT DOUBLE QUOTATION MARK}{who.name}\N{RIGHT DOUBLE QUOTATION MARK} ({identity.channel} "
-        f"{identity.platform_id}) wants to write to your agents. Admit them here if you "
-        "know them, or with the code that they were given: antiphon pair <code>"
-    )
-    await ask_owners_about(tx, identity.channel, identity.account, asked, subject=drawn.id, at_ms=at_ms)
+    await ask_about_sender(tx, pairing, at_ms)
 
 
 async def keep_first(tx: Transaction, who: Who, inbound: Inbound) -> bool:

@@ -1,0 +1,66 @@
+"""What owners are asked in their private chats with a bot: who may write, and which groups it answers in.
+
+Contract: access 3, groups 1.
+"""
+
+from antiphon.domain.person import Identity
+from antiphon.domain.session import DeliveryContext
+from antiphon.engine.deliveries.questions import queue_question, subject_of_group
+from antiphon.store import channel_groups, pairings, people
+from antiphon.store.channel_groups import ChannelGroup
+from antiphon.store.database import Query, Transaction
+from antiphon.store.pairings import Pairing
+
+
+async def find_owners_chats(query: Query, channel: str, account: str) -> list[Identity]:
+    """The accounts of owners there, the oldest link first."""
+    found = await people.list_owners_accounts(query)
+    return [each.identity for each in found if (each.identity.channel, each.identity.account) == (channel, account)]
+
+
+async def ask_about_sender(tx: Transaction, pairing: Pairing, at_ms: int) -> None:
+    """Asks each owner whether the sender may write."""
+    channel, account = pairing.place.channel, pairing.place.account_id
+    assert channel is not None and account is not None
+    for chat in await find_owners_chats(tx, channel, account):
+        await _ask_about_sender(tx, chat, pairing, at_ms)
+
+
+async def ask_about_group(tx: Transaction, group: ChannelGroup, at_ms: int) -> None:
+    """Asks each owner whether the bot may answer in the group."""
+    for chat in await find_owners_chats(tx, group.channel, group.account):
+        await _ask_about_group(tx, chat, group, at_ms)
+
+
+async def ask_what_waits(tx: Transaction, chat: Identity, at_ms: int) -> None:
+    """Asks an owner, whose account this is from now on, about all senders and groups that wait for a decision there."""
+    for pairing in await pairings.list_open(tx, at_ms):
+        is_there = (pairing.place.channel, pairing.place.account_id) == (chat.channel, chat.account)
+        if is_there and pairing.platform_id != chat.platform_id:
+            await _ask_about_sender(tx, chat, pairing, at_ms)
+    for group in await channel_groups.list_all(tx):
+        if group.is_asking and (group.channel, group.account) == (chat.channel, chat.account):
+            await _ask_about_group(tx, chat, group, at_ms)
+
+
+async def _ask_about_sender(tx: Transaction, chat: Identity, pairing: Pairing, at_ms: int) -> None:
+    text = (
+        f"\N{LEFT DOUBLE QUOTATION MARK}{pairing.name}\N{RIGHT DOUBLE QUOTATION MARK} ({chat.channel} "
+        f"{pairing.platform_id}) wants to write to your agents. Admit them here if you "
+        "know them, or with the code that they were given: antiphon pair <code>"
+    )
+    await queue_question(tx, _place_of(chat), text, subject=pairing.id, at_ms=at_ms)
+
+
+async def _ask_about_group(tx: Transaction, chat: Identity, group: ChannelGroup, at_ms: int) -> None:
+    text = (
+        f"This bot is now in the group \N{LEFT DOUBLE QUOTATION MARK}{group.title}\N{RIGHT DOUBLE QUOTATION MARK} "
+        f"({group.address}). It stays silent there until an owner allows it, here or with: "
+        f"antiphon groups allow {group.group_id}"
+    )
+    subject = subject_of_group(group.channel, group.account, group.group_id)
+    await queue_question(tx, _place_of(chat), text, subject=subject, at_ms=at_ms)
+
+
+def _place_of(chat: Identity) -> DeliveryContext:
+    return DeliveryContext(channel=chat.channel, to=chat.platform_id, account_id=chat.account)
