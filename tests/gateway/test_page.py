@@ -204,7 +204,7 @@ def test_trying_again_sends_under_the_same_id(page: Page, live_gateway: LiveGate
 def test_cancelling_keeps_what_was_said(page: Page, live_gateway: LiveGateway) -> None:
     send(page, "!stream 30\n!sleep 60\n")
     expect(page.locator("#growing")).to_contain_text("29 30")
-    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Stop", exact=True).click()
     expect(page.locator("#cancel")).to_be_hidden()
     expect(page.locator(".entry.agent")).to_contain_text("cut short")
     expect(page.locator(".entry.end")).to_contain_text("cancelled")
@@ -395,13 +395,13 @@ def test_a_child_at_work_is_seen_and_cancelled_after_a_question(page: Page, live
     expect(page.locator("#sessions .dot.running")).to_have_count(1)
     page.get_by_role("button", name="2 sessions below, 1 at work").click()
     expect(page.locator("#family li", has_text="Child 0").locator(".state")).to_have_text(re.compile("running, "))
-    page.get_by_role("button", name="Cancel Child 0").click()
-    expect(page.get_by_role("dialog")).to_contain_text("Cancel the work of “Child 0”?")
+    page.get_by_role("button", name="Stop Child 0").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Stop the work of “Child 0”?")
     page.get_by_role("button", name="Keep it running").click()
     assert posts == []
     page.get_by_role("button", name="2 sessions below, 1 at work").click()
-    page.get_by_role("button", name="Cancel Child 0").click()
-    page.get_by_role("button", name="Cancel its work").click()
+    page.get_by_role("button", name="Stop Child 0").click()
+    page.get_by_role("button", name="Stop it").click()
     expect(page.get_by_role("dialog")).to_be_hidden()
     expect(fold_of(page, "Root")).not_to_contain_text("at work")
     expect(page.get_by_role("button", name="2 sessions below", exact=True)).to_be_visible()
@@ -421,8 +421,8 @@ def test_a_child_at_work_is_cancelled_however_many_newer_ones_there_are(page: Pa
     page.get_by_role("button", name="37 sessions below, 1 at work").click()
     expect(page.locator("#family .title").first).to_have_text("Child 0")
     expect(page.locator("#family")).to_contain_text("The session list shows 6 more.")
-    page.get_by_role("button", name="Cancel Child 0").click()
-    page.get_by_role("button", name="Cancel its work").click()
+    page.get_by_role("button", name="Stop Child 0").click()
+    page.get_by_role("button", name="Stop it").click()
     run = live_gateway.portal.call(wait_end, live_gateway.app, run_id)
     assert run.status is RunStatus.CANCELLED
 
@@ -440,20 +440,20 @@ def test_a_title_does_not_rewrite_the_words_around_it(page: Page, live_gateway: 
     expect(row.locator(".title")).to_have_text(kept)
     expect(row.locator(".preview")).to_have_text(f"echo: {kept}")
     send(page, "!sleep 60")
-    expect(page.locator("#session-menu button", has_text="Cancel its work")).to_have_count(1)
-    open_menu(page, "Cancel its work")
-    expect(page.locator("#ask-title")).to_have_text(f"Cancel the work of “{kept}”?")
+    expect(page.locator("#session-menu button", has_text="Stop its work")).to_have_count(1)
+    open_menu(page, "Stop its work")
+    expect(page.locator("#ask-title")).to_have_text(f"Stop the work of “{kept}”?")
     expect(page.locator("#ask-title bdi")).to_have_text(kept)
 
 
 def test_a_session_at_work_is_cancelled_by_its_menu(page: Page, live_gateway: LiveGateway) -> None:
     send(page, "!sleep 60")
     expect(page.locator("#cancel")).to_be_visible()
-    expect(page.locator("#session-menu button", has_text="Cancel its work")).to_have_count(1)
-    open_menu(page, "Cancel its work")
-    page.get_by_role("dialog").get_by_role("button", name="Cancel its work").click()
+    expect(page.locator("#session-menu button", has_text="Stop its work")).to_have_count(1)
+    open_menu(page, "Stop its work")
+    page.get_by_role("dialog").get_by_role("button", name="Stop it").click()
     expect(page.locator(".entry.end")).to_contain_text("ancelled")
-    expect(page.locator("#session-menu button", has_text="Cancel its work")).to_have_count(0)
+    expect(page.locator("#session-menu button", has_text="Stop its work")).to_have_count(0)
 
 
 def test_hundreds_of_children_are_rendered_a_few_at_a_time(page: Page, live_gateway: LiveGateway) -> None:

@@ -56,7 +56,7 @@ def test_the_page_says_why_a_turn_waits_and_for_how_long(page: Page) -> None:
         })""")
         assert abs(middles[0] - middles[1]) < 2  # the dots stand beside the words
         page.reload()
-    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Stop").click()
     expect(delay).to_have_text("")
     expect(working).to_be_hidden()
     expect(page.locator("#entries")).to_contain_text("cancelled")

@@ -100,9 +100,10 @@ def test_work_is_stopped_from_home(page: Page) -> None:
     work = page.locator("#view .work", has=page.get_by_role("button", name="Stop"))
     expect(work).to_contain_text("Main chat")
     work.get_by_role("button", name="Stop Main chat").click()
-    page.get_by_role("button", name="Cancel its work").click()
+    page.get_by_role("button", name="Stop it").click()
     expect(page.get_by_text("No agent is at work.")).to_be_visible()
     expect(page.locator("#view .work")).to_contain_text("cancelled")
+    expect(page.locator("#view .entry.approval")).to_have_count(0)
 
 
 def test_what_is_written_while_home_changes_stays(

@@ -99,7 +99,7 @@ def test_a_reply_is_shown_while_it_is_written_in_every_tab(page: Page, live_gate
     for tab in (page, other):
         expect(tab.locator("#growing")).to_be_visible()
         expect(tab.locator("#growing .body")).to_contain_text(re.compile(r"\S+ \S+ \S+"))
-    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Stop", exact=True).click()
     for tab in (page, other):
         expect(tab.locator("#growing")).to_be_hidden()
         expect(tab.locator("#cancel")).to_be_hidden()

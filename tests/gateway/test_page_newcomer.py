@@ -61,7 +61,7 @@ def test_a_newcomer_finds_what_waits_what_stopped_for_whom_what_it_cost_and_how_
     expect(panel.get_by_role("region", name="Agents").get_by_role("row", name="curator")).to_contain_text("2")
     panel.get_by_role("link", name="Home").click()  # how do I stop it?
     column(panel, "At work").get_by_role("button", name="Stop payroll").click()
-    panel.get_by_role("dialog").get_by_role("button", name="Cancel its work").click()
+    panel.get_by_role("dialog").get_by_role("button", name="Stop it").click()
     expect(column(panel, "At work")).to_contain_text("No agent is at work.")
     expect(column(panel, "Recently done").locator(".work").first).to_contain_text("cancelled")
     expect(panel).to_have_title("Home · Antiphon")

@@ -70,6 +70,7 @@ async function refreshRequests() {
 }
 
 // Cards stay in a view that is brought up to date: with the note that is being written, and with what others decided.
+// One whose run was stopped goes: there is nothing to learn from it.
 async function keepCards(view, fresh) {
   const list = find('.requests', fresh) ?? find('.requests', view)?.cloneNode(false);
   for (const card of findAll('.requests > .entry.approval', view)) {
@@ -80,7 +81,11 @@ async function keepCards(view, fresh) {
       continue;
     }
     const settled = card.cloneNode(true);
-    if (!find('.decide', settled).hidden) settleCard(settled, await wordsOfDecision(card.dataset.approval));
+    if (!find('.decide', settled).hidden) {
+      const words = await wordsOfDecision(card.dataset.approval);
+      if (words === 'withdrawn' && !find('.note', card).value) continue;
+      settleCard(settled, words);
+    }
     list.append(settled);
   }
   if (list && !list.isConnected && list.childElementCount && !fresh.contains(list)) {

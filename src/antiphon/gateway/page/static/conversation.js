@@ -374,7 +374,7 @@ class Conversation {
     if (!isWorking) {
       const cancel = find('#cancel', this.element);
       cancel.disabled = false;
-      cancel.textContent = 'Cancel';
+      cancel.textContent = 'Stop';
       for (const entry of findAll('.is-queued', this.entries)) entry.classList.remove('is-queued');
     }
     this.element.classList.toggle('is-working', isWorking);
@@ -520,17 +520,17 @@ class Conversation {
   async cancel() {
     const button = find('#cancel', this.element);
     button.disabled = true;
-    button.textContent = 'Cancelling…';
+    button.textContent = 'Stopping…';
     try {
       const { cancelled } = await call('POST', sessionPath(this.key, '/cancel'));
       if (!cancelled) {
         await Promise.all([...this.runs].map((run) => call('POST', `/runs/${encodeURIComponent(run)}/cancel`)));
       }
     } catch (problem) {
-      this.showProblem(`Not cancelled: ${problem.message}`);
+      this.showProblem(`Not stopped: ${problem.message}`);
     }
     button.disabled = false;
-    button.textContent = 'Cancel';
+    button.textContent = 'Stop';
   }
 
   // The head

@@ -289,11 +289,11 @@ const actions = {
   },
   'cancel-session'(button) {
     const { key, title, busy } = button.dataset;
-    const others = Number(busy) ? ` This also cancels the work of sessions below it (${busy} at work).` : '';
+    const others = Number(busy) ? ` The work of sessions below it stops too (${busy} at work).` : '';
     ask({
-      title: ['Cancel the work of “', isolated(title), '”?'],
+      title: ['Stop the work of “', isolated(title), '”?'],
       text: `Its run ends. Everything that it has written so far is kept.${others}`,
-      yes: 'Cancel its work',
+      yes: 'Stop it',
       no: 'Keep it running',
       isDangerous: true,
       async act() {
