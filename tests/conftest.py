@@ -9,12 +9,14 @@ from typing import TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, settings
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from antiphon.app import App, Parts, open_app
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from tests.postgres import fresh_database
+from tests.sqlite_template import copy_template
 
 # How fast examples are drawn and run says nothing on a machine that is busy.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -78,9 +80,15 @@ def database_section(request: pytest.FixtureRequest) -> Generator[DatabaseSectio
 
 @pytest.fixture
 def open_home(home: Path, database_section: DatabaseSection) -> OpenHome:
-    """Opens the test's home, on each backend; the one place that knows of them."""
+    """Opens the test's home, on each backend; the one place that knows of them.
+
+    What is stored outlives the process, not the machine: the tests of durability open homes of their own.
+    """
 
     def open_it(config: Config | None = None, parts: Parts | None = None) -> AbstractAsyncContextManager[App]:
+        if database_section.url is None:
+            copy_template(home)
+        parts = replace(parts or Parts(), synchronous="OFF")
         return open_app(home, (config or Config()).model_copy(update={"database": database_section}), parts)
 
     return open_it

@@ -4,6 +4,7 @@ import gzip
 import json
 import shutil
 import sqlite3
+from importlib import resources
 from pathlib import Path
 
 import anyio
@@ -14,9 +15,9 @@ from antiphon.app import open_app
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
-from antiphon.store.migrations import StoreUnusable, migrations
+from antiphon.store.migrations import StoreUnusable, migrations, newest_schema
 from antiphon.store.postgres.schema import prepare
-from antiphon.store.schema_origin import expected_columns, hash_of
+from antiphon.store.schema_origin import columns_made, expected_columns, hash_of
 from tests.claims import requirement
 from tests.postgres import fresh_database
 
@@ -93,3 +94,10 @@ def test_so_is_one_on_a_server(statement: str) -> None:
 def test_what_tables_hold_is_known_for_every_schema() -> None:
     newest = max(number for number, _, _ in migrations())
     assert "purpose" in expected_columns(newest)["runs"] and "purpose" not in expected_columns(6)["runs"]
+
+
+def test_the_stored_tables_are_those_that_the_migrations_make() -> None:
+    """Write what is found into the file if a migration was added."""
+    made = columns_made(newest_schema())
+    found = json.dumps({table: sorted(names) for table, names in sorted(made.items())}, indent=1) + "\n"
+    assert resources.files("antiphon.store").joinpath("schema", "newest.json").read_text("utf-8") == found

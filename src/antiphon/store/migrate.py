@@ -42,7 +42,7 @@ def recognise(connection: "SqliteConnection", path: Path) -> list[int]:
     Raises `StoreUnusable` for a file of another program or a newer version.
     """
     applied = _applied(connection, path)
-    known = list(migrations())
+    known = migrations()
     newest = known[-1].number
     if applied and applied[-1] > newest:
         raise StoreUnusable(
@@ -56,16 +56,23 @@ def recognise(connection: "SqliteConnection", path: Path) -> list[int]:
 
 
 def migrate(connection: "SqliteConnection", *, path: Path, now_ms: int) -> None:
-    """Applies missing migrations, each in its own transaction.
+    """Applies missing migrations, all in one transaction: a failure leaves the schema that was there.
 
     Raises `StoreUnusable` for a file of another program or a newer version, or a corrupt one.
     """
     try:
-        applied = recognise(connection, path)
-        for migration in migrations():
-            if migration.number not in applied:
-                _apply(connection, migration, now_ms)
-        _keep_hashes(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            applied = recognise(connection, path)
+            for migration in migrations():
+                if migration.number not in applied:
+                    _apply(connection, migration, now_ms)
+            _keep_hashes(connection)
+        except BaseException:
+            if connection.in_transaction:  # some failures have ended it
+                connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
         check_columns(repr(str(path)), newest_schema(), _columns(connection))
     except sqlite3.DatabaseError as error:
         raise unusable(path, error) from error
@@ -121,19 +128,13 @@ def _keep_hashes(connection: "SqliteConnection") -> None:
 
 def _apply(connection: "SqliteConnection", migration: Migration, now_ms: int) -> None:
     number, name, text = migration
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}").fetchall()
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS schema_migrations "
-            "(version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)"
-        )
-        for statement in statements(text, SQLITE_WORDS):
-            connection.execute(statement)
-        if step := STEPS.get(name):
-            _carry_out(connection, step)
-        connection.execute("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, name, now_ms))
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}").fetchall()
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS schema_migrations "
+        "(version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)"
+    )
+    for statement in statements(text, SQLITE_WORDS):
+        connection.execute(statement)
+    if step := STEPS.get(name):
+        _carry_out(connection, step)
+    connection.execute("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, name, now_ms))

@@ -1,7 +1,8 @@
 """The migrations of this program: numbered SQL files, with placeholders for each database's words."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib import resources
 from typing import Literal, NamedTuple
 
@@ -38,23 +39,26 @@ class Migration(NamedTuple):
     """Its statements, with placeholders."""
 
 
-def migrations(dialect: Literal["sqlite", "postgres"] | None = "sqlite") -> Iterator[Migration]:
+@cache
+def migrations(dialect: Literal["sqlite", "postgres"] | None = "sqlite") -> Sequence[Migration]:
     """Each migration, ascending by number.
 
     Text for one database only is in its own file, `NNNN_name.<dialect>.sql`, and follows the rest; it is left out
     without a dialect.
     """
+    found = list[Migration]()
     folder = resources.files("antiphon.store").joinpath("schema")
     for entry in sorted(folder.iterdir(), key=lambda e: e.name):
         if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", entry.name):
             own = folder.joinpath(f"{match[1]}_{match[2]}.{dialect}.sql")
             text = entry.read_text("utf-8") + (own.read_text("utf-8") if own.is_file() else "")
-            yield Migration(int(match[1]), match[2], text)
+            found.append(Migration(int(match[1]), match[2], text))
+    return tuple(found)
 
 
 def newest_schema() -> int:
     """The number of this program's newest migration."""
-    return max(migration.number for migration in migrations())
+    return migrations()[-1].number
 
 
 def statements(text: str, words: Mapping[str, str]) -> Iterator[str]:
