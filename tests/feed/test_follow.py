@@ -149,7 +149,7 @@ async def on_line(
 
     async def read(*, task_status: anyio.abc.TaskStatus[None]) -> None:
         following = app.services.hub.follow(
-            grant, session.last_seq, view, on_stall=lambda: None, decide_anew=decide_anew, sink=line
+            grant, session.last_seq, view, on_stall=lambda: None, decide_anew=decide_anew, outlet=line
         )
         async with following as reader:
             task_status.started()

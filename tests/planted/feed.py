@@ -111,15 +111,15 @@ BUGS = (
     Bug(
         "a connection that is full is written to",
         "feed/follow.py",
-        "            if not sink.is_writable:\n                return False\n",
+        "            if not outlet.is_writable:\n                return False\n",
         "",
         "feed/test_follow.py::test_a_connection_that_is_full_gets_nothing_more_and_its_task_gets_the_rest[sqlite]",
     ),
     Bug(
         "a connection is given megabytes at once",
         "feed/follow.py",
-        "SINK_BYTES = 64 * 1024",
-        "SINK_BYTES = 64 * 1024 * 1024",
+        "OUTLET_BYTES = 64 * 1024",
+        "OUTLET_BYTES = 64 * 1024 * 1024",
         "feed/test_follow.py::test_large_news_goes_through_the_task_which_sends_it_in_pieces[sqlite]",
     ),
 )

@@ -32,7 +32,7 @@ TAIL_EVENTS = 512
 TAIL_BYTES = 1024 * 1024
 PAGE_EVENTS = 500
 FRAME_BYTES = 256 * 1024
-SINK_BYTES = 64 * 1024
+OUTLET_BYTES = 64 * 1024
 """Larger news goes through the reader's task, which sends it in pieces that a slow client does not pile up."""
 KEEP_ALIVE_SECONDS = 15.0
 STALL_SECONDS = 30.0
@@ -84,7 +84,7 @@ def _without_hidden(event: Event) -> Frame:
     return b""
 
 
-class Sink(Protocol):
+class Outlet(Protocol):
     """A connection that takes frames without waiting."""
 
     @property
@@ -221,7 +221,7 @@ class Reader:
         "on_stall",
         "pending_length",
         "sending_since",
-        "sink",
+        "outlet",
         "view",
     )
 
@@ -250,7 +250,7 @@ class Reader:
         self.ending: Exception | None = None
         """The error that `next` raises from now on."""
         self.view = view
-        self.sink: Sink | None = None
+        self.outlet: Outlet | None = None
         """Takes what is new while a task waits in `next`, so that the task need not run for each frame."""
         self.on_stall = on_stall
         self.last_frame_at = hub.clock.monotonic()
@@ -350,11 +350,11 @@ class Reader:
         return self._hub.clock.monotonic() - self.last_frame_at >= KEEP_ALIVE_SECONDS
 
     def wake(self) -> None:
-        """Something may be new: the sink takes it, or `next` returns it."""
+        """Something may be new: the outlet takes it, or `next` returns it."""
         if self._waiter is None or self._waiter.done():
             return
         try:
-            is_written = self.sink is not None and self._write_all(self.sink)
+            is_written = self.outlet is not None and self._write_all(self.outlet)
         except Exception as error:  # what fails here fails for this reader alone
             self._waiter.set_exception(error)
             return
@@ -365,19 +365,19 @@ class Reader:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _write_all(self, sink: Sink) -> bool:
+    def _write_all(self, outlet: Outlet) -> bool:
         """Writes all that is new; False if there is more, or if it first needs a decision or the log."""
         feed = self._feed
         if self.ending is not None or feed.is_gone or self._is_outdated or self.cursor < feed.start:
             return False
         while self._has_delta or self.cursor < feed.head:
-            if not sink.is_writable:
+            if not outlet.is_writable:
                 return False
-            if self.cursor < feed.head and feed.batches[-1].size > SINK_BYTES:
+            if self.cursor < feed.head and feed.batches[-1].size > OUTLET_BYTES:
                 return False
             frame = b"".join(self._take_deltas()) if self._has_delta else self._advance_in_tail()
             if frame:
-                sink.write(frame)
+                outlet.write(frame)
                 self.last_frame_at = self._hub.clock.monotonic()
         return True
 
@@ -460,13 +460,13 @@ class Hub:
         *,
         on_stall: Callable[[], None],
         decide_anew: DecideAnew | None = None,
-        sink: Sink | None = None,
+        outlet: Outlet | None = None,
     ) -> AsyncGenerator[Reader]:
         """A reader of every event above `after` that flows to the grant's clearance, exactly once.
 
         Subscribes before it reads. `on_stall` is called when sending a frame takes longer than 30 s. Once rights have
         changed, `decide_anew` says with which grant it goes on, before anything more is sent; without it, rights cannot
-        change. While a task waits in `next`, a `sink` gets what is new. Contract: gateway 1, 5, flow 3.
+        change. While a task waits in `next`, a `outlet` gets what is new. Contract: gateway 1, 5, flow 3.
         """
         session = grant.session
         feed = self._feeds.get(session)
@@ -474,7 +474,7 @@ class Hub:
             feed = self._feeds[session] = _Feed(session, after)
             feed.unsubscribe = self._notifier.subscribe(session, lambda: self._mark(session))
         reader = Reader(self, feed, after, view, clearance=grant.clearance, on_stall=on_stall, decide_anew=decide_anew)
-        reader.sink = sink
+        reader.outlet = outlet
         if self.is_closed:
             reader.ending = HubClosed()
         feed.readers.add(reader)

@@ -182,7 +182,7 @@ class Connections:
             self.watch()
 
 
-class AnswerSink:
+class AnswerOutlet:
     """The streamed answer to one request: takes whole pieces once its head is sent."""
 
     __slots__ = ("_cycle",)
@@ -202,7 +202,7 @@ class AnswerSink:
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One client's connection. Puts `antiphon.abort` (also drops unsent data) and `antiphon.sink` into each scope."""
+    """One client's connection. Puts `antiphon.abort` (also drops unsent data) and `antiphon.outlet` into each scope."""
 
     transport: asyncio.Transport
     flow: FlowControl
@@ -262,7 +262,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
-        cast("dict[str, object]", cycle.scope)["antiphon.sink"] = AnswerSink(cycle)
+        cast("dict[str, object]", cycle.scope)["antiphon.outlet"] = AnswerOutlet(cycle)
         super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:

@@ -202,7 +202,7 @@ class FollowResponse(Response):
             self._view,
             on_stall=on_stall,
             decide_anew=permit.decide_anew,
-            sink=scope.get("antiphon.sink") if is_over is None else None,
+            outlet=scope.get("antiphon.outlet") if is_over is None else None,
         )
         async with following as reader:
             if watch is not None:

@@ -330,7 +330,7 @@ class Subscriptions:
             follower.view,
             on_stall=lambda: None,
             decide_anew=follower.permit.decide_anew,
-            sink=self._wire,
+            outlet=self._wire,
         )
         reason = None
         async with following as reader:
