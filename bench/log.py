@@ -7,7 +7,8 @@ from pathlib import Path
 import anyio
 import httpx
 
-from antiphon.app import App, gateway_app, open_app
+from antiphon.app import gateway_app, open_app
+from antiphon.building import App
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import anyio
 
-from antiphon.app import App, Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from antiphon.domain.targets import NamedTarget

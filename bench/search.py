@@ -12,7 +12,8 @@ import anyio
 from msgspec.structs import replace
 from pydantic import SecretStr
 
-from antiphon.app import App, Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.event import NewEvent, user_event

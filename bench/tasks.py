@@ -7,7 +7,8 @@ from pathlib import Path
 
 import anyio
 
-from antiphon.app import App, Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import App, Parts
 from antiphon.clock import SystemClock
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, settings
 from msgspec.structs import replace
 from pydantic import SecretStr
 
-from antiphon.app import App, Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from tests.postgres import fresh_database

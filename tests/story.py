@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import anyio
 from msgspec.structs import replace
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import PUBLIC, Classification

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.app import mcp_settings, provider_settings
 from antiphon.config.config import Config
 from antiphon.config.sources import find_config_file, load_config
+from antiphon.configured import mcp_settings, provider_settings
 from antiphon.domain.agent import LONGEST
 from antiphon.domain.classification import EVERYTHING, PEOPLE, PUBLIC, Classification, Compartments, Level
 from antiphon.domain.errors import Invalid

@@ -13,7 +13,8 @@ import pytest
 from anyio import to_thread
 from pydantic import SecretStr
 
-from antiphon.app import App, Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.errors import Unavailable

@@ -5,7 +5,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from antiphon.app import App, Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content, text_of

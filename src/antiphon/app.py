@@ -1,231 +1,42 @@
-"""The composition root: builds each object by name and owns the one task group."""
+"""Opens a home and runs it in one task group; the HTTP applications of what runs."""
 
-import errno
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace as replace_settings
-from datetime import timedelta
-from importlib.metadata import entry_points
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
 from anyio import to_thread
-from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.adapters import Adapters, InboundSettings, build_entrances, open_adapters
-from antiphon.agents.approved_calls import ApprovedCalls
-from antiphon.agents.asking import RetryPolicy
-from antiphon.agents.calls import ToolCalls
-from antiphon.agents.introspection import ModelIntrospector
-from antiphon.agents.loop import AgentLoop
-from antiphon.agents.model import ProviderSettings
-from antiphon.agents.models import Models
-from antiphon.agents.summaries import Summaries
-from antiphon.agents.toolset import DeclaredFunction, FunctionTool, Tool, Toolset, tool
-from antiphon.backends import (
-    DATABASE_NAME,
-    MOVED_SUFFIX,
-    Backend,
-    describe_process,
-    open_postgres,
-    open_sqlite,
-)
-from antiphon.channels.channel import Channel
-from antiphon.channels.hook_inbox import HookInbox
-from antiphon.channels.hook_settings import HookSettings
-from antiphon.channels.telegram.settings import TelegramSettings
-from antiphon.channels.webhook_inbox import WebhookInbox
-from antiphon.channels.webhook_settings import WebhookSettings
-from antiphon.clock import Clock, RandomIds, SystemClock
+from antiphon.adapters import open_adapters
+from antiphon.building import App, Base, Parts, build, open_backend, rules_for
+from antiphon.clock import RandomIds, SystemClock
 from antiphon.config.config import Config
 from antiphon.config.sections.addresses import host_in_header
-from antiphon.config.sections.agents import McpServerSection, ProviderSection
-from antiphon.config.sections.sessions import SessionScope
+from antiphon.configured import check_models, classified, function_tool, installed_tools, mcp_settings, open_models
 from antiphon.domain.actor import Principal
-from antiphon.domain.classification import Compartments
-from antiphon.domain.cursors import Cursors
-from antiphon.domain.delay import Delta
 from antiphon.domain.errors import Invalid
-from antiphon.domain.home_key import HomeKey
-from antiphon.domain.ids import AgentId, Ids, ProcessId, SessionRow
-from antiphon.domain.sandbox import CommandMode
-from antiphon.engine.access.buckets import Buckets
-from antiphon.engine.access.callers import Callers
-from antiphon.engine.access.compartments import HomeCompartments
-from antiphon.engine.access.credentials import Credentials
+from antiphon.domain.ids import ProcessId
 from antiphon.engine.access.home_keys import find_home_key
-from antiphon.engine.access.names import PersonNames
-from antiphon.engine.access.ownership import Ownership
-from antiphon.engine.access.people import People
-from antiphon.engine.access.signin import SignIn
-from antiphon.engine.access.tokens import Tokens
-from antiphon.engine.approvals.outside import OutsideApprovals
-from antiphon.engine.approvals.standing import StandingApprovals
-from antiphon.engine.chats.accounts import Accounts
-from antiphon.engine.chats.commands import ChatCommands
-from antiphon.engine.chats.groups import Groups
-from antiphon.engine.chats.hooks import Hooks
-from antiphon.engine.chats.linking import Links
-from antiphon.engine.chats.nodes import Nodes
-from antiphon.engine.chats.pairing import Pairings
-from antiphon.engine.chats.peer_chats import PeerChats
-from antiphon.engine.chats.reception import Reception
-from antiphon.engine.chats.routing import Routes
-from antiphon.engine.checkpoints.checkpoints import Checkpoints
-from antiphon.engine.children.due import Timers
-from antiphon.engine.children.govern import Subagents
-from antiphon.engine.children.spawn import Spawns
-from antiphon.engine.children.wait import Joins
-from antiphon.engine.deliveries.deliverer import Deliverer
-from antiphon.engine.deliveries.deliveries import Deliveries
-from antiphon.engine.deliveries.live import LiveReplies
-from antiphon.engine.deliveries.outgoing import OutgoingMessages
-from antiphon.engine.deliveries.paces import Paces
-from antiphon.engine.exchanges.send import Exchanges
-from antiphon.engine.ledger.waits import Waits
-from antiphon.engine.memory.calls import Memories
-from antiphon.engine.memory.people import Notes
-from antiphon.engine.overview import Overviews
-from antiphon.engine.rules import Rules
-from antiphon.engine.runs.cancel import Runs
-from antiphon.engine.runs.context import PublishDelta, Runtime
-from antiphon.engine.runs.decisions import Approvals
-from antiphon.engine.runs.runner import AgentRunner
-from antiphon.engine.schedules.scheduler import Scheduler
-from antiphon.engine.schedules.tasks import Tasks
-from antiphon.engine.services import Services
-from antiphon.engine.sessions.forks import Forks
-from antiphon.engine.sessions.inbox import Inbox
-from antiphon.engine.sessions.resets import Resets
-from antiphon.engine.sessions.senders import Senders
-from antiphon.engine.sessions.sessions import Sessions
 from antiphon.engine.sessions.upkeep import Upkeep
-from antiphon.engine.sessions.workspaces import WORKSPACES_NAME, Workspaces
-from antiphon.engine.views.activities import Activities
-from antiphon.engine.views.contents import ContentsOfSessions
-from antiphon.engine.views.costs import Costs
-from antiphon.engine.views.history import History
-from antiphon.engine.views.incarnations import Incarnations
 from antiphon.engine.views.indexer import Indexer
-from antiphon.engine.views.run_trees import RunTrees
-from antiphon.engine.views.search import Search
-from antiphon.engine.views.summary_inputs import SummaryInputs
-from antiphon.engine.views.trees import Trees
-from antiphon.engine.views.views import Views
-from antiphon.engine.work.checkpointer import Checkpointer
-from antiphon.engine.work.drain import Drain
-from antiphon.engine.work.health import Health
-from antiphon.engine.work.measures import Measures
 from antiphon.engine.work.watchdog import Watchdog
 from antiphon.engine.work.worker import Worker
-from antiphon.feed.changes import Changes
-from antiphon.feed.follow import Hub
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
 from antiphon.gateway.locality import is_loopback
-from antiphon.mcp.client import McpTools
-from antiphon.mcp.endpoint import Endpoint
-from antiphon.mcp.settings import ServerSettings
-from antiphon.owner_token import OWNER_TOKEN_NAME
-from antiphon.private_files import check_files, create_private_file, make_private_directory, mend_files
-from antiphon.store.checkup import DatabaseState, check_database
+from antiphon.home import prepare_home
 from antiphon.store.compartments import read_compartments
-from antiphon.store.database import CommitHook, Database
-from antiphon.store.migrations import StoreUnusable
-from antiphon.store.processes import Process
-from antiphon.store.sqlite import Connect, connect_sqlite
-from antiphon.tools.agents_list import agents_list
-from antiphon.tools.memory import memory
-from antiphon.tools.message import message
-from antiphon.tools.run_command import run_command
-from antiphon.tools.session_status import session_status
-from antiphon.tools.sessions_history import sessions_history
-from antiphon.tools.sessions_list import sessions_list
-from antiphon.tools.sessions_search import sessions_search
-from antiphon.tools.sessions_send import sessions_send
-from antiphon.tools.sessions_spawn import sessions_spawn
-from antiphon.tools.sessions_wait import sessions_wait
-from antiphon.tools.sessions_yield import sessions_yield
-from antiphon.tools.subagents import subagents
-from antiphon.tools.summarize import summarize
-from antiphon.tools.tasks import tasks as tasks_tool
-from antiphon.version import VERSION
+from antiphon.store.database import Database
 
 if TYPE_CHECKING:
-    from antiphon.channels.telegram.bot import TelegramBot
-    from antiphon.channels.telegram.loop import TelegramLoop
-    from antiphon.channels.telegram.webhook import TelegramWebhook
+    pass
 
 logger = logging.getLogger(__name__)
-
-BELIEVED_FILES = ("gateway.json", "owner.*")
-"""Patterns of files in the home whose content is trusted; a file that others could have written is refused."""
-OWN_FILES = (f"{DATABASE_NAME}*", "gateway.json", "owner.*", "*.lock", "*.log", "*.sock", "mcp/*.log")
-"""Patterns of files that Antiphon makes in the home."""
-TOOLS_GROUP = "antiphon.tools"
-"""The entry points by which an installed package offers functions to agents."""
-
-ToolFunction = Callable[..., Any] | DeclaredFunction
-
-
-class App(Struct, frozen=True, kw_only=True):
-    """Everything that runs in one home."""
-
-    home: Path
-    config: Config
-    services: Services
-    models: Models
-    tools: Toolset
-    """This program's tools; `mcp_tools` adds those of agents' servers."""
-    tool_calls: ToolCalls
-    approved_calls: ApprovedCalls
-    mcp_tools: McpTools
-    mcp: Endpoint
-    database: Database
-    workspaces: Workspaces
-    live: LiveReplies
-    """Runs if the process runs agents."""
-    deliverer: Deliverer
-    """Runs if the process runs agents."""
-    webhook_inbox: WebhookInbox
-    hook_inbox: HookInbox
-    accounts: Accounts
-    reception: Reception
-    telegram: "TelegramBot | None"
-    """None if no bot is configured."""
-    telegram_loop: "TelegramLoop | None"
-    """Runs if the process runs agents."""
-    telegram_webhook: "TelegramWebhook | None"
-    """None unless Telegram posts updates to the gateway."""
-    timers: Timers
-    """Runs if the process runs agents."""
-    scheduler: Scheduler
-    """Runs if the process runs agents."""
-    checkpointer: Checkpointer
-    """Runs if the process runs agents."""
-    drain: Drain
-    """Leaving `open_app` drains, unless a caller drained before, to keep answering meanwhile."""
-
-
-class Parts(Struct, frozen=True, kw_only=True):
-    """Replacements of defaults, for tests and embedding programs."""
-
-    tools: Sequence[ToolFunction] = ()
-    channels: Sequence[Channel] = ()
-    """In addition to the configured channels."""
-    runner: AgentRunner | None = None
-    clock: Clock | None = None
-    ids: Ids | None = None
-    commit_hook: CommitHook | None = None
-    connect: Connect = connect_sqlite
-    synchronous: str = "FULL"
-    retry: RetryPolicy | None = None
-    unwind_seconds: float = 30.0
 
 
 @asynccontextmanager
@@ -237,20 +48,20 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     """
     parts = parts or Parts()
     clock = parts.clock or SystemClock()
-    base = _Base(
+    base = Base(
         home=home,
         config=config,
         parts=parts,
         clock=clock,
         ids=parts.ids or RandomIds(clock),
-        rules=_rules(config, parts),
+        rules=rules_for(config, parts),
         models=open_models(home, config),
-        tools=_classified([*installed_tools(), *map(_function_tool, parts.tools)], config),
+        tools=classified([*installed_tools(), *map(function_tool, parts.tools)], config),
         webhooks=config.webhooks(),
         hooks=config.hook_settings(),
         telegram=config.telegram(),
     )
-    await to_thread.run_sync(_check_models, base.rules, base.models)
+    await to_thread.run_sync(check_models, base.rules, base.models)
     for problem in config.ineffective():
         logger.warning("Setting has no effect", extra={"action": "setting_ineffective", "setting": problem})
     for name in sorted(config.tools.functions.keys() - {each.schema.name for each in base.tools}):
@@ -261,7 +72,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     process = ProcessId(base.ids.new("proc"))
     refused: Invalid | None = None
     async with (
-        _open_backend(base, process, workers) as backend,
+        open_backend(base, process, workers) as backend,
         open_adapters(base.webhooks, base.telegram, clock, more=parts.channels) as adapters,
     ):
         try:
@@ -270,7 +81,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             refused = error
         else:
             home_key = await find_home_key(backend.database, base.ids)
-            app, worker = _build(base, backend, process=process, adapters=adapters, home_key=home_key)
+            app, worker = build(base, backend, process=process, adapters=adapters, home_key=home_key)
             async with anyio.create_task_group() as tasks:
                 for task in backend.tasks:
                     tasks.start_soon(task)
@@ -312,7 +123,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         raise refused
 
 
-async def _with_compartments(base: "_Base", database: Database) -> "_Base":
+async def _with_compartments(base: Base, database: Database) -> Base:
     """The same, with the compartments that settings name. Raises `Invalid` for one that does not exist."""
     config = base.config
     if not config.names_compartments:
@@ -323,314 +134,11 @@ async def _with_compartments(base: "_Base", database: Database) -> "_Base":
     return replace(
         base,
         compartments=found,
-        rules=_rules(config, base.parts, found),
+        rules=rules_for(config, base.parts, found),
         webhooks=config.webhooks(found),
         hooks=config.hook_settings(found),
-        tools=_classified(base.tools, config, found),
+        tools=classified(base.tools, config, found),
     )
-
-
-def _rules(config: Config, parts: Parts, compartments: Compartments | None = None) -> Rules:
-    """The configured rules. With a runner of the program's own there is no model that could look back."""
-    rules = config.rules(compartments)
-    if parts.runner is None:
-        return rules
-    return replace(rules, checkpoints=replace(rules.checkpoints, is_enabled=False))
-
-
-class _Base(Struct, frozen=True, kw_only=True):
-    """Everything that exists before the database is opened."""
-
-    home: Path
-    config: Config
-    parts: Parts
-    clock: Clock
-    ids: Ids
-    rules: Rules
-    models: Models
-    tools: Sequence[FunctionTool]
-    """The tools of installed packages and embedding programs."""
-    webhooks: Sequence[WebhookSettings]
-    hooks: Sequence[HookSettings]
-    telegram: TelegramSettings | None = None
-    compartments: Compartments | None = None
-    """Those of the home, once the database was asked for them; None if no setting names any."""
-
-    async def check_model(self, name: str) -> None:
-        """Raises `Invalid` for an unknown model, and for one without a key if this process works on runs.
-
-        Workers may have keys that a process with only the gateway lacks.
-        """
-        if self.config.gateway.role.works:
-            await self.models.check_key(name)
-        else:
-            await self.models.find(name)
-
-
-def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) -> AbstractAsyncContextManager[Backend]:
-    """The configured database; `workers` will work on it."""
-    config, parts = base.config, base.parts
-
-    def check(session: SessionRow) -> None:
-        for worker in workers:
-            worker.check(session)
-
-    if config.database.url is None:
-        return open_sqlite(
-            base.home,
-            clock=base.clock,
-            check=check,
-            connect=parts.connect,
-            commit_hook=parts.commit_hook,
-            synchronous=parts.synchronous,
-        )
-    return open_postgres(
-        config.database.url.get_secret_value(),
-        clock=base.clock,
-        check=check,
-        process=_describe(base, process),
-        connections=config.database.connections,
-        commit_hook=parts.commit_hook,
-    )
-
-
-def _describe(base: _Base, process: ProcessId) -> Process:
-    role = base.config.gateway.role
-    agents = tuple(base.rules.agents) if role.works else ()
-    return describe_process(process, role.value, version=VERSION, fingerprint=base.config.fingerprint(), agents=agents)
-
-
-def _build(
-    base: _Base,
-    backend: Backend,
-    *,
-    process: ProcessId,
-    adapters: Adapters,
-    home_key: HomeKey,
-) -> tuple[App, Worker]:
-    config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
-    database, notifier, rules = backend.database, backend.notifier, base.rules
-    channels = adapters.channels
-    waits = Waits(database, notifier)
-    names = PersonNames(database, notifier)
-    history = History(database, rules, names)
-    hub = Hub(notifier, history.read_logs, clock)
-    publish_delta: PublishDelta = hub.publish_delta
-    if backend.deltas is not None:
-        backend.deltas.show_deltas(hub.publish_delta)
-        publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
-    paces = Paces(clock)
-    live = LiveReplies(database=database, notifier=notifier, channels=channels, rules=rules, paces=paces, clock=clock)
-    if live.is_serving:
-        publish_delta = _everywhere(publish_delta, live.publish)
-    workspaces = Workspaces(base.home / WORKSPACES_NAME)
-    sessions = Sessions(database, rules, workspaces, clock=clock, ids=ids)
-    views = Views(database, rules, clock)
-    search = Search(database, rules)
-    exchanges = Exchanges(database, waits, rules, clock=clock, ids=ids)
-    children = _Children(
-        Spawns(database, rules, base.check_model, clock=clock, ids=ids),
-        Joins(database, waits, rules.sinks, clock),
-        Subagents(database, rules, clock, ids),
-    )
-    callers = Callers(database, rules)
-    cursors = Cursors(home_key)
-    own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
-    own_tools.append(memory(Memories(database, rules, clock, ids)))
-    summaries = Summaries(
-        SummaryInputs(database, rules, clock),
-        base.models,
-        rules=rules,
-        home_key=home_key,
-        clock=clock,
-        retry=parts.retry,
-    )
-    own_tools.append(summarize(summaries))
-    own_tools.append(message(OutgoingMessages(database, rules, channels.keys(), clock=clock)))
-    tasks = Tasks(database, rules, clock=clock, ids=ids)
-    own_tools.append(tasks_tool(tasks, rules, clock))
-    mode = config.tools.run_command.mode
-    if mode is not CommandMode.OFF:
-        own_tools.append(
-            run_command(
-                callers,
-                workspaces,
-                rules,
-                mode=mode,
-                home=base.home,
-                classification=config.classification_of_commands(base.compartments),
-            )
-        )
-    tools = Toolset([*own_tools, *base.tools])
-    mcp_tools = McpTools(tools, mcp_settings(base.home, config, base.compartments), clock)
-    worker = Worker(
-        Runtime(
-            database=database,
-            waits=waits,
-            publish_delta=publish_delta,
-            clock=clock,
-            ids=ids,
-            live=live if live.is_serving else None,
-        ),
-        runner=parts.runner
-        or AgentLoop(base.models, mcp_tools, rules, home_key, workspaces=workspaces, retry=parts.retry),
-        rules=rules,
-        process=process,
-        workspaces=workspaces,
-        unwind_seconds=parts.unwind_seconds,
-    )
-    inbox = Inbox(database, sessions, rules, clock=clock, ids=ids)
-    health = Health(database, backend.processes)
-    tokens = Tokens(database, rules, clock, ids)
-    services = Services(
-        rules=rules,
-        clock=clock,
-        ids=ids,
-        home_key=home_key,
-        cursors=cursors,
-        sessions=sessions,
-        inbox=inbox,
-        senders=Senders(database, rules, clock),
-        commands=ChatCommands(database, rules, clock=clock, ids=ids),
-        peer_chats=PeerChats(database, rules),
-        hooks=Hooks(database, rules, clock=clock, ids=ids),
-        nodes=Nodes(database, tokens, rules, clock=clock, ids=ids),
-        pairings=Pairings(database, rules, clock=clock, ids=ids),
-        groups=Groups(database, rules, clock),
-        routes=Routes(database, rules, clock),
-        links=Links(database, rules, clock=clock, ids=ids),
-        runs=Runs(database, rules, clock),
-        approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
-        standing_approvals=StandingApprovals(database),
-        notes=Notes(database, rules, clock, ids),
-        tasks=tasks,
-        resets=Resets(database, rules, clock, ids),
-        checkpoints=Checkpoints(database, waits, rules, clock=clock, ids=ids),
-        forks=Forks(database, rules, clock, ids),
-        history=history,
-        search=search,
-        views=views,
-        incarnations=Incarnations(database, rules),
-        trees=Trees(database, rules),
-        run_trees=RunTrees(database, rules),
-        contents=ContentsOfSessions(database, rules),
-        costs=Costs(database, rules, clock, names),
-        activities=Activities(database, rules, backend.processes, _describe(base, process)),
-        overviews=Overviews(database, rules, clock),
-        exchanges=exchanges,
-        deliveries=Deliveries(database, rules, clock),
-        waits=waits,
-        hub=hub,
-        changes=Changes(notifier, history.read_logs, history.read_heads, clock),
-        sign_in=SignIn(database, rules, clock, ids),
-        tokens=tokens,
-        people=People(database, rules, clock, ids),
-        names=names,
-        compartments=HomeCompartments(database, clock),
-        buckets=Buckets(rules.shares.rates, clock),
-        ownership=Ownership(database, rules, base.home, clock=clock, ids=ids),
-        credentials=Credentials(database, clock),
-        health=health,
-        measures=Measures(database, worker if config.gateway.role.works else None, health.meter, version=VERSION),
-    )
-    outside = OutsideApprovals(
-        database=database, notifier=notifier, waits=waits, rules=rules, process=process, clock=clock, ids=ids
-    )
-    tool_calls = ToolCalls(tools, callers, outside, rules, workspaces=workspaces, ids=ids)
-    deliverer = Deliverer(
-        database=database,
-        notifier=notifier,
-        senders=channels,
-        rules=rules,
-        clock=clock,
-        process=process,
-        paces=paces,
-    )
-    entrances = build_entrances(
-        adapters,
-        services,
-        InboundSettings(base.webhooks, base.hooks),
-        database=database,
-        workspaces=workspaces,
-        process=process,
-        is_global=config.session.scope is SessionScope.GLOBAL,
-    )
-    introspector = ModelIntrospector(base.models, rules, home_key, clock, retry=parts.retry)
-    checkpointer = Checkpointer(database, notifier, introspector, rules, process=process, clock=clock, ids=ids)
-    app = App(
-        home=base.home,
-        config=config,
-        services=services,
-        models=base.models,
-        tools=tools,
-        tool_calls=tool_calls,
-        approved_calls=ApprovedCalls(tools, callers, outside, rules, workspaces=workspaces),
-        mcp_tools=mcp_tools,
-        mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
-        database=database,
-        workspaces=workspaces,
-        live=live,
-        deliverer=deliverer,
-        timers=Timers(database, notifier, workspaces, rules, clock=clock),
-        scheduler=Scheduler(database, notifier, rules, clock=clock, ids=ids),
-        checkpointer=checkpointer,
-        webhook_inbox=entrances.webhook_inbox,
-        hook_inbox=entrances.hook_inbox,
-        accounts=entrances.accounts,
-        reception=entrances.reception,
-        telegram=adapters.telegram,
-        telegram_loop=entrances.telegram_loop,
-        telegram_webhook=entrances.telegram_webhook,
-        drain=Drain(
-            services.health,
-            backend.dispatch,
-            worker,
-            deliverer=deliverer if config.gateway.role.works else None,
-            checkpointer=checkpointer if config.gateway.role.works else None,
-            seconds=config.gateway.drain_seconds,
-        ),
-    )
-    return app, worker
-
-
-class _Children(Struct, frozen=True):
-    """The services by which sessions spawn and control children."""
-
-    spawns: Spawns
-    joins: Joins
-    subagents: Subagents
-
-
-def _session_tools(
-    views: Views,
-    search: Search,
-    exchanges: Exchanges,
-    children: _Children,
-    *,
-    rules: Rules,
-    clock: Clock,
-    cursors: Cursors,
-) -> list[Tool]:
-    return [
-        sessions_list(views, rules, clock, cursors),
-        sessions_history(views, cursors),
-        sessions_search(search),
-        sessions_send(exchanges),
-        sessions_spawn(children.spawns),
-        sessions_wait(children.joins),
-        sessions_yield(children.joins),
-        subagents(children.subagents),
-        session_status(views, rules),
-        agents_list(views),
-    ]
-
-
-def _everywhere(*places: PublishDelta) -> PublishDelta:
-    def publish(session: SessionRow, delta: Delta) -> None:
-        for place in places:
-            place(session, delta)
-
-    return publish
 
 
 def _upkeep(app: App) -> Upkeep:
@@ -638,142 +146,6 @@ def _upkeep(app: App) -> Upkeep:
     return Upkeep(
         app.database, app.workspaces, app.services.clock, stale_after=rules.stale_after, retention=rules.retention
     )
-
-
-def prepare_home(home: Path, *, is_embedded: bool) -> None:
-    """Makes the home private and checks that it can be used, also for the database if that is embedded.
-
-    Raises `StoreUnusable`, and `NotPrivate` if another user controls the home or files in it.
-    """
-    try:
-        make_private_directory(home)
-        check_files(home, *BELIEVED_FILES)
-        mend_files(home, *OWN_FILES)
-    except OSError as error:
-        what = "is not writable" if error.errno == errno.EROFS and home.exists() else "cannot be made"
-        raise StoreUnusable(f"Home {what}: {str(home)!r} ({error.strerror})") from error
-    database, moved = home / DATABASE_NAME, home / (DATABASE_NAME + MOVED_SUFFIX)
-    if not is_embedded:
-        return
-    if moved.exists() and not database.exists():
-        raise StoreUnusable(
-            f"Database was moved to PostgreSQL: {str(moved)!r} is what was left. Set database.url to its address; "
-            f"to go back to the state before the move, rename the file to {DATABASE_NAME!r}.",
-            code="store_moved",
-        )
-    if not (home / OWNER_TOKEN_NAME).exists():
-        create_private_file(database)
-        return
-    if not database.exists() or database.stat().st_size == 0:
-        raise StoreUnusable(
-            f"Database is missing or empty, though the home was in use: {str(database)!r}. Restore a backup; "
-            f"to start anew on purpose, remove {str(home / OWNER_TOKEN_NAME)!r} too.",
-            code="store_missing",
-        )
-
-
-def check_home(home: Path) -> DatabaseState | None:
-    """The state of the home's database, read without changing it; None if it has none. Raises `StoreUnusable`."""
-    path = home / DATABASE_NAME
-    return check_database(path, SystemClock().now()) if path.exists() else None
-
-
-def installed_tools() -> list[FunctionTool]:
-    """The functions that installed packages offer, each named by its entry point.
-
-    Raises `Invalid` for one that cannot be loaded. Contract: foreign_tools 1.
-    """
-    found: list[FunctionTool] = []
-    for point in entry_points(group=TOOLS_GROUP):
-        try:
-            loaded: ToolFunction = point.load()
-        except Exception as error:  # any error of another package's import
-            raise Invalid(
-                f"Tool of an installed package cannot be loaded: {point.name!r} = {point.value!r} ({error}). "
-                "Mend or uninstall the package.",
-                code="invalid_config",
-            ) from error
-        declared = loaded if isinstance(loaded, DeclaredFunction) else tool(loaded)
-        found.append(FunctionTool(replace(declared, name=point.name)))
-    return found
-
-
-def _classified(
-    tools: Sequence[FunctionTool], config: Config, compartments: Compartments | None = None
-) -> list[FunctionTool]:
-    """The functions, with the settings' classifications of their results. Contract: flow 2."""
-    return [each.classified(config.classification_of_function(each.schema.name, compartments)) for each in tools]
-
-
-def _function_tool(function: ToolFunction) -> FunctionTool:
-    return FunctionTool(function if isinstance(function, DeclaredFunction) else tool(function))
-
-
-def open_models(home: Path, config: Config) -> Models:
-    """The models that the configuration allows, by name; none is loaded yet."""
-    beside = () if config.directory is None else (config.directory,)
-    return Models(provider_settings(config), scripts=(home, *beside))
-
-
-def provider_settings(config: Config) -> dict[str, ProviderSettings]:
-    """How to reach each configured provider."""
-    return {name: _provider(config, name, section) for name, section in config.providers.items()}
-
-
-def _provider(config: Config, name: str, section: ProviderSection) -> ProviderSettings:
-    return ProviderSettings(
-        base_url=section.base_url,
-        api_key=section.key(),
-        headers=section.headers,
-        stall_seconds=section.stall_seconds,
-        first_byte_seconds=section.first_byte_seconds,
-        longest_retry_after_seconds=section.longest_retry_after_seconds,
-        names={setting: config.origins.spelt("providers", name, setting)[-1] for setting in type(section).model_fields},
-    )
-
-
-def mcp_settings(home: Path, config: Config, compartments: Compartments | None = None) -> list[ServerSettings]:
-    """The configured MCP servers, each with the agent that may use it."""
-    return [
-        replace_settings(
-            _server(home, agent_id, name, section),
-            classification=config.classification_of_server(section, name, compartments),
-            clearance=config.clearance_of_server(section, name, compartments),
-        )
-        for agent_id, servers in config.mcp_servers().items()
-        for name, section in servers.items()
-    ]
-
-
-def _server(home: Path, agent_id: AgentId, name: str, section: McpServerSection) -> ServerSettings:
-    return ServerSettings(
-        agent_id=agent_id,
-        name=name,
-        command=section.command,
-        args=section.args,
-        env={variable: value.get_secret_value() for variable, value in section.env.items()},
-        cwd=home if section.cwd is None else Path(section.cwd),
-        url=section.url,
-        headers={header: value.get_secret_value() for header, value in section.headers.items()},
-        tools=section.tools,
-        effects={tool: frozenset(effects) for tool, effects in section.effects.items()},
-        timeout=timedelta(seconds=section.timeout_seconds),
-        log=home / "mcp" / f"{agent_id}.{name}.log",
-    )
-
-
-def _check_models(rules: Rules, models: Models) -> None:
-    """Checks at start that every configured model has a known name."""
-    for agent in rules.agents.values():
-        try:
-            models.open(agent.model, context_tokens=agent.context_tokens)
-        except Invalid as error:
-            raise Invalid(f"Agent {agent.id!r}: {error.message}", code=error.code) from error
-    if rules.checkpoints.model is not None:
-        try:
-            models.open(rules.checkpoints.model)
-        except Invalid as error:
-            raise Invalid(f"checkpoints.model: {error.message}", code=error.code) from error
 
 
 def gateway_app(app: App, owner_token: str, own_token: str | None = None) -> AsgiApp:

@@ -11,7 +11,8 @@ from typing import Any
 
 import httpx
 
-from antiphon.app import App, Parts, gateway_app, open_app
+from antiphon.app import gateway_app, open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.gateway.server import bind, serving

@@ -19,7 +19,7 @@ import httpx
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from antiphon.app import open_app, prepare_home
+from antiphon.app import open_app
 from antiphon.cli.connection.client import Client
 from antiphon.cli.connection.connect import client_of
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
@@ -27,6 +27,7 @@ from antiphon.cli.connection.local_gateway import run_gateway
 from antiphon.config.config import Config
 from antiphon.domain.errors import AntiphonError
 from antiphon.gateway.server import bind, url_of
+from antiphon.home import prepare_home
 from antiphon.owner_token import find_token, owner_token
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.claims import requirement

@@ -20,7 +20,8 @@ from msgspec.structs import fields
 from pydantic import BaseModel
 
 import antiphon
-from antiphon.app import App, gateway_app, open_app
+from antiphon.app import gateway_app, open_app
+from antiphon.building import App
 from antiphon.channels.hook_inbox import HookBody
 from antiphon.channels.webhook_inbox import WebhookMessage
 from antiphon.config.config import Config

@@ -16,7 +16,9 @@ import anyio
 import httpx
 import pytest
 
-from antiphon.app import App, Parts, gateway_app, open_app, tool
+from antiphon.agents.toolset import tool
+from antiphon.app import gateway_app, open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.gateway.server import bind, serving
 from tests.attacks.attempt import Attacker, Attempt, Door, rows

@@ -9,7 +9,7 @@ import anyio
 import httpx
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.attacks.house import House, open_house
 from tests.claims import requirement

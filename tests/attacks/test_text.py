@@ -13,7 +13,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from antiphon.agents.fence import PURPOSE, DataFences
 from antiphon.agents.prompt import Framing, prompt_entries
-from antiphon.app import Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC

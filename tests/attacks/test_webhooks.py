@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.attacks.house import SECRET, House, open_house
 from tests.claims import requirement

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import ApprovalState
 from antiphon.domain.ids import ApprovalId, RunId

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.channels.hook_inbox import MAX_DATA_CHARACTERS
 from antiphon.cli.rendering.rows import author_of
 from antiphon.config.config import Config

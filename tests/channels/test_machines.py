@@ -11,7 +11,8 @@ import anyio
 import pytest
 
 import antiphon
-from antiphon.app import App, open_app
+from antiphon.app import open_app
+from antiphon.building import App
 from antiphon.config.config import Config
 from antiphon.config.sources import load_config
 from antiphon.domain.actor import OWNER

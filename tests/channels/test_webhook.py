@@ -13,7 +13,7 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.channels.signature import Direction, sign
 from antiphon.channels.webhook import retry_after
 from antiphon.config.config import Config

@@ -12,7 +12,8 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from antiphon.app import App, gateway_app, open_app
+from antiphon.app import gateway_app, open_app
+from antiphon.building import App
 from antiphon.config.config import Config
 from antiphon.gateway.server import bind, serving
 from tests.claims import requirement

@@ -16,7 +16,7 @@ import pytest
 import typer
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.cli.connection.local_gateway import run_gateway
 from antiphon.cli.main import app as program
 from antiphon.config.config import Config

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import SessionRow

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from antiphon.agents.provider import ProviderModel, import_provider
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.event import Event

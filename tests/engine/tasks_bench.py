@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.event import Event

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.errors import AntiphonError, Denied, Limited
 from antiphon.domain.ids import RunId

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import RunStatus

@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from antiphon.agents.toolset import tool
-from antiphon.app import App, Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind, session_principal
 from antiphon.domain.approval import Approval, ApprovalState, Verdict, hash_of_text

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Approval, ApprovalState, Verdict
 from antiphon.domain.errors import Conflict

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.app import App, Parts, tool
+from antiphon.agents.toolset import tool
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
 from antiphon.domain.ids import AgentId, SessionRow

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from antiphon.agents.toolset import ToolContext
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.message import JsonObject, ReportStage, UserMessage, text_of
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.engine.access.caller import Caller

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, Level, NamedClassification, join_all
 from antiphon.domain.errors import Denied

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from antiphon.agents.asking import RetryPolicy
-from antiphon.app import App, Parts
 from antiphon.backends import describe_process
+from antiphon.building import App, Parts
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import ProcessId

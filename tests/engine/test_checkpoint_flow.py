@@ -2,7 +2,7 @@
 
 import pytest
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.domain.classification import EVERYTHING, Classification, Level
 from antiphon.domain.ids import AgentId
 from antiphon.domain.message import text_content

@@ -12,7 +12,7 @@ import pytest
 from anyio import to_thread
 
 from antiphon.agents.asking import RetryPolicy
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.event import Event
 from antiphon.domain.message import JsonObject

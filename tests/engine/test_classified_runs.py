@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import (
     PUBLIC,

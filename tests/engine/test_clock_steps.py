@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.clock import time_left
 from antiphon.domain.actor import OWNER
 from antiphon.domain.checkpoint import LONGEST_BACKOFF, CheckpointRules, milliseconds_of

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.prompt import LEFT_OUT
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import JsonObject
 from antiphon.domain.run import RunStatus

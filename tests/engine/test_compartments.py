@@ -3,7 +3,7 @@
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import MAX_COMPARTMENTS, Classification, Level
 from antiphon.domain.errors import Conflict, Denied, Invalid

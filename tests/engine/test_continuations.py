@@ -8,7 +8,7 @@ import pytest
 from antiphon.agents.fence import DataFences
 from antiphon.agents.prompt import Framing, prompt_entries
 from antiphon.agents.sub_agents import ANSWER, ANSWERS, GO_ON
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.ids import SessionId
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.domain.queue_mode import QueueMode

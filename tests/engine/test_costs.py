@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from antiphon.agents.provider import ProviderModel, import_provider
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.errors import Denied

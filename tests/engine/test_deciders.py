@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER, Principal, session_principal
 from antiphon.domain.approval import Approval, Verdict

@@ -8,7 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from antiphon.app import App, Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import App, Parts
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import PUBLIC

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.channel_form import ChannelForm
 from antiphon.domain.classification import Classification, Level

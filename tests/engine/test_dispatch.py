@@ -11,8 +11,8 @@ import anyio
 import psycopg
 import pytest
 
-from antiphon.app import App, Parts
 from antiphon.backends import Backend, describe_process, open_postgres, open_sqlite
+from antiphon.building import App, Parts
 from antiphon.clock import RandomIds, SystemClock
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.message import text_content

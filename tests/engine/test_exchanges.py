@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.agents.fence import PURPOSE, DataFences
 from antiphon.agents.inter_session import exchange_of
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.delivery import DeliveryStatus

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.ids import RunId

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.classification import PUBLIC, Level
 from tests.claims import requirement
 from tests.conftest import OpenHome

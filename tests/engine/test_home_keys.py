@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.domain.home_key import HomeKey
 from antiphon.engine.access.home_keys import find_home_key
 from antiphon.store.database import Transaction

@@ -5,7 +5,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.errors import AntiphonError, Conflict, Invalid, NotFound
 from antiphon.domain.message import AssistantMessage, ProvenanceKind, Role, TextPart, text_content

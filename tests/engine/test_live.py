@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.channel_form import ChannelForm, Streaming
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.delivery import DeliveryStatus

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.channel_form import ChannelForm, Streaming
 from antiphon.domain.ids import AgentId, RunId
 from antiphon.domain.inbound import ChangeKind, ChatChange

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
 from tests.channels.fake_channel import NAME, FakeChannel

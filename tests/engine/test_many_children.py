@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 import antiphon
 from antiphon.agents.toolset import ToolContext
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
 from tests.claims import requirement

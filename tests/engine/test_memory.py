@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, Level
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound

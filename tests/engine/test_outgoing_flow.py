@@ -6,7 +6,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import EVERYTHING, PEOPLE, PUBLIC, UNTRUSTED, Classification, Level
 from antiphon.domain.delivery import DeliveryStatus

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound
 from antiphon.domain.ids import RunId

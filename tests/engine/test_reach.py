@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.errors import AntiphonError, Denied, NotFound
 from antiphon.domain.ids import RunId, SessionRow

@@ -13,7 +13,7 @@ from antiphon.agents.fence import DataFences
 from antiphon.agents.prompt import Framing, prompt_entries
 from antiphon.agents.sub_agents import ABOVE
 from antiphon.agents.toolset import ToolContext
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.event import EventType

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.ids import RunId
 from antiphon.domain.person import PersonRole

@@ -11,7 +11,8 @@ import pytest
 
 import antiphon
 from antiphon import ToolContext
-from antiphon.app import App, Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import NotFound

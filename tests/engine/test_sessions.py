@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import pytest
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.errors import AntiphonError, Conflict, NotFound

@@ -2,7 +2,7 @@
 
 import pytest
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER, Asker, Principal
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import text_content

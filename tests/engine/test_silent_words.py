@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.event import EventType

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from antiphon.agents.asking import RetryPolicy
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.agent import LONGEST
 from antiphon.domain.attachments import MANIFEST_NAME

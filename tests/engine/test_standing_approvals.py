@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.approval import Approval, Verdict
 from antiphon.domain.errors import Denied, Invalid, NotFound

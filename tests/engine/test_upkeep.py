@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.config.sources import load_config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.ids import RunId
 from antiphon.domain.queue_mode import QueueMode

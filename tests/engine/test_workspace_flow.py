@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.event import EventType
 from antiphon.domain.ids import SessionId

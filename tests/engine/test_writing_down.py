@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC, UNTRUSTED, Classification, Level
 from antiphon.domain.exchange import BLIND

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.clock import SystemClock
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content

@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 from pydantic import SecretStr
 
-from antiphon.app import App, open_app
+from antiphon.app import open_app
+from antiphon.building import App
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, ProcessRole
 from antiphon.domain.classification import PUBLIC

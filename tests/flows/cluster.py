@@ -27,8 +27,9 @@ import httpx
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.text import TextReceiveStream
 
-from antiphon.agents.toolset import DeclaredFunction
-from antiphon.app import App, Parts, gateway_app, open_app, tool
+from antiphon.agents.toolset import DeclaredFunction, tool
+from antiphon.app import gateway_app, open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.event import Event
 from antiphon.domain.message import AssistantMessage, UserMessage, text_content, text_of

@@ -22,10 +22,11 @@ import anyio
 
 import antiphon
 from antiphon import Antiphon, RunHandle, SessionHandle, ToolContext
-from antiphon.app import Parts, ToolFunction
+from antiphon.building import Parts
 from antiphon.channels.channel import Channel
 from antiphon.channels.signature import Direction, sign
 from antiphon.config.config import Config
+from antiphon.configured import ToolFunction
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
 from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart, Streaming

@@ -8,7 +8,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, until_indexed

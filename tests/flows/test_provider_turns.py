@@ -17,8 +17,10 @@ import pytest
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.provider import import_provider
 from antiphon.agents.toolset import tool
-from antiphon.app import App, Parts, ToolFunction, open_app
+from antiphon.app import open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
+from antiphon.configured import ToolFunction
 from antiphon.domain.actor import OWNER
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
@@ -518,7 +520,8 @@ LIFE = """
 import sys, anyio
 from datetime import timedelta
 from pathlib import Path
-from antiphon.app import Parts, open_app
+from antiphon.building import Parts
+from antiphon.app import open_app
 from antiphon.config.sources import load_config
 from tests.engine.stage import open_session, post
 from tests.waiting import PROCESS_SECONDS, SECONDS

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import anyio
 import httpx
 
-from antiphon.app import App, Parts, gateway_app
+from antiphon.app import gateway_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.gateway.guard import AsgiApp
 from antiphon.gateway.server import bind, serving

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from antiphon.agents.toolset import tool
-from antiphon.app import App, Parts, gateway_app, open_app
+from antiphon.app import gateway_app, open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Classification, Integrity, Level
 from antiphon.domain.message import text_content

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import antiphon
-from antiphon.app import App, gateway_app
+from antiphon.app import gateway_app
+from antiphon.building import App
 from antiphon.domain.message import MAX_PARTS, MAX_TEXT_BYTES
 from antiphon.gateway.asgi import AsgiApp
 from antiphon.gateway.bodies import LARGE_BYTES, SMALL_BYTES, WEBHOOK_BYTES, limit_of

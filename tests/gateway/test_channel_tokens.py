@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.errors import Invalid
 from antiphon.domain.person import Identity
 from antiphon.domain.session_ids import RESERVED_NAMESPACES, parse_namespace

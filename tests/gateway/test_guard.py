@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.gateway.addresses import Addresses, RouteEndpoint
 from antiphon.gateway.asgi import Receive, Scope, Send
 from antiphon.gateway.authentication import Authentication

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Classification, Level
 from antiphon.engine.sessions.sessions import SessionAttributes

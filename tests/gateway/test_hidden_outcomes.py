@@ -6,7 +6,7 @@ import anyio
 import httpx
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import wait_at

@@ -12,7 +12,8 @@ import anyio
 import httpx
 import pytest
 
-from antiphon.app import Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC

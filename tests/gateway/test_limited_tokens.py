@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import ApprovalState
 from antiphon.domain.classification import Classification, Level

@@ -15,7 +15,8 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from antiphon.app import App, Parts, gateway_app, open_app
+from antiphon.app import gateway_app, open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import SessionRow

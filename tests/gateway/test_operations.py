@@ -18,7 +18,8 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts, gateway_app
+from antiphon.app import gateway_app
+from antiphon.building import Parts
 from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound, Sender

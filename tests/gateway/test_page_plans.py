@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.app import Parts, gateway_app, open_app
+from antiphon.app import gateway_app, open_app
+from antiphon.building import Parts
 from antiphon.config.config import Config
 from antiphon.gateway.server import bind, serving
 from antiphon.store.sqlite import connect_sqlite

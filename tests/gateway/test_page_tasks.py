@@ -10,7 +10,8 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from playwright.sync_api import Locator, Page, expect
 
-from antiphon.app import Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import TaskId

@@ -7,7 +7,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.session import NOWHERE
 from tests.claims import requirement

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.message import text_content
 from antiphon.domain.person import PersonId, PersonRole, shown_name

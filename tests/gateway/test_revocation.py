@@ -11,7 +11,8 @@ import anyio
 import httpx
 import pytest
 
-from antiphon.app import Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import Parts
 from antiphon.clock import SystemClock
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection

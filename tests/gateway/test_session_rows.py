@@ -5,7 +5,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import AntiphonError, NotFound
 from antiphon.domain.person import Identity, PersonRole, person_principal

@@ -18,13 +18,14 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from antiphon.app import App, Parts, gateway_app
+from antiphon.app import gateway_app
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.delay import Delta
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import text_content
-from antiphon.feed.follow import DecideAnew, Hub, Reader, Sink, View
+from antiphon.feed.follow import DecideAnew, Hub, Outlet, Reader, View
 from antiphon.feed.local import LocalNotifier
 from antiphon.gateway.guard import AsgiApp
 from antiphon.gateway.sse import event_view
@@ -437,7 +438,7 @@ class BacklogFirstHub(Hub):
         *,
         on_stall: Callable[[], None],
         decide_anew: DecideAnew | None = None,
-        sink: Sink | None = None,
+        outlet: Outlet | None = None,
     ) -> AsyncGenerator[Reader]:
         session = grant.session
         backlog = (await self._hub.read_logs({session: after}))[session]

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.stored_task import MAX_PROMPT_BYTES, MOST_TASKS
 from antiphon.store.database import Transaction
 from tests.claims import requirement

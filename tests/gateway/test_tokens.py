@@ -8,7 +8,7 @@ import anyio
 import httpx
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.tokens import TokenScope
 from antiphon.gateway.operations.operation import AnyOperation
 from antiphon.gateway.operations.table import TABLE

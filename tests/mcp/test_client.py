@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.agent import Effect
 from antiphon.domain.ids import AgentId

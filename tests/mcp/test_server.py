@@ -18,7 +18,7 @@ from mcp.types import CallToolResult, TextContent
 
 from antiphon.agents.toolset import ToolContext
 from antiphon.agents.toolset import tool as declared
-from antiphon.app import Parts
+from antiphon.building import Parts
 from tests.claims import requirement
 from tests.cli.program import antiphon, environment, on_terminal, serving
 from tests.conftest import OpenHome

@@ -7,7 +7,8 @@ import anyio
 import httpx
 import pytest
 
-from antiphon.app import Parts, gateway_app
+from antiphon.app import gateway_app
+from antiphon.building import Parts
 from antiphon.gateway.guard import Guard
 from tests.claims import requirement
 from tests.conftest import OpenHome

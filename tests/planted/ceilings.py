@@ -68,7 +68,7 @@ BUGS = (
     Bug(
         "what a function brings is put into no compartment",
         "app.py",
-        "        tools=_classified(base.tools, config, found),",
+        "        tools=classified(base.tools, config, found),",
         "        tools=base.tools,",
         "engine/test_compartments.py::test_a_setting_puts_what_a_function_brings_into_a_compartment[sqlite]",
     ),

@@ -10,8 +10,9 @@ import anyio
 import httpx
 import pytest
 
-from antiphon.app import App, Parts, open_app
+from antiphon.app import open_app
 from antiphon.backends import DATABASE_NAME, inspect_database
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.event import UNREADABLE
 from antiphon.store.database import Transaction

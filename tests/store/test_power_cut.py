@@ -12,8 +12,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from antiphon.app import Parts, open_app
+from antiphon.app import open_app
 from antiphon.backends import DATABASE_NAME
+from antiphon.building import Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content

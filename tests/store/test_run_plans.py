@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.app import Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import SessionRow

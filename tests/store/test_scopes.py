@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from msgspec.structs import replace
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import EVERYTHING, PEOPLE, PUBLIC, Classification, Level
 from antiphon.domain.ids import AgentId, SessionRow

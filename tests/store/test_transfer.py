@@ -12,9 +12,10 @@ import anyio
 import psycopg
 import pytest
 
-from antiphon.app import App, Parts, open_app
+from antiphon.app import open_app
 from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, move_database
 from antiphon.backups import restore_backup, write_backup
+from antiphon.building import App, Parts
 from antiphon.clock import SystemClock
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.config.config import Config
 from antiphon.config.sources import load_config
 from antiphon.domain.errors import Invalid

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.person import PersonRole

@@ -13,7 +13,8 @@ import anyio
 import httpx
 import pytest
 
-from antiphon.app import App, Parts, gateway_app, open_app
+from antiphon.app import gateway_app, open_app
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.ids import SessionRow

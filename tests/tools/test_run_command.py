@@ -28,7 +28,8 @@ import anyio
 import psutil
 import pytest
 
-from antiphon.app import App, open_app
+from antiphon.app import open_app
+from antiphon.building import App
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.agent import Effect

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.errors import Denied, NotFound

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from antiphon.agents.toolset import ToolContext, ToolOutput
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.ids import AgentId

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.stored_task import MAX_PROMPT_BYTES, StoredTask
 from tests.claims import requirement

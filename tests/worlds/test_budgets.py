@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.app import Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Classification, Level
 from antiphon.engine.sessions.sessions import SessionAttributes

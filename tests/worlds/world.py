@@ -15,7 +15,8 @@ import anyio
 from pydantic import SecretStr
 
 from antiphon.agents.toolset import tool
-from antiphon.app import App, Parts, gateway_app, open_app
+from antiphon.app import gateway_app, open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER

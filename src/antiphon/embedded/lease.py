@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.domain.errors import Conflict, Invalid
 from antiphon.engine.services import Services
 

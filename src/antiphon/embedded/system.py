@@ -13,10 +13,12 @@ from typing import cast
 
 import anyio
 
-from antiphon.app import App, Parts, ToolFunction, open_app
+from antiphon.app import open_app
+from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.config.sections.agents import AgentSection
 from antiphon.config.sources import find_config_file, load_config
+from antiphon.configured import ToolFunction
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import RunId

@@ -219,9 +219,9 @@ class Reader:
         "ending",
         "last_frame_at",
         "on_stall",
+        "outlet",
         "pending_length",
         "sending_since",
-        "outlet",
         "view",
     )
 

@@ -23,7 +23,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.agents.toolset import DeclaredFunction, tool
-from antiphon.app import Parts, gateway_app, open_app
+from antiphon.app import gateway_app, open_app
+from antiphon.building import Parts
 from antiphon.cli.connection.gateway_file import RunningGateway, published
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER

@@ -13,7 +13,7 @@ from typing import Any, Final
 import anyio
 from msgspec import Struct
 
-from antiphon.app import App
+from antiphon.building import App
 from antiphon.domain.actor import OWNER
 from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart
 from antiphon.domain.classification import PUBLIC, Classification, Level

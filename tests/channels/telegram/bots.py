@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.testing.telegram import FakeTelegram, Json, group, person
 from tests.conftest import OpenHome

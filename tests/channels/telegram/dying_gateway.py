@@ -20,7 +20,8 @@ from typing import Any
 import anyio
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts, open_app
+from antiphon.app import open_app
+from antiphon.building import Parts
 from antiphon.config.config import Config
 from antiphon.testing.telegram import FakeTelegram
 from tests.waiting import PROCESS_SECONDS

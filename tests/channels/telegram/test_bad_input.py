@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.testing.faults import Fault

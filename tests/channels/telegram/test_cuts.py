@@ -6,7 +6,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.channels.telegram.client import TelegramClient
 from antiphon.channels.telegram.loop import Pauses, TelegramLoop
 from antiphon.channels.telegram.settings import TelegramSettings

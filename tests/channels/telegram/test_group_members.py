@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Classification, Level, NamedClassification
 from antiphon.domain.person import Identity, PersonId, PersonRole

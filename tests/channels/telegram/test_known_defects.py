@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.testing.telegram import FakeTelegram
 from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, open_bot

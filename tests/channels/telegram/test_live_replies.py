@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Classification, Level, NamedClassification
 from antiphon.domain.person import PersonRole

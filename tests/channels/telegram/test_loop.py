@@ -7,7 +7,7 @@ import anyio
 import pytest
 from telegram.error import RetryAfter
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.channels.telegram.bot import TelegramBot
 from antiphon.channels.telegram.client import LONGEST_WISH, wished_pause
 from antiphon.channels.telegram.loop import OTHER_POLLS, UNREACHABLE, WEBHOOK_IS_SET, WRONG_TOKEN

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.testing.faults import Fault
 from antiphon.testing.telegram import FakeTelegram, Json
 from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, Bot, open_bot, pass_time

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.testing.telegram import FakeTelegram
 from tests.channels.telegram.bots import open_bot
 from tests.claims import requirement

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from antiphon.app import App, Parts
+from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId, ProcessId
 from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound, InboundFile, Sender

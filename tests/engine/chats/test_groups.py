@@ -1,6 +1,6 @@
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.ids import AgentId

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart
 from antiphon.domain.inbound import ButtonPress, ChangeKind, Sender

@@ -1,7 +1,7 @@
 import anyio
 import pytest
 
-from antiphon.app import Parts
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import ProcessId
 from antiphon.domain.inbound import InboundFile

@@ -9,7 +9,8 @@ from pathlib import Path
 from anyio.from_thread import start_blocking_portal
 from msgspec import Struct
 
-from antiphon.app import App, gateway_app, open_app
+from antiphon.app import gateway_app, open_app
+from antiphon.building import App
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway, place_of, published
 from antiphon.cli.connection.link_page import PAGE_NAME
 from antiphon.cli.exits import ending_at_once, sole

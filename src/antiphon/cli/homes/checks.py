@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import anyio
 
 from antiphon.agents.toolset import Toolset
-from antiphon.app import DatabaseState, check_home, installed_tools, mcp_settings, open_models
 from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, inspect_database, look_at_server
 from antiphon.cli.connection.connect import client_of
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
@@ -28,10 +27,12 @@ from antiphon.config.config import Config
 from antiphon.config.file import TOML_NAME
 from antiphon.config.readiness import refusing
 from antiphon.config.sources import find_config_file
+from antiphon.configured import installed_tools, mcp_settings, open_models
 from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject
+from antiphon.home import DatabaseState, check_home
 from antiphon.mcp.client import look_at_servers
 from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.private_files import NotPrivate

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import anyio
 
-from antiphon.app import prepare_home
 from antiphon.backends import Backend, describe_process, open_postgres, open_sqlite
 from antiphon.cli.exits import sole
 from antiphon.clock import RandomIds, SystemClock
@@ -17,6 +16,7 @@ from antiphon.config.config import Config
 from antiphon.domain.classification import Compartments
 from antiphon.domain.ids import ProcessId, SessionRow
 from antiphon.engine.access.compartments import HomeCompartments
+from antiphon.home import prepare_home
 from antiphon.version import VERSION
 
 

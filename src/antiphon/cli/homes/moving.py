@@ -5,7 +5,6 @@ from pathlib import Path
 import anyio
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from antiphon.app import prepare_home
 from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, move_database, update_database
 from antiphon.cli.connection.gateway_file import find_gateway
 from antiphon.cli.connection.home import config_of, home_of
@@ -13,6 +12,7 @@ from antiphon.cli.connection.local_gateway import home_in_use
 from antiphon.cli.connection.logs import configure_logs
 from antiphon.cli.rendering.output import error_console, show, show_json
 from antiphon.clock import SystemClock
+from antiphon.home import prepare_home
 
 
 def update_home(home_option: Path | None, config_option: Path | None, database: str | None, *, as_json: bool) -> None:

@@ -15,8 +15,9 @@ import anyio
 from msgspec import Struct
 
 from antiphon import __version__
-from antiphon.app import App, open_app, prepare_home, probe_app
+from antiphon.app import open_app, probe_app
 from antiphon.backends import describe_database
+from antiphon.building import App
 from antiphon.channels.telegram.settings import ACCOUNT as TELEGRAM_ACCOUNT
 from antiphon.channels.telegram.settings import NAME as TELEGRAM
 from antiphon.cli.connection.gateway_file import NAME, find_gateway
@@ -34,6 +35,7 @@ from antiphon.config.sources import find_config_file
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.gateway.server import bind, serving
+from antiphon.home import prepare_home
 from antiphon.private_files import restrict_umask
 from antiphon.program import with_path
 

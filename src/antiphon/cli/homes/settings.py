@@ -5,10 +5,10 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from antiphon.app import open_models
 from antiphon.cli.connection.gateway_file import RunningGateway, place_of
 from antiphon.cli.homes.keys import key_problem
 from antiphon.config.config import Config
+from antiphon.configured import open_models
 from antiphon.domain.errors import Invalid
 
 

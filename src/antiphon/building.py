@@ -1,0 +1,492 @@
+"""Builds each object of a running system by name."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.adapters import Adapters, InboundSettings, build_entrances
+from antiphon.agents.approved_calls import ApprovedCalls
+from antiphon.agents.asking import RetryPolicy
+from antiphon.agents.calls import ToolCalls
+from antiphon.agents.introspection import ModelIntrospector
+from antiphon.agents.loop import AgentLoop
+from antiphon.agents.models import Models
+from antiphon.agents.summaries import Summaries
+from antiphon.agents.toolset import FunctionTool, Tool, Toolset
+from antiphon.backends import (
+    Backend,
+    describe_process,
+    open_postgres,
+    open_sqlite,
+)
+from antiphon.channels.channel import Channel
+from antiphon.channels.hook_inbox import HookInbox
+from antiphon.channels.hook_settings import HookSettings
+from antiphon.channels.telegram.settings import TelegramSettings
+from antiphon.channels.webhook_inbox import WebhookInbox
+from antiphon.channels.webhook_settings import WebhookSettings
+from antiphon.clock import Clock
+from antiphon.config.config import Config
+from antiphon.config.sections.sessions import SessionScope
+from antiphon.configured import ToolFunction, mcp_settings
+from antiphon.domain.classification import Compartments
+from antiphon.domain.cursors import Cursors
+from antiphon.domain.delay import Delta
+from antiphon.domain.home_key import HomeKey
+from antiphon.domain.ids import Ids, ProcessId, SessionRow
+from antiphon.domain.sandbox import CommandMode
+from antiphon.engine.access.buckets import Buckets
+from antiphon.engine.access.callers import Callers
+from antiphon.engine.access.compartments import HomeCompartments
+from antiphon.engine.access.credentials import Credentials
+from antiphon.engine.access.names import PersonNames
+from antiphon.engine.access.ownership import Ownership
+from antiphon.engine.access.people import People
+from antiphon.engine.access.signin import SignIn
+from antiphon.engine.access.tokens import Tokens
+from antiphon.engine.approvals.outside import OutsideApprovals
+from antiphon.engine.approvals.standing import StandingApprovals
+from antiphon.engine.chats.accounts import Accounts
+from antiphon.engine.chats.commands import ChatCommands
+from antiphon.engine.chats.groups import Groups
+from antiphon.engine.chats.hooks import Hooks
+from antiphon.engine.chats.linking import Links
+from antiphon.engine.chats.nodes import Nodes
+from antiphon.engine.chats.pairing import Pairings
+from antiphon.engine.chats.peer_chats import PeerChats
+from antiphon.engine.chats.reception import Reception
+from antiphon.engine.chats.routing import Routes
+from antiphon.engine.checkpoints.checkpoints import Checkpoints
+from antiphon.engine.children.due import Timers
+from antiphon.engine.children.govern import Subagents
+from antiphon.engine.children.spawn import Spawns
+from antiphon.engine.children.wait import Joins
+from antiphon.engine.deliveries.deliverer import Deliverer
+from antiphon.engine.deliveries.deliveries import Deliveries
+from antiphon.engine.deliveries.live import LiveReplies
+from antiphon.engine.deliveries.outgoing import OutgoingMessages
+from antiphon.engine.deliveries.paces import Paces
+from antiphon.engine.exchanges.send import Exchanges
+from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.memory.calls import Memories
+from antiphon.engine.memory.people import Notes
+from antiphon.engine.overview import Overviews
+from antiphon.engine.rules import Rules
+from antiphon.engine.runs.cancel import Runs
+from antiphon.engine.runs.context import PublishDelta, Runtime
+from antiphon.engine.runs.decisions import Approvals
+from antiphon.engine.runs.runner import AgentRunner
+from antiphon.engine.schedules.scheduler import Scheduler
+from antiphon.engine.schedules.tasks import Tasks
+from antiphon.engine.services import Services
+from antiphon.engine.sessions.forks import Forks
+from antiphon.engine.sessions.inbox import Inbox
+from antiphon.engine.sessions.resets import Resets
+from antiphon.engine.sessions.senders import Senders
+from antiphon.engine.sessions.sessions import Sessions
+from antiphon.engine.sessions.workspaces import WORKSPACES_NAME, Workspaces
+from antiphon.engine.views.activities import Activities
+from antiphon.engine.views.contents import ContentsOfSessions
+from antiphon.engine.views.costs import Costs
+from antiphon.engine.views.history import History
+from antiphon.engine.views.incarnations import Incarnations
+from antiphon.engine.views.run_trees import RunTrees
+from antiphon.engine.views.search import Search
+from antiphon.engine.views.summary_inputs import SummaryInputs
+from antiphon.engine.views.trees import Trees
+from antiphon.engine.views.views import Views
+from antiphon.engine.work.checkpointer import Checkpointer
+from antiphon.engine.work.drain import Drain
+from antiphon.engine.work.health import Health
+from antiphon.engine.work.measures import Measures
+from antiphon.engine.work.worker import Worker
+from antiphon.feed.changes import Changes
+from antiphon.feed.follow import Hub
+from antiphon.mcp.client import McpTools
+from antiphon.mcp.endpoint import Endpoint
+from antiphon.store.database import CommitHook, Database
+from antiphon.store.processes import Process
+from antiphon.store.sqlite import Connect, connect_sqlite
+from antiphon.tools.agents_list import agents_list
+from antiphon.tools.memory import memory
+from antiphon.tools.message import message
+from antiphon.tools.run_command import run_command
+from antiphon.tools.session_status import session_status
+from antiphon.tools.sessions_history import sessions_history
+from antiphon.tools.sessions_list import sessions_list
+from antiphon.tools.sessions_search import sessions_search
+from antiphon.tools.sessions_send import sessions_send
+from antiphon.tools.sessions_spawn import sessions_spawn
+from antiphon.tools.sessions_wait import sessions_wait
+from antiphon.tools.sessions_yield import sessions_yield
+from antiphon.tools.subagents import subagents
+from antiphon.tools.summarize import summarize
+from antiphon.tools.tasks import tasks as tasks_tool
+from antiphon.version import VERSION
+
+if TYPE_CHECKING:
+    from antiphon.channels.telegram.bot import TelegramBot
+    from antiphon.channels.telegram.loop import TelegramLoop
+    from antiphon.channels.telegram.webhook import TelegramWebhook
+
+
+class App(Struct, frozen=True, kw_only=True):
+    """Everything that runs in one home."""
+
+    home: Path
+    config: Config
+    services: Services
+    models: Models
+    tools: Toolset
+    """This program's tools; `mcp_tools` adds those of agents' servers."""
+    tool_calls: ToolCalls
+    approved_calls: ApprovedCalls
+    mcp_tools: McpTools
+    mcp: Endpoint
+    database: Database
+    workspaces: Workspaces
+    live: LiveReplies
+    """Runs if the process runs agents."""
+    deliverer: Deliverer
+    """Runs if the process runs agents."""
+    webhook_inbox: WebhookInbox
+    hook_inbox: HookInbox
+    accounts: Accounts
+    reception: Reception
+    telegram: "TelegramBot | None"
+    """None if no bot is configured."""
+    telegram_loop: "TelegramLoop | None"
+    """Runs if the process runs agents."""
+    telegram_webhook: "TelegramWebhook | None"
+    """None unless Telegram posts updates to the gateway."""
+    timers: Timers
+    """Runs if the process runs agents."""
+    scheduler: Scheduler
+    """Runs if the process runs agents."""
+    checkpointer: Checkpointer
+    """Runs if the process runs agents."""
+    drain: Drain
+    """Leaving `open_app` drains, unless a caller drained before, to keep answering meanwhile."""
+
+
+class Parts(Struct, frozen=True, kw_only=True):
+    """Replacements of defaults, for tests and embedding programs."""
+
+    tools: Sequence[ToolFunction] = ()
+    channels: Sequence[Channel] = ()
+    """In addition to the configured channels."""
+    runner: AgentRunner | None = None
+    clock: Clock | None = None
+    ids: Ids | None = None
+    commit_hook: CommitHook | None = None
+    connect: Connect = connect_sqlite
+    synchronous: str = "FULL"
+    retry: RetryPolicy | None = None
+    unwind_seconds: float = 30.0
+
+
+def rules_for(config: Config, parts: Parts, compartments: Compartments | None = None) -> Rules:
+    """The configured rules. With a runner of the program's own there is no model that could look back."""
+    rules = config.rules(compartments)
+    if parts.runner is None:
+        return rules
+    return replace(rules, checkpoints=replace(rules.checkpoints, is_enabled=False))
+
+
+class Base(Struct, frozen=True, kw_only=True):
+    """Everything that exists before the database is opened."""
+
+    home: Path
+    config: Config
+    parts: Parts
+    clock: Clock
+    ids: Ids
+    rules: Rules
+    models: Models
+    tools: Sequence[FunctionTool]
+    """The tools of installed packages and embedding programs."""
+    webhooks: Sequence[WebhookSettings]
+    hooks: Sequence[HookSettings]
+    telegram: TelegramSettings | None = None
+    compartments: Compartments | None = None
+    """Those of the home, once the database was asked for them; None if no setting names any."""
+
+    async def check_model(self, name: str) -> None:
+        """Raises `Invalid` for an unknown model, and for one without a key if this process works on runs.
+
+        Workers may have keys that a process with only the gateway lacks.
+        """
+        if self.config.gateway.role.works:
+            await self.models.check_key(name)
+        else:
+            await self.models.find(name)
+
+
+def open_backend(base: Base, process: ProcessId, workers: Sequence[Worker]) -> AbstractAsyncContextManager[Backend]:
+    """The configured database; `workers` will work on it."""
+    config, parts = base.config, base.parts
+
+    def check(session: SessionRow) -> None:
+        for worker in workers:
+            worker.check(session)
+
+    if config.database.url is None:
+        return open_sqlite(
+            base.home,
+            clock=base.clock,
+            check=check,
+            connect=parts.connect,
+            commit_hook=parts.commit_hook,
+            synchronous=parts.synchronous,
+        )
+    return open_postgres(
+        config.database.url.get_secret_value(),
+        clock=base.clock,
+        check=check,
+        process=_describe(base, process),
+        connections=config.database.connections,
+        commit_hook=parts.commit_hook,
+    )
+
+
+def _describe(base: Base, process: ProcessId) -> Process:
+    role = base.config.gateway.role
+    agents = tuple(base.rules.agents) if role.works else ()
+    return describe_process(process, role.value, version=VERSION, fingerprint=base.config.fingerprint(), agents=agents)
+
+
+def build(
+    base: Base,
+    backend: Backend,
+    *,
+    process: ProcessId,
+    adapters: Adapters,
+    home_key: HomeKey,
+) -> tuple[App, Worker]:
+    config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
+    database, notifier, rules = backend.database, backend.notifier, base.rules
+    channels = adapters.channels
+    waits = Waits(database, notifier)
+    names = PersonNames(database, notifier)
+    history = History(database, rules, names)
+    hub = Hub(notifier, history.read_logs, clock)
+    publish_delta: PublishDelta = hub.publish_delta
+    if backend.deltas is not None:
+        backend.deltas.show_deltas(hub.publish_delta)
+        publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
+    paces = Paces(clock)
+    live = LiveReplies(database=database, notifier=notifier, channels=channels, rules=rules, paces=paces, clock=clock)
+    if live.is_serving:
+        publish_delta = _everywhere(publish_delta, live.publish)
+    workspaces = Workspaces(base.home / WORKSPACES_NAME)
+    sessions = Sessions(database, rules, workspaces, clock=clock, ids=ids)
+    views = Views(database, rules, clock)
+    search = Search(database, rules)
+    exchanges = Exchanges(database, waits, rules, clock=clock, ids=ids)
+    children = _Children(
+        Spawns(database, rules, base.check_model, clock=clock, ids=ids),
+        Joins(database, waits, rules.sinks, clock),
+        Subagents(database, rules, clock, ids),
+    )
+    callers = Callers(database, rules)
+    cursors = Cursors(home_key)
+    own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
+    own_tools.append(memory(Memories(database, rules, clock, ids)))
+    summaries = Summaries(
+        SummaryInputs(database, rules, clock),
+        base.models,
+        rules=rules,
+        home_key=home_key,
+        clock=clock,
+        retry=parts.retry,
+    )
+    own_tools.append(summarize(summaries))
+    own_tools.append(message(OutgoingMessages(database, rules, channels.keys(), clock=clock)))
+    tasks = Tasks(database, rules, clock=clock, ids=ids)
+    own_tools.append(tasks_tool(tasks, rules, clock))
+    mode = config.tools.run_command.mode
+    if mode is not CommandMode.OFF:
+        own_tools.append(
+            run_command(
+                callers,
+                workspaces,
+                rules,
+                mode=mode,
+                home=base.home,
+                classification=config.classification_of_commands(base.compartments),
+            )
+        )
+    tools = Toolset([*own_tools, *base.tools])
+    mcp_tools = McpTools(tools, mcp_settings(base.home, config, base.compartments), clock)
+    worker = Worker(
+        Runtime(
+            database=database,
+            waits=waits,
+            publish_delta=publish_delta,
+            clock=clock,
+            ids=ids,
+            live=live if live.is_serving else None,
+        ),
+        runner=parts.runner
+        or AgentLoop(base.models, mcp_tools, rules, home_key, workspaces=workspaces, retry=parts.retry),
+        rules=rules,
+        process=process,
+        workspaces=workspaces,
+        unwind_seconds=parts.unwind_seconds,
+    )
+    inbox = Inbox(database, sessions, rules, clock=clock, ids=ids)
+    health = Health(database, backend.processes)
+    tokens = Tokens(database, rules, clock, ids)
+    services = Services(
+        rules=rules,
+        clock=clock,
+        ids=ids,
+        home_key=home_key,
+        cursors=cursors,
+        sessions=sessions,
+        inbox=inbox,
+        senders=Senders(database, rules, clock),
+        commands=ChatCommands(database, rules, clock=clock, ids=ids),
+        peer_chats=PeerChats(database, rules),
+        hooks=Hooks(database, rules, clock=clock, ids=ids),
+        nodes=Nodes(database, tokens, rules, clock=clock, ids=ids),
+        pairings=Pairings(database, rules, clock=clock, ids=ids),
+        groups=Groups(database, rules, clock),
+        routes=Routes(database, rules, clock),
+        links=Links(database, rules, clock=clock, ids=ids),
+        runs=Runs(database, rules, clock),
+        approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
+        standing_approvals=StandingApprovals(database),
+        notes=Notes(database, rules, clock, ids),
+        tasks=tasks,
+        resets=Resets(database, rules, clock, ids),
+        checkpoints=Checkpoints(database, waits, rules, clock=clock, ids=ids),
+        forks=Forks(database, rules, clock, ids),
+        history=history,
+        search=search,
+        views=views,
+        incarnations=Incarnations(database, rules),
+        trees=Trees(database, rules),
+        run_trees=RunTrees(database, rules),
+        contents=ContentsOfSessions(database, rules),
+        costs=Costs(database, rules, clock, names),
+        activities=Activities(database, rules, backend.processes, _describe(base, process)),
+        overviews=Overviews(database, rules, clock),
+        exchanges=exchanges,
+        deliveries=Deliveries(database, rules, clock),
+        waits=waits,
+        hub=hub,
+        changes=Changes(notifier, history.read_logs, history.read_heads, clock),
+        sign_in=SignIn(database, rules, clock, ids),
+        tokens=tokens,
+        people=People(database, rules, clock, ids),
+        names=names,
+        compartments=HomeCompartments(database, clock),
+        buckets=Buckets(rules.shares.rates, clock),
+        ownership=Ownership(database, rules, base.home, clock=clock, ids=ids),
+        credentials=Credentials(database, clock),
+        health=health,
+        measures=Measures(database, worker if config.gateway.role.works else None, health.meter, version=VERSION),
+    )
+    outside = OutsideApprovals(
+        database=database, notifier=notifier, waits=waits, rules=rules, process=process, clock=clock, ids=ids
+    )
+    tool_calls = ToolCalls(tools, callers, outside, rules, workspaces=workspaces, ids=ids)
+    deliverer = Deliverer(
+        database=database,
+        notifier=notifier,
+        senders=channels,
+        rules=rules,
+        clock=clock,
+        process=process,
+        paces=paces,
+    )
+    entrances = build_entrances(
+        adapters,
+        services,
+        InboundSettings(base.webhooks, base.hooks),
+        database=database,
+        workspaces=workspaces,
+        process=process,
+        is_global=config.session.scope is SessionScope.GLOBAL,
+    )
+    introspector = ModelIntrospector(base.models, rules, home_key, clock, retry=parts.retry)
+    checkpointer = Checkpointer(database, notifier, introspector, rules, process=process, clock=clock, ids=ids)
+    app = App(
+        home=base.home,
+        config=config,
+        services=services,
+        models=base.models,
+        tools=tools,
+        tool_calls=tool_calls,
+        approved_calls=ApprovedCalls(tools, callers, outside, rules, workspaces=workspaces),
+        mcp_tools=mcp_tools,
+        mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
+        database=database,
+        workspaces=workspaces,
+        live=live,
+        deliverer=deliverer,
+        timers=Timers(database, notifier, workspaces, rules, clock=clock),
+        scheduler=Scheduler(database, notifier, rules, clock=clock, ids=ids),
+        checkpointer=checkpointer,
+        webhook_inbox=entrances.webhook_inbox,
+        hook_inbox=entrances.hook_inbox,
+        accounts=entrances.accounts,
+        reception=entrances.reception,
+        telegram=adapters.telegram,
+        telegram_loop=entrances.telegram_loop,
+        telegram_webhook=entrances.telegram_webhook,
+        drain=Drain(
+            services.health,
+            backend.dispatch,
+            worker,
+            deliverer=deliverer if config.gateway.role.works else None,
+            checkpointer=checkpointer if config.gateway.role.works else None,
+            seconds=config.gateway.drain_seconds,
+        ),
+    )
+    return app, worker
+
+
+class _Children(Struct, frozen=True):
+    """The services by which sessions spawn and control children."""
+
+    spawns: Spawns
+    joins: Joins
+    subagents: Subagents
+
+
+def _session_tools(
+    views: Views,
+    search: Search,
+    exchanges: Exchanges,
+    children: _Children,
+    *,
+    rules: Rules,
+    clock: Clock,
+    cursors: Cursors,
+) -> list[Tool]:
+    return [
+        sessions_list(views, rules, clock, cursors),
+        sessions_history(views, cursors),
+        sessions_search(search),
+        sessions_send(exchanges),
+        sessions_spawn(children.spawns),
+        sessions_wait(children.joins),
+        sessions_yield(children.joins),
+        subagents(children.subagents),
+        session_status(views, rules),
+        agents_list(views),
+    ]
+
+
+def _everywhere(*places: PublishDelta) -> PublishDelta:
+    def publish(session: SessionRow, delta: Delta) -> None:
+        for place in places:
+            place(session, delta)
+
+    return publish

@@ -1,0 +1,124 @@
+"""What a configuration and installed packages name: models, MCP servers, and functions for agents."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace as replace_settings
+from datetime import timedelta
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from antiphon.agents.model import ProviderSettings
+from antiphon.agents.models import Models
+from antiphon.agents.toolset import DeclaredFunction, FunctionTool, tool
+from antiphon.config.config import Config
+from antiphon.config.sections.agents import McpServerSection, ProviderSection
+from antiphon.domain.classification import Compartments
+from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import AgentId
+from antiphon.engine.rules import Rules
+from antiphon.mcp.settings import ServerSettings
+
+TOOLS_GROUP = "antiphon.tools"
+"""The entry points by which an installed package offers functions to agents."""
+
+ToolFunction = Callable[..., Any] | DeclaredFunction
+
+
+def installed_tools() -> list[FunctionTool]:
+    """The functions that installed packages offer, each named by its entry point.
+
+    Raises `Invalid` for one that cannot be loaded. Contract: foreign_tools 1.
+    """
+    found: list[FunctionTool] = []
+    for point in entry_points(group=TOOLS_GROUP):
+        try:
+            loaded: ToolFunction = point.load()
+        except Exception as error:  # any error of another package's import
+            raise Invalid(
+                f"Tool of an installed package cannot be loaded: {point.name!r} = {point.value!r} ({error}). "
+                "Mend or uninstall the package.",
+                code="invalid_config",
+            ) from error
+        declared = loaded if isinstance(loaded, DeclaredFunction) else tool(loaded)
+        found.append(FunctionTool(replace(declared, name=point.name)))
+    return found
+
+
+def classified(
+    tools: Sequence[FunctionTool], config: Config, compartments: Compartments | None = None
+) -> list[FunctionTool]:
+    """The functions, with the settings' classifications of their results. Contract: flow 2."""
+    return [each.classified(config.classification_of_function(each.schema.name, compartments)) for each in tools]
+
+
+def function_tool(function: ToolFunction) -> FunctionTool:
+    return FunctionTool(function if isinstance(function, DeclaredFunction) else tool(function))
+
+
+def open_models(home: Path, config: Config) -> Models:
+    """The models that the configuration allows, by name; none is loaded yet."""
+    beside = () if config.directory is None else (config.directory,)
+    return Models(provider_settings(config), scripts=(home, *beside))
+
+
+def provider_settings(config: Config) -> dict[str, ProviderSettings]:
+    """How to reach each configured provider."""
+    return {name: _provider(config, name, section) for name, section in config.providers.items()}
+
+
+def _provider(config: Config, name: str, section: ProviderSection) -> ProviderSettings:
+    return ProviderSettings(
+        base_url=section.base_url,
+        api_key=section.key(),
+        headers=section.headers,
+        stall_seconds=section.stall_seconds,
+        first_byte_seconds=section.first_byte_seconds,
+        longest_retry_after_seconds=section.longest_retry_after_seconds,
+        names={setting: config.origins.spelt("providers", name, setting)[-1] for setting in type(section).model_fields},
+    )
+
+
+def mcp_settings(home: Path, config: Config, compartments: Compartments | None = None) -> list[ServerSettings]:
+    """The configured MCP servers, each with the agent that may use it."""
+    return [
+        replace_settings(
+            _server(home, agent_id, name, section),
+            classification=config.classification_of_server(section, name, compartments),
+            clearance=config.clearance_of_server(section, name, compartments),
+        )
+        for agent_id, servers in config.mcp_servers().items()
+        for name, section in servers.items()
+    ]
+
+
+def _server(home: Path, agent_id: AgentId, name: str, section: McpServerSection) -> ServerSettings:
+    return ServerSettings(
+        agent_id=agent_id,
+        name=name,
+        command=section.command,
+        args=section.args,
+        env={variable: value.get_secret_value() for variable, value in section.env.items()},
+        cwd=home if section.cwd is None else Path(section.cwd),
+        url=section.url,
+        headers={header: value.get_secret_value() for header, value in section.headers.items()},
+        tools=section.tools,
+        effects={tool: frozenset(effects) for tool, effects in section.effects.items()},
+        timeout=timedelta(seconds=section.timeout_seconds),
+        log=home / "mcp" / f"{agent_id}.{name}.log",
+    )
+
+
+def check_models(rules: Rules, models: Models) -> None:
+    """Checks at start that every configured model has a known name."""
+    for agent in rules.agents.values():
+        try:
+            models.open(agent.model, context_tokens=agent.context_tokens)
+        except Invalid as error:
+            raise Invalid(f"Agent {agent.id!r}: {error.message}", code=error.code) from error
+    if rules.checkpoints.model is not None:
+        try:
+            models.open(rules.checkpoints.model)
+        except Invalid as error:
+            raise Invalid(f"checkpoints.model: {error.message}", code=error.code) from error
