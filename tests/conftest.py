@@ -1,5 +1,6 @@
 """Options and fixtures for all tests."""
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Generator
@@ -38,6 +39,12 @@ def pytest_configure(config: pytest.Config) -> None:
     for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, default)
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the tests out of garbage collections, which would look at all of them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,10 +5,11 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import anyio
 import psycopg
@@ -38,16 +39,6 @@ def server_url() -> str:
     return url
 
 
-@cache
-def _template() -> str:
-    """The name of a database with our schema, which others are copied from."""
-    name = f"antiphon_template_{uuid.uuid4().hex[:12]}"
-    _execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    anyio.run(prepare, database_url(name), 0)
-    atexit.register(drop, name)
-    return name
-
-
 def database_url(name: str) -> str:
     return make_conninfo(server_url(), dbname=name)
 
@@ -58,18 +49,121 @@ def drop(name: str) -> None:
 
 @contextmanager
 def fresh_database(*, is_empty: bool = False) -> Generator[str]:
-    """The address of a database that nobody used; gone afterwards. Without our schema if it is to be empty."""
+    """The address of a database that nobody uses, with our schema and no rows; without the schema if it is to be empty.
+
+    To copy the template takes as long as a short test, so a database is emptied afterwards and used again. One whose
+    schema or settings were changed, or whose rows were counted for plans, is dropped.
+    """
+    name = _clean.pop() if _clean and not is_empty else _new_database(is_empty=is_empty)
+    try:
+        yield database_url(name)
+    finally:
+        if is_empty or not _clean_up(name):
+            drop(name)
+        else:
+            _clean.append(name)
+
+
+_clean: list[str] = []
+"""Databases that may be used again."""
+
+
+def _new_database(*, is_empty: bool) -> str:
     name = f"antiphon_{uuid.uuid4().hex[:12]}"
     if is_empty:
         _execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     else:
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY")
-        template = _template()
-        _execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        _execute(statement.format(sql.Identifier(name), sql.Identifier(_template().name)))
+    return name
+
+
+class _Template(NamedTuple):
+    """A database with our schema, which others are copied from."""
+
+    name: str
+    marks: str
+    rows: Mapping[str, bytes]
+    """The rows of each table that has any, as `COPY` writes them."""
+
+
+@cache
+def _template() -> _Template:
+    name = f"antiphon_template_{uuid.uuid4().hex[:12]}"
+    _execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    anyio.run(prepare, database_url(name), 0)
+    atexit.register(drop, name)
+    with psycopg.connect(database_url(name)) as connection:
+        rows: dict[str, bytes] = {}
+        for table in _tables_with_rows(connection):
+            with connection.cursor().copy(sql.SQL("COPY {} TO STDOUT").format(sql.Identifier(table))) as copied:
+                rows[table] = b"".join(copied)
+        return _Template(name, _marks(connection), rows)
+
+
+def _clean_up(name: str) -> bool:
+    """Empties the database; False if it cannot be used again."""
+    template = _template()
     try:
-        yield database_url(name)
-    finally:
-        drop(name)
+        with psycopg.connect(database_url(name)) as connection:
+            _end_others(connection)
+            if _marks(connection) != template.marks:
+                return False
+            connection.execute("SET session_replication_role = replica")  # tables in any order
+            for table in _tables_with_rows(connection):
+                connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
+            for table, rows in template.rows.items():
+                with connection.cursor().copy(sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(table))) as copied:
+                    copied.write(rows)
+            connection.execute(
+                "SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, start_value, false) "
+                "FROM pg_sequences WHERE last_value IS NOT NULL"
+            )
+    except psycopg.Error:
+        return False
+    return True
+
+
+def _end_others(connection: psycopg.Connection[Any]) -> None:
+    """Ends the connections that programs of the test have left, and waits until they are gone."""
+    connection.execute(
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+
+
+_MARKS = """
+SELECT md5(string_agg(mark, E'\\n' ORDER BY mark)) FROM (
+  SELECT format('relation %s %s %s %s', relname, relkind, relpersistence, relacl) AS mark
+    FROM pg_class WHERE relnamespace = 'public'::regnamespace
+  UNION ALL SELECT format('column %s %s %s %s', attrelid::regclass, attname, atttypid::regtype, attnotnull)
+    FROM pg_attribute JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace
+  UNION ALL SELECT format('function %s', proname) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+  UNION ALL SELECT format('trigger %s %s', tgname, tgenabled) FROM pg_trigger
+  UNION ALL SELECT format('schema %s', nspname) FROM pg_namespace WHERE nspname !~ '^pg_'
+  UNION ALL SELECT format('setting %s', setconfig) FROM pg_db_role_setting d
+    JOIN pg_database b ON b.oid = d.setdatabase WHERE datname = current_database()
+  UNION ALL SELECT format('limit %s', datconnlimit) FROM pg_database WHERE datname = current_database()
+  UNION ALL SELECT format('counted %s', starelid) FROM pg_statistic WHERE starelid >= 16384
+) AS all_marks
+"""
+"""All of a database but its rows."""
+
+
+def _marks(connection: psycopg.Connection[Any]) -> str:
+    row = connection.execute(_MARKS.encode()).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def _tables_with_rows(connection: psycopg.Connection[Any]) -> list[str]:
+    """In the order of their names."""
+    tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename")
+    looks = [
+        sql.SQL("SELECT {} WHERE EXISTS (SELECT 1 FROM {})").format(sql.Literal(table), sql.Identifier(table))
+        for (table,) in tables.fetchall()
+    ]
+    return [name for (name,) in connection.execute(sql.SQL(" UNION ALL ").join(looks)).fetchall()]
 
 
 def _execute(statement: sql.Composed) -> None:

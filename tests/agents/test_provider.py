@@ -1,9 +1,11 @@
+import gc
 import json
 import os
 import socket
 import subprocess
 import sys
 import traceback
+import weakref
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -28,6 +30,7 @@ from antiphon.agents.model import (
     TextDelta,
     ToolSchema,
 )
+from antiphon.agents.models import Models
 from antiphon.agents.provider import ProviderModel, import_provider, open_provider_model
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import (
@@ -817,3 +820,25 @@ async def test_anthropic_errors_inside_a_stream_are_told() -> None:
         told = await fail(model)
     assert (told.kind, told.is_retryable) == (ModelErrorKind.SERVER, True)
     assert "Overloaded" in told.message
+
+
+async def test_a_program_that_opens_models_again_and_again_keeps_no_garbage() -> None:
+    """What was loaded once is kept out of collections; what the program makes is not."""
+    settings = {"openai": ProviderSettings(base_url="http://127.0.0.1:1/v1")}
+
+    async def prepare() -> None:
+        models = Models(settings, scripts=())
+        await models.prepare(models.open("openai:any"))
+        await models.aclose()
+
+    class Made:
+        pass
+
+    await prepare()
+    made = Made()
+    made.itself = made  # pyright: ignore[reportAttributeAccessIssue]
+    gone = weakref.ref(made)
+    del made
+    await prepare()
+    gc.collect()
+    assert gone() is None

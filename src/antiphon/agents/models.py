@@ -1,6 +1,7 @@
 """Models by name: `offline`, `scripted:<file>`, `provider:model`."""
 
 import gc
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -86,12 +87,14 @@ def _load(name: str) -> None:
     """Imports what the model's provider needs, and keeps it out of later garbage collections.
 
     It is many objects, all of which stay. One collection that looks at them stops the event loop for 60 to 120 ms.
+    Where everything is imported already nothing is kept: what the program has made since would never be collected.
     """
-    is_collecting = gc.isenabled()
+    is_collecting, loaded = gc.isenabled(), len(sys.modules)
     gc.disable()
     try:
         import_provider(name)
-        gc.freeze()
+        if len(sys.modules) > loaded:
+            gc.freeze()
     finally:
         if is_collecting:
             gc.enable()
