@@ -1,12 +1,17 @@
 import json
 import platform
+import socket
 import sys
 from collections.abc import Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from antiphon.testing import run_fake_provider
 from antiphon.tools.sandbox.start import find_problem
 from tests.claims import requirement
 from tests.cli.program import NO_VARIABLES, antiphon, antiphon_json, free_port, serving
@@ -123,8 +128,52 @@ def test_a_processor_without_a_filter_of_system_calls_is_told(home: Path) -> Non
         assert found["sandbox"]["status"] == "ok", "commands run all the same"
 
 
+class WebPage(BaseHTTPRequestHandler):
+    """A server of something else, which answers every address with a page."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><p>Sign in.")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def own_provider(url: str, **more: str) -> dict[str, str]:
+    return {"ANTIPHON_MODEL": "own:tiny", "ANTIPHON_PROVIDERS__OWN__BASE_URL": url, **more}
+
+
 def test_a_key_is_said_to_be_set_only_if_one_is(home: Path) -> None:
-    own = {"ANTIPHON_MODEL": "own:tiny", "ANTIPHON_PROVIDERS__OWN__BASE_URL": "http://127.0.0.1:9/v1"}
-    assert checks(home, env=own)[1]["model of main"]["detail"] == "own:tiny"
-    keyed = checks(home, env={**own, "OWN_API_KEY": "k"})[1]["model of main"]
-    assert keyed["detail"] == "own:tiny, its key is set"
+    with run_fake_provider([]) as provider:
+        own = own_provider(provider.base_url)
+        assert checks(home, env=own)[1]["model of main"]["detail"] == "own:tiny"
+        keyed = checks(home, env={**own, "OWN_API_KEY": "k"})[1]["model of main"]
+        assert keyed["status"] == "ok" and keyed["detail"] == "own:tiny, its key is set"
+
+
+def test_a_provider_is_asked_whether_it_answers_and_takes_the_key(home: Path) -> None:
+    with run_fake_provider([], api_key="right") as provider:
+        for key, status in (("right", "ok"), ("planted", "broken")):
+            code, found = checks(home, env=own_provider(provider.base_url, OWN_API_KEY=key))
+            assert found["model of main"]["status"] == status and "planted" not in json.dumps(found)
+            assert (code == 0) is (status == "ok")
+        assert "Key refused by provider 'own'" in found["model of main"]["detail"]
+        assert provider.requests == [], "to look costs nothing"
+        gone = provider.base_url
+    code, found = checks(home, env=own_provider(gone))
+    place = urlsplit(gone).netloc
+    assert code == 1 and found["model of main"]["status"] == "broken"
+    assert found["model of main"]["detail"] == f"own:tiny: Connection to provider 'own' failed: {place}"
+
+
+def test_an_address_of_something_else_and_one_that_never_answers_are_named(home: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), WebPage) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        found = checks(home, env=own_provider(f"http://127.0.0.1:{server.server_port}"))[1]["model of main"]
+        assert "answers with a web page, not as an API" in found["detail"]
+        server.shutdown()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        env = own_provider(f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
+        assert "No answer of provider 'own'" in checks(home, env=env)[1]["model of main"]["detail"]

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 UNKNOWN_CONTEXT_TOKENS: Final = 32_000
 CONNECT_SECONDS: Final = 10.0
+LOOK_SECONDS: Final = 5.0
 QUOTED_CHARACTERS: Final = 300
 """How many characters of a provider's own words an error repeats."""
 
@@ -204,6 +205,41 @@ class ProviderModel:
     def has_key(self) -> bool:
         """Whether a key is set; servers of one's own often need none."""
         return self._key() is not None
+
+    async def look(self) -> None:
+        """Asks the provider for the list of its models: whether it answers at its address, and takes the key.
+
+        That costs nothing. Raises `ModelError`. A server without such a list has answered, which is enough.
+        """
+        import httpx2
+
+        is_anthropic = self._provider == "anthropic"
+        url = self._address.base_url.rstrip("/") + ("/v1/models" if is_anthropic else "/models")
+        headers = dict(self._settings.headers)
+        if (key := self._key()) is not None and is_anthropic:
+            headers |= {"x-api-key": key, "anthropic-version": "2023-06-01"}
+        elif key is not None:
+            headers["authorization"] = f"Bearer {key}"
+        try:
+            with anyio.fail_after(LOOK_SECONDS):
+                async with (
+                    httpx2.AsyncClient(timeout=None) as http,
+                    http.stream("GET", url, headers=headers) as response,
+                ):
+                    status, kind = response.status_code, response.headers.get("content-type", "")
+        except TimeoutError:
+            message = f"No answer of provider {self._provider!r} at {self._place} within {LOOK_SECONDS:g} seconds"
+            raise ModelError(ModelErrorKind.STALLED, message) from None
+        except httpx2.HTTPError:
+            message = f"Connection to provider {self._provider!r} failed: {self._place}"
+            raise ModelError(ModelErrorKind.UNREACHABLE, message) from None
+        if status in (401, 403):
+            message = f"Key refused by provider {self._provider!r}: {self._key_remedy}"
+            raise ModelError(ModelErrorKind.AUTHENTICATION, message)
+        if status >= 500:
+            raise ModelError(ModelErrorKind.SERVER, f"Error inside provider {self._provider!r} (HTTP {status})")
+        if status == 200 and kind.startswith("text/html"):
+            raise self._not_an_api()
 
     async def aclose(self) -> None:
         """Closes idle connections; the next request opens them again."""

@@ -153,6 +153,8 @@ class FakeProvider(FakeServer):
         ]
 
     async def _list_models(self, request: Request) -> Response:
+        if self._is_refused(request.headers):
+            return _failure(UNAUTHORIZED)
         models: list[JsonValue] = [_model(name) for name in self._models]
         return JSONResponse({"object": "list", "data": models})
 
@@ -169,7 +171,7 @@ class FakeProvider(FakeServer):
             )
             self.requests.append(received)
             self.changed.notify_all()
-        if self._api_key is not None and received.headers.get("authorization") != f"Bearer {self._api_key}":
+        if self._is_refused(received.headers):
             return _failure(UNAUTHORIZED)
         if complaint := _complaint(body):
             return _failure(Failure(status=400, message=complaint))
@@ -177,6 +179,9 @@ class FakeProvider(FakeServer):
         if isinstance(answering, Failure):
             return _failure(answering)
         return _StreamedAnswer(self, received, answering, self.stopped)
+
+    def _is_refused(self, headers: Mapping[str, str]) -> bool:
+        return self._api_key is not None and headers.get("authorization") != f"Bearer {self._api_key}"
 
     def _answer(self, request: FakeRequest) -> Answering:
         self._played += 1

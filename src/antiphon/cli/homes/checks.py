@@ -19,7 +19,7 @@ from antiphon.cli.connection.connect import client_of
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.connection.home import config_of, home_of
 from antiphon.cli.homes.check_result import CheckResult, Grade
-from antiphon.cli.homes.keys import has_key, key_problem, offline_remedy
+from antiphon.cli.homes.keys import has_key, key_problem, offline_remedy, silent_providers
 from antiphon.cli.homes.settings import listening_error, needs_restart, restart_reason
 from antiphon.cli.homes.task_checks import check_clock, check_past, check_tasks
 from antiphon.cli.homes.telegram_checks import check_telegram
@@ -343,24 +343,28 @@ def _restart(config: Config, running: RunningGateway | None) -> Iterator[CheckRe
 
 
 def _models(home: Path, file: Path, config: Config) -> Iterator[CheckResult]:
+    """Whether each agent's model has its key, and its provider answers."""
     models = open_models(home, config)
+    unknown, problems = dict[str, str](), dict[str, str | None]()
+    for model in {agent.model for agent in config.agent_map().values()}:
+        try:
+            problems[model] = key_problem(models, model)
+        except Invalid as error:
+            unknown[model] = error.message
+    problems |= silent_providers(models, [model for model, problem in problems.items() if problem is None])
     for agent in config.agent_map().values():
         name = f"model of {agent.id}"
-        try:
-            problem = key_problem(models, agent.model)
-        except Invalid as error:
-            yield CheckResult(name, Grade.BROKEN, error.message, "Set agents.defaults.model or the agent's model.")
-            continue
-        if problem is not None:
-            yield CheckResult(
-                name, Grade.BROKEN, f"{agent.model}: {problem}", "Until this is fixed, its messages end in an error."
-            )
+        if agent.model in unknown:
+            remedy = "Set agents.defaults.model or the agent's model."
+            yield CheckResult(name, Grade.BROKEN, unknown[agent.model], remedy)
+        elif (problem := problems[agent.model]) is not None:
+            detail = f"{agent.model}: {problem}"
+            yield CheckResult(name, Grade.BROKEN, detail, "Until this is fixed, its messages end in an error.")
         elif agent.model == "offline":
             yield CheckResult(name, Grade.WARNING, "offline, which only echoes", offline_remedy(file))
         else:
-            yield CheckResult(
-                name, Grade.OK, agent.model + (", its key is set" if has_key(models, agent.model) else "")
-            )
+            detail = agent.model + (", its key is set" if has_key(models, agent.model) else "")
+            yield CheckResult(name, Grade.OK, detail)
 
 
 def _mcp_servers(home: Path, config: Config) -> Iterator[CheckResult]:

@@ -1,6 +1,9 @@
-"""Whether models can be used: which key is missing, without asking anybody and without showing it, and what to set."""
+"""Whether models can be used: which key is missing, without showing it, what to set, and whether providers answer."""
 
+from collections.abc import Collection
 from pathlib import Path
+
+import anyio
 
 from antiphon.agents.model import ModelError
 from antiphon.agents.models import Models
@@ -33,3 +36,30 @@ def key_problem(models: Models, name: str) -> str | None:
     except ModelError as error:
         return error.message
     return None
+
+
+def silent_providers(models: Models, names: Collection[str]) -> dict[str, str]:
+    """Why a provider does not take requests, by the model's name. Asks each provider once, all at the same time.
+
+    The names must be of models whose key is in order.
+    """
+    found = dict[str, str]()
+    first: dict[str, ProviderModel] = {}
+    for name in names:
+        model = models.open(name)
+        if isinstance(model, ProviderModel):
+            first.setdefault(name.partition(":")[0], model)
+
+    async def look(provider: str, model: ProviderModel) -> None:
+        try:
+            await model.look()
+        except ModelError as error:
+            found.update({name: error.message for name in names if name.partition(":")[0] == provider})
+
+    async def look_at_all() -> None:
+        async with anyio.create_task_group() as tasks:
+            for provider, model in first.items():
+                tasks.start_soon(look, provider, model)
+
+    anyio.run(look_at_all)
+    return found
