@@ -20,7 +20,7 @@ from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway, p
 from tests.claims import requirement
 from tests.cli.program import Serving, antiphon, antiphon_json, begun, free_port, serving
 from tests.postgres import fresh_database
-from tests.waiting import SECONDS
+from tests.waiting import PROCESS_SECONDS, SECONDS
 
 PASSWORD = "geheim-4711"
 SHORT = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}
@@ -56,7 +56,7 @@ def until_ready(process: Serving, **facts: object) -> None:
 
 def owner(gateway: Serving) -> httpx.Client:
     token = (gateway.home / "owner.token").read_text().strip()
-    return httpx.Client(base_url=gateway.url, headers={"Authorization": f"Bearer {token}"}, timeout=SECONDS)
+    return httpx.Client(base_url=gateway.url, headers={"Authorization": f"Bearer {token}"}, timeout=PROCESS_SECONDS)
 
 
 def with_night_agent(home: Path) -> Path:
