@@ -11,7 +11,7 @@ from antiphon.domain.ids import TaskId
 from antiphon.domain.message import UserMessage, text_content
 from antiphon.domain.schedule import Schedule, parse_every
 from antiphon.domain.session import DeliveryContext
-from antiphon.domain.stored_task import NewTask
+from antiphon.domain.stored_task import NewTask, TaskEdit
 from antiphon.domain.task import SlotOutcome, TaskState, Why
 from antiphon.engine.access.caller import Caller
 from antiphon.store import tasks
@@ -55,6 +55,28 @@ async def test_a_task_passes_only_by_what_is_allowed_to_that_task(open_home: Ope
         assert allowed.task == task.id
         await b.tasks.cancel(OWNER, task.id)
         assert await b.app.services.standing_approvals.list(OWNER, before=None, limit=10) == []
+
+
+@requirement("approvals:4", "tasks:1")
+async def test_what_is_allowed_to_a_task_ends_with_other_words_of_a_maker_who_allows_nothing(
+    open_home: OpenHome,
+) -> None:
+    disk = Disk()
+    async with bench(open_home, parts={"tools": disk.parts().tools}) as b:
+        mum, prompt = await person(b, "mum"), to_call("delete", name="old")
+        task = await b.make(prompt, by=mum, session=await own_session(b, mum))
+        await b.passes(HOUR)
+        (asked,) = await pending(b.app)
+        await b.app.services.approvals.resolve(OWNER, asked.id, Verdict.ALWAYS)
+        await b.rests()
+        await b.tasks.edit(mum, task.id, TaskEdit(name="still the same"))
+        await b.tasks.edit(OWNER, task.id, TaskEdit(prompt=f"{prompt}\n!say done"))
+        await b.passes(HOUR)
+        assert disk.calls == ["delete old"] * 2, "an owner's own change needs no second yes"
+        await b.tasks.edit(mum, task.id, TaskEdit(prompt=f"{prompt}\n!say and more"))
+        await b.passes(HOUR)
+        (again,) = await pending(b.app)
+        assert (again.session_key, disk.calls) == (str(task.key), ["delete old"] * 2)
 
 
 @requirement("tasks:1", "approvals:4")

@@ -97,6 +97,11 @@ async def delete(tx: Transaction, id: StandingApprovalId) -> None:
     await tx.execute("DELETE FROM standing_approvals WHERE id = ?", (id,))
 
 
+async def delete_of_task(tx: Transaction, task: TaskId) -> None:
+    """Deletes those by which runs of the task pass."""
+    await tx.execute("DELETE FROM standing_approvals WHERE task = ?", (task,))
+
+
 async def move(tx: Transaction, run: RunId, continuation: RunId) -> None:
     """Those for commands of the run are for those of its continuation from now on."""
     await tx.execute("UPDATE standing_approvals SET run = ? WHERE run = ?", (continuation, run))

@@ -45,7 +45,7 @@ from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.request_ids import new_run_id
 from antiphon.store import events as log
-from antiphon.store import people
+from antiphon.store import people, standing_approvals
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as sessions_rows
 from antiphon.store import tasks as rows
@@ -480,6 +480,7 @@ async def edit_task(tx: Transaction, command: EditTask) -> StoredTask | Refusal:
         columns |= rows.made_of_columns(made_of)
     if edit.prompt not in (None, task.prompt) and refuse_act(scope.standing, Act.APPROVE_ALWAYS):
         columns["may_consult"] = 0  # what an owner approved were the words before
+        await standing_approvals.delete_of_task(tx, task.id)
     if edit.schedule is not None:
         if (slot := next_slot(edit.schedule, command.now)) is None:
             return Refusal(_never_fires(edit.schedule))
