@@ -161,6 +161,7 @@ async def test_errors_back_off_and_ten_in_a_row_pause_the_task_and_tell_its_make
         assert waits == [max(rest, MINUTE) for rest in (*BACKOFF, *[BACKOFF[-1]] * 4)]
         paused = await b.tasks.get(OWNER, task.id)
         assert (paused.state, paused.why, paused.errors) == (TaskState.PAUSED, Why.ERRORS, MOST_ERRORS)
+        assert paused.updated_at == b.clock.now(), "home shows what paused last first"
         await channel.until_asked(1)
         (told,) = channel.asked
         assert "paused: 10 runs in a row failed" in told.text
@@ -185,6 +186,7 @@ async def test_a_task_whose_maker_lost_the_right_pauses_and_owners_are_told(open
         await b.passes(HOUR)
         paused = await b.tasks.get(OWNER, task.id)
         assert (paused.state, paused.why) == (TaskState.PAUSED, Why.MAKER)
+        assert paused.updated_at == b.clock.now()
         assert await b.outcomes(task) == [(1, SlotOutcome.OK), (2, SlotOutcome.SKIPPED)]
         assert [event.data["code"] for event in await b.events(task) if event.type == EventType.ERROR] == ["task_maker"]
         assert await refused(b.tasks.run(OWNER, task.id)) == "task_maker"

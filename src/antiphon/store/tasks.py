@@ -119,6 +119,12 @@ def made_of_columns(made_of: Classification) -> dict[str, SqlValue]:
     return dict(zip(names, codec.classification_values(made_of), strict=True))
 
 
+def step_columns(task: Task, before: Task, at_ms: int) -> dict[str, SqlValue]:
+    """The columns that change with a step of the task; `before` is what it was."""
+    columns = course_columns(task)
+    return columns if task.state is before.state else {**columns, "updated_at": at_ms}
+
+
 def course_columns(task: Task) -> dict[str, SqlValue]:
     """The columns that follow from what the task does."""
     return {

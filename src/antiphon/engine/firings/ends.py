@@ -60,7 +60,7 @@ async def _end_slot(tx: Transaction, slot: TaskSlot, end: _SlotEnd, at_ms: int) 
             await tasks.change(tx, task.id, columns)
         return False
     step = on_ended(task, end.counted, end.reply, moment(at_ms))
-    columns |= tasks.course_columns(step.task)
+    columns |= tasks.step_columns(step.task, task, at_ms)
     for action in step.actions:
         if isinstance(action, TellMaker):
             columns["why"] = action.why.value

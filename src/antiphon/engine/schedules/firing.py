@@ -70,7 +70,7 @@ async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
     step = on_due(task, await with_use(tx, task, around, firing.at_ms))
     if step.task == task and not step.actions:
         return False
-    columns = tasks.course_columns(step.task)
+    columns = tasks.step_columns(step.task, task, firing.at_ms)
     for action in step.actions:
         match action:
             case Begin(slot, missed):
@@ -100,7 +100,7 @@ async def set_right(tx: Transaction, task_id: TaskId, now: datetime) -> None:
     """Brings back the next slot of a task that fired while the clock was far ahead."""
     task = await lock_task(tx, task_id)
     if task is not None and (right := on_clock_back(task, now)) != task:
-        await tasks.change(tx, task.id, tasks.course_columns(right))
+        await tasks.change(tx, task.id, tasks.step_columns(right, task, milliseconds(now)))
 
 
 def _slot(task: StoredTask, at: datetime, missed: int, firing: Firing) -> TaskSlot:
