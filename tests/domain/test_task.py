@@ -136,6 +136,19 @@ def test_a_task_for_one_time_ends_after_its_run_however_it_went() -> None:
     assert skipped.actions == (Skip(START + HOUR, Why.MISSED, 1), TellMaker(Why.MISSED))
 
 
+def test_a_time_that_was_set_during_a_run_outlives_that_run() -> None:
+    later = Schedule(At(START + 2 * HOUR), "UTC")
+    for before in (HOURLY, ONCE):
+        begun = on_due(task(before), around(START + HOUR)).task
+        edited = replace(begun, schedule=later, next_at=START + 2 * HOUR)
+        for outcome in (SlotOutcome.OK, SlotOutcome.RECOVERED, SlotOutcome.ERROR):
+            # The last run ends so late that no time is left after the rest of an error.
+            step = on_ended(edited, outcome, "", START + 2 * HOUR - timedelta(seconds=1))
+            assert (step.task.state, step.task.next_at, step.actions) == (TaskState.ACTIVE, START + 2 * HOUR, ())
+        (begin,) = on_due(edited, around(START + 2 * HOUR)).actions
+        assert isinstance(begin, Begin)
+
+
 def test_the_last_of_a_number_of_runs_and_the_words_to_stop_at_end_a_task() -> None:
     begun = on_due(task(limits=TaskLimits(total_runs=1, stop_text="DONE")), around(START + HOUR)).task
     assert on_ended(begun, SlotOutcome.OK, "all done", START + HOUR).actions == (TellMaker(Why.TOTAL_RUNS),)

@@ -227,6 +227,25 @@ async def test_a_task_for_one_time_ends_after_its_run_and_its_session_is_hidden(
 
 
 @requirement("tasks:2")
+async def test_a_single_time_that_is_moved_while_its_run_works_comes(open_home: OpenHome) -> None:
+    runner = HeldRunner()
+    async with bench(open_home, parts={"runner": runner}) as b:
+        task = await b.make(trigger=At(b.clock.now() + HOUR))
+        b.clock.pass_time(HOUR)
+        await b.app.scheduler.fire_all_due()
+        await runner.until_begun(1)
+        later = At(b.clock.now() + HOUR)
+        await b.tasks.edit(OWNER, task.id, TaskEdit(schedule=Schedule(later, "UTC")))
+        runner.release_all()
+        await b.rests()
+        moved = await b.tasks.get(OWNER, task.id)
+        assert (moved.state, moved.next_at) == (TaskState.ACTIVE, later.time)
+        await b.passes(HOUR)
+        assert await b.outcomes(task) == [(1, SlotOutcome.OK), (2, SlotOutcome.OK)]
+        assert (await b.tasks.get(OWNER, task.id)).state is TaskState.ENDED
+
+
+@requirement("tasks:2")
 async def test_limits_skip_runs_or_end_the_task(open_home: OpenHome) -> None:
     async with bench(open_home) as b:
         hourly = await b.make(every="10m", name="hourly", limits=TaskLimits(runs_an_hour=3))

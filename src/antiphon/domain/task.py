@@ -243,7 +243,7 @@ def _without_run(task: Task, skipped: Skip) -> TaskStep:
 
 def _ending(task: Task, outcome: SlotOutcome, reply: str) -> Why | None:
     limits = task.limits
-    if isinstance(task.schedule.trigger, At):
+    if isinstance(task.schedule.trigger, At) and task.next_at is None:  # otherwise it got that time during the run
         return Why.CUT_OFF if outcome is SlotOutcome.RECOVERED else Why.DONE
     if limits.total_runs is not None and task.runs >= limits.total_runs:
         return Why.TOTAL_RUNS
@@ -253,14 +253,14 @@ def _ending(task: Task, outcome: SlotOutcome, reply: str) -> Why | None:
 
 
 def _rested(task: Task, ended_at: datetime) -> Task:
-    """The next slot is the first one after the rest that the errors ask for.
+    """The next slot is the first one after the rest that the errors ask for, unless none comes after it.
 
     It stays as it is if the zone is not known any more: nothing else can be counted, and the run has ended.
     """
     earliest = ended_at + _rest(task)
     if task.next_at is None or task.next_at >= earliest or not is_known(task.schedule.zone):
         return task
-    return replace(task, next_at=next_slot(task.schedule, earliest - timedelta(seconds=1)))
+    return replace(task, next_at=next_slot(task.schedule, earliest - timedelta(seconds=1)) or task.next_at)
 
 
 def _rest(task: Task) -> timedelta:
