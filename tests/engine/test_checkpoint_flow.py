@@ -13,8 +13,17 @@ from antiphon.store import notes
 from antiphon.store import sessions as rows
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.stage import find_session, open_session, wait_end
-from tests.engine.test_checkpoints import GROUP, call, checkpoint, conversation, looking, looks_back, noting
+from tests.engine.stage import find_session, open_session, post, wait_end
+from tests.engine.test_checkpoints import (
+    GROUP,
+    call,
+    checkpoint,
+    conversation,
+    looking,
+    looks_back,
+    noting,
+    until_facts,
+)
 from tests.people import guest
 
 pytestmark = pytest.mark.anyio
@@ -86,3 +95,16 @@ async def test_a_checkpoint_of_a_group_writes_to_the_memory_of_the_group_alone(o
         assert note.text == "They meet on Sunday."
         for name in ("ann", "bob"):
             assert await notes_of(app, str(guest(name))) == []
+
+
+@requirement("checkpoints:1", "checkpoints:2")
+async def test_what_is_said_in_a_group_that_nobody_answers_is_remembered(open_home: OpenHome) -> None:
+    source = Source(kind="channel", platform="telegram", type=SessionType.GROUP)
+    async with looking(open_home, noting(call("add_note", text="They meet on Sunday."))) as (app, _):
+        await open_with_guests(app, GROUP, source, "ann")
+        for number in range(20):
+            await post(app, GROUP, f"chatter {number}", principal=guest("ann"), mentioned=False)
+        assert await until_facts(app, GROUP, "introspection_started", 1) == [{"reason": "passive"}]
+        await until_facts(app, GROUP, "introspection_finished", 1)
+        assert [note.text for note in await notes_of(app, "group:telegram:group:-100")] == ["They meet on Sunday."]
+        assert await notes_of(app, str(guest("ann"))) == []

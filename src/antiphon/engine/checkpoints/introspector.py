@@ -34,7 +34,7 @@ class BegunCheckpoint(Struct, frozen=True, kw_only=True):
     """What it may read: what flows to what the incarnation has taken in, and to the place where it answers."""
     kept: "KeptSoFar"
     asker: Principal | None = None
-    """The person whose turn was the last; None if there was none."""
+    """Whose turn was the last, or without turns who wrote last; None if nobody did."""
     scope: MemoryScope | None = None
     """Whose notes it may read and change; None for a session without memory."""
 

@@ -241,15 +241,15 @@ def _kept(session: Session, ceiling: Classification) -> KeptSoFar:
 
 
 async def _find_asker(query: Query, session: SessionRow, incarnation: SessionId) -> Principal | None:
+    """Whose turn was the last; who wrote last in a conversation without turns, as of a group that nobody answered."""
     found = await checkpoints.newest_asker(query, session, incarnation)
+    found = found or await checkpoints.newest_writer(query, session, incarnation)
     return None if found is None else Principal.parse(found)
 
 
 async def _writer(query: Query, session: SessionRow, incarnation: SessionId) -> Principal:
-    """Whose turn was the last, or who wrote last: the checkpoint counts against their caps."""
-    found = await checkpoints.newest_asker(query, session, incarnation)
-    found = found or await checkpoints.newest_writer(query, session, incarnation)
-    return SYSTEM if found is None else Principal.parse(found)
+    """The checkpoint counts against their caps."""
+    return await _find_asker(query, session, incarnation) or SYSTEM
 
 
 async def _find_ceiling(query: Query, session: Session, incarnation: SessionId, rules: Rules) -> Classification:
