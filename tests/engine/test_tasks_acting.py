@@ -114,6 +114,30 @@ async def test_a_session_reaches_its_own_tasks_alone(open_home: OpenHome) -> Non
         assert await refused(b.tasks.approve(owners, theirs.id)) == "forbidden"
 
 
+@requirement("tasks:2")
+async def test_a_session_that_a_task_asks_does_not_reach_the_task(open_home: OpenHome) -> None:
+    settings: dict[str, Any] = {
+        "agents__list": [{"id": "main"}, {"id": "botanist"}],
+        "tools__sessions__visibility": "all",
+        "tools__agent_to_agent__enabled": True,
+    }
+    async with bench(open_home, **settings) as b:
+        await b.app.services.inbox.post(OWNER, b.target("agent:botanist:main"), text_content("!say hello"))
+        await b.rests()
+        for request in (to_call("tasks", action="list"), to_call("tasks", action="new", prompt="x", every="1h")):
+            ask = to_call("sessions_send", sessionKey="agent:botanist:main", message=request)
+            task = await b.make(ask)
+            await b.tasks.approve(OWNER, task.id)
+            await b.passes(HOUR)
+            reply = (await find_run(b.app, (await b.slots(task))[0].run)).reply or ""
+            assert ('\\"count\\":0' in reply or "task_in_task" in reply) and task.id not in reply
+            await b.tasks.cancel(OWNER, task.id)
+        # In its own session the task sees itself.
+        task = await b.make(to_call("tasks", action="list"))
+        await b.passes(HOUR)
+        assert task.id in ((await find_run(b.app, (await b.slots(task))[0].run)).reply or "")
+
+
 @requirement("access:4")
 async def test_a_guests_session_makes_no_tasks(open_home: OpenHome) -> None:
     async with bench(open_home) as b:

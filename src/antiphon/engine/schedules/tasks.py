@@ -267,7 +267,7 @@ class _Scope(Struct, frozen=True, kw_only=True):
     session: Session | None
     """The session that was named, or that calls."""
     own: TaskId | None = None
-    """The task whose run calls."""
+    """The task in whose own session the call is made. Other sessions that its run asked do not see it."""
 
     @property
     def is_callers(self) -> bool:
@@ -283,7 +283,9 @@ async def _find_scope(query: Query, rights: Rights, target: NamedTarget | None) 
         return reach
     if isinstance(actor, Caller):
         assert reach.viewer is not None
-        return _Scope(standing=standing, reach=reach, session=reach.viewer.session, own=actor.task)
+        session = reach.viewer.session
+        own = actor.task if actor.task is not None and session.key == cron_key(actor.task) else None
+        return _Scope(standing=standing, reach=reach, session=session, own=own)
     if target is None:
         return _Scope(standing=standing, reach=reach, session=None)
     found = await find_session(query, rights, Act.TASKS, target)
@@ -311,7 +313,7 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
     if isinstance(session, Refusal):
         return session
     caller = rights.actor if isinstance(rights.actor, Caller) else None
-    if scope.own is not None:
+    if caller is not None and caller.task is not None:
         return Refusal(Denied("A task's run makes no tasks. Ask the person to make one.", code="task_in_task"))
     if refusal := refuse_agent(scope.standing, session.agent_id, rules):
         return refusal
