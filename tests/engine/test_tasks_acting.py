@@ -6,9 +6,9 @@ import pytest
 
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.approval import Verdict
-from antiphon.domain.classification import Classification, Level
+from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.ids import TaskId
-from antiphon.domain.message import UserMessage, text_content
+from antiphon.domain.message import ToolResult, UserMessage, text_content, text_of
 from antiphon.domain.schedule import Schedule, parse_every
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.stored_task import NewTask, TaskEdit
@@ -20,7 +20,7 @@ from antiphon.store.database import Query, Transaction
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call, to_spawn
-from tests.engine.stage import HeldRunner, ManualClock, find_run, wait_end
+from tests.engine.stage import HeldRunner, ManualClock, find_run, read_log, wait_end
 from tests.engine.tasks_bench import HOUR, Bench, bench, own_session, person, refused
 from tests.engine.test_approvals import Disk, pending
 
@@ -176,6 +176,24 @@ async def test_the_prompt_carries_what_the_maker_had_read(open_home: OpenHome) -
         )
         # A session below it does not see the task.
         assert await b.tasks.list(await calling(b, "agent:main:main", OWNER), limit=10) == []
+
+
+@requirement("flow:2", "flow:8")
+async def test_what_the_tool_shows_of_a_task_is_made_of_what_the_task_is(open_home: OpenHome) -> None:
+    async with bench(open_home) as b:
+        (task,) = await b.tasks.create(OWNER, b.target(), [_new(b)], route=PUBLIC.distrusted())
+        calls = (
+            to_call("tasks", action="list"),
+            *(to_call("tasks", action=a, task=task.id) for a in ("pause", "cancel")),
+        )
+        for call in calls:
+            # Each in a conversation that has read nothing before.
+            await b.app.services.resets.reset(OWNER, b.target())
+            await b.app.services.inbox.post(OWNER, b.target(), text_content(call))
+            await b.rests()
+        results = [event for event in await read_log(b.app, "main") if isinstance(event.message, ToolResult)]
+        assert all("look" in text_of(event.message.content) for event in results if event.message is not None)
+        assert [event.classification for event in results] == [PUBLIC.distrusted()] * 3
 
 
 @requirement("tasks:1", "runs:8")

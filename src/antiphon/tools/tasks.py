@@ -1,12 +1,12 @@
 """`tasks`: what the agent does at set times, created and changed by the agent. Contract: tasks 1, 2."""
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
 
 from antiphon.clock import Clock
 from antiphon.domain.agent import Effect
+from antiphon.domain.classification import join_all
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import TaskId
 from antiphon.domain.stored_task import StoredTask
@@ -16,7 +16,7 @@ from antiphon.engine.access.caller import Caller
 from antiphon.engine.rules import Rules
 from antiphon.engine.schedules.tasks import Tasks
 from antiphon.policy.session_tools import TASKS_TOOL
-from antiphon.tools.session_tool import Arguments, SessionTool
+from antiphon.tools.session_tool import Arguments, ClassifiedAnswer, SessionTool
 from antiphon.wire.tasks import task as shown_task
 
 DESCRIPTION = (
@@ -52,21 +52,22 @@ class TasksArguments(Arguments):
 
 
 def tasks(service: Tasks, rules: Rules, clock: Clock) -> SessionTool[TasksArguments]:
-    async def carry_out(caller: Caller, arguments: TasksArguments) -> Mapping[str, Any]:
+    async def carry_out(caller: Caller, arguments: TasksArguments) -> ClassifiedAnswer:
         action = arguments.action
         if action == "list":
             found = await service.list(caller, limit=LISTED + 1)
             shown = [_shown(each) for each in found[:LISTED]]
-            return {"count": len(shown), "tasks": shown} | ({"hasMore": True} if len(found) > LISTED else {})
+            answer = {"count": len(shown), "tasks": shown} | ({"hasMore": True} if len(found) > LISTED else {})
+            return ClassifiedAnswer(answer, join_all(each.made_of for each in found[:LISTED]))
         if action == "new":
             new = new_task(_form(arguments), rules.task_zone, clock.now())
             (created,) = await service.create(caller, None, (new,))
-            return {"status": "ok", "task": _shown(created)}
+            return _done(created)
         if arguments.task is None:
             raise Invalid(f"Action needs a task: {action!r}. 'list' shows the tasks.", code="invalid_arguments")
         id = TaskId(arguments.task)
         changed = await (service.pause if action == "pause" else service.cancel)(caller, id)
-        return {"status": "ok", "task": _shown(changed)}
+        return _done(changed)
 
     return SessionTool(
         TASKS_TOOL,
@@ -77,6 +78,10 @@ def tasks(service: Tasks, rules: Rules, clock: Clock) -> SessionTool[TasksArgume
         effects=frozenset({Effect.WRITES}),
         is_idempotent=False,
     )
+
+
+def _done(task: StoredTask) -> ClassifiedAnswer:
+    return ClassifiedAnswer({"status": "ok", "task": _shown(task)}, task.made_of)
 
 
 def _form(arguments: TasksArguments) -> TaskForm:
