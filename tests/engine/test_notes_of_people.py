@@ -1,5 +1,8 @@
 """Notes as people use them: what they see, correct and forget, by use cases and by commands."""
 
+from collections.abc import Awaitable
+
+import anyio
 import pytest
 
 from antiphon.domain.actor import OWNER, Principal
@@ -10,6 +13,7 @@ from antiphon.domain.note import EVERYONE, MemoryScope
 from antiphon.domain.person import PersonId
 from antiphon.domain.session import SessionType, Source
 from antiphon.engine.memory.people import NoteSearch
+from antiphon.store.database import Query, Row
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.test_memory import Writer
@@ -51,6 +55,43 @@ async def test_people_see_and_change_their_own_notes_and_owners_all(open_home: O
         await notes.delete(OWNER, bens.id)
         await notes.delete(anna, annas.id)
         assert await texts_of(story, OWNER) == []
+
+
+@requirement("checkpoints:2")
+async def test_of_several_changes_at_once_one_counts_and_a_forgotten_note_leaves_no_words(open_home: OpenHome) -> None:
+    async with telling(open_home) as story:
+        notes = story.app.services.notes
+        anna = await invited(story.app, "Anna")
+        agent = Writer(story.app, MemoryScope(MAIN, str(anna)))
+
+        async def code_of(act: Awaitable[object], into: list[str]) -> None:
+            try:
+                await act
+            except AntiphonError as error:
+                into.append(error.code)
+            else:
+                into.append("ok")
+
+        for number in range(10):
+            note, codes = await notes.add(anna, MAIN, f"Anna has {number} cats"), list[str]()
+            async with anyio.create_task_group() as tasks:
+                for change in range(4):
+                    act = notes.change(anna, note.id, f"Anna has {change} dogs", version=1)
+                    tasks.start_soon(code_of, act, codes)
+            assert sorted(codes) == ["note_changed"] * 3 + ["ok"]
+            async with anyio.create_task_group() as tasks:
+                for act in (
+                    agent.updates(note, f"a secret of {number} words"),
+                    notes.delete(anna, note.id),
+                    agent.updates(note, f"another of {number} words"),
+                ):
+                    tasks.start_soon(code_of, act, codes)
+            assert set(codes) <= {"ok", "note_changed", "not_found"}
+        assert await texts_of(story, anna) == [] and await story.app.database.read(_words) == []
+
+
+async def _words(query: Query) -> list[Row]:
+    return await query.fetch_all("SELECT note, word FROM note_words")
 
 
 @requirement("checkpoints:2")

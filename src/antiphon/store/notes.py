@@ -75,15 +75,20 @@ async def move(tx: Transaction, id: NoteId, holder: str) -> None:
     await tx.execute("UPDATE note_words SET holder = ? WHERE note = ?", (holder, id))
 
 
+async def lock(tx: Transaction, id: NoteId) -> None:
+    """Until this unit commits, no other one that locks or writes the note goes on."""
+    await tx.execute("UPDATE notes SET version = version WHERE id = ?", (id,))
+
+
 async def delete(tx: Transaction, id: NoteId) -> None:
+    await tx.execute("DELETE FROM notes WHERE id = ?", (id,))  # first: a unit that writes its words then comes before
     await tx.execute("DELETE FROM note_words WHERE note = ?", (id,))
-    await tx.execute("DELETE FROM notes WHERE id = ?", (id,))
 
 
 async def delete_of(tx: Transaction, holder: str) -> None:
     """Deletes all that the holder has, with every agent."""
-    await tx.execute("DELETE FROM note_words WHERE holder = ?", (holder,))
     await tx.execute("DELETE FROM notes WHERE holder = ?", (holder,))
+    await tx.execute("DELETE FROM note_words WHERE holder = ?", (holder,))
 
 
 async def merge(tx: Transaction, old: str, new: str) -> None:

@@ -104,6 +104,7 @@ async def delete_note(tx: Transaction, author: NoteAuthor, id: NoteId) -> Note |
 
 
 async def _find_changeable(tx: Transaction, author: NoteAuthor, id: NoteId) -> Note | Refusal:
+    await rows.lock(tx, id)
     note, scope = await rows.find(tx, id), author.scope
     if note is None or note.agent_id != scope.agent_id or not (note.is_shared or note.holder == scope.holder):
         return _missing(id)

@@ -165,6 +165,7 @@ async def _groups_of(query: Query, standing: Standing) -> list[str]:
 
 
 async def _find_changeable(tx: Transaction, command: ChangeNote) -> tuple[Note, Standing] | Refusal:
+    await rows.lock(tx, command.id)
     found = await _find(tx, command.rights, command.id)
     if isinstance(found, Refusal):
         return found
