@@ -158,6 +158,13 @@ def test_the_last_of_a_number_of_runs_and_the_words_to_stop_at_end_a_task() -> N
     assert on_ended(begun, SlotOutcome.ERROR, "all done", START + HOUR).task.state is TaskState.ACTIVE
 
 
+def test_a_limit_below_the_runs_that_were_ends_the_task_without_another_run() -> None:
+    lowered = task(runs=3, limits=TaskLimits(total_runs=2))
+    step = on_due(lowered, around(START + HOUR))
+    assert (step.task.state, step.task.next_at, step.task.runs) == (TaskState.ENDED, None, 3)
+    assert step.actions == (Skip(START + HOUR, Why.TOTAL_RUNS), TellMaker(Why.TOTAL_RUNS))
+
+
 @pytest.mark.parametrize("state", [TaskState.PAUSED, TaskState.ENDED])
 def test_a_task_that_is_not_active_never_fires(state: TaskState) -> None:
     resting = task(state=state)

@@ -169,6 +169,9 @@ def on_due(task: Task, around: Around) -> TaskStep:
     why = find_obstacle(task.limits, around)
     if why is not None:
         return _without_run(ahead, Skip(slot, why, missed))
+    if _has_had_all(task):  # somebody lowered the limit after its last run
+        ended = replace(ahead, state=TaskState.ENDED, next_at=None)
+        return TaskStep(ended, (Skip(slot, Why.TOTAL_RUNS, missed), TellMaker(Why.TOTAL_RUNS)))
     return TaskStep(replace(ahead, runs=task.runs + 1), (Begin(slot, missed),))
 
 
@@ -245,11 +248,15 @@ def _ending(task: Task, outcome: SlotOutcome, reply: str) -> Why | None:
     limits = task.limits
     if isinstance(task.schedule.trigger, At) and task.next_at is None:  # otherwise it got that time during the run
         return Why.CUT_OFF if outcome is SlotOutcome.RECOVERED else Why.DONE
-    if limits.total_runs is not None and task.runs >= limits.total_runs:
+    if _has_had_all(task):
         return Why.TOTAL_RUNS
     if outcome is SlotOutcome.OK and limits.stop_text and limits.stop_text.casefold() in reply.casefold():
         return Why.STOP_TEXT
     return None
+
+
+def _has_had_all(task: Task) -> bool:
+    return task.limits.total_runs is not None and task.runs >= task.limits.total_runs
 
 
 def _rested(task: Task, ended_at: datetime) -> Task:
