@@ -114,6 +114,18 @@ async def test_a_task_is_shown_paused_resumed_run_and_removed_by_its_id_or_name(
         assert await stored(chat) == []
 
 
+@requirement("channels:3", "tasks:2")
+async def test_a_single_time_that_came_during_a_pause_is_not_said_to_go_on(open_home: OpenHome) -> None:
+    async with chatting(open_home) as chat:
+        id = await made(chat, "in 1h Standup: !say done")
+        await chat.says(f"/task pause {id}")
+        chat.clock.pass_time(timedelta(hours=2))
+        answer = await answered(chat, f"/task resume {id}")
+        assert answer.startswith(f'"Standup" ({id}) has ended: ') and "goes on" not in answer and "/task new" in answer
+        (task,) = await stored(chat)
+        assert task["state"] == "ended"
+
+
 @requirement("tasks:2")
 async def test_at_most_ten_times_are_listed(open_home: OpenHome) -> None:
     async with chatting(open_home) as chat:

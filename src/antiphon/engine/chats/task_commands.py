@@ -75,7 +75,7 @@ async def perform_task(tx: Transaction, chat: Chat, command: ChatCommand, occasi
             return _said(await pause_task(tx, call, occasion.now), "is paused.")
         case Subcommand.RESUME:
             resumed = await resume_task(tx, call, occasion.now)
-            return _said(resumed, "" if isinstance(resumed, Refusal) else f"goes on: {_when(resumed)}")
+            return _said(resumed, "" if isinstance(resumed, Refusal) else _resumed(resumed))
         case Subcommand.APPROVE:
             return _said(
                 await approve_task(tx, call, occasion.now), "may ask other agents, as far as the settings allow."
@@ -86,6 +86,12 @@ async def perform_task(tx: Transaction, chat: Chat, command: ChatCommand, occasi
 
 def _said(changed: StoredTask | Refusal, words: str) -> str:
     return changed.error.message if isinstance(changed, Refusal) else f"{_name(changed)} {words}"
+
+
+def _resumed(task: StoredTask) -> str:
+    if task.state is TaskState.ENDED:
+        return f"has ended: its time came while it was paused ({_when(task)}). Make a new one with /task new."
+    return f"goes on: {_when(task)}"
 
 
 async def _create(tx: Transaction, chat: Chat, written: tuple[WrittenTask, ...], occasion: Occasion) -> str:
