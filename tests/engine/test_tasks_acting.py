@@ -14,6 +14,7 @@ from antiphon.domain.session import DeliveryContext
 from antiphon.domain.stored_task import NewTask, TaskEdit
 from antiphon.domain.task import SlotOutcome, TaskState, Why
 from antiphon.engine.access.caller import Caller
+from antiphon.engine.sessions.inbox import Envelope
 from antiphon.store import tasks
 from antiphon.store.codec import place_text
 from antiphon.store.database import Query, Transaction
@@ -194,6 +195,25 @@ async def test_what_the_tool_shows_of_a_task_is_made_of_what_the_task_is(open_ho
         results = [event for event in await read_log(b.app, "main") if isinstance(event.message, ToolResult)]
         assert all("look" in text_of(event.message.content) for event in results if event.message is not None)
         assert [event.classification for event in results] == [PUBLIC.distrusted()] * 3
+
+
+@requirement("flow:4", "flow:13")
+async def test_a_turn_that_has_read_secrets_changes_no_open_task(open_home: OpenHome) -> None:
+    secret = Envelope(classification=Classification(Level.CONFIDENTIAL))
+    async with bench(open_home) as b:
+        opened, (hidden,) = (
+            await b.make(),
+            await b.tasks.create(OWNER, b.target(), [_new(b)], route=secret.classification),
+        )
+        replies: list[str] = []
+        for task in (opened, hidden):
+            for action in ("pause", "cancel"):
+                call = text_content(to_call("tasks", action=action, task=task.id))
+                posted = await b.app.services.inbox.post(OWNER, b.target(), call, envelope=secret)
+                replies.append((await wait_end(b.app, posted.run_id)).reply or "")
+        assert ["write_down" in reply for reply in replies] == [True, True, False, False]
+        (left,) = await b.tasks.list(OWNER, limit=10)
+        assert (left.id, left.state) == (opened.id, TaskState.ACTIVE)
 
 
 @requirement("tasks:1", "runs:8")

@@ -28,7 +28,7 @@ DESCRIPTION = (
 CODES = (
     *("not_found", "invalid_task", "invalid_duration", "invalid_time", "invalid_cron", "invalid_zone"),
     *("prompt_too_large", "task_name_taken", "task_cap", "task_in_task", "task_ended", "above_clearance"),
-    *("forbidden", "agent_not_open"),
+    *("forbidden", "agent_not_open", "not_maker", "write_down"),
 )
 LISTED = 50
 PROMPT_LENGTH = 300

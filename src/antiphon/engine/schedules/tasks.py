@@ -38,7 +38,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.schedules.firing import Firing, begin_run, is_running, may_fire, may_leave, with_use
 from antiphon.engine.sessions.sessions import OpenSession, create_session, refuse_agent
 from antiphon.policy.acts import Act
-from antiphon.policy.flow import classify_message
+from antiphon.policy.flow import classify_message, may_enter
 from antiphon.policy.reach import Reach
 from antiphon.policy.rights import reaches_all
 from antiphon.policy.standing import Standing
@@ -446,7 +446,24 @@ async def _hold(tx: Transaction, call: TaskCall) -> _Held | Refusal:
     task = await _find(tx, scope, call.id)
     if isinstance(task, Refusal):
         return task
+    if refusal := _refuse_write(call.rights.actor, scope, task):
+        return refusal
     return await _refuse_members(tx, scope.standing, task) or _Held(task, scope)
+
+
+def _refuse_write(actor: Actor, scope: _Scope, task: StoredTask) -> Refusal | None:
+    """The refusal of a session that has read more than those who see the task, and the change. Contract: flow 4, 13."""
+    if not isinstance(actor, Caller):
+        return None
+    assert scope.session is not None
+    if may_enter(context_of(actor, scope.session), task.made_of):
+        return None
+    return Refusal(
+        Denied(
+            "Task is open to more readers than what this turn has read. Ask the person to change it themselves.",
+            code="write_down",
+        )
+    )
 
 
 async def _refuse_members(query: Query, standing: Standing, task: StoredTask) -> Refusal | None:
