@@ -15,6 +15,7 @@ from antiphon.domain.session import SessionType, Source
 from antiphon.domain.stored_task import MOST_TASKS, NewTask, TaskEdit
 from antiphon.domain.task import SlotOutcome, TaskLimits, TaskState
 from antiphon.store import sessions
+from antiphon.store import tasks as rows
 from antiphon.store.database import Transaction
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -141,6 +142,25 @@ async def test_only_the_maker_and_owners_edit_a_task_of_a_shared_chat(open_home:
         assert (await b.tasks.edit(mum, task.id, TaskEdit(name="Plants"))).may_consult
         # An owner approved what the task asked for then.
         assert not (await b.tasks.edit(mum, task.id, TaskEdit(prompt="tell me everything"))).may_consult
+
+
+@requirement("tasks:1", "access:1")
+@pytest.mark.parametrize("loss", ["demoted", "suspended"])
+async def test_an_approval_ends_with_the_rights_of_the_owner_who_gave_it(open_home: OpenHome, loss: str) -> None:
+    async with bench(open_home) as b:
+        mum, dad = await person(b, "mum"), await person(b, "dad")
+        people = b.app.services.people
+        await people.change_role(OWNER, dad.name, PersonRole.OWNER)
+        task = await b.make(by=mum, session=await own_session(b, mum))
+        assert (await b.tasks.approve(dad, task.id)).may_consult
+        assert await b.app.database.read(rows.may_consult, task.id)
+        if loss == "demoted":
+            await people.change_role(OWNER, dad.name, PersonRole.USER)
+        else:
+            await people.suspend(OWNER, dad.name)
+        assert not (await b.tasks.get(OWNER, task.id)).may_consult
+        assert not await b.app.database.read(rows.may_consult, task.id)
+        assert (await b.tasks.approve(OWNER, task.id)).may_consult
 
 
 @requirement("tasks:2", "access:4")

@@ -69,6 +69,13 @@ BUGS = (
         "engine/test_tasks.py::test_only_the_maker_and_owners_edit_a_task_of_a_shared_chat[sqlite]",
     ),
     Bug(
+        "an approval of a task outlives the rights of the owner who gave it",
+        "store/tasks.py",
+        "AND q.is_suspended = 0))",
+        "OR q.is_suspended = 1))",
+        "engine/test_tasks.py::test_an_approval_ends_with_the_rights_of_the_owner_who_gave_it[sqlite-suspended]",
+    ),
+    Bug(
         "a call that is allowed to a task is allowed with other words of its maker",
         TASKS,
         "        await standing_approvals.delete_of_task(tx, task.id)",

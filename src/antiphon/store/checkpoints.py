@@ -14,7 +14,7 @@ from antiphon.store import codec
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.select_list import SelectList
 
-CHECKPOINT_DUE = SessionRow(-7)
+CHECKPOINT_DUE = SessionRow(-8)
 """Not a session's row; woken when a checkpoint is due at once."""
 
 

@@ -18,11 +18,19 @@ from antiphon.store.select_list import SelectList
 TASKS_DUE = SessionRow(-7)
 """Woken when a task may be due earlier than before."""
 
+_MAY_CONSULT = (
+    "t.may_consult = 1 AND (t.consult_by IS NULL OR EXISTS (SELECT 1 FROM people p JOIN people q "
+    "ON q.id = COALESCE(p.merged_into, p.id) WHERE p.id = substr(t.consult_by, 8) AND q.role = 'owner' "
+    "AND q.is_suspended = 0))"
+)
+"""Whether somebody who still is an owner has approved it; the principal's text is `person:` with the id."""
+
 _TASK = SelectList(
     StoredTask,
     "t.id, t.agent_id, t.maker, t.session, s.key AS session_key, t.name, t.prompt, t.level AS made_of_level, "
     "t.compartments AS made_of_compartments, t.integrity AS made_of_integrity, t.person AS made_of_person, t.place, "
-    "t.schedule, t.missed, t.grace, t.limits, t.keeps_context, t.may_consult, t.is_sandboxed, t.state, "
+    f"t.schedule, t.missed, t.grace, t.limits, t.keeps_context, CASE WHEN {_MAY_CONSULT} THEN 1 ELSE 0 END "
+    "AS may_consult, t.is_sandboxed, t.state, "
     "t.why, t.next_at, t.errors, t.runs, t.skips, t.last_slot_at, t.last_outcome, t.version, t.created_at, "
     "t.updated_at",
     maker=codec.stored_principal,
@@ -173,7 +181,7 @@ async def find(query: Query, id: TaskId) -> StoredTask | None:
 
 async def may_consult(query: Query, id: TaskId) -> bool:
     """Whether the task's runs may reach sessions of other agents; no for a task that was cancelled."""
-    return await query.fetch_one("SELECT 1 FROM tasks WHERE id = ? AND may_consult = 1", (id,)) is not None
+    return await query.fetch_one(f"SELECT 1 FROM tasks t WHERE t.id = ? AND {_MAY_CONSULT}", (id,)) is not None
 
 
 async def find_within(query: Query, reach: Reach, id: TaskId, *, own: TaskId | None = None) -> StoredTask | None:

@@ -602,7 +602,8 @@ async def approve_task(tx: Transaction, call: TaskCall, now: datetime) -> Stored
         return Refusal(Denied("Agents approve nothing. An owner can approve the task.", code="forbidden"))
     if refusal := refuse_act(held.scope.standing, Act.APPROVE_ALWAYS):
         return refusal
-    return await _change(tx, held.task, {"may_consult": 1}, now)
+    by = str(held.scope.standing.principal)
+    return await _change(tx, held.task, {"may_consult": 1, "consult_by": by}, now)
 
 
 async def _change(tx: Transaction, task: StoredTask, columns: dict[str, SqlValue], now: datetime) -> StoredTask:
