@@ -17,8 +17,9 @@ from antiphon.app import open_app
 from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
+from antiphon.store.sqlite import connect_sqlite
 from tests.postgres import fresh_database
-from tests.sqlite_template import copy_template
+from tests.sqlite_template import connect_to_copy
 
 # How fast examples are drawn and run says nothing on a machine that is busy.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -94,9 +95,9 @@ def open_home(home: Path, database_section: DatabaseSection) -> OpenHome:
     """
 
     def open_it(config: Config | None = None, parts: Parts | None = None) -> AbstractAsyncContextManager[App]:
-        if database_section.url is None:
-            copy_template(home)
         parts = replace(parts or Parts(), synchronous="OFF")
+        if parts.connect is connect_sqlite:
+            parts = replace(parts, connect=connect_to_copy)
         return open_app(home, (config or Config()).model_copy(update={"database": database_section}), parts)
 
     return open_it

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from antiphon.backends import DATABASE_NAME
 from antiphon.store.migrate import migrate
-from antiphon.store.sqlite import connect_sqlite
+from antiphon.store.sqlite import SqliteConnection, connect_sqlite
 
 
 @cache
@@ -22,8 +22,8 @@ def _template() -> Path:
     return path
 
 
-def copy_template(home: Path) -> None:
-    """Makes the home with an empty database, unless it exists."""
-    if not home.exists():
-        home.mkdir(mode=0o700, parents=True)
-        shutil.copyfile(_template(), home / DATABASE_NAME)
+def connect_to_copy(path: Path) -> SqliteConnection:
+    """As `connect_sqlite`; a database that was just made becomes a copy first."""
+    if path.stat().st_size == 0:
+        shutil.copyfile(_template(), path)
+    return connect_sqlite(path)

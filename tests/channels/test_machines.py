@@ -72,7 +72,7 @@ SETTINGS_DOORS: dict[str, tuple[dict[str, list[str]], str]] = {
 }
 WRITERS = {
     "chats/who.introduce": "the sender of a chat, whom `decide_admission` lets in, or whom an owner admits",
-    "chats/linking.link": "after `/link`, a link of the settings, or an owner's admission",
+    "chats/linking._link": "after `/link`, a link of the settings, or an owner's admission",
     "sessions/sessions._introduce": "the guest of its own account, as which a program may act",
     "sessions/senders.admit_sender": "the sender for whom a channel's program speaks",
     "access/people._invite": "a person by name",

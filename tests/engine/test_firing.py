@@ -390,5 +390,16 @@ async def test_a_task_that_fired_while_the_clock_was_far_ahead_goes_on_once_it_i
         assert (await b.outcomes(task))[-1] == (3, SlotOutcome.OK)
 
 
+@requirement("tasks:1")
+async def test_a_task_that_was_made_while_the_clock_was_far_ahead_fires_once_it_is_right(open_home: OpenHome) -> None:
+    async with bench(open_home) as b:
+        await b.passes(timedelta(days=3650))
+        task = await b.make()
+        await b.passes(-timedelta(days=3650))
+        assert (await b.tasks.get(OWNER, task.id)).next_at == START + HOUR
+        await b.passes(HOUR)
+        assert await b.outcomes(task) == [(1, SlotOutcome.OK)]
+
+
 async def _break(tx: Transaction, id: str, schedule: str) -> None:
     await tx.execute("UPDATE tasks SET schedule = ? WHERE id = ?", (schedule, id))

@@ -9,7 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.schedule import At, Schedule, count_slots, is_known, next_slot
+from antiphon.domain.schedule import At, Every, Schedule, count_slots, is_known, next_slot
 
 ON_TIME = timedelta(minutes=1)
 """A slot that begins this late at most was not missed."""
@@ -202,11 +202,18 @@ def on_resumed(task: Task, now: datetime) -> TaskStep:
 
 
 def on_clock_back(task: Task, now: datetime) -> Task:
-    """The clock was far ahead when the task fired last, and is right again: the next slot is the one after now."""
+    """The clock was far ahead when the task was made or fired last, and is right again: the slot after now is next.
+
+    An interval that was counted from a time to come is counted from now.
+    """
     if task.state is not TaskState.ACTIVE or task.next_at is None:
         return task
-    following = next_slot(task.schedule, now + _rest(task))
-    return task if following is None or following >= task.next_at else replace(task, next_at=following)
+    schedule, trigger = task.schedule, task.schedule.trigger
+    if isinstance(trigger, Every) and trigger.anchor > now:
+        schedule = replace(schedule, trigger=replace(trigger, anchor=now))
+    following = next_slot(schedule, now + _rest(task))
+    later = task.next_at if following is None else min(following, task.next_at)
+    return replace(task, schedule=schedule, next_at=later)
 
 
 def find_obstacle(limits: TaskLimits, around: Around) -> Why | None:

@@ -27,7 +27,7 @@ from antiphon.policy.standing import Standing
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import tasks
-from antiphon.store.codec import milliseconds
+from antiphon.store.codec import json_text, milliseconds
 from antiphon.store.database import Query, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
@@ -100,7 +100,8 @@ async def set_right(tx: Transaction, task_id: TaskId, now: datetime) -> None:
     """Brings back the next slot of a task that fired while the clock was far ahead."""
     task = await lock_task(tx, task_id)
     if task is not None and (right := on_clock_back(task, now)) != task:
-        await tasks.change(tx, task.id, tasks.step_columns(right, task, milliseconds(now)))
+        columns = tasks.step_columns(right, task, milliseconds(now))
+        await tasks.change(tx, task.id, columns | {"schedule": json_text(right.schedule)})
 
 
 def _slot(task: StoredTask, at: datetime, missed: int, firing: Firing) -> TaskSlot:
