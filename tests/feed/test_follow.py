@@ -1,6 +1,6 @@
 """Readers of a log: what each costs is bounded, however many there are, however long it is. Contract: gateway 1."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -10,9 +10,10 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from antiphon.building import App
 from antiphon.clock import SystemClock
 from antiphon.domain.actor import OWNER
+from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import text_content
 from antiphon.domain.session import Session
-from antiphon.feed.follow import DecideAnew, ReaderEnded, View
+from antiphon.feed.follow import DecideAnew, LogSlice, ReaderEnded, View
 from antiphon.gateway.sse import message_view
 from antiphon.policy.system import system_grant
 from tests.claims import requirement
@@ -233,3 +234,26 @@ async def test_a_connection_that_fails_ends_its_own_reader_and_no_other(open_hom
                         await anyio.sleep_forever()
             await append_all(app, "api:one", ["second"])
             await line.holds(b"second")
+
+
+@requirement("access:2", "gateway:5")
+async def test_a_reader_that_ends_while_it_reads_the_log_gets_nothing_more(open_home: OpenHome) -> None:
+    async with open_home() as app, anyio.create_task_group() as tasks:
+        session = await append_all(app, "api:one", ["x" * 600 * KIBIBYTE] * 3)
+        hub = app.services.hub
+        view = message_view(app.services.names, include_tools=False)
+        await tasks.start(keep_following, app, session, view)
+        await frames_of(app, session)  # the tail begins above the first message from now on
+        read_logs = hub.read_logs
+
+        async def read(cursors: Mapping[SessionRow, int]) -> Mapping[SessionRow, LogSlice]:
+            found = await read_logs(cursors)
+            if cursors.get(session.row) == 0:
+                reader.end("revoked")
+            return found
+
+        hub.read_logs = read
+        async with hub.follow(system_grant(session.row), 0, view, on_stall=lambda: None) as reader:
+            with anyio.fail_after(SECONDS), pytest.raises(ReaderEnded):
+                await reader.next()
+        tasks.cancel_scope.cancel()

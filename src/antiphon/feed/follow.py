@@ -313,7 +313,7 @@ class Reader:
             raise LogLost("deleted")
         if slice.first_seq > self.cursor + 1:
             raise LogLost("pruned")
-        if self._is_outdated:
+        if self._is_outdated or self.ending is not None:
             return b""
         self.cursor = int(min(slice.events[-1].seq if slice.events else slice.last_seq, limit))
         shown = (event for event in slice.events if event.seq <= self.cursor)
