@@ -6,15 +6,19 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream
+from msgspec.structs import replace
 
 from antiphon.building import App
 from antiphon.clock import SystemClock
 from antiphon.domain.actor import OWNER
-from antiphon.domain.ids import SessionRow
+from antiphon.domain.classification import PUBLIC, Classification, Level
+from antiphon.domain.delay import Delta
+from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import text_content
 from antiphon.domain.session import Session
 from antiphon.feed.follow import DecideAnew, LogSlice, ReaderEnded, View
 from antiphon.gateway.sse import message_view
+from antiphon.policy.reach import Grant
 from antiphon.policy.system import system_grant
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -257,3 +261,25 @@ async def test_a_reader_that_ends_while_it_reads_the_log_gets_nothing_more(open_
             with anyio.fail_after(SECONDS), pytest.raises(ReaderEnded):
                 await reader.next()
         tasks.cancel_scope.cancel()
+
+
+@requirement("flow:3")
+async def test_a_piece_that_comes_while_a_reader_is_decided_anew_needs_its_new_clearance(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        session = await append_all(app, "api:one", ["before"])
+        hub = app.services.hub
+        low = replace(system_grant(session.row), clearance=PUBLIC)
+        secret = Delta(RunId("run_x"), session.last_seq, "secret", Classification(Level.CONFIDENTIAL))
+
+        async def decide() -> Grant:
+            hub.publish_delta(session.row, secret)
+            return low
+
+        async with on_line(app, session, decide) as (line, given):
+            hub.rights_changed += 1
+            await append_all(app, "api:one", ["after"])
+            with anyio.fail_after(SECONDS):
+                assert b"secret" not in await given.receive()
+            await append_all(app, "api:one", ["later"])
+            await line.holds(b"later")
+            assert not any(b"secret" in frame for frame in line.frames)

@@ -291,13 +291,13 @@ class Reader:
         """Decides anew what it may read, or ends it."""
         assert self._decide_anew is not None
         self._decided_at = self._hub.rights_changed
-        self._deltas.clear()  # it could read them when they came
-        self.pending_length = 0
         try:
             grant = await self._decide_anew()
         except Unavailable:
             self.ending = HubClosed()  # it may come again once the store answers
             return
+        self._deltas.clear()  # it could read them when they came
+        self.pending_length = 0
         if grant is None:
             self.ending = ReaderEnded("revoked")
         else:
