@@ -13,6 +13,7 @@ from antiphon.clock import SystemClock
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.delay import Delta
+from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import text_content
 from antiphon.domain.session import Session
@@ -283,3 +284,47 @@ async def test_a_piece_that_comes_while_a_reader_is_decided_anew_needs_its_new_c
             await append_all(app, "api:one", ["later"])
             await line.holds(b"later")
             assert not any(b"secret" in frame for frame in line.frames)
+
+
+BUSY = Unavailable("Store is busy.", code="store_busy")
+
+
+@requirement("gateway:1", "gateway:5")
+async def test_a_reader_goes_on_once_the_store_answers_again(open_home: OpenHome) -> None:
+    failures = [BUSY, BUSY]
+
+    async def decide() -> Grant:
+        if failures:
+            raise failures.pop()
+        return system_grant(session.row)
+
+    async with open_home() as app:
+        session = await append_all(app, "api:one", ["before"])
+        async with on_line(app, session, decide) as (line, given):
+            app.services.hub.rights_changed += 1
+            await append_all(app, "api:one", ["after"])
+            with anyio.fail_after(SECONDS):
+                assert b"after" in await given.receive()
+            await append_all(app, "api:one", ["later"])
+            await line.holds(b"later")
+
+
+@requirement("gateway:1", "gateway:5")
+async def test_a_reader_that_fell_behind_waits_for_a_store_that_does_not_answer(open_home: OpenHome) -> None:
+    async with open_home() as app, anyio.create_task_group() as tasks:
+        session = await append_all(app, "api:one", ["x" * 600 * KIBIBYTE] * 3)
+        hub = app.services.hub
+        view = message_view(app.services.names, include_tools=False)
+        await tasks.start(keep_following, app, session, view)
+        await frames_of(app, session)  # the tail begins above the first message from now on
+        failures, read_logs = [BUSY], hub.read_logs
+
+        async def read(cursors: Mapping[SessionRow, int]) -> Mapping[SessionRow, LogSlice]:
+            if failures and set(cursors.values()) == {0}:
+                raise failures.pop()
+            return await read_logs(cursors)
+
+        hub.read_logs = read
+        assert b"".join(await frames_of(app, session)).count(b"event: message") == 3
+        assert failures == []
+        tasks.cancel_scope.cancel()

@@ -262,20 +262,26 @@ class Reader:
         while True:
             if self.ending is not None:
                 raise self.ending
-            if self._is_outdated:
-                await self._decide()
+            try:
+                frame = await self._look()
+            except Unavailable as error:
+                self._hub.reading.failed(error)
+                await asyncio.sleep(RETRY_SECONDS)
                 continue
-            if self._has_delta:
-                frame = b"".join(self._take_deltas())
-            elif self._feed.is_gone:
-                raise LogLost("deleted")
-            elif self.cursor < self._feed.head:
-                frame = await self._advance()
-            else:
-                frame = await self._wait()
             if frame:
                 self.last_frame_at = self._hub.clock.monotonic()
                 return frame
+
+    async def _look(self) -> Frame:
+        """What comes next; empty bytes if there may be more. Raises `Unavailable` and may then be called again."""
+        if self._is_outdated:
+            await self._decide()
+            return b""
+        if self._has_delta:
+            return b"".join(self._take_deltas())
+        if self._feed.is_gone:
+            raise LogLost("deleted")
+        return await (self._advance() if self.cursor < self._feed.head else self._wait())
 
     @property
     def _has_delta(self) -> bool:
@@ -290,12 +296,9 @@ class Reader:
     async def _decide(self) -> None:
         """Decides anew what it may read, or ends it."""
         assert self._decide_anew is not None
-        self._decided_at = self._hub.rights_changed
-        try:
-            grant = await self._decide_anew()
-        except Unavailable:
-            self.ending = HubClosed()  # it may come again once the store answers
-            return
+        decided_at = self._hub.rights_changed
+        grant = await self._decide_anew()
+        self._decided_at = decided_at
         self._deltas.clear()  # it could read them when they came
         self.pending_length = 0
         if grant is None:
@@ -448,7 +451,7 @@ class Hub:
         self.rights_changed = 0
         """How often the rights of somebody have changed; readers decide anew before they send more."""
         self._stop_watching = notifier.subscribe(NAMES, self._note_rights)
-        self._reading = Trouble(logger, "Reading logs", action="follow_failed", means="Followers see news late.")
+        self.reading = Trouble(logger, "Reading logs", action="follow_failed", means="Followers see news late.")
         self.loop = asyncio.get_running_loop()
 
     @asynccontextmanager
@@ -521,12 +524,12 @@ class Hub:
             try:
                 slices = await self.read_logs(cursors)
             except Unavailable as error:
-                self._reading.failed(error)
+                self.reading.failed(error)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._dirty.update(cursors)
                 self._is_dirty.set()
                 continue
-            self._reading.worked()
+            self.reading.worked()
             self._take(cursors, slices)
 
     async def sweep(self) -> None:
