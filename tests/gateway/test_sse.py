@@ -428,6 +428,7 @@ class BacklogFirstHub(Hub):
         self._hub = hub
         self._between = between
         self.clock = hub.clock
+        self.rights_changed = hub.rights_changed
 
     @asynccontextmanager
     async def follow(
@@ -438,6 +439,7 @@ class BacklogFirstHub(Hub):
         *,
         on_stall: Callable[[], None],
         decide_anew: DecideAnew | None = None,
+        decided_at: int | None = None,
         outlet: Outlet | None = None,
     ) -> AsyncGenerator[Reader]:
         session = grant.session

@@ -74,6 +74,8 @@ class Permit(Struct, frozen=True):
     grant: Grant
     decide_anew: DecideAnew | None = None
     """Asked once rights have changed, before anything more is sent; None for a follower whose rights cannot change."""
+    decided_at: int | None = None
+    """How often rights had changed before the grant was decided; None if that was just now."""
 
 
 def _without_delays(run_id: RunId, delay: Delay | DelayOver) -> Frame:
@@ -209,13 +211,13 @@ class Reader:
 
     __slots__ = (
         "_decide_anew",
-        "_decided_at",
         "_deltas",
         "_feed",
         "_hub",
         "_waiter",
         "clearance",
         "cursor",
+        "decided_at",
         "ending",
         "last_frame_at",
         "on_stall",
@@ -239,7 +241,8 @@ class Reader:
         self._hub = hub
         self._feed = feed
         self._decide_anew = decide_anew
-        self._decided_at = hub.rights_changed
+        self.decided_at = hub.rights_changed
+        """How often rights had changed when it was decided what it may read."""
         self._waiter: asyncio.Future[None] | None = None
         self._deltas: deque[Delta] = deque()
         self.clearance = clearance
@@ -291,14 +294,14 @@ class Reader:
     @property
     def _is_outdated(self) -> bool:
         """Whether the rights of somebody have changed since it was decided what it may read."""
-        return self._decided_at != self._hub.rights_changed and self._decide_anew is not None
+        return self.decided_at != self._hub.rights_changed and self._decide_anew is not None
 
     async def _decide(self) -> None:
         """Decides anew what it may read, or ends it."""
         assert self._decide_anew is not None
         decided_at = self._hub.rights_changed
         grant = await self._decide_anew()
-        self._decided_at = decided_at
+        self.decided_at = decided_at
         self._deltas.clear()  # it could read them when they came
         self.pending_length = 0
         if grant is None:
@@ -463,13 +466,15 @@ class Hub:
         *,
         on_stall: Callable[[], None],
         decide_anew: DecideAnew | None = None,
+        decided_at: int | None = None,
         outlet: Outlet | None = None,
     ) -> AsyncGenerator[Reader]:
         """A reader of every event above `after` that flows to the grant's clearance, exactly once.
 
         Subscribes before it reads. `on_stall` is called when sending a frame takes longer than 30 s. Once rights have
         changed, `decide_anew` says with which grant it goes on, before anything more is sent; without it, rights cannot
-        change. While a task waits in `next`, a `outlet` gets what is new. Contract: gateway 1, 5, flow 3.
+        change. `decided_at` is how often they had changed before the grant was decided, if that was not just now.
+        While a task waits in `next`, a `outlet` gets what is new. Contract: gateway 1, 5, flow 3.
         """
         session = grant.session
         feed = self._feeds.get(session)
@@ -478,6 +483,8 @@ class Hub:
             feed.unsubscribe = self._notifier.subscribe(session, lambda: self._mark(session))
         reader = Reader(self, feed, after, view, clearance=grant.clearance, on_stall=on_stall, decide_anew=decide_anew)
         reader.outlet = outlet
+        if decided_at is not None:
+            reader.decided_at = decided_at
         if self.is_closed:
             reader.ending = HubClosed()
         feed.readers.add(reader)

@@ -202,6 +202,7 @@ class FollowResponse(Response):
             self._view,
             on_stall=on_stall,
             decide_anew=permit.decide_anew,
+            decided_at=permit.decided_at,
             outlet=scope.get("antiphon.outlet") if is_over is None else None,
         )
         async with following as reader:

@@ -22,6 +22,7 @@ from antiphon.domain.person import PersonRole
 from antiphon.domain.tokens import ALL_SCOPES
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
+from antiphon.store.people import NAMES
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.gateway.cutting_proxy import cutting_proxy
@@ -374,3 +375,30 @@ async def test_those_who_come_together_share_a_snapshot_and_miss_nothing(open_ho
                 event = await speaker.event("session.message")
                 assert event["seq"] <= known + 1, "one was missed"
                 known = max(known, event["seq"])
+
+
+async def _put_out(tx: Transaction, session: SessionRow, principal: str) -> None:
+    await tx.execute("DELETE FROM participants WHERE session = ? AND principal = ?", (session, principal))
+    tx.wake(NAMES)
+
+
+@requirement("access:1", "gateway:3")
+async def test_rights_that_change_while_a_subscription_begins_count_from_its_first_event(open_home: OpenHome) -> None:
+    async with serve(open_home) as served:
+        token = await person(served, "ann")
+        await served.open(KEY)
+        services = served.app.services
+        session = (await services.sessions.get(OWNER, services.sessions.target(KEY))).session.row
+        await served.app.database.run(_let_in, session, "person:ann")
+        refresh = services.names.refresh
+
+        async def refresh_late() -> None:
+            services.names.refresh = refresh
+            await served.app.database.run(_put_out, session, "person:ann")
+            await refresh()
+
+        async with speaking(served, token) as ann:
+            services.names.refresh = refresh_late
+            assert (await ann.call("sessions.messages.subscribe", key=KEY))["subscribed"]
+            await served.append(KEY, "secret")
+            assert (await ann.event())["event"] == "session.reset"

@@ -33,4 +33,5 @@ def admit(
         asgi=asgi,
         http=http,
         waits=waits,
+        rights_changed=gateway.services.hub.rights_changed,
     )

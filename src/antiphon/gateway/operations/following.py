@@ -144,7 +144,7 @@ def permit_for(ask: Ask, target: NamedTarget, grant: Grant) -> Permit:
         except (Denied, NotFound):
             return None
 
-    return Permit(grant, decide)
+    return Permit(grant, decide, ask.rights_changed)
 
 
 async def stream_run(ask: Ask, stored: Posted, run_id: RunId) -> FollowResponse:

@@ -130,6 +130,8 @@ class Ask(Struct, frozen=True, kw_only=True):
     """None for a request that came over a socket."""
     waits: "SocketWaits | None" = None
     """For requests over a socket: the waits under way, which end when the socket is lost."""
+    rights_changed: int | None = None
+    """How often rights had changed when the request came."""
 
     @property
     def services(self) -> Services:

@@ -330,6 +330,7 @@ class Subscriptions:
             follower.view,
             on_stall=lambda: None,
             decide_anew=follower.permit.decide_anew,
+            decided_at=follower.permit.decided_at,
             outlet=self._wire,
         )
         reason = None
