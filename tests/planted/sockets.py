@@ -31,8 +31,8 @@ BUGS = (
     Bug(
         "a message comes twice to who follows its session and a list",
         "gateway/socket/subscriptions.py",
-        "        if not self._subscriptions.follows(key):\n",
-        "        if key is not None:\n",
+        "            if not self._subscriptions.brings(key, message):\n",
+        "            if key is not None:\n",
         f"{FOLLOWING}::test_an_appended_message_comes_once_to_each_who_follows_it",
     ),
     Bug(

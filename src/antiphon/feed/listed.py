@@ -10,6 +10,7 @@ from msgspec import Struct
 from antiphon.domain.classification import Classification
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import SessionRow
+from antiphon.domain.message import ToolResult
 from antiphon.feed.changes import Change
 from antiphon.feed.follow import Frame
 from antiphon.policy.flow import may_enter
@@ -43,10 +44,19 @@ class ListView(Struct, Generic[R], frozen=True):
     encode_message: Callable[[str, Event], Frame]
 
 
+class ListedMessage(Struct, frozen=True):
+    """A new message of a row."""
+
+    seq: int
+    is_result: bool
+    """Whether it is the result of a tool."""
+    frame: Frame
+
+
 class ListReader(Protocol):
     """One reader. `take` gets a session's key, its new messages, and the change of its row; it must not wait."""
 
-    def take(self, key: str, messages: Sequence[Frame], changed: Frame) -> None: ...
+    def take(self, key: str, messages: Sequence[ListedMessage], changed: Frame) -> None: ...
 
 
 class Listing(Generic[R]):
@@ -101,10 +111,14 @@ class Listing(Generic[R]):
             clearance = row.clearance
             readable = [e for e in change.events if clearance is not None and may_enter(e.classification, clearance)]
             messages = [event for event in readable if event.message is not None]
-            frames = [self._view.encode_message(row.key, event) for event in messages]
+            listed = [
+                ListedMessage(event.seq, isinstance(event.message, ToolResult), frame)
+                for event in messages
+                if (frame := self._view.encode_message(row.key, event))
+            ]
             newest = messages[-1] if messages else None
             changed = self._view.encode_changed(phase_of(readable), row, newest)
-            self._send(row.key, [frame for frame in frames if frame], changed)
+            self._send(row.key, listed, changed)
 
     async def look_again(self) -> None:
         """Hides the rows that the readers no longer see."""
@@ -122,7 +136,7 @@ class Listing(Generic[R]):
         if key is not None:
             self._send(key, (), self._view.encode_gone(key))
 
-    def _send(self, key: str, messages: Sequence[Frame], changed: Frame) -> None:
+    def _send(self, key: str, messages: Sequence[ListedMessage], changed: Frame) -> None:
         for reader in tuple(self.readers):
             reader.take(key, messages, changed)
 

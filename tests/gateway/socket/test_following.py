@@ -377,6 +377,40 @@ async def test_those_who_come_together_share_a_snapshot_and_miss_nothing(open_ho
                 known = max(known, event["seq"])
 
 
+@requirement("gateway:3")
+async def test_a_message_on_its_way_through_a_list_comes_once_when_its_session_is_followed_or_no_more(
+    open_home: OpenHome,
+) -> None:
+    async with serve(open_home) as served, speaking(served) as speaker:
+        await served.open(KEY)
+        await speaker.call("sessions.subscribe")
+        first = await served.append(KEY, "reported at once")
+        assert (await speaker.event("session.message"))["seq"] == first
+        second = await served.append(KEY, "reported a little later")
+        assert (await speaker.call("sessions.messages.subscribe", key=KEY))["seq"] == second
+        assert await messages_until(speaker, second) == [second]
+        third = await served.append(KEY, "followed")
+        assert await messages_until(speaker, third) == [third]
+        fourth = await served.append(KEY, "followed before the list reports it")
+        assert await messages_until(speaker, fourth) == [fourth]
+        await speaker.call("sessions.messages.unsubscribe", key=KEY)
+        fifth = await served.append(KEY, "followed no more")
+        assert await messages_until(speaker, fifth) == [fifth]
+
+
+@requirement("gateway:3")
+async def test_a_list_brings_what_the_subscription_to_its_session_leaves_out(open_home: OpenHome) -> None:
+    async with serve(open_home) as served, speaking(served) as speaker:
+        await served.open(KEY)
+        await speaker.call("sessions.subscribe")
+        await speaker.call("sessions.messages.subscribe", key=KEY)
+        await served.post(KEY, "!call sessions_list {}")
+        roles: list[str] = []
+        while "toolResult" not in roles:
+            roles.append((await speaker.event("session.message"))["payload"]["message"]["role"])
+        assert roles.count("user") == 1
+
+
 async def _put_out(tx: Transaction, session: SessionRow, principal: str) -> None:
     await tx.execute("DELETE FROM participants WHERE session = ? AND principal = ?", (session, principal))
     tx.wake(NAMES)

@@ -2,15 +2,17 @@
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from math import inf
 from typing import Annotated, Protocol, TypeVar
 
 from anyio.abc import TaskGroup
-from msgspec import Meta, Raw
+from msgspec import Meta, Raw, Struct
+from msgspec.structs import replace
 
 from antiphon.domain.errors import Limited, Unavailable
 from antiphon.engine.sessions.sessions import LiveSession
 from antiphon.feed.follow import Frame, HubClosed, LogLost, Permit, Reader, ReaderEnded, View
-from antiphon.feed.listed import Listing
+from antiphon.feed.listed import ListedMessage, Listing
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.operations.approvals import ListApprovals, list_approvals
 from antiphon.gateway.operations.following import After, history_of, is_in_log, permit_for, view_of
@@ -142,6 +144,8 @@ class Subscriptions:
         self._wire = wire
         self._tasks = tasks
         self._followed: dict[str, _Follower] = {}
+        self._unfollowed: dict[str, _Span] = {}
+        """What was brought of sessions that are followed no more, the last 256: lists report it a little later."""
         self._joined: dict[Hashable, _ListFollower] = {}
         self._waiting: deque[Frame] = deque()
         """Changes of lists that wait until the client reads."""
@@ -172,7 +176,8 @@ class Subscriptions:
         await services.names.refresh()
         view = messages_view(services.names, key, has_deltas=params.deltas, include_tools=params.include_tools)
         view = view_of(view, session.id, is_ended=found.is_ended)
-        follower = _Follower(key, permit_for(ask, target, found.grant), seq, view)
+        span = _Span(after=seq, has_results=params.include_tools)
+        follower = _Follower(key, permit_for(ask, target, found.grant), span, view)
         reset = None
         if params.after is not None and not is_resumed:
             reset = "ahead" if params.after > session.last_seq else "pruned"
@@ -306,8 +311,10 @@ class Subscriptions:
         for key, follower in tuple(self._joined.items()):
             self._leave(key, follower)
 
-    def follows(self, key: str) -> bool:
-        return key in self._followed
+    def brings(self, key: str, message: ListedMessage) -> bool:
+        """Whether a subscription to the session brings its message, or has brought it."""
+        follower, past = self._followed.get(key), self._unfollowed.get(key)
+        return (follower is not None and message in follower.span) or (past is not None and message in past)
 
     def _start(self, follower: "_Follower") -> None:
         if self._is_closed:
@@ -320,13 +327,17 @@ class Subscriptions:
         follower = self._followed.pop(key, None)
         if follower is not None:
             follower.is_over = True
+            self._unfollowed.pop(key, None)
             if follower.reader is not None:
+                self._unfollowed[key] = replace(follower.span, until=follower.reader.cursor)
                 follower.reader.end("unsubscribed")
+            while len(self._unfollowed) > MAX_SUBSCRIPTIONS:
+                del self._unfollowed[next(iter(self._unfollowed))]
 
     async def _deliver(self, follower: "_Follower") -> None:
         following = self._hub.follow(
             follower.permit.grant,
-            follower.after,
+            follower.span.after,
             follower.view,
             on_stall=lambda: None,
             decide_anew=follower.permit.decide_anew,
@@ -353,13 +364,25 @@ class Subscriptions:
             self._wire.write(event_frame("session.reset", reset))
 
 
-class _Follower:
-    __slots__ = ("after", "is_over", "key", "permit", "reader", "view")
+class _Span(Struct, frozen=True, kw_only=True):
+    """The messages that a subscription to a session brings."""
 
-    def __init__(self, key: str, permit: Permit, after: int, view: View) -> None:
+    after: int
+    until: float = inf
+    has_results: bool
+    """Whether the results of tools are among them."""
+
+    def __contains__(self, message: ListedMessage) -> bool:
+        return self.after < message.seq <= self.until and (self.has_results or not message.is_result)
+
+
+class _Follower:
+    __slots__ = ("is_over", "key", "permit", "reader", "span", "view")
+
+    def __init__(self, key: str, permit: Permit, span: _Span, view: View) -> None:
         self.key = key
         self.permit = permit
-        self.after = after
+        self.span = span
         self.view = view
         self.is_over = False
         self.reader: Reader | None = None
@@ -373,15 +396,15 @@ class _ListFollower:
     def __init__(self, what: str, subscriptions: Subscriptions) -> None:
         self.what = what
         self._subscriptions = subscriptions
-        self._held: list[tuple[str, Sequence[Frame], Frame]] | None = []
+        self._held: list[tuple[str, Sequence[ListedMessage], Frame]] | None = []
 
-    def take(self, key: str, messages: Sequence[Frame], changed: Frame) -> None:
+    def take(self, key: str, messages: Sequence[ListedMessage], changed: Frame) -> None:
         if self._held is not None:
             self._held.append((key, messages, changed))
             return
-        if not self._subscriptions.follows(key):
-            for message in messages:
-                self._subscriptions.push(message)
+        for message in messages:
+            if not self._subscriptions.brings(key, message):
+                self._subscriptions.push(message.frame)
         self._subscriptions.push(changed)
 
     def start(self) -> None:
