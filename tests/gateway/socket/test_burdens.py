@@ -14,6 +14,7 @@ from antiphon.feed.listed import Listing
 from antiphon.gateway.connections import ConnectionLimits
 from antiphon.gateway.server import bind, serving
 from antiphon.gateway.socket.frames import read_request
+from antiphon.gateway.socket_connection import SocketConnection
 from antiphon.metrics import READERS_CUT
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -120,4 +121,42 @@ async def test_answers_that_nobody_reads_are_bounded(open_home: OpenHome) -> Non
             with anyio.fail_after(SECONDS):
                 while READERS_CUT.read() == before:
                     await anyio.sleep(0.01)
+            speaker.socket.transport.abort()
+
+
+@requirement("gateway:2", "gateway:5")
+async def test_changes_that_wait_for_the_answer_of_their_subscription_are_bounded(open_home: OpenHome) -> None:
+    limits = ConnectionLimits(socket_stall_seconds=100 * SECONDS)
+    async with serve(open_home) as served:
+        await served.open("api:chat")
+        for _ in range(4):
+            await served.append("api:chat", "x" * 900_000)
+        sessions, is_full = served.app.services.sessions, anyio.Event()
+        list_now = sessions.list
+
+        async def list_later(*given: Any, **named: Any) -> Any:
+            await is_full.wait()
+            return await list_now(*given, **named)
+
+        quiet = serving(gateway_app(served.app, TOKEN), bind("127.0.0.1", 0), on_stop=lambda: None, limits=limits)
+        async with (
+            quiet as url,
+            new_client(url, TOKEN) as client,
+            speaking(Served(served.app, url, client)) as speaker,
+        ):
+            before = READERS_CUT.read()
+            speaker.socket.transport.pause_reading()
+            sessions.list = list_later
+            await speaker.send("sessions.subscribe", id="list")
+            for number in range(3):
+                await speaker.send("sessions.history", {"key": "api:chat", "limit": 100}, id=f"h{number}")
+            [socket] = [each for each in gc.get_objects() if type(each) is SocketConnection]
+            with anyio.fail_after(SECONDS):
+                while socket.is_writable:
+                    await anyio.sleep(0.01)
+            is_full.set()
+            sessions.list = list_now
+            with anyio.fail_after(SECONDS):
+                while READERS_CUT.read() == before:
+                    await served.append("api:chat", "y" * 100_000)
             speaker.socket.transport.abort()

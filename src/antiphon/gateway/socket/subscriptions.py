@@ -276,6 +276,7 @@ class Subscriptions:
 
     def _leave(self, key: Hashable, follower: "_ListFollower") -> None:
         self._lists.leave(key, follower)
+        follower.release()
         if self._joined.get(key) is follower:
             del self._joined[key]
 
@@ -289,7 +290,11 @@ class Subscriptions:
         if not self._waiting:
             self._tasks.start_soon(self._flush)
         self._waiting.append(frame)
-        self._waiting_bytes += len(frame)
+        self.count_waiting(len(frame))
+
+    def count_waiting(self, size: int) -> None:
+        """Counts changes that begin to wait, or with a size below zero no longer do. Ends the connection for many."""
+        self._waiting_bytes += size
         if self._waiting_bytes > MAX_WAITING_BYTES:
             self._waiting.clear()
             self._waiting_bytes = 0
@@ -391,16 +396,20 @@ class _Follower:
 class _ListFollower:
     """Takes the changes of a list for the connection, and holds them until the snapshot is written."""
 
-    __slots__ = ("_held", "_subscriptions", "what")
+    __slots__ = ("_held", "_held_bytes", "_subscriptions", "what")
 
     def __init__(self, what: str, subscriptions: Subscriptions) -> None:
         self.what = what
         self._subscriptions = subscriptions
         self._held: list[tuple[str, Sequence[ListedMessage], Frame]] | None = []
+        self._held_bytes = 0
 
     def take(self, key: str, messages: Sequence[ListedMessage], changed: Frame) -> None:
         if self._held is not None:
             self._held.append((key, messages, changed))
+            size = len(changed) + sum(len(message.frame) for message in messages)
+            self._held_bytes += size
+            self._subscriptions.count_waiting(size)
             return
         for message in messages:
             if not self._subscriptions.brings(key, message):
@@ -408,9 +417,15 @@ class _ListFollower:
         self._subscriptions.push(changed)
 
     def start(self) -> None:
+        self.release()
         held, self._held = self._held or [], None
         for each in held:
             self.take(*each)
+
+    def release(self) -> None:
+        """What is held is not counted any more."""
+        size, self._held_bytes = self._held_bytes, 0
+        self._subscriptions.count_waiting(-size)
 
 
 def _over() -> Unavailable:
