@@ -18,13 +18,16 @@ from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, ProcessRole
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.delay import Delay, DelayOver, Delta
+from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
-from antiphon.domain.ids import ProcessId, RunId
+from antiphon.domain.ids import ProcessId, RunId, SessionRow
 from antiphon.feed.follow import View
 from antiphon.feed.postgres import PostgresNotifier
 from antiphon.policy.system import system_grant
+from antiphon.store.people import NAMES
 from antiphon.store.postgres.channel import CHANNEL, PostgresChannel
 from tests.claims import requirement
+from tests.conftest import OpenHome
 from tests.engine.stage import open_session, post, wait_end
 from tests.postgres import fresh_database
 from tests.waiting import SECONDS
@@ -149,6 +152,39 @@ async def test_what_is_lost_on_the_way_costs_a_poll(url: str, home: Path) -> Non
                 assert await gateway.services.waits.wait(RunId(str(posted.run_id)), timedelta(seconds=SECONDS))
             tasks.cancel_scope.cancel()
         await channel.close()
+
+
+class StumblingChannel:
+    """Fails once, and notes what is sent afterwards."""
+
+    def __init__(self) -> None:
+        self.failures = [Unavailable("Database does not answer.")]
+        self.sent: list[str] = []
+        self.came = anyio.Event()
+
+    async def send(self, text: str) -> None:
+        if self.failures:
+            raise self.failures.pop()
+        self.sent.append(text)
+        self.came.set()
+
+    async def receive(self) -> AsyncGenerator[str | None]:
+        yield None
+        await asyncio.Event().wait()
+
+
+@requirement("gateway:3", "access:1")
+async def test_wakes_that_could_not_be_sent_are_sent_again(open_home: OpenHome) -> None:
+    """No poll makes up for them: of lists, and of people whose rights have changed."""
+    channel = StumblingChannel()
+    notifier = PostgresNotifier(channel, ProcessId("proc_here"), on_interrupt=lambda session: None)
+    async with open_home() as app, anyio.create_task_group() as tasks:
+        tasks.start_soon(notifier.run, app.database)
+        notifier.publish([NAMES, SessionRow(7)], [SessionRow(7)])
+        with anyio.fail_after(SECONDS):
+            await channel.came.wait()
+        assert channel.sent == ["proc_here -4,7 7 "]
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_connection_that_breaks_is_made_anew_and_everybody_looks_again(url: str, home: Path) -> None:

@@ -133,7 +133,9 @@ class PostgresNotifier:
                     await self._channel.send(_text(self._process, woken, interrupted))
                 except Unavailable as error:
                     self._notifying.failed(error)
-                    await asyncio.sleep(RETRY_SECONDS)  # the readers' polls make up for lost wakes
+                    self._woken.update(dict.fromkeys(woken))  # no poll makes up for wakes of lists and of rights
+                    self._interrupted.update(dict.fromkeys(interrupted))
+                    await asyncio.sleep(RETRY_SECONDS)
                 else:
                     self._notifying.worked()
 
