@@ -72,6 +72,8 @@ class Changes:
         self._dirty: dict[SessionRow, None] = {}
         self._told_at: dict[SessionRow, float] = {}
         self._is_outdated = False
+        self._has_missed = False
+        """Whether wakes may have been missed."""
         self._has_news = asyncio.Event()
         self._trouble = Trouble(logger, "Reading changes", action="changes_failed", means="Lists show news late.")
 
@@ -117,7 +119,7 @@ class Changes:
 
     def _note(self, sessions: Collection[SessionRow] | None) -> None:
         if sessions is None:
-            self._is_outdated = True
+            self._is_outdated = self._has_missed = True
         else:
             self._dirty.update(dict.fromkeys(session for session in sessions if session > 0))
         self._has_news.set()
@@ -152,10 +154,26 @@ class Changes:
             return
         self._is_outdated = False
         try:
+            if self._has_missed:
+                await self._find_missed()
             for reader in tuple(self._readers):
                 await reader.look_again()
         except Unavailable:
             self._is_outdated = True
+            raise
+
+    async def _find_missed(self) -> None:
+        """Marks the sessions whose logs have grown unnoticed; of those that are gone, readers learn by looking."""
+        self._has_missed = False
+        above = SessionRow(0)
+        try:
+            while page := await self._read_heads(above, HEADS_AT_ONCE):
+                if (known := self._heads) is None:
+                    return
+                self._dirty.update(dict.fromkeys(row for row, seq in page.items() if known.get(row) != seq))
+                above = list(page)[-1]
+        except Unavailable:
+            self._has_missed = True
             raise
 
     async def _report(self) -> None:
