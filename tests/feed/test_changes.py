@@ -10,6 +10,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import text_content
 from antiphon.feed.changes import Change, Changes
+from antiphon.feed.follow import LogSlice
 from antiphon.feed.local import LocalNotifier
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -65,4 +66,35 @@ async def test_what_happened_while_wakes_were_lost_is_reported_once_they_come_ag
         await append(app, "api:quiet")
         notifier.tell([quiet])
         await reader.holds({old: [2], new: [1], quiet: [2]})
+        tasks.cancel_scope.cancel()
+
+
+@requirement("gateway:3")
+async def test_a_report_that_began_for_other_readers_is_not_told_to_those_who_came_later(open_home: OpenHome) -> None:
+    async with open_home() as app, anyio.create_task_group() as tasks:
+        history, notifier = app.services.history, LocalNotifier()
+        is_reading, may_read = anyio.Event(), anyio.Event()
+
+        async def read_logs(cursors: Mapping[SessionRow, int]) -> Mapping[SessionRow, LogSlice]:
+            is_reading.set()
+            await may_read.wait()
+            return await history.read_logs(cursors)
+
+        changes = Changes(notifier, read_logs, history.read_heads, app.services.clock)
+        session = await row_of(app, "api:chat")
+        before, later = Noting(), Noting()
+        await changes.add(before)
+        tasks.start_soon(changes.run)
+        notifier.tell([session])
+        with anyio.fail_after(SECONDS):
+            await is_reading.wait()
+        changes.remove(before)
+        await changes.add(later)
+        await append(app, "api:chat")
+        notifier.tell([session])
+        may_read.set()
+        await later.holds({session: [2]})
+        await append(app, "api:chat")
+        notifier.tell([session])
+        await later.holds({session: [2, 3]})
         tasks.cancel_scope.cancel()

@@ -177,9 +177,8 @@ class Changes:
             raise
 
     async def _report(self) -> None:
-        due = self._take_due()
         heads = self._heads
-        if not due or heads is None:
+        if heads is None or not (due := self._take_due()):
             return
         try:
             cursors = {session: heads.get(session, 0) for session in due}
@@ -187,6 +186,8 @@ class Changes:
         except Unavailable:
             self._dirty.update(dict.fromkeys(due))
             raise
+        if heads is not self._heads:
+            return  # those who asked have left, and the readers of now begin above this
         changes: list[Change] = []
         for session in cursors:
             slice = slices.get(session)
