@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
+from antiphon.domain.person import PersonRole
 from tests.claims import requirement
 from tests.gateway.browsing import OpenContext, expect_followed, expect_same, picture, say, send, sign_in
 from tests.gateway.served_page import LiveGateway
@@ -196,6 +197,20 @@ def test_the_socket_of_one_who_signs_out_ends_and_another_person_gets_their_own(
     say(page, "hello from Otto")
     assert "between owners" not in page.content()
     expect(page.locator("#sessions .sessions > li")).to_have_count(1)
+
+
+@requirement("gateway:6")
+def test_what_one_person_typed_is_not_offered_to_the_next_in_the_same_tab(
+    page: Page, live_gateway: LiveGateway
+) -> None:
+    page.locator("#message").fill("not finished, and mine")
+    other = page.context.new_page()
+    other.goto(page.url)
+    other.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_text("another tab of this browser signed out")).to_be_visible()
+    page.goto(live_gateway.invite("Otto", PersonRole.OWNER).replace("/#", "/?session=main#"))
+    expect_followed(page)
+    expect(page.locator("#message")).to_have_value("")
 
 
 def open_sockets(gateway: LiveGateway) -> int:

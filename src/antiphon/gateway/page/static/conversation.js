@@ -10,10 +10,13 @@ const RETRY_LONGEST_MS = 5000;
 const NEAR_END_PIXELS = 80;
 const HEAD_EVENTS = ['session_changed', 'run_started', 'run_finished', 'tool_result', 'approval_requested', 'approval_resolved'];
 
+// Another person who signs in to this tab must not find, nor send, what the one before them typed.
+const draftName = (key) => `draft:${outbox.author}:${key}`;
+
 // What was typed and not sent yet; this tab keeps it over a reload.
 class Draft {
   constructor(key) {
-    this.name = `draft:${key}`;
+    this.name = draftName(key);
     const stored = JSON.parse(sessionStorage.getItem(this.name) ?? '{}');
     this.text = stored.text ?? '';
     this.tried = stored.tried ?? null;

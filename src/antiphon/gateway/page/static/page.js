@@ -364,7 +364,7 @@ const actions = {
       async act() {
         await call('DELETE', sessionPath(key));
         conversation?.close();
-        sessionStorage.removeItem(`draft:${key}`);
+        sessionStorage.removeItem(draftName(key));
         for (const message of outbox.of(key)) await outbox.remove(message);
         location.assign('/');
       },

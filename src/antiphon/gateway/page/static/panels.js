@@ -303,7 +303,7 @@ Object.assign(actions, {
       isDangerous: true,
       async act() {
         await call('DELETE', sessionPath(key));
-        sessionStorage.removeItem(`draft:${key}`);
+        sessionStorage.removeItem(draftName(key));
         for (const message of outbox.of(key)) await outbox.remove(message);
         location.assign('/');
       },
