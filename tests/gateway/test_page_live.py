@@ -8,7 +8,7 @@ from playwright.sync_api import Page, WebSocketRoute, expect
 
 from antiphon.domain.person import PersonRole
 from tests.claims import requirement
-from tests.gateway.browsing import OpenContext, expect_followed, expect_same, picture, say, send, sign_in
+from tests.gateway.browsing import OpenContext, expect_followed, expect_same, open_menu, picture, say, send, sign_in
 from tests.gateway.served_page import LiveGateway
 from tests.gateway.sleeping_proxy import sleeping_proxy
 
@@ -211,6 +211,21 @@ def test_what_one_person_typed_is_not_offered_to_the_next_in_the_same_tab(
     page.goto(live_gateway.invite("Otto", PersonRole.OWNER).replace("/#", "/?session=main#"))
     expect_followed(page)
     expect(page.locator("#message")).to_have_value("")
+
+
+@requirement("gateway:3", "sessions:6")
+def test_a_session_that_is_shown_anew_is_followed_on(page: Page) -> None:
+    say(page, "hello")
+    open_menu(page, "Start over")
+    page.get_by_role("button", name="Start over", exact=True).click()
+    expect(page.locator("#entries .text")).to_have_count(0)
+    expect_followed(page)
+    send(page, "!stream 200000")
+    expect(page.locator("#growing")).to_be_visible()
+    page.evaluate("show(conversation.key)")
+    expect(page.locator("#growing .body")).to_contain_text(re.compile(r"… \S+ \S+ \S+"))
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.locator("#cancel")).to_be_hidden()
 
 
 def open_sockets(gateway: LiveGateway) -> int:

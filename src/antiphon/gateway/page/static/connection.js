@@ -38,9 +38,9 @@ class Connection {
         this.greet(tab, message.secret);
         break;
       case 'follow':
-        this.unfollow(tab);
+        if (tab.key !== message.key) this.unfollow(tab);
         tab.key = message.key;
-        this.follow(message.key);
+        this.subscribe(message.key);
         break;
       case 'unfollow':
         this.unfollow(tab);
@@ -70,12 +70,6 @@ class Connection {
     else this.open();
   }
 
-  follow(key) {
-    const seq = this.followed.get(key);
-    if (seq === undefined) this.subscribe(key);
-    else if (seq !== null) this.tell(key, { kind: 'followed', key, seq });
-  }
-
   unfollow(tab) {
     const { key } = tab;
     tab.key = null;
@@ -84,6 +78,8 @@ class Connection {
     if (this.isOpen) this.request('sessions.messages.unsubscribe', { key }).catch(() => {});
   }
 
+  // Also if it is followed already: a tab that joins has to know how far the log goes now, to tell the pieces of the
+  // reply that is being written from those of the one that it shows.
   async subscribe(key) {
     if (!this.isOpen) return;
     this.followed.set(key, null);

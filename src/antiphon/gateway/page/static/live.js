@@ -34,8 +34,9 @@ const live = {
     this.send?.({ kind: 'bye' });
   },
 
+  // Also for the session that is followed already: what shows it anew has to hear that it is.
   follow(key) {
-    if (key === this.key) return;
+    if (!key && !this.key) return;
     this.key = key;
     this.send?.(key ? { kind: 'follow', key } : { kind: 'unfollow' });
   },
