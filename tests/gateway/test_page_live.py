@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
+from antiphon.domain.actor import OWNER
 from antiphon.domain.person import PersonRole
 from tests.claims import requirement
 from tests.gateway.browsing import OpenContext, expect_followed, expect_same, open_menu, picture, say, send, sign_in
@@ -226,6 +227,21 @@ def test_a_session_that_is_shown_anew_is_followed_on(page: Page) -> None:
     expect(page.locator("#growing .body")).to_contain_text(re.compile(r"… \S+ \S+ \S+"))
     page.get_by_role("button", name="Stop", exact=True).click()
     expect(page.locator("#cancel")).to_be_hidden()
+
+
+@requirement("gateway:3", "sessions:6")
+def test_a_new_conversation_is_shown_although_it_could_not_be_fetched_at_first(
+    page: Page, live_gateway: LiveGateway
+) -> None:
+    say(page, "before")
+    services = live_gateway.app.services
+    page.route("**/page?session=*", lambda route: route.abort())
+    with page.expect_event("requestfailed"):
+        live_gateway.portal.call(services.resets.reset, OWNER, services.sessions.target("main"))
+    live_gateway.append("after")
+    expect(page.locator("#sessions .preview")).to_contain_text("after")
+    page.unroute("**/page?session=*")
+    expect(page.locator("#entries .text")).to_have_text(["after"])
 
 
 def open_sockets(gateway: LiveGateway) -> int:

@@ -62,6 +62,7 @@ class Conversation {
     this.taking = Promise.resolve();
     this.failures = 0;
     this.retry = null;
+    this.reloading = null;
     this.isClosed = false;
     this.isAtEnd = true;
     // Sent, and not among the entries yet.
@@ -105,6 +106,7 @@ class Conversation {
   close() {
     this.isClosed = true;
     clearTimeout(this.retry);
+    clearTimeout(this.reloading);
     this.sizes.disconnect();
   }
 
@@ -295,14 +297,15 @@ class Conversation {
     find('.body', this.growing).textContent = '';
   }
 
-  // Begins anew with what the server shows now.
+  // Begins anew with what the server shows now. Nothing but success ends the trying: what comes later belongs to a
+  // conversation that is not shown yet.
   async reload() {
     if (this.isClosed) return;
-    clearTimeout(this.retry);
+    clearTimeout(this.reloading);
     try {
       await show(this.key, { isFocused: document.activeElement === this.input });
     } catch {
-      this.retry = setTimeout(() => this.reload(), RETRY_LONGEST_MS);
+      this.reloading = setTimeout(() => this.reload(), RETRY_LONGEST_MS);
     }
   }
 
