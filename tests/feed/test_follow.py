@@ -17,7 +17,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import text_content
 from antiphon.domain.session import Session
-from antiphon.feed.follow import DecideAnew, LogSlice, ReaderEnded, View
+from antiphon.feed.follow import DecideAnew, LogLost, LogSlice, ReaderEnded, View
 from antiphon.gateway.sse import message_view
 from antiphon.policy.reach import Grant
 from antiphon.policy.system import system_grant
@@ -327,4 +327,26 @@ async def test_a_reader_that_fell_behind_waits_for_a_store_that_does_not_answer(
         hub.read_logs = read
         assert b"".join(await frames_of(app, session)).count(b"event: message") == 3
         assert failures == []
+        tasks.cancel_scope.cancel()
+
+
+@requirement("gateway:1", "sessions:7", "gateway:5")
+async def test_one_who_does_not_read_keeps_nobody_from_a_session_that_was_deleted_and_made_anew(
+    open_home: OpenHome,
+) -> None:
+    async with open_home() as app, anyio.create_task_group() as tasks:
+        session = await append_all(app, "api:one", ["before"])
+        view = message_view(app.services.names, include_tools=False)
+        await tasks.start(keep_following, app, session, view)
+        async with app.services.hub.follow(
+            system_grant(session.row), session.last_seq, view, on_stall=lambda: None
+        ) as reader:
+            await app.services.sessions.delete(OWNER, app.services.sessions.target("api:one"))
+            with anyio.fail_after(SECONDS), pytest.raises(LogLost):
+                await reader.next()
+        anew = await append_all(app, "api:one", ["after"])
+        assert anew.row == session.row
+        async with on_line(app, anew) as (line, _):
+            await append_all(app, "api:one", ["later"])
+            await line.holds(b"later")
         tasks.cancel_scope.cancel()

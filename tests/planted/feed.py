@@ -104,8 +104,8 @@ BUGS = (
     Bug(
         "a connection is written to although rights have changed",
         "feed/follow.py",
-        "feed.is_gone or self._is_outdated or",
-        "feed.is_gone or",
+        "self.ending is not None or self._is_outdated or",
+        "self.ending is not None or",
         "feed/test_follow.py::test_once_rights_have_changed_a_connection_gets_nothing_before_it_is_decided_anew[sqlite]",
     ),
     Bug(

@@ -157,7 +157,7 @@ def _encoded(view: View, clearance: Classification, events: Iterable[Event]) -> 
 class _Feed:
     """One followed session: its readers and their shared tail."""
 
-    __slots__ = ("batches", "head", "is_gone", "readers", "session", "size", "start", "unsubscribe")
+    __slots__ = ("batches", "head", "readers", "session", "size", "start", "unsubscribe")
 
     def __init__(self, session: SessionRow, head: int) -> None:
         self.session = session
@@ -167,7 +167,6 @@ class _Feed:
         self.batches: deque[_Batch] = deque()
         self.size = 0
         self.readers: set[Reader] = set()
-        self.is_gone = False
         self.unsubscribe: Callable[[], None] = lambda: None
 
     def extend(self, slice: LogSlice) -> None:
@@ -282,8 +281,6 @@ class Reader:
             return b""
         if self._has_delta:
             return b"".join(self._take_deltas())
-        if self._feed.is_gone:
-            raise LogLost("deleted")
         return await (self._advance() if self.cursor < self._feed.head else self._wait())
 
     @property
@@ -374,7 +371,7 @@ class Reader:
     def _write_all(self, outlet: Outlet) -> bool:
         """Writes all that is new; False if there is more, or if it first needs a decision or the log."""
         feed = self._feed
-        if self.ending is not None or feed.is_gone or self._is_outdated or self.cursor < feed.start:
+        if self.ending is not None or self._is_outdated or self.cursor < feed.start:
             return False
         while self._has_delta or self.cursor < feed.head:
             if not outlet.is_writable:
@@ -561,7 +558,8 @@ class Hub:
                 continue
             slice = slices.get(session)
             if slice is None:
-                feed.is_gone = True
+                for reader in feed.readers:  # the feed goes on: a session with this key may be made anew
+                    reader.ending = reader.ending or LogLost("deleted")
             else:
                 feed.extend(slice)
                 if slice.events and feed.head < slice.last_seq:
