@@ -471,7 +471,7 @@ class Hub:
         Subscribes before it reads. `on_stall` is called when sending a frame takes longer than 30 s. Once rights have
         changed, `decide_anew` says with which grant it goes on, before anything more is sent; without it, rights cannot
         change. `decided_at` is how often they had changed before the grant was decided, if that was not just now.
-        While a task waits in `next`, a `outlet` gets what is new. Contract: gateway 1, 5, flow 3.
+        While a task waits in `next`, an `outlet` gets what is new. Contract: gateway 1, 5, flow 3.
         """
         session = grant.session
         feed = self._feeds.get(session)
