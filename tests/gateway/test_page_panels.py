@@ -5,7 +5,7 @@ import re
 from functools import partial
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import RunId
@@ -374,3 +374,17 @@ def test_nothing_in_the_views_hinders_people(page: Page) -> None:
     for view in ("Costs", "People", "Tokens"):
         open_view(page, view)
         assert hindrances(page) == [], view
+
+
+def test_of_several_clicks_while_the_gateway_is_slow_the_last_one_counts(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/page/tasks*", lambda route: held.append(route))
+    views = page.locator(".views")
+    with page.expect_request("**/page/tasks*"):
+        views.get_by_role("link", name="Tasks", exact=True).click()
+    for name in ("Costs", "Memory"):
+        views.get_by_role("link", name=name, exact=True).click()
+    held[0].continue_()
+    expect(page.get_by_role("heading", name="Memory", exact=True, level=1)).to_be_visible()
+    expect(page.get_by_text("cannot be reached")).to_have_count(0)
+    expect(page).to_have_url(re.compile(r"view=memory"))

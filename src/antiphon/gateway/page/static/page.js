@@ -83,7 +83,18 @@ async function showView(address) {
 // What the gateway said instead of the main part that was asked for.
 let refusal = '';
 
-async function openMain(content, address) {
+// One after the other; of those that wait only the last one is opened.
+function openMain(content, address) {
+  const number = (openNumber += 1);
+  const turn = opening.then(() => (number === openNumber ? loadMain(content, address) : undefined));
+  opening = turn.catch(() => {});
+  return turn;
+}
+
+let opening = Promise.resolve();
+let openNumber = 0;
+
+async function loadMain(content, address) {
   const before = find('#main').firstElementChild;
   const push = address ? { push: address } : {};
   await htmx.ajax('GET', content, { target: '#main', select: '#main', swap: 'outerHTML', ...push });
