@@ -124,6 +124,11 @@ async def test_answers_that_nobody_reads_are_bounded(open_home: OpenHome) -> Non
             speaker.socket.transport.abort()
 
 
+def _sockets() -> list[SocketConnection]:
+    """Those of this process, also of tests before."""
+    return [each for each in gc.get_objects() if type(each) is SocketConnection]
+
+
 @requirement("gateway:2", "gateway:5")
 async def test_changes_that_wait_for_the_answer_of_their_subscription_are_bounded(open_home: OpenHome) -> None:
     limits = ConnectionLimits(socket_stall_seconds=100 * SECONDS)
@@ -139,6 +144,7 @@ async def test_changes_that_wait_for_the_answer_of_their_subscription_are_bounde
             return await list_now(*given, **named)
 
         quiet = serving(gateway_app(served.app, TOKEN), bind("127.0.0.1", 0), on_stop=lambda: None, limits=limits)
+        earlier = _sockets()
         async with (
             quiet as url,
             new_client(url, TOKEN) as client,
@@ -150,7 +156,7 @@ async def test_changes_that_wait_for_the_answer_of_their_subscription_are_bounde
             await speaker.send("sessions.subscribe", id="list")
             for number in range(3):
                 await speaker.send("sessions.history", {"key": "api:chat", "limit": 100}, id=f"h{number}")
-            [socket] = [each for each in gc.get_objects() if type(each) is SocketConnection]
+            [socket] = [each for each in _sockets() if each not in earlier]
             with anyio.fail_after(SECONDS):
                 while socket.is_writable:
                     await anyio.sleep(0.01)
