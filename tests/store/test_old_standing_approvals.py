@@ -25,7 +25,8 @@ AFTER = [(3, 0, "people")]
 
 
 def older(listed: Iterable[Migration]) -> list[Migration]:
-    return [each for each in listed if each[1] != NAME]
+    found = list(listed)
+    return found[: [name for _, name, _ in found].index(NAME)]
 
 
 @requirement("flow:3", "approvals:3")

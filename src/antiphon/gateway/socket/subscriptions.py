@@ -144,7 +144,7 @@ class Subscriptions:
         self._wire = wire
         self._tasks = tasks
         self._followed: dict[str, _Follower] = {}
-        self._unfollowed: dict[str, _Span] = {}
+        self._unfollowed: dict[str, _Brought] = {}
         """What was brought of sessions that are followed no more, the last 256: lists report it a little later."""
         self._joined: dict[Hashable, _ListFollower] = {}
         self._waiting: deque[Frame] = deque()
@@ -176,7 +176,7 @@ class Subscriptions:
         await services.names.refresh()
         view = messages_view(services.names, key, has_deltas=params.deltas, include_tools=params.include_tools)
         view = view_of(view, session.id, is_ended=found.is_ended)
-        span = _Span(after=seq, has_results=params.include_tools)
+        span = _Brought(after=seq, has_results=params.include_tools)
         follower = _Follower(key, permit_for(ask, target, found.grant), span, view)
         reset = None
         if params.after is not None and not is_resumed:
@@ -369,7 +369,7 @@ class Subscriptions:
             self._wire.write(event_frame("session.reset", reset))
 
 
-class _Span(Struct, frozen=True, kw_only=True):
+class _Brought(Struct, frozen=True, kw_only=True):
     """The messages that a subscription to a session brings."""
 
     after: int
@@ -384,7 +384,7 @@ class _Span(Struct, frozen=True, kw_only=True):
 class _Follower:
     __slots__ = ("is_over", "key", "permit", "reader", "span", "view")
 
-    def __init__(self, key: str, permit: Permit, span: _Span, view: View) -> None:
+    def __init__(self, key: str, permit: Permit, span: _Brought, view: View) -> None:
         self.key = key
         self.permit = permit
         self.span = span
