@@ -60,3 +60,12 @@ def test_who_follows_a_gateway_that_refuses_pauses_says_so_and_gives_up(
         list(client_of(url).follow("/events", after=0, tell=told.append))
     assert told == ["Connection to the gateway is lost; trying again."]
     assert 1 < len(asked) < 10
+
+
+def test_a_gateway_that_takes_no_connections_any_more_is_waited_for_until_it_has_ended() -> None:
+    with refusing("stopped") as (ended, _):
+        pass
+    with refusing("store_busy") as (other, asked), pytest.raises(Unavailable) as raised:
+        found = iter([ended, ended, other])
+        Client(ended, "token", lambda: client_of(next(found))).get("/runs")
+    assert (raised.value.code, asked) == ("store_busy", ["/runs"])

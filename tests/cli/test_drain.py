@@ -68,9 +68,7 @@ def test_a_gateway_that_drains_goes_on_answering_until_its_work_has_ended(home: 
             assert client.get("/ready").json()["error"]["code"] == "draining"
             later = client.post("/sessions/main/messages", json={"text": "later"}).json()["runId"]
             assert antiphon("serve", "--port", "0", home=home).stderr.count(gateway.url) == 1, "it is still there"
-            cancelled = antiphon("runs", "cancel", run_id, home=home)
-            # The gateway stops with it, maybe before the command has asked how the run has ended.
-            assert cancelled.returncode == 0 or "does not answer" in cancelled.stderr
+            assert antiphon("runs", "cancel", run_id, home=home).returncode == 0
             status, run = asking.answer()
         assert (status, run["status"]) == (200, "cancelled")
         assert gateway.process.wait(SECONDS) == 0

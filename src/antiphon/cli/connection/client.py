@@ -32,6 +32,9 @@ ENDED = ("gateway_unreachable", "draining", "stopped")
 """Codes of a gateway that has ended or is about to."""
 GIVE_UP_SECONDS = 30.0
 PROOF_SECONDS = 20.0
+ENDING_SECONDS = 10.0
+"""For a gateway that is about to end."""
+ENDING_PAUSE_SECONDS = 0.1
 MAX_PROOF_BYTES = 4096
 
 Item = TypeVar("Item")
@@ -277,25 +280,28 @@ class Client:
                 return self._ask_here(request)
             except Unavailable as error:
                 may_repeat = request.is_repeatable or was_not_done(error)
-                if error.code not in ENDED or not may_repeat or not self.move(url):
+                if error.code not in ENDED or not may_repeat or not self.move(url, is_ending=_is_ending(error)):
                     raise
 
-    def move(self, ended: str) -> bool:
+    def move(self, ended: str, *, is_ending: bool = False) -> bool:
         """Switches to another gateway after the one at that address ended; False if there is none.
 
-        So it is where that one is still the home's: it has not ended, and does not answer.
+        So it is where that one is still the home's: it has not ended, and does not answer. One that is
+        ending is waited for.
         """
         with self._moving:
             if self.url != ended:
                 return True
             if self._elsewhere is None:
                 return False
+            waits_until = time.monotonic() + ENDING_SECONDS
             try:
-                other = self._elsewhere()
+                while (other := self._elsewhere()).url == ended:
+                    other.close()
+                    if not is_ending or time.monotonic() > waits_until:
+                        return False
+                    time.sleep(ENDING_PAUSE_SECONDS)
             except AntiphonError:
-                return False
-            if other.url == ended:
-                other.close()
                 return False
             self._left.append(self._http)
             self.url, self.token, self._http, self._elsewhere = other.url, other.token, other._http, other._elsewhere
@@ -381,6 +387,12 @@ def check_identity(connection: socket, url: str, token: str) -> None:
 
 def new_message_id() -> str:
     return f"msg_{secrets.token_hex(16)[:31]}"
+
+
+def _is_ending(error: Unavailable) -> bool:
+    """Whether the gateway has closed the connection, or takes none: it is about to end. One that hangs is not."""
+    cause = error.__cause__
+    return isinstance(cause, httpx.TransportError) and not isinstance(cause, httpx.TimeoutException)
 
 
 def was_not_done(error: Unavailable) -> bool:
