@@ -132,28 +132,24 @@ def _end_others(connection: psycopg.Connection[Any]) -> None:
     )
 
 
-_MARKS = """
-SELECT md5(string_agg(mark, E'\\n' ORDER BY mark)) FROM (
-  SELECT format('relation %s %s %s %s', relname, relkind, relpersistence, relacl) AS mark
-    FROM pg_class WHERE relnamespace = 'public'::regnamespace
-  UNION ALL SELECT format('column %s %s %s %s', attrelid::regclass, attname, atttypid::regtype, attnotnull)
-    FROM pg_attribute JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace
-  UNION ALL SELECT format('function %s', proname) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
-  UNION ALL SELECT format('trigger %s %s', tgname, tgenabled) FROM pg_trigger
-  UNION ALL SELECT format('schema %s', nspname) FROM pg_namespace WHERE nspname !~ '^pg_'
-  UNION ALL SELECT format('setting %s', setconfig) FROM pg_db_role_setting d
-    JOIN pg_database b ON b.oid = d.setdatabase WHERE datname = current_database()
-  UNION ALL SELECT format('limit %s', datconnlimit) FROM pg_database WHERE datname = current_database()
-  UNION ALL SELECT format('counted %s', starelid) FROM pg_statistic WHERE starelid >= 16384
-) AS all_marks
-"""
-"""All of a database but its rows."""
-
-
 def _marks(connection: psycopg.Connection[Any]) -> str:
-    row = connection.execute(_MARKS.encode()).fetchone()
-    assert row is not None
-    return str(row[0])
+    """All of a database but its rows: how many rows each catalog has and which transaction wrote the newest of them.
+
+    A copy has them as its template does, and no change of a schema leaves both as they were.
+    """
+    catalogs = connection.execute(
+        "SELECT relname FROM pg_class "
+        "WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r' AND NOT relisshared ORDER BY relname"
+    )
+    looks = [
+        sql.SQL("SELECT {}, count(*), max(xmin::text::bigint) FROM {}").format(sql.Literal(name), sql.Identifier(name))
+        for (name,) in catalogs.fetchall()
+    ]
+    settings = connection.execute(
+        "SELECT datconnlimit, (SELECT array_agg(setconfig) FROM pg_db_role_setting WHERE setdatabase = d.oid) "
+        "FROM pg_database d WHERE datname = current_database()"
+    )
+    return repr((connection.execute(sql.SQL(" UNION ALL ").join(looks)).fetchall(), settings.fetchall()))
 
 
 def _tables_with_rows(connection: psycopg.Connection[Any]) -> list[str]:
