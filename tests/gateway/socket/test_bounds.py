@@ -252,6 +252,27 @@ async def test_ten_thousand_subscriptions_end_at_the_limit(served: Served) -> No
         assert refused["error"]["code"] == "too_many_subscriptions"
 
 
+@requirement("gateway:2", "gateway:3")
+async def test_subscriptions_asked_for_at_once_do_not_pass_the_limit(served: Served) -> None:
+    async with speaking(served) as speaker:
+        limit = speaker.hello["limits"]["subscriptions"]
+        sessions = [f"api:{number}" for number in range(limit + 30)]
+        for session in sessions:
+            await speaker.call("sessions.create", key=session)
+        for session in sessions[: limit - 10]:
+            await speaker.call("sessions.messages.subscribe", key=session)
+        for session in sessions[limit - 10 :]:
+            await speaker.send("sessions.messages.subscribe", {"key": session, "limit": 1}, id=session)
+        answers = [await speaker.answer(session) for session in sessions[limit - 10 :]]
+        assert sum(answer["ok"] for answer in answers) == 10
+        for session in sessions[:10]:
+            await speaker.call("sessions.messages.unsubscribe", key=session)
+        for session in sessions[:10]:
+            await speaker.call("sessions.messages.subscribe", key=session)
+        refused = next(answer["id"] for answer in answers if not answer["ok"])
+        assert (await speaker.ask("sessions.messages.subscribe", key=refused))["ok"] is False
+
+
 @requirement("gateway:1", "gateway:3", "keys:6")
 async def test_cursors_that_name_nothing_begin_anew_with_the_reason(served: Served) -> None:
     await served.open("api:chat")

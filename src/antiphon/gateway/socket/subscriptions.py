@@ -1,6 +1,6 @@
 """What one connection subscribed to. Contract: gateway 2, 3."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from math import inf
 from typing import Annotated, Protocol, TypeVar
@@ -10,6 +10,7 @@ from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
 from antiphon.domain.errors import Limited, Unavailable
+from antiphon.engine.access.reach import Found
 from antiphon.engine.sessions.sessions import LiveSession
 from antiphon.feed.follow import Frame, HubClosed, LogLost, Permit, Reader, ReaderEnded, View
 from antiphon.feed.listed import ListedMessage, Listing
@@ -144,6 +145,8 @@ class Subscriptions:
         self._wire = wire
         self._tasks = tasks
         self._followed: dict[str, _Follower] = {}
+        self._beginning: Counter[str] = Counter()
+        """How many subscriptions to each session were asked for and have not begun."""
         self._unfollowed: dict[str, _Brought] = {}
         """What was brought of sessions that are followed no more, the last 256: lists report it a little later."""
         self._joined: dict[Hashable, _ListFollower] = {}
@@ -154,12 +157,21 @@ class Subscriptions:
 
     async def follow(self, ask: Ask, params: SubscribeMessages) -> tuple[SubscribedMessages, Start]:
         """Follows the messages of a session, exactly once after the answer's `seq`. Raises `NotFound`, `Limited`."""
-        services, target = ask.services, ask.target(params.key)
-        found = await services.sessions.get(ask.principal, target)
-        session = found.as_named
-        key = session.id if found.is_ended else session.key.value
-        if key not in self._followed and len(self._followed) >= MAX_SUBSCRIPTIONS:
-            raise _too_many()
+        found = await ask.services.sessions.get(ask.principal, ask.target(params.key))
+        key = found.as_named.id if found.is_ended else found.session.key.value
+        self._reserve(key)
+        try:
+            answer, follower = await self._read(ask, params, found, key)
+        except BaseException:
+            self._release(key)
+            raise
+        return answer, lambda: self._start(follower)
+
+    async def _read(
+        self, ask: Ask, params: SubscribeMessages, found: Found, key: str
+    ) -> tuple[SubscribedMessages, "_Follower"]:
+        """The answer to a subscribing request, and who follows from there."""
+        services, target, session = ask.services, ask.target(params.key), found.as_named
         is_resumed = params.after is not None and is_in_log(session, params.after)
         seq, history = session.last_seq, None
         if is_resumed:
@@ -182,7 +194,19 @@ class Subscriptions:
         if params.after is not None and not is_resumed:
             reset = "ahead" if params.after > session.last_seq else "pruned"
         answer = SubscribedMessages(subscribed=True, key=key, seq=seq, reset=reset, history=history)
-        return answer, lambda: self._start(follower)
+        return answer, follower
+
+    def _reserve(self, key: str) -> None:
+        """Counts a subscription while it begins: others begin meanwhile. Raises `Limited`."""
+        sessions = self._followed.keys() | self._beginning.keys()
+        if key not in sessions and len(sessions) >= MAX_SUBSCRIPTIONS:
+            raise _too_many()
+        self._beginning[key] += 1
+
+    def _release(self, key: str) -> None:
+        self._beginning[key] -= 1
+        if not self._beginning[key]:
+            del self._beginning[key]
 
     async def unfollow(self, ask: Ask, params: NamedSession) -> Unsubscribed:
         """Ends following the messages of a session, whether or not it was followed. Raises `NotFound`."""
@@ -322,6 +346,7 @@ class Subscriptions:
         return (follower is not None and message in follower.span) or (past is not None and message in past)
 
     def _start(self, follower: "_Follower") -> None:
+        self._release(follower.key)
         if self._is_closed:
             return
         self._stop(follower.key)
