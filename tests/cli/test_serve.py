@@ -425,6 +425,17 @@ def test_help_imports_nothing_heavy(home: Path) -> None:
     assert not os.path.exists(home)  # noqa: PTH110
 
 
+def test_a_gateway_whose_page_nobody_opens_loads_no_templates() -> None:
+    script = (
+        "import sys, antiphon.app, antiphon.cli.homes.server, antiphon.gateway.asgi, antiphon.gateway.page.home\n"
+        "print([name for name in ('jinja2', 'markdown_it') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [COMMAND[0], "-c", script], env=environment({}), capture_output=True, text=True, timeout=SECONDS, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
 def test_a_token_that_cannot_be_read_is_told_without_a_gateway_too(tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert antiphon("chat", "-m", "hi", home=home).returncode == 0

@@ -1,11 +1,14 @@
 """Markdown as inert HTML: no raw HTML, no images, and only web and mail links, opened in a new tab."""
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 LONGEST = 16 * 1024
 """Characters. Rendering blocks deliveries, so a longer text is shown unrendered."""
@@ -15,27 +18,25 @@ MOST_CELLS = 4_000
 """Rows times columns: short rows are padded to the width of the first."""
 LINK_SCHEMES = ("http://", "https://", "mailto:")
 
-_without_tables = (
-    MarkdownIt("commonmark", {"html": False, "breaks": True})
-    .enable(["strikethrough"])
-    .disable(["image", "html_block", "html_inline"])
-)
-_with_tables = (
-    MarkdownIt("commonmark", {"html": False, "breaks": True})
-    .enable(["table", "strikethrough"])
-    .disable(["image", "html_block", "html_inline"])
-)
-
 
 @lru_cache(maxsize=64)
 def html_from_markdown(text: str) -> Markup:
     """Safe in a page, even if the author is hostile. A text that would take long to render is shown unrendered."""
     if len(text) > LONGEST or text.count("[") > MOST_BRACKETS:
         return Markup('<div class="plain">{}</div>').format(escape(text))
-    markdown = _with_tables if _cells(text) <= MOST_CELLS else _without_tables
+    markdown = _markdown(has_tables=_cells(text) <= MOST_CELLS)
     tokens = markdown.parse(text)
     _tame(tokens)
     return Markup(markdown.renderer.render(tokens, markdown.options, {}))
+
+
+@cache
+def _markdown(*, has_tables: bool) -> "MarkdownIt":
+    from markdown_it import MarkdownIt  # not before a page shows a text
+
+    rules = ["table", "strikethrough"] if has_tables else ["strikethrough"]
+    markdown = MarkdownIt("commonmark", {"html": False, "breaks": True})
+    return markdown.enable(rules).disable(["image", "html_block", "html_inline"])
 
 
 def _cells(text: str) -> int:
@@ -44,7 +45,7 @@ def _cells(text: str) -> int:
     return (max(bars, default=0) + 1) * sum(1 for count in bars if count) if any(bars) else 0
 
 
-def _tame(tokens: Iterable[Token]) -> None:
+def _tame(tokens: "Iterable[Token]") -> None:
     for token in tokens:
         _tame(token.children or ())
         if token.type == "link_open":
@@ -54,7 +55,7 @@ def _tame(tokens: Iterable[Token]) -> None:
             token.attrs["class"] = str(style).replace("text-align:", "align-")
 
 
-def _tame_link(token: Token) -> None:
+def _tame_link(token: "Token") -> None:
     if not str(token.attrs.get("href", "")).lower().startswith(LINK_SCHEMES):
         token.attrs.pop("href", None)
         return
