@@ -25,7 +25,7 @@ from antiphon.engine.chats.chat import ChatAddress
 from antiphon.engine.chats.peer_chats import PeerChat
 from antiphon.engine.deliveries.replies import ChannelReply, Replies
 from antiphon.engine.services import Services
-from antiphon.engine.sessions.inbox import Envelope
+from antiphon.engine.sessions.inbox import MAX_MESSAGE_ID, Envelope
 from antiphon.engine.sessions.sessions import Newcomer
 from antiphon.incoming import decode
 from antiphon.wire.runs import PostedShape
@@ -175,7 +175,10 @@ class WebhookInbox:
         if not self._is_global:
             return f"{NAME}:{webhook.name}:{message.message_id}"
         chat = hashlib.sha256(f"{message.peer}\0{message.thread_id or ''}".encode()).hexdigest()[:32]
-        return f"{NAME}:{webhook.name}:{chat}:{message.message_id}"
+        named = f"{NAME}:{webhook.name}:{chat}:{message.message_id}"
+        if len(named) <= MAX_MESSAGE_ID:
+            return named
+        return f"{NAME}:{webhook.name}:{chat}:{hashlib.sha256(message.message_id.encode()).hexdigest()}"
 
 
 def _chat(webhook: WebhookSettings, message: WebhookMessage) -> DeliveryContext:

@@ -99,7 +99,9 @@ class Transcript:
     Entries that a step has seen never move again, so each event is placed once, when it is added.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, first_seq: int = 1) -> None:
+        self.first_seq = first_seq
+        """Where it begins: it holds events that are not in the log any more if that begins later by now."""
         self.last_seq = 0
         self._settled: list[Input | Step | Summary] = []
         """In model order; results are filled into their steps when they are asked for."""

@@ -19,9 +19,13 @@ CHECKPOINT_DUE = SessionRow(-8)
 
 
 class CheckpointFence(Struct, frozen=True):
-    """A process's right to write for the checkpoint of an incarnation, from its claim."""
+    """A process's right to write for the checkpoint of an incarnation, from its claim.
+
+    A session that was made anew may have the incarnation's id and the number again, but not the run.
+    """
 
     incarnation: SessionId
+    run: RunId
     number: int
 
 
@@ -99,7 +103,7 @@ async def add_usage(tx: Transaction, fence: CheckpointFence, usage: Usage, model
         "UPDATE checkpoints SET model = ?, input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, "
         "cached_tokens = cached_tokens + ?, steps = steps + ?, cost_microusd = CASE WHEN CAST(? AS BIGINT) IS NULL "
         "THEN cost_microusd ELSE COALESCE(cost_microusd, 0) + ? END "
-        "WHERE incarnation = ? AND fence = ? AND run IS NOT NULL",
+        "WHERE incarnation = ? AND fence = ? AND run = ?",
         (
             model,
             usage.input_tokens,
@@ -110,6 +114,7 @@ async def add_usage(tx: Transaction, fence: CheckpointFence, usage: Usage, model
             usage.cost_microusd,
             fence.incarnation,
             fence.number,
+            fence.run,
         ),
     )
     return changed == 1

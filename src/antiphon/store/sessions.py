@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -377,7 +378,7 @@ class NewSession(Struct, frozen=True, kw_only=True):
 async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
     """Creates a row and its first incarnation, with an empty log; revives the row of a deleted key."""
     source = new.source
-    values: dict[str, SqlValue] = {
+    own: dict[str, SqlValue] = {
         "key": new.key.value,
         "agent_id": new.agent_id,
         "kind": new.key.kind.value,
@@ -393,8 +394,8 @@ async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
         "created_at": at_ms,
         "interacted_at": at_ms,
         "updated_at": at_ms,
-        **new.columns,
     }
+    values = {**own, **new.columns}
     names, stored = zip(*with_folded(values).items(), strict=True)
     statement = (
         f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "
@@ -404,10 +405,31 @@ async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
     row = await tx.fetch_one(statement, stored)
     assert row is not None
     session, last_seq = row
-    if last_seq:  # children that it had risen above kept it as their parent; the new session is not
+    if last_seq:
+        # Children that it had risen above kept it as their parent; the new session is not.
         await tx.execute("UPDATE sessions SET parent = NULL WHERE parent = ?", (session,))
+        await _bury_child(tx, session, own | {"key": f"agent:{new.agent_id}:subagent:{uuid4()}"}, at_ms)
     await start_incarnation(tx, session, new.id, first_seq=last_seq + 1, at_ms=at_ms)
     return session
+
+
+async def _bury_child(tx: Transaction, session: SessionRow, values: Mapping[str, SqlValue], at_ms: int) -> None:
+    """Gives the spawn and the results of the session before this one to a tombstone: the new one is nobody's child."""
+    owed = await tx.fetch_one(
+        "SELECT EXISTS (SELECT 1 FROM spawns WHERE child = ?) OR EXISTS (SELECT 1 FROM reports WHERE child = ?)",
+        (session, session),
+    )
+    if owed is None or not owed[0]:
+        return
+    names, stored = zip(
+        *with_folded({**values, "incarnation": None, "deleted_at": at_ms, "metadata": "{}"}).items(), strict=True
+    )
+    row = await tx.fetch_one(
+        f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) RETURNING id", stored
+    )
+    assert row is not None
+    await tx.execute("UPDATE spawns SET child = ? WHERE child = ?", (row[0], session))
+    await tx.execute("UPDATE reports SET child = ? WHERE child = ?", (row[0], session))
 
 
 async def start_incarnation(
@@ -562,7 +584,9 @@ async def bury(tx: Transaction, session: SessionRow, *, taint: Classification, a
         "untriggered_count = 0, "
         "context_tokens = 0, input_tokens = 0, output_tokens = 0, cached_tokens = 0, cost_microusd = NULL, "
         "steps = 0, aborted_last_run = 0, pending_approvals = 0, clearance_level = NULL, "
-        "clearance_compartments = NULL, clearance_person = NULL WHERE id = ?",
+        "clearance_compartments = NULL, clearance_person = NULL, base_level = 0, base_compartments = 0, "
+        "base_integrity = 0, base_person = NULL, delivery_channel = NULL, delivery_to = NULL, "
+        "delivery_account_id = NULL, delivery_thread_id = NULL WHERE id = ?",
         (at_ms, session),
     )
 

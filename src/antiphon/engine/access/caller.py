@@ -11,10 +11,12 @@ from msgspec import Struct
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Classification
+from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import AgentId, RunId, SessionRow, TaskId
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.engine.ledger.fence import Fence, Fenced
+from antiphon.engine.refusal import Refusal
 from antiphon.store import runs as ledger
 from antiphon.store.database import Query
 
@@ -95,3 +97,10 @@ async def find_origin(query: Query, caller: Caller) -> Run | None:
     if run is None or run.fence != caller.run.fence.number or not run.status.is_active:
         raise Fenced
     return run
+
+
+def refuse_called_off(origin: Run | None) -> Refusal | None:
+    """A run that was cancelled begins nothing more, nor one whose conversation was reset. Contract: runs 5."""
+    if origin is not None and origin.is_cancel_requested:
+        return Refusal(Conflict("This run is being cancelled.", code="cancelled"))
+    return None

@@ -80,7 +80,8 @@ async def begin_checkpoint(tx: Transaction, command: BeginCheckpoint) -> BegunCh
     if session is None:
         return None
     life = await rows.find_incarnation(tx, incarnation)
-    assert life is not None
+    if life is None or life.session != row:  # the session was deleted and made anew since it was listed
+        return None
     stored = await checkpoints.find(tx, incarnation)
     if stored is None:
         stored = StoredCheckpoint(incarnation=incarnation, session=row, through_seq=life.first_seq)
@@ -168,10 +169,10 @@ class _CheckpointToBegin(Struct, frozen=True, kw_only=True):
 async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _CheckpointToBegin) -> BegunCheckpoint:
     session, stored, at_ms = begin.session, begin.stored, command.at_ms
     row, incarnation = SessionRow(session.row), stored.incarnation
-    fence = CheckpointFence(incarnation, stored.fence + 1)
+    number = stored.fence + 1
     columns: dict[str, SqlValue] = {
         "process": command.process,
-        "fence": fence.number,
+        "fence": number,
         "attempt": stored.attempt + 1,
         "model": begin.model,
         "look_at": at_ms,
@@ -212,7 +213,7 @@ async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _CheckpointTo
     ceiling = await _find_ceiling(tx, session, incarnation, command.rules)
     asker = await _find_asker(tx, row, incarnation)
     return BegunCheckpoint(
-        fence=fence,
+        fence=CheckpointFence(incarnation, run, number),
         run=run,
         reason=begin.reason,
         session=session,
@@ -368,7 +369,7 @@ async def hand_back_checkpoint(tx: Transaction, fence: CheckpointFence) -> None:
 
 async def _find_fenced(query: Query, fence: CheckpointFence) -> StoredCheckpoint | None:
     stored = await checkpoints.find(query, fence.incarnation)
-    return stored if stored is not None and stored.run is not None and stored.fence == fence.number else None
+    return stored if stored is not None and (stored.run, stored.fence) == (fence.run, fence.number) else None
 
 
 NO_NOTES = WrittenNotes()

@@ -24,7 +24,7 @@ from antiphon.domain.message import (
 from antiphon.domain.run import Purpose, Run
 from antiphon.domain.session import Session
 from antiphon.domain.spawn import Mode
-from antiphon.engine.access.caller import Caller, context_of, find_origin
+from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
 from antiphon.engine.children.spawn import ChildWork, queue_work
 from antiphon.engine.ledger.append import Arrival, append_words, derived_id, words_from
 from antiphon.engine.ledger.queue import join_run
@@ -238,6 +238,8 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
     found = await _find_own(tx, caller, command.name)
     if told := await spawns.find_told(tx, caller.session, command.message_id):
         return await _steered_before(tx, command, told, found)
+    if refusal := refuse_called_off(origin):
+        return refusal
     if isinstance(found, Refusal):
         return found
     await rows.hold(tx, found.session.row)  # otherwise the run that is joined could end meanwhile

@@ -28,7 +28,7 @@ from antiphon.domain.session import Session, Source
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.caller import Caller, find_origin
+from antiphon.engine.access.caller import Caller, find_origin, refuse_called_off
 from antiphon.engine.access.ceilings import find_ceiling, refuse_above
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.ledger.append import Arrival, Words, made_by, raise_workspace, words_from
@@ -234,8 +234,8 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
     parent = await rows.find_by_row(tx, caller.session)
     if parent is None:
         return Refusal(NotFound("Session not found: the caller's own session was deleted."))
-    if origin is not None and origin.is_cancel_requested:
-        return Refusal(Conflict("This run is being cancelled.", code="cancelled"))
+    if refusal := refuse_called_off(origin):
+        return refusal
     clearance = await find_ceiling(tx, parent, rules.sinks, place=None if origin is None else origin.place)
     if refusal := await _refuse(tx, command, parent, rules, clearance=clearance):
         return Refusal(refusal)

@@ -9,7 +9,7 @@ from antiphon.domain.classification import Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.session import DeliveryContext, Session
-from antiphon.engine.access.caller import Caller, context_of, find_origin
+from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import may_deliver
 from antiphon.engine.deliveries.outbox import name_of
@@ -83,6 +83,8 @@ async def send_out(tx: Transaction, command: SendOut, rules: Rules) -> str | Ref
     place = await _find_place(tx, command)
     if (sent := await deliveries.find_named(tx, caller.session, name)) is not None:
         return _repeated(command, sent, place)
+    if refusal := refuse_called_off(origin):
+        return refusal
     if isinstance(place, Refusal):
         return place
     made_of = context_of(caller, session)

@@ -19,7 +19,7 @@ from antiphon.domain.session import Session
 from antiphon.domain.silence import is_silent
 from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
 from antiphon.engine.access.allowances import refuse_run
-from antiphon.engine.access.caller import Caller, context_of, find_origin
+from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
 from antiphon.engine.access.reach import Rights, find_by_label, find_reach, find_target
 from antiphon.engine.access.send_policy import may_send
 from antiphon.engine.exchanges.turns import Sides, provenance_of
@@ -222,6 +222,8 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     origin = await find_origin(tx, caller)
     if made := await rows_of_exchanges.find_by_origin(tx, caller.call_id):
         return Sent(made, is_repeated=True)
+    if refusal := refuse_called_off(origin):
+        return refusal
     sides = await _resolve(tx, command, rules)
     if isinstance(sides, Refusal):
         return sides

@@ -92,6 +92,8 @@ class Said(Struct, frozen=True):
     side: Side
     made_of: Classification
     """The context of the run that said it."""
+    is_reset: bool = False
+    """Whether its conversation is ending in this unit: nothing of it goes on."""
 
 
 class Sides(Struct, frozen=True):
@@ -121,7 +123,7 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int, *, s
     if sides is None:
         return
     ended = RunEnd(run.status, run.reply or "", run.error)
-    said = Said(exchange.side(run.session), run.made_of)
+    said = Said(exchange.side(run.session), run.made_of, is_reset=run.code == "reset")
     match exchange.stage:
         case ExchangeState.REQUEST:
             step = on_request_ended(exchange, ended, await _look_around(tx, exchange, sides, said, at_ms=at_ms))
@@ -139,7 +141,9 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int, *, s
 
 async def _look_around(query: Query, exchange: Exchange, sides: Sides, said: Said, *, at_ms: int) -> Surroundings:
     requester, target = sides.requester, sides.target
-    are_present = requester.id == exchange.requester_incarnation and target.id == exchange.target_incarnation
+    gone = said.side if said.is_reset else None
+    has_requester = requester.id == exchange.requester_incarnation and gone is not Side.REQUESTER
+    has_target = target.id == exchange.target_incarnation and gone is not Side.TARGET
     spent = await ledger.spent_in_chain(query, exchange.chain)
     origin = None if exchange.origin_run is None else await ledger.find(query, exchange.origin_run)
     place = target.delivery
@@ -147,8 +151,8 @@ async def _look_around(query: Query, exchange: Exchange, sides: Sides, said: Sai
     return Surroundings(
         is_taken=exchange.is_awaited and _is_waiting(exchange, origin, at_ms),
         may_flow=may_enter(said.made_of, await _clearance_of_other(query, exchange, sides, said.side)),
-        may_go_on=are_present and spent < exchange.max_chain_tokens,
-        can_announce=target.id == exchange.target_incarnation and outbox.is_external(place) and place != own_place,
+        may_go_on=has_requester and has_target and spent < exchange.max_chain_tokens,
+        can_announce=has_target and outbox.is_external(place) and place != own_place,
     )
 
 

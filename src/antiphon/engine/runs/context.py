@@ -212,15 +212,12 @@ class RunContext:
 
     async def read_log(self) -> Transcript:
         """The fold over everything stored so far, from the newest compaction on."""
-        if self._transcript is None:
-            transcript, after = Transcript(), await self._database.read(_first_seq_needed, self.run) - 1
-        else:
-            transcript, after = self._transcript, self._transcript.last_seq
-        while events := await self._database.read(_read_page, self.run, after):
+        transcript, events = await self._database.read(_read_first_page, self.run, self._transcript)
+        while events:
             transcript.add(events)
-            after = events[-1].seq
             if len(events) < PAGE_EVENTS:
                 break
+            events = await self._database.read(_read_page, self.run, events[-1].seq)
         self._transcript = transcript
         return transcript
 
@@ -482,6 +479,18 @@ async def _read_approvals(query: Query, run: Run) -> ApprovalsSoFar:
         standing=await standing_approvals.list_of(query, principal, agent, run.task),
         run=run.id,
     )
+
+
+async def _read_first_page(query: Query, run: Run, kept: Transcript | None) -> tuple[Transcript, list[Event]]:
+    """The fold to go on with, and what follows it: a new fold if the log begins later than the kept one.
+
+    Retention may have deleted the beginning, or the session was deleted and made anew with the same id.
+    """
+    bounds = await rows.find_bounds(query, SessionRow(run.session))
+    first_seq = 1 if bounds is None else bounds.first_seq
+    if kept is None or kept.first_seq < first_seq:
+        kept = Transcript(first_seq=max(first_seq, await _first_seq_needed(query, run)))
+    return kept, await _read_page(query, run, max(kept.last_seq, kept.first_seq - 1))
 
 
 async def _first_seq_needed(query: Query, run: Run) -> int:

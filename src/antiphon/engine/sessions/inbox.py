@@ -412,13 +412,16 @@ def _is_collecting(queued: Run, session: SessionHead, command: PostMessage) -> b
 
 
 def _is_joinable(active: Run, session: SessionHead, command: PostMessage) -> bool:
-    return active.status is RunStatus.RUNNING and _is_like(active, session, command) and not active.is_cancel_requested
+    return active.status is RunStatus.RUNNING and _is_like(active, session, command)
 
 
 def _is_like(run: Run, session: SessionHead, command: PostMessage) -> bool:
-    """Whether the message may share the run's answer: same principal, same place, no run for another session."""
+    """Whether the message may share the run's answer: same principal, same place, no run for another session.
+
+    A run that was called off gives none.
+    """
     is_same = run.principal == command.principal and run.place == command.place
-    return is_same and run.purpose.speaks_for_itself and run.session_id == session.id
+    return not run.is_cancel_requested and is_same and run.purpose.speaks_for_itself and run.session_id == session.id
 
 
 def _words(session: SessionHead, command: PostMessage, standing: Standing) -> Words:
