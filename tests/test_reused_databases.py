@@ -41,10 +41,13 @@ def test_a_change_of_the_database_ends_with_the_test(change: str) -> None:
 
 
 def test_rows_end_with_the_test_and_the_database_is_used_again() -> None:
-    with fresh_database() as url, psycopg.connect(url, autocommit=True) as connection:
-        name = connection.info.dbname
-        before = connection.execute("SELECT * FROM schema_hashes ORDER BY 1").fetchall()
-        connection.execute("UPDATE schema_hashes SET hash = 'other'")
-    with fresh_database() as url, psycopg.connect(url) as connection:
-        assert connection.info.dbname == name
-        assert connection.execute("SELECT * FROM schema_hashes ORDER BY 1").fetchall() == before
+    """Unless the server has counted its rows for plans meanwhile: then it is dropped."""
+    names: list[str] = []
+    hashes: list[list[tuple[object, ...]]] = []
+    while len(names) < 10 and len(set(names)) == len(names):
+        with fresh_database() as url, psycopg.connect(url, autocommit=True) as connection:
+            names.append(connection.info.dbname)
+            hashes.append(connection.execute("SELECT * FROM schema_hashes ORDER BY 1").fetchall())
+            connection.execute("UPDATE schema_hashes SET hash = 'other'")
+    assert len(set(names)) < len(names), "none was used again"
+    assert all(each == hashes[0] for each in hashes)
