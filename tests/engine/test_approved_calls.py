@@ -280,3 +280,17 @@ async def test_what_is_not_allowed_any_more_does_not_run_although_it_was_approve
         assert (await outcome_of(app, approval))["code"] == expected
         assert (await stored(app, approval.id)).state is ApprovalState.DECIDED
     assert disk.calls == []
+
+
+@requirement("approvals:2", "approvals:5")
+async def test_an_approved_call_that_has_not_begun_ends_with_its_conversation(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        assert (await call(app, "delete", "k", name="old"))["status"] == "pending"
+    async with open_home(config(), Parts()) as app:  # its tool is not installed there
+        (approval,) = await pending(app)
+        await decide(app, approval)
+        await app.services.resets.reset(OWNER, app.services.sessions.target(S))
+    async with asking(open_home, disk) as app:
+        assert (await outcome_of(app, approval))["code"] == "reset"
+        assert disk.calls == []

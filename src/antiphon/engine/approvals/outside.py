@@ -153,6 +153,9 @@ class OutsideApprovals:
         await self._database.run(end_call, approval, outcome, sessions=(approval.session,))
 
 
+_RESET = {"status": "error", "code": "reset", "error": "The session was reset before the call began."}
+
+
 async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval | StandingApproval | Refusal:
     if found := await approvals.find_by_origin(tx, command.origin):
         return found
@@ -230,6 +233,9 @@ async def begin_call(tx: Transaction, command: BeginApprovedCall) -> FoundCaller
     if isinstance(found, Refusal):
         refused = {"status": "error", "code": found.error.code, "error": found.error.message}
         await end_call(tx, approval, json_text(refused))
+        return None
+    if found.session.id != approval.session_id:
+        await end_call(tx, approval, json_text(_RESET))
         return None
     return found if await approvals.begin(tx, approval, command.process, command.at_ms) else None
 
