@@ -67,7 +67,6 @@ SILENT = {
     ("channels/telegram/loop.py", "_store"): "every other statement of the process fails with it, and says so",
     ("engine/work/worker.py", "_finish"): "the worker has said it when it claimed, or will when it claims next",
     ("engine/work/worker.py", "_run_to_end"): "a bug of a runner has a line of its own, and ends the run",
-    ("engine/work/worker.py", "_fence_off"): "the run that is fenced off has a line of its own",
     ("store/postgres/lane.py", "serve"): "every waiter gets the error",
     ("store/postgres/database.py", "_write"): "tries again for a while, then the waiter gets the error",
     ("store/postgres/database.py", "_read"): "tries again for a while, then the waiter gets the error",

@@ -333,8 +333,11 @@ class FinishRun(Struct, frozen=True, kw_only=True):
     """The model that wrote that message."""
     saw: int | None = None
     """The last event known to the run, if no message says it."""
-    made_of: Classification = PUBLIC
-    """The run's context, of which the message and the outcome were made; PUBLIC for fixed words."""
+    made_of: Classification | None = None
+    """The run's context, of which the message and the outcome were made.
+
+    None where no context is at hand: the taint of the run's incarnation counts instead. Contract: flow 4.
+    """
     successors: Claimant | None = None
     """The process that claims the session's next run in the same unit."""
     sinks: Sinks | None = None
@@ -353,6 +356,7 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     if found is None:
         return None
     run, outcome, message, at_ms = found.run, command.outcome, command.message, command.at_ms
+    made_of = (found.end.taint or PUBLIC) if command.made_of is None else command.made_of
     if run.is_cancel_requested and run.code == "reset":
         outcome = replace(outcome, status=RunStatus.CANCELLED, code="reset", error="The session was reset.")
     elif run.is_cancel_requested and run.is_yielding and outcome.status is RunStatus.OK:
@@ -361,10 +365,9 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     saw = command.saw if message is None else message.saw
     if outcome.status is RunStatus.OK and saw is not None and run.newest_seq > saw:
         if message is not None:
-            last = Steps([_step(run, message, command.made_of)], command.model.is_counted, model=command.model.name)
+            last = Steps([_step(run, message, made_of)], command.model.is_counted, model=command.model.name)
             await record_steps(tx, run, last, at_ms=at_ms, end=found.end)
         return NewInput()
-    made_of = command.made_of
     steps = [] if message is None else [_step(run, message, made_of)]
     unfinished: list[OpenCall] = []
     if outcome.status is not RunStatus.OK or message is None:

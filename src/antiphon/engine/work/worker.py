@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from antiphon.clock import Clock
 from antiphon.domain.actor import Asker
 from antiphon.domain.attachments import Attachment, in_order
 from antiphon.domain.checkpoint import CheckpointRules
-from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import ProcessId, SessionRow
 from antiphon.domain.message import AssistantMessage, text_content
@@ -61,7 +62,8 @@ class _Drive:
     def __init__(self, session: SessionRow, slots: Slots, holder: Asker | None) -> None:
         self.session = session
         self.has_news = False
-        self.run: Run | None = None
+        self.context: RunContext | None = None
+        """Of the run that is executing."""
         self.scope: anyio.CancelScope | None = None
         self.cause: StopCause | None = None
         self.unwound = anyio.Event()
@@ -78,6 +80,10 @@ class _Drive:
         self._holder = holder
         """The asker whose share the slot counts in; None until the first run is claimed, if unknown."""
         self._has_claimed = False
+
+    @property
+    def run(self) -> Run | None:
+        return None if self.context is None else self.context.run
 
     def give_back(self) -> None:
         if self.has_slot:
@@ -262,8 +268,8 @@ class Worker:
             if drive is None:
                 continue
             drive.is_unchecked = True
-            if drive.run is not None and drive.cause is None:
-                self._tasks.start_soon(self._check, drive, drive.run)
+            if drive.context is not None and drive.cause is None:
+                self._tasks.start_soon(self._check, drive, drive.context)
         while not self._line and self._pending and not self._is_draining and self._slots.try_take(None):
             session = next(iter(self._pending))
             del self._pending[session]
@@ -377,7 +383,7 @@ class Worker:
         model: UsedModel = NO_MODEL,
         successors: Claimant | None = None,
         saw: int | None = None,
-        made_of: Classification = PUBLIC,
+        made_of: Classification | None = None,
     ) -> Ended | NewInput | None:
         command = FinishRun(
             outcome=outcome,
@@ -419,18 +425,18 @@ class Worker:
             return
         transcript = self._transcripts.take(run.session_id)
         context = RunContext(self._runtime, run=run, agent=agent, slot=drive, transcript=transcript)
-        drive.run, drive.cause, drive.unwound = run, None, anyio.Event()
+        drive.context, drive.cause, drive.unwound = context, None, anyio.Event()
         try:
             with anyio.CancelScope() as drive.scope:
                 if run.deadline is not None:
                     assert self._tasks is not None
-                    self._tasks.start_soon(self._watch_deadline, drive, run)
+                    self._tasks.start_soon(self._watch_deadline, drive, context)
                 is_unchecked, drive.is_unchecked = drive.is_unchecked, False
                 if run.is_cancel_requested:
                     drive.stop(StopCause.CANCEL)
                 elif is_unchecked:
                     assert self._tasks is not None
-                    self._tasks.start_soon(self._check, drive, run)
+                    self._tasks.start_soon(self._check, drive, context)
                 if self._runtime.live is not None:
                     self._runtime.live.begin(run)
                 drive.settle(await self._run_to_end(context))
@@ -439,7 +445,7 @@ class Worker:
         finally:
             if self._runtime.live is not None:
                 self._runtime.live.forget(run.id)
-            drive.scope = drive.run = None
+            drive.scope = drive.context = None
             drive.unwound.set()
         await self._settle(drive, context)
 
@@ -450,7 +456,7 @@ class Worker:
         elif drive.cause is StopCause.DRAIN:
             await self._hand_back(context.run)
         elif drive.cause is not None and not drive.is_abandoned:
-            drive.settle(await self._end_cut(context, drive.cause))
+            drive.settle(await self._end_cut(context, drive.cause, self._successors))
 
     async def _run_to_end(self, context: RunContext) -> Ended | None:
         """Returns when the run has ended in the ledger; None if it is no longer ours, or waits for an approval."""
@@ -474,7 +480,7 @@ class Worker:
                 ending = RunEnding(outcome=_internal_error())
             if isinstance(ending, AwaitsApproval):
                 return None
-            result = await self._finish(context, ending)
+            result = await self._finish(context, ending, self._successors)
             if not isinstance(result, NewInput):
                 return result
 
@@ -505,7 +511,14 @@ class Worker:
         if not await self._database.run(lifecycle.set_attachments_due, Fence(run.id, run.fence), is_due):
             raise Fenced
 
-    async def _finish(self, context: RunContext, ending: RunEnding) -> Ended | NewInput | None:
+    @property
+    def _successors(self) -> Claimant | None:
+        """The process that claims a session's next run with the end of the one before; None if it is not to."""
+        return None if self._is_anybody_waiting or self._is_draining else self._claimant
+
+    async def _finish(
+        self, context: RunContext, ending: RunEnding, successors: Claimant | None
+    ) -> Ended | NewInput | None:
         """Ends the run; returns `NewInput` if a message joined it, so that it continues, and None if it is not ours."""
         while True:
             try:
@@ -514,7 +527,7 @@ class Worker:
                     ending.outcome,
                     ending.message,
                     model=context.model,
-                    successors=None if self._is_anybody_waiting or self._is_draining else self._claimant,
+                    successors=successors,
                     saw=context.last_seq,
                     made_of=context.made_of,
                 )
@@ -526,7 +539,9 @@ class Worker:
             context.streamed.clear()
             return result
 
-    async def _end_cut(self, context: RunContext, cause: StopCause) -> Ended | NewInput | None:
+    async def _end_cut(
+        self, context: RunContext, cause: StopCause, successors: Claimant | None
+    ) -> Ended | NewInput | None:
         """Ends a run that was cancelled or ran out of time, with the text it had."""
         partial = "".join(context.streamed)
         message = None
@@ -537,30 +552,32 @@ class Worker:
                 saw=context.last_seq,
                 partial=True,
             )
-        return await self._finish(context, RunEnding(outcome=_cut(cause, partial), message=message))
+        return await self._finish(context, RunEnding(outcome=_cut(cause, partial), message=message), successors)
 
-    async def _check(self, drive: _Drive, run: Run) -> None:
+    async def _check(self, drive: _Drive, context: RunContext) -> None:
+        run = context.run
         try:
             current = await self._database.read(ledger.find, run.id)
         except Unavailable:
             self._to_check[drive.session] = None  # the next dispatch looks at it again
             return
-        if drive.run is not run or drive.cause is not None:
+        if drive.context is not context or drive.cause is not None:
             return
         if current is None or current.fence != run.fence:
-            await self._stop(drive, run, StopCause.FENCED)
+            await self._stop(drive, context, StopCause.FENCED)
         elif current.is_cancel_requested:
-            await self._stop(drive, run, StopCause.CANCEL)
+            await self._stop(drive, context, StopCause.CANCEL)
 
-    async def _watch_deadline(self, drive: _Drive, run: Run) -> None:
-        assert run.deadline is not None
+    async def _watch_deadline(self, drive: _Drive, context: RunContext) -> None:
+        deadline = context.run.deadline
+        assert deadline is not None
         unwound = drive.unwound
-        with anyio.move_on_after((run.deadline - self._clock.now()).total_seconds()):
+        with anyio.move_on_after((deadline - self._clock.now()).total_seconds()):
             await unwound.wait()
         if not unwound.is_set():
-            await self._stop(drive, run, StopCause.TIMEOUT)
+            await self._stop(drive, context, StopCause.TIMEOUT)
 
-    async def _stop(self, drive: _Drive, run: Run, cause: StopCause) -> None:
+    async def _stop(self, drive: _Drive, context: RunContext, cause: StopCause) -> None:
         """Cancels the work; if it does not stop in time, ends its run without it."""
         unwound = drive.unwound
         drive.stop(cause)
@@ -569,22 +586,13 @@ class Worker:
         if unwound.is_set() or drive.is_abandoned:
             return
         drive.is_abandoned = True
-        logger.error("Run fenced off", extra={"action": "run_fenced_off", "run_id": run.id})
-        await self._fence_off(run, cause)
+        logger.error("Run fenced off", extra={"action": "run_fenced_off", "run_id": context.run.id})
+        with suppress(Unavailable):
+            await self._end_cut(context, cause, None)
         if self._driving.get(drive.session) is drive:
             del self._driving[drive.session]
         drive.give_back()
         self.take(drive.session)
-
-    async def _fence_off(self, run: Run, cause: StopCause) -> None:
-        while True:
-            try:
-                await self._finish_run(run, _cut(cause, ""))
-                return
-            except Unavailable as error:
-                if not _is_passing(error):
-                    return
-                await anyio.sleep(RETRY_SECONDS)
 
 
 class _Files(NamedTuple):
