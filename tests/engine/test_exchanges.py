@@ -549,6 +549,19 @@ async def test_a_send_to_a_session_that_is_deleted_meanwhile_says_so(open_home: 
         assert missing["status"] == "not_found"
 
 
+@requirement("sessions:7", "send:2")
+async def test_a_request_that_is_not_waited_for_ends_in_error_with_its_target(open_home: OpenHome) -> None:
+    async with telling(open_home, runs__max_concurrent=1) as story:
+        asker, expert = await story.opens("asker"), await story.opens("expert")
+        asked = await asker.hears(to_send("!say never", label="expert", timeoutSeconds=0), wait_at("end"))
+        await story.comes_to("end")  # the expert's run waits for the only slot
+        await story.deletes(expert)
+        story.opens_gate("end")
+        await story.end_of(asked)
+        await story.settles()
+        assert [stage for stage, *_ in await asker.exchanged()] == [ExchangeStage.RECORD]
+
+
 @requirement("send:4", "flow:4", "send:3", "flow:3")
 async def test_words_do_not_flow_down(open_home: OpenHome) -> None:
     secret = Classification(Level.CONFIDENTIAL)

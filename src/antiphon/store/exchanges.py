@@ -57,6 +57,12 @@ async def list_answered(query: Query, origin_run: RunId) -> list[Exchange]:
     return [_EXCHANGE.read(row) for row in rows]
 
 
+async def list_unanswered(query: Query, target: SessionRow) -> list[Exchange]:
+    """Exchanges whose request the target has not answered, oldest first."""
+    rows = await query.fetch_all(f"{_SELECT} WHERE target = ? AND stage = 'request' ORDER BY id", (target,))
+    return [_EXCHANGE.read(row) for row in rows]
+
+
 async def list_sealed(query: Query, limit: int) -> list[Exchange]:
     """Requests that wait to be put into the logs of their targets."""
     rows = await query.fetch_all(f"{_SELECT} WHERE stage = 'sealed' ORDER BY id LIMIT ?", (limit,))

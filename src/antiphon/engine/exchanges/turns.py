@@ -36,7 +36,7 @@ from antiphon.domain.message import (
     UserMessage,
     text_content,
 )
-from antiphon.domain.run import Purpose, Run
+from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.domain.session import Session
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Outgoing
@@ -53,6 +53,7 @@ from antiphon.store.runs import NewRun
 
 SOURCE_TOOL = "sessions_send"
 _PURPOSES = {ExchangeStage.TURN: Purpose.EXCHANGE_TURN, ExchangeStage.ANNOUNCE: Purpose.EXCHANGE_ANNOUNCE}
+_DELETED = RunEnd(RunStatus.ERROR, "", "The session was deleted.")
 WITHHELD = (
     "[A reply is waiting that this session may not read: it is classified higher. If it is the first, sessions_wait "
     "with the runId of the send and accept returns it if this session may hold it.]"
@@ -79,6 +80,16 @@ async def follow_run(
             around = await _look_around(tx, exchange, sides, said, at_ms=at_ms)
             step = on_requester_ended(exchange, around, has_result=has_result)
             await _carry_out(tx, step, sides, said, at_ms=at_ms)
+
+
+async def fail_requests_to(tx: Transaction, target: Session, at_ms: int) -> None:
+    """Records in the logs of requesters that do not wait that the target is about to be deleted. Contract: sessions 7."""
+    for exchange in await rows_of_exchanges.list_unanswered(tx, target.row):
+        sides = await _find_sides(tx, exchange)
+        if sides is not None:
+            said = Said(Side.TARGET, PUBLIC)  # fixed words
+            around = await _look_around(tx, exchange, sides, said, at_ms=at_ms)
+            await _carry_out(tx, on_request_ended(exchange, _DELETED, around), sides, said, at_ms=at_ms)
 
 
 async def _first_reply_made_of(query: Query, exchange: Exchange) -> Classification:

@@ -9,6 +9,7 @@ from antiphon.domain.keys import SessionKind, main_key
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights, find_session
+from antiphon.engine.exchanges.turns import fail_requests_to
 from antiphon.engine.firings.ends import follow_deleted
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.reports.inherit import abandon_reports
@@ -47,9 +48,10 @@ async def delete_session(tx: Transaction, rights: Rights, target: NamedTarget, a
 
 
 async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:
-    """Deletes everything of the session but its number. Results it owes are reported as failed; its children stay."""
+    """Deletes everything of the session but its number. Results and replies it owes are reported as failed; its children stay."""
     for run, outcome, made_of in await abandon_reports(tx, session, at_ms):
         await end_queued_run(tx, run, outcome, made_of=made_of, at_ms=at_ms)
+    await fail_requests_to(tx, session, at_ms)
     await exchanges.delete_all(tx, session.row)
     await deliveries.delete_all(tx, session.row)
     await approvals.delete_all(tx, session.row)
