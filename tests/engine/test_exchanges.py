@@ -36,7 +36,7 @@ from antiphon.testing import Call, Reply, fake_provider
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.directives import to_send, wait_at
+from tests.directives import to_call, to_send, wait_at
 from tests.engine.stage import (
     HeldRunner,
     open_with_provider,
@@ -162,6 +162,36 @@ async def test_a_reply_whose_result_was_never_stored_comes_as_the_first_turn(ope
         assert (await asker.answers("go")).code == "stopped"
         await story.settles()
         assert await asker.exchanged() == [(TURN, 1, "the answer")]
+
+
+@requirement("send:3", "spawn:8")
+@pytest.mark.parametrize("turns", [0, 1])
+async def test_a_reply_that_a_wait_brought_is_not_told_again(open_home: OpenHome, turns: int) -> None:
+    async with telling(open_home, session__agent_to_agent__max_ping_pong_turns=turns) as story:
+        asker, _ = await story.opens("asker"), await story.opens("expert")
+        sent = await asker.sends_in_a_run(wait_at("reply", "the only reply"), label="expert", timeoutSeconds=0)
+        waiting = await asker.hears(to_call("sessions_wait", runIds=[sent["runId"]]), "!say waited")
+        await story.until(lambda runs: any(run.id == waiting and run.waiting_for for run in runs))
+        story.opens_gate("reply")
+        await story.end_of(waiting)
+        await story.settles()
+        told = [text for text in await asker.texts() if "the only reply" in text and "gate" not in text]
+        assert len(told) == 1, told
+        assert await asker.exchanged() == [(TURN, 1, "")] * turns
+
+
+@requirement("send:3", "spawn:8")
+async def test_a_reply_that_a_cancelled_wait_did_not_bring_comes_as_the_first_turn(open_home: OpenHome) -> None:
+    async with telling(open_home) as story:
+        asker, _ = await story.opens("asker"), await story.opens("expert")
+        sent = await asker.sends_in_a_run(wait_at("reply", "here"), label="expert", timeoutSeconds=0.05)
+        waiting = await asker.hears(to_call("sessions_wait", runIds=[sent["runId"]]))
+        await story.until(lambda runs: any(run.id == waiting and run.waiting_for for run in runs))
+        await story.cancels(waiting)
+        await story.end_of(waiting)
+        story.opens_gate("reply")
+        await story.settles()
+        assert await asker.exchanged() == [(TURN, 1, "here")]
 
 
 @requirement("send:5")

@@ -49,7 +49,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     origin: str
     """Identifies the call that made it; a repeated call finds it."""
     origin_run: RunId | None
-    """The requester's run that called; None for a call from outside."""
+    """The requester's run that called, or whose wait has brought the first reply; None for a call from outside."""
     requester: SessionRow
     requester_incarnation: SessionId
     target: SessionRow
@@ -106,7 +106,9 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     """The facts that decide, in addition to the exchange itself."""
 
     is_taken: bool
-    """Whether the requester's call takes the first reply as its result."""
+    """Whether the requester's call, or another wait of it, takes the first reply as its result."""
+    waiter: RunId | None = None
+    """The requester's run that takes the first reply through a later wait, if that is how it is taken."""
     may_flow: bool
     """Whether the side that did not say it may read what the ended run said."""
     may_go_on: bool
@@ -149,7 +151,9 @@ class ExchangeTransition(Struct, frozen=True):
 def on_request_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> ExchangeTransition:
     """Handles the target's answer to the request, or its failure."""
     assert exchange.stage is ExchangeState.REQUEST
-    exchange = replace(exchange, is_awaited=around.is_taken, is_withheld=not around.may_flow)
+    is_awaited = exchange.is_awaited and around.is_taken
+    origin_run = around.waiter or exchange.origin_run
+    exchange = replace(exchange, origin_run=origin_run, is_awaited=is_awaited, is_withheld=not around.may_flow)
     if ended.status is not RunStatus.OK:
         error = None if exchange.is_withheld else ended.error or "The run failed."
         record = () if around.is_taken else (RecordWords(Side.REQUESTER, error, is_error=True),)

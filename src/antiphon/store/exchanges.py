@@ -24,7 +24,7 @@ SEALED = SessionRow(-5)
 _SELECT = f"SELECT {_EXCHANGE.text} FROM exchanges"
 _PLACES = ", ".join("?" * (len(_EXCHANGE.names) + 1))
 _INSERT = f"INSERT INTO exchanges ({_EXCHANGE.text}, created_at) VALUES ({_PLACES})"
-_CHANGING = ("stage", "turn", "is_awaited", "is_withheld", "first_reply", "latest_reply", "code")
+_CHANGING = ("origin_run", "stage", "turn", "is_awaited", "is_withheld", "first_reply", "latest_reply", "code")
 _SET = ", ".join(f"{column} = ?" for column in _CHANGING)
 _UPDATE = f"UPDATE exchanges SET {_SET}, ended_at = ? WHERE id = ?"
 
@@ -52,7 +52,7 @@ async def find_by_origin(query: Query, origin: str) -> Exchange | None:
 
 
 async def list_answered(query: Query, origin_run: RunId) -> list[Exchange]:
-    """Exchanges whose first reply is a tool result of the run, in the order of the calls."""
+    """Exchanges whose first reply is a tool result of the run, oldest first."""
     rows = await query.fetch_all(f"{_SELECT} WHERE origin_run = ? AND stage = 'answered' ORDER BY id", (origin_run,))
     return [_EXCHANGE.read(row) for row in rows]
 

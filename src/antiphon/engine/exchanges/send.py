@@ -403,6 +403,8 @@ async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> SendAnswer
     current = await rows_of_exchanges.find(tx, exchange.id)
     assert current is not None
     await rows_of_exchanges.update(tx, replace(current, is_awaited=False), at_ms)
+    if current.origin_run is not None:
+        await ledger.change(tx, current.origin_run, {"waiting_for": None})  # a later wait may take the reply
     return SendAnswer(
         run_id=exchange.request_run,
         status="timeout",

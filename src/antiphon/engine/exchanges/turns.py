@@ -7,6 +7,7 @@ its run.
 from collections.abc import Collection
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.classification import EVERYTHING, PUBLIC, UNTRUSTED, Classification
 from antiphon.domain.exchange import (
@@ -75,7 +76,8 @@ async def follow_run(
             sides = await _find_sides(tx, exchange)
             if sides is None:
                 continue
-            has_result = exchange.origin not in open_calls
+            call = exchange.origin if exchange.is_awaited else run.wait_call  # a wait has brought what a send did not
+            has_result = call not in open_calls
             said = Said(Side.TARGET, PUBLIC if has_result else await _first_reply_made_of(tx, exchange))
             around = await _look_around(tx, exchange, sides, said, at_ms=at_ms)
             step = on_requester_ended(exchange, around, has_result=has_result)
@@ -137,7 +139,9 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int, *, s
     said = Said(exchange.side(run.session), run.made_of, is_reset=run.code == "reset")
     match exchange.stage:
         case ExchangeState.REQUEST:
-            step = on_request_ended(exchange, ended, await _look_around(tx, exchange, sides, said, at_ms=at_ms))
+            around = await _look_around(tx, exchange, sides, said, at_ms=at_ms)
+            around = await _let_waiter_take(tx, exchange, sides.requester, around)
+            step = on_request_ended(exchange, ended, around)
         case ExchangeState.TURN:
             step = on_turn_ended(exchange, ended, await _look_around(tx, exchange, sides, said, at_ms=at_ms))
         case _:
@@ -165,6 +169,21 @@ async def _look_around(query: Query, exchange: Exchange, sides: Sides, said: Sai
         may_go_on=has_requester and has_target and spent < exchange.max_chain_tokens,
         can_announce=has_target and outbox.is_external(place) and place != own_place,
     )
+
+
+async def _let_waiter_take(
+    tx: Transaction, exchange: Exchange, requester: Session, around: Surroundings
+) -> Surroundings:
+    """A run of the requester that waits for the answer takes it, if the call that sent the request does not."""
+    if around.is_taken:
+        return around
+    active = await ledger.find_active(tx, requester.row)
+    if active is None or active.session_id != exchange.requester_incarnation:
+        return around
+    if exchange.request_run not in active.waiting_for:
+        return around
+    await ledger.change(tx, active.id, {"has_sent": 1})
+    return replace(around, is_taken=True, waiter=active.id)
 
 
 async def _clearance_of_other(query: Query, exchange: Exchange, sides: Sides, side: Side) -> Classification:
