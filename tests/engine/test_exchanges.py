@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import anyio
@@ -32,6 +33,7 @@ from antiphon.engine.access.caller import Caller
 from antiphon.engine.exchanges.send import Address, Exchanges
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
+from antiphon.store import exchanges
 from antiphon.testing import Call, Reply, fake_provider
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
@@ -552,6 +554,49 @@ async def test_a_late_reply_to_a_call_from_outside_is_recorded_and_starts_nothin
         await story.settles()
         assert await asker.exchanged() == [(RECORD, 0, "late")]
         assert await asker.runs() == []
+
+
+@requirement("tools:1", "send:3")
+async def test_a_reply_after_the_caller_has_left_is_recorded(open_home: OpenHome) -> None:
+    async with telling(open_home) as story:
+        asker, expert = await story.opens("asker"), await story.opens("expert")
+
+        async def send() -> None:
+            await asker.calls("sessions_send", label="expert", message=wait_at("reply", "late"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(send)
+            await story.comes_to("reply")
+            tasks.cancel_scope.cancel()  # as when a client closes its connection
+        story.opens_gate("reply")
+        await story.settles()
+        assert [run.reply for run in await expert.runs()] == ["late"]
+        assert await asker.exchanged() == [(RECORD, 0, "late")]
+
+
+@requirement("tools:1", "send:3")
+async def test_a_caller_that_has_left_and_comes_back_gets_the_reply_as_its_answer(open_home: OpenHome) -> None:
+    async with telling(open_home) as story:
+        asker, expert = await story.opens("asker"), await story.opens("expert")
+        row = (await expert.session()).row
+        answers: list[dict[str, Any]] = []
+
+        async def send() -> None:
+            message = wait_at("reply", "in time")
+            answers.append(await asker.calls("sessions_send", key="k", label="expert", message=message))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(send)
+            await story.comes_to("reply")
+            tasks.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(send)
+            look = partial(story.app.database.read, exchanges.list_unanswered, row)
+            await story.sees(look, lambda found: found[0].is_awaited)
+            story.opens_gate("reply")
+        await story.settles()
+        assert [answer["reply"] for answer in answers] == ["in time"]
+        assert await asker.exchanged() == []
 
 
 @requirement("sessions:7", "send:2")

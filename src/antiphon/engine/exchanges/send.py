@@ -3,14 +3,16 @@
 Contract: send 1 to 8, answers 2, flow 4.
 """
 
+import logging
 from datetime import datetime, timedelta
 
+import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock, time_left
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
+from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge, Unavailable
 from antiphon.domain.exchange import BLIND, REPLY_SKIP, Exchange, ExchangeState
 from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.message import ExchangeStage, ExchangeStep, UserMessage, text_content
@@ -41,6 +43,10 @@ from antiphon.store.database import Database, Named, Query, SqlValue, Transactio
 from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
 
+logger = logging.getLogger(__name__)
+
+LEAVING_SECONDS = 10.0
+"""How long it may take to store that a caller has left."""
 MAX_MESSAGE_BYTES = 1024 * 1024
 
 
@@ -145,6 +151,9 @@ class Exchanges:
             )
         if caller.run is not None and exchange.is_awaited and exchange.stage is ExchangeState.REQUEST:
             await caller.run.note_waiting(exchange.request_run, self._left(exchange))
+        if caller.run is None and not exchange.is_awaited and self._left(exchange):
+            sides = (SessionRow(exchange.requester), SessionRow(exchange.target))
+            exchange = await self._database.run(wait_again, exchange, self._clock.now_ms(), sessions=sides)
         return await self._wait(caller, exchange)
 
     def _left(self, exchange: Exchange) -> timedelta:
@@ -156,9 +165,11 @@ class Exchanges:
             return SendAnswer(run_id=exchange.request_run, status="accepted")
         left = self._left(exchange)
         if left:
-            wait = self._waits.wait if caller.run is None else caller.run.wait_released
             try:
-                await wait(exchange.request_run, left, SessionRow(exchange.target))
+                if caller.run is None:
+                    await self._wait_outside(exchange, left)
+                else:
+                    await caller.run.wait_released(exchange.request_run, left, SessionRow(exchange.target))
             except NotFound:
                 return _gone(exchange)
         answer = await self._database.read(_find_answer, exchange)
@@ -166,6 +177,24 @@ class Exchanges:
             sides = (SessionRow(exchange.requester), SessionRow(exchange.target))
             answer = await self._database.run(give_up, exchange, self._clock.now_ms(), sessions=sides)
         return answer
+
+    async def _wait_outside(self, exchange: Exchange, timeout: timedelta) -> None:
+        """Waits for a call from outside; if its caller leaves, the reply arrives by itself."""
+        is_over = False
+        try:
+            await self._waits.wait(exchange.request_run, timeout, SessionRow(exchange.target))
+            is_over = True
+        finally:
+            if not is_over:
+                await self._leave(exchange)
+
+    async def _leave(self, exchange: Exchange) -> None:
+        sides = (SessionRow(exchange.requester), SessionRow(exchange.target))
+        with anyio.move_on_after(LEAVING_SECONDS, shield=True):
+            try:
+                await self._database.run(give_up, exchange, self._clock.now_ms(), sessions=sides)
+            except Unavailable as error:
+                logger.warning("Wait was not given up", extra={"action": "wait_left", "code": error.code})
 
 
 def _check_text(text: str) -> None:
@@ -411,6 +440,16 @@ async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> SendAnswer
         code="timeout",
         error="No reply in time. The message was delivered and the run goes on; this session gets the reply later.",
     )
+
+
+async def wait_again(tx: Transaction, exchange: Exchange, at_ms: int) -> Exchange:
+    """A caller from outside has come back for the first reply, which has not come yet."""
+    current = await rows_of_exchanges.find(tx, exchange.id)
+    if current is None or current.stage is not ExchangeState.REQUEST:
+        return exchange
+    current = replace(current, is_awaited=True)
+    await rows_of_exchanges.update(tx, current, at_ms)
+    return current
 
 
 def _answer(exchange: Exchange, run: Run) -> SendAnswer:
