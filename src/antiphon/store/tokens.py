@@ -14,8 +14,11 @@ from antiphon.store import codec
 from antiphon.store.database import Query, Row, Transaction
 from antiphon.store.select_list import Combined, SelectList
 
-_PERSON = "CASE WHEN SUBSTR(t.principal, 1, 7) = 'person:' THEN SUBSTR(t.principal, 8) END"
-"""The person that a token `t` admits; NULL for none."""
+_JOIN_PERSON = (
+    "LEFT JOIN people m ON m.id = CASE WHEN SUBSTR(t.principal, 1, 7) = 'person:' THEN SUBSTR(t.principal, 8) END "
+    "LEFT JOIN people p ON p.id = COALESCE(m.merged_into, m.id)"
+)
+"""Joins the person as whom a token `t` acts, as `p`; all NULL for none."""
 
 
 class TokenKind(StrEnum):
@@ -51,7 +54,7 @@ async def find_valid(query: Query, hashes: Sequence[str], at_ms: int) -> dict[st
     marks = ", ".join("?" * len(hashes))
     rows = await query.fetch_all(
         "SELECT t.hash, t.expires_at, t.used_at, p.is_suspended, COALESCE(p.revision, 0) FROM tokens t "
-        f"LEFT JOIN people p ON p.id = {_PERSON} WHERE t.hash IN ({marks})",
+        f"{_JOIN_PERSON} WHERE t.hash IN ({marks})",
         hashes,
     )
     return {
@@ -91,8 +94,7 @@ async def use_up_link(tx: Transaction, hash: str, at_ms: int) -> Principal | Non
 async def find_owner_hash(query: Query) -> tuple[str, int] | None:
     """The hash of the owner's token, with the revision of that person's rights; None before the first gateway start."""
     row = await query.fetch_one(
-        f"SELECT t.hash, COALESCE(p.revision, 0) FROM tokens t LEFT JOIN people p ON p.id = {_PERSON} "
-        f"WHERE t.kind = '{TokenKind.OWNER}'"
+        f"SELECT t.hash, COALESCE(p.revision, 0) FROM tokens t {_JOIN_PERSON} WHERE t.kind = '{TokenKind.OWNER}'"
     )
     return None if row is None else (row[0], row[1])
 
@@ -105,20 +107,19 @@ async def insert_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
     )
 
 
-async def replace_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
+async def replace_owner_hash(tx: Transaction, hash: str, owner: Principal, at_ms: int) -> None:
     """Ends the previous owner's token, and every browser and link that it signed in; other persons keep theirs.
 
-    The token's person is the one as whom the owner acts, if they were merged.
+    `owner` is the person as whom the owner acts now.
     """
     await tx.execute(
-        f"DELETE FROM tokens WHERE kind IN ('{TokenKind.BROWSER}', '{TokenKind.LINK}') AND (principal = ? "
-        f"OR principal = (SELECT o.principal FROM tokens o WHERE o.kind = '{TokenKind.OWNER}'))",
-        (str(OWNER),),
+        f"DELETE FROM tokens WHERE kind IN ('{TokenKind.BROWSER}', '{TokenKind.LINK}') AND principal IN (?, ?)",
+        (str(OWNER), str(owner)),
     )
     await tx.execute(f"DELETE FROM tokens WHERE kind = '{TokenKind.OWNER}'")
     await tx.execute(
         "INSERT INTO tokens (hash, kind, principal, created_at) VALUES (?, ?, ?, ?)",
-        (hash, TokenKind.OWNER.value, str(OWNER), at_ms),
+        (hash, TokenKind.OWNER.value, str(owner), at_ms),
     )
 
 
@@ -144,7 +145,7 @@ class Browser(Struct, frozen=True, kw_only=True):
 
 _BROWSERS = (
     "SELECT t.id, t.hash, t.page_hash, t.principal, COALESCE(p.role = 'owner', FALSE), COALESCE(p.revision, 0), "
-    f"t.name, t.created_at, t.last_used_at, t.expires_at FROM tokens t LEFT JOIN people p ON p.id = {_PERSON} "
+    f"t.name, t.created_at, t.last_used_at, t.expires_at FROM tokens t {_JOIN_PERSON} "
     f"WHERE t.kind = '{TokenKind.BROWSER}' AND t.page_hash IS NOT NULL AND t.expires_at > ? "
     "AND COALESCE(p.is_suspended, 0) = 0"
 )
@@ -261,7 +262,7 @@ _TOKEN = SelectList(
     is_suspended=bool,
 )
 _TOKENS = (
-    f"SELECT {_TOKEN.text} FROM tokens t LEFT JOIN people p ON p.id = {_PERSON} "
+    f"SELECT {_TOKEN.text} FROM tokens t {_JOIN_PERSON} "
     f"LEFT JOIN sessions s ON s.id = t.session WHERE t.kind IN ('{TokenKind.SESSION}', '{TokenKind.PERSON}', "
     f"'{TokenKind.CHANNEL}', '{TokenKind.NODE}') "
     "AND s.deleted_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > ?)"

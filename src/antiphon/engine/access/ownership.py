@@ -18,6 +18,7 @@ from antiphon.owner_token import find_token, finish_replacing, next_token, owner
 from antiphon.policy.acts import Act
 from antiphon.store import tokens
 from antiphon.store.database import Database, Transaction
+from antiphon.store.people import find_standing
 
 MAX_AGE_SECONDS = 0.4
 """How long a gateway uses a hash it has read. A token replaced elsewhere may still be accepted for this long."""
@@ -131,5 +132,6 @@ async def _replace(tx: Transaction, rights: Rights, hash: str, at_ms: int) -> Re
     reach = await find_reach(tx, rights, Act.TOKENS)
     if isinstance(reach, Refusal):
         return reach
-    await tokens.replace_owner_hash(tx, hash, at_ms)
+    owner = (await find_standing(tx, OWNER)).principal
+    await tokens.replace_owner_hash(tx, hash, owner, at_ms)
     return None

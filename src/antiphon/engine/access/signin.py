@@ -22,6 +22,7 @@ from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.store import tokens
 from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.people import find_standing
 from antiphon.store.tokens import Browser
 
 LINK_LIFE = timedelta(minutes=10)
@@ -103,7 +104,8 @@ async def _store_link(tx: Transaction, rights: Rights, hash: str, at_ms: int) ->
     if isinstance(reach, Refusal):
         return reach
     await tokens.delete_expired(tx, at_ms)
-    await tokens.insert_link(tx, hash, rights.principal, at_ms=at_ms, expires_at_ms=at_ms + _milliseconds(LINK_LIFE))
+    person = (await find_standing(tx, rights.principal)).principal
+    await tokens.insert_link(tx, hash, person, at_ms=at_ms, expires_at_ms=at_ms + _milliseconds(LINK_LIFE))
     return None
 
 
