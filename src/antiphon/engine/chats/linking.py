@@ -136,7 +136,7 @@ async def redeem(tx: Transaction, who: Who, text: str, at_ms: int) -> Linked:
 async def link(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> Linked:
     """Makes the account the person's; merges the guest whose account it was into them.
 
-    An owner is asked there about all who have waited for one.
+    A merged person stands for the one as whom they act. An owner is asked there about all who have waited for one.
     """
     linked = await _link(tx, who, person, at_ms)
     if linked is Linked.LINKED and (await find_standing(tx, person_principal(person))).role is PersonRole.OWNER:
@@ -144,8 +144,9 @@ async def link(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> Linke
     return linked
 
 
-async def _link(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> Linked:
+async def _link(tx: Transaction, who: Who, named: PersonId, at_ms: int) -> Linked:
     await people.hold_owners(tx)
+    person = PersonId((await find_standing(tx, person_principal(named))).principal.name)
     before = None if who.stored is None else person_of(who.stored.principal)
     if before == person:
         return Linked.ALREADY

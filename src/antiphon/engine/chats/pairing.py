@@ -116,8 +116,9 @@ class Pairings:
     async def approve(self, principal: Principal, named: str, *, into: str | None = None) -> AdmittedSender:
         """Admits the sender, and posts the message that waits. `named` is the request's id or its code.
 
-        The sender is a guest, or with `into` that person. Raises `NotFound` for a code that is wrong, answered or too
-        old, and for an unknown person, and `Conflict` (`machine_account`) for a program.
+        The sender is a guest, or with `into` that person; a merged one stands for the person as whom they act. Raises
+        `NotFound` for a code that is wrong, answered or too old, and for an unknown person, and `Conflict`
+        (`machine_account`) for a program.
         """
         command = self._command(principal, named, None if into is None else PersonId(into))
         key: SessionKey | None = None
