@@ -91,6 +91,10 @@ _CHANNEL_ACTS = frozenset(
 _NO_CHANNEL = Deny("forbidden", "Channel tokens may read, open and change sessions of their namespace, and write there")
 
 
+def is_promotion(before: PersonRole, after: PersonRole) -> bool:
+    return _RANKS.index(after) > _RANKS.index(before)
+
+
 def decide_act(standing: Standing, act: Act) -> Decision:
     """Whether the principal may perform the act at all, before any session is named."""
     if standing.is_suspended:

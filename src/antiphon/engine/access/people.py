@@ -29,6 +29,7 @@ from antiphon.engine.ledger.spending import day_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
+from antiphon.policy.rights import is_promotion
 from antiphon.store import people as rows
 from antiphon.store import tokens
 from antiphon.store.codec import clearance_columns, moment
@@ -60,6 +61,8 @@ class ChangePerson(Struct, frozen=True, kw_only=True):
     role: PersonRole | None = None
     is_suspended: bool | None = None
     """None and an absent role leave what is stored."""
+    held: frozenset[TokenScope] = ALL_SCOPES
+    """The scopes of the credential that asks."""
 
 
 class ClearPerson(Struct, frozen=True, kw_only=True):
@@ -73,6 +76,8 @@ class MergePeople(Struct, frozen=True, kw_only=True):
     rights: Rights
     id: PersonId
     into: PersonId
+    held: frozenset[TokenScope]
+    """The scopes of the credential that asks."""
     at_ms: int
 
 
@@ -167,12 +172,16 @@ class People:
         )
         return Invitation(accepted(await self._database.run(_make_link, command)), code)
 
-    async def change_role(self, principal: Principal, id: str, role: PersonRole) -> KnownPerson:
+    async def change_role(
+        self, principal: Principal, id: str, role: PersonRole, *, held: frozenset[TokenScope] = ALL_SCOPES
+    ) -> KnownPerson:
         """Promotes or demotes the person, at once and everywhere.
 
-        Raises `Conflict` for the last owner, and for a program (`machine_account`).
+        `held` are the scopes of the credential that asks. Raises `Conflict` for the last owner, and for a program
+        (`machine_account`), and `Denied` (`scope_beyond_maker`, `clearance_beyond_maker`) for a promotion by a
+        credential that lacks a scope or has a clearance.
         """
-        return await self._change(principal, id, role=role)
+        return await self._change(principal, id, role=role, held=held)
 
     async def suspend(self, principal: Principal, id: str) -> KnownPerson:
         """Ends all that the person does, until they are resumed. Raises `Conflict` for the last owner."""
@@ -192,14 +201,22 @@ class People:
         command = ClearPerson(rights=Rights(principal, self._rules), id=PersonId(id), clearance=clearance)
         return accepted(await self._database.run(_clear, command))
 
-    async def merge(self, principal: Principal, id: str, into: str) -> KnownPerson:
+    async def merge(
+        self, principal: Principal, id: str, into: str, *, held: frozenset[TokenScope] = ALL_SCOPES
+    ) -> KnownPerson:
         """Makes the person act as another one, with their accounts, sessions, tokens and queued runs.
 
-        Past events keep their actor. Raises `Invalid` for a person merged into themselves, `Conflict` for one that is
-        merged already, for the last owner, and for a program on either side (`machine_account`).
+        Past events keep their actor. `held` are the scopes of the credential that asks. Raises `Invalid` for a person
+        merged into themselves, `Conflict` for one that is merged already, for the last owner, and for a program on
+        either side (`machine_account`), and `Denied` (`scope_beyond_maker`, `clearance_beyond_maker`) for a credential
+        that lacks a scope or has a clearance: a merge gives each of the two what the other may read.
         """
         command = MergePeople(
-            rights=Rights(principal, self._rules), id=PersonId(id), into=PersonId(into), at_ms=self._clock.now_ms()
+            rights=Rights(principal, self._rules),
+            id=PersonId(id),
+            into=PersonId(into),
+            held=held,
+            at_ms=self._clock.now_ms(),
         )
         return accepted(await self._database.run(_merge, command))
 
@@ -212,13 +229,20 @@ class People:
         accepted(await self._database.run(_remove, command))
 
     async def _change(
-        self, principal: Principal, id: str, *, role: PersonRole | None = None, is_suspended: bool | None = None
+        self,
+        principal: Principal,
+        id: str,
+        *,
+        role: PersonRole | None = None,
+        is_suspended: bool | None = None,
+        held: frozenset[TokenScope] = ALL_SCOPES,
     ) -> KnownPerson:
         command = ChangePerson(
             rights=Rights(principal, self._rules),
             id=PersonId(id),
             role=role,
             is_suspended=is_suspended,
+            held=held,
         )
         return accepted(await self._database.run(_change, command))
 
@@ -317,11 +341,18 @@ async def _refuse_last(tx: Transaction, person: Person) -> Refusal | None:
     )
 
 
+def _refuse_limited(rights: Rights, held: frozenset[TokenScope]) -> Refusal | None:
+    """The refusal if the credential that asks may do less than its person."""
+    return refuse_credential(held) or refuse_clearance(rights.principal, None)
+
+
 async def _change(tx: Transaction, command: ChangePerson) -> KnownPerson | Refusal:
     person = await _find_changeable(tx, command.rights, command.id)
     if isinstance(person, Refusal):
         return person
     role = person.role if command.role is None else command.role
+    if is_promotion(person.role, role) and (refusal := _refuse_limited(command.rights, command.held)):
+        return refusal
     is_promoted = command.role not in (None, PersonRole.GUEST)
     if is_promoted and (refusal := await refuse_machine(tx, command.rights.rules, person.id)):
         return refusal
@@ -374,6 +405,8 @@ async def _merge(tx: Transaction, command: MergePeople) -> KnownPerson | Refusal
         return source
     if command.id == command.into:
         return Refusal(Invalid(f"Person cannot be merged into themselves: {command.id!r}.", code="invalid_request"))
+    if refusal := _refuse_limited(command.rights, command.held):
+        return refusal
     target = await _find_changeable(tx, command.rights, command.into)
     if isinstance(target, Refusal):
         return target

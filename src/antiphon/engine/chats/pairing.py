@@ -19,9 +19,11 @@ from antiphon.domain.keys import ChatType, SessionKey
 from antiphon.domain.person import PersonId
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import PREVIEW_LENGTH, one_line, plain
+from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.machines import refuse_machine, refuse_machine_account
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
+from antiphon.engine.access.tokens import refuse_clearance, refuse_credential
 from antiphon.engine.chats.accounts import milliseconds_of
 from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.entry import DrawnIds, SessionMoved, content_of, find_chat, post_in_chat, target_of
@@ -113,13 +115,23 @@ class Pairings:
         """How many people and groups wait for an owner; None for anybody else."""
         return await self._database.read(count_waiting, self._rights(principal), self._clock.now_ms())
 
-    async def approve(self, principal: Principal, named: str, *, into: str | None = None) -> AdmittedSender:
+    async def approve(
+        self,
+        principal: Principal,
+        named: str,
+        *,
+        into: str | None = None,
+        held: frozenset[TokenScope] = ALL_SCOPES,
+    ) -> AdmittedSender:
         """Admits the sender, and posts the message that waits. `named` is the request's id or its code.
 
-        The sender is a guest, or with `into` that person; a merged one stands for the person as whom they act. Raises
-        `NotFound` for a code that is wrong, answered or too old, and for an unknown person, and `Conflict`
-        (`machine_account`) for a program.
+        The sender is a guest, or with `into` that person; a merged one stands for the person as whom they act. `held`
+        are the scopes of the credential that asks. Raises `NotFound` for a code that is wrong, answered or too old, and
+        for an unknown person, `Conflict` (`machine_account`) for a program, and `Denied` (`scope_beyond_maker`,
+        `clearance_beyond_maker`) for `into` with a credential that lacks a scope or has a clearance.
         """
+        if into is not None and (refusal := refuse_credential(held) or refuse_clearance(principal, None)):
+            raise refusal.error
         command = self._command(principal, named, None if into is None else PersonId(into))
         key: SessionKey | None = None
         for _ in range(MOST_TRIES):

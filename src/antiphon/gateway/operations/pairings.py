@@ -40,7 +40,8 @@ async def list_pairings(ask: Ask, params: NoParams) -> wire.PairingList:
 )
 async def approve_pairing(ask: Ask, params: ApprovePairing) -> wire.AdmittedShape:
     """Admits somebody, as a guest or as the person `into`. What they wrote first is posted now, and answered."""
-    return wire.admitted(await ask.services.pairings.approve(ask.principal, params.pairing, into=params.into))
+    approved = await ask.services.pairings.approve(ask.principal, params.pairing, into=params.into, held=ask.scopes)
+    return wire.admitted(approved)
 
 
 @operation(

@@ -130,7 +130,8 @@ async def _invitation(ask: Ask, invited: Invitation) -> wire.InvitationShape:
 )
 async def change_role(ask: Ask, params: ChangeRole) -> wire.PersonShape:
     """Promotes or demotes a person. It acts at once: on queued and running work, tokens and open streams."""
-    return await _shown(ask, await ask.services.people.change_role(ask.principal, params.person_id, params.role))
+    changed = await ask.services.people.change_role(ask.principal, params.person_id, params.role, held=ask.scopes)
+    return await _shown(ask, changed)
 
 
 @operation(
@@ -187,7 +188,8 @@ async def resume_person(ask: Ask, params: NamedPerson) -> wire.PersonShape:
 )
 async def merge_person(ask: Ask, params: MergePerson) -> wire.PersonShape:
     """Makes a person act as another one, with their accounts, sessions, tokens and queued runs; answers the other."""
-    return await _shown(ask, await ask.services.people.merge(ask.principal, params.person_id, params.into))
+    merged = await ask.services.people.merge(ask.principal, params.person_id, params.into, held=ask.scopes)
+    return await _shown(ask, merged)
 
 
 @operation(
