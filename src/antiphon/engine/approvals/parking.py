@@ -82,10 +82,14 @@ class _Repeated(NamedTuple):
 
 
 async def continue_parked(tx: Transaction, parked: Run, session: Session, approval: Approval, *, at_ms: int) -> None:
-    """Queues the run that continues the parked one. The request and its answers belong to that run from now on."""
+    """Queues the run that continues the parked one.
+
+    The request, its answers, and what is allowed until the run ends belong to the continuation from now on.
+    """
     run_id = continuation_of(parked)
     await go_on(tx, parked, session, _notice(run_id, approval, session.taint, at_ms), end=None, at_ms=at_ms)
     await approvals.move(tx, replace(approval, run=run_id))
+    await standing_approvals.move(tx, parked.id, run_id)
 
 
 async def repeat_calls(tx: Transaction, run: Run, at_ms: int) -> None:
@@ -115,7 +119,6 @@ async def repeat_calls(tx: Transaction, run: Run, at_ms: int) -> None:
     seq = await record_steps(tx, run, Steps([event], is_counted=False), at_ms=at_ms, end=found.end)
     places = {(repeated.seq, old): (seq, new) for new, old in enumerate(repeated.indexes)}
     await approvals.move(tx, moved(approval, run.id, places))
-    await standing_approvals.move(tx, parked.id, run.id)
 
 
 def _repeated(events: list[Event], approval: Approval) -> _Repeated:
