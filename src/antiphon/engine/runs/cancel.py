@@ -13,6 +13,7 @@ from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import NOBODY, Rights, admit_head, find_reach, find_session
+from antiphon.engine.approvals.answering import withdraw_all
 from antiphon.engine.ledger.fence import sessions_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -134,7 +135,8 @@ async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId, at_ms: int)
 async def cancel_work(tx: Transaction, session: Session, at_ms: int) -> Cancelled:
     """Cancels the work of a session that was already found, and of everything below it.
 
-    If nothing has begun in a session yet, its work is the run that would begin next.
+    If nothing has begun in a session yet, its work is the run that would begin next. The session's open requests of
+    calls from outside a run are withdrawn.
     """
     found = await ledger.find_active(tx, session.row)
     parked = await ledger.find_parked(tx, session.row)
@@ -152,5 +154,6 @@ async def cancel_work(tx: Transaction, session: Session, at_ms: int) -> Cancelle
         await end_parked_run(tx, run.id, at_ms)
     for run in ended:
         await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)
+    await withdraw_all(tx, session.row, at_ms)
     own = [*((found,) if found else ()), *parked, *ended]
     return Cancelled(own[0].id if own else None, called_off.runs)

@@ -97,7 +97,7 @@ async def begin_anew_if_stale(
     rule = _rule_for(session, rules)
     if not rule.is_stale(started_at=session.started_at, interacted_at=session.interacted_at, now=now):
         return head
-    if await ledger.is_busy(tx, session.row) or await spawns.is_expecting(tx, session.row):
+    if session.pending_approvals or await ledger.is_busy(tx, session.row) or await spawns.is_expecting(tx, session.row):
         return head  # the awaited work belongs to this conversation
     drawn = session_id.partition(":")[2]
     renewal = Renewal(drawn=drawn, actor=str(SYSTEM), reason=rule.mode.value, rules=rules, now=now, at_ms=at_ms)
