@@ -11,7 +11,7 @@ from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC, UNTRUSTED, Classification, Level
 from antiphon.domain.exchange import BLIND
-from antiphon.domain.ids import MessageId, RunId
+from antiphon.domain.ids import MessageId, RunId, SessionId
 from antiphon.domain.message import ExchangeStage
 from antiphon.domain.run import RunStatus
 from antiphon.domain.targets import RelativeTarget, Target
@@ -19,6 +19,7 @@ from antiphon.engine.access.caller import Caller
 from antiphon.engine.exchanges.send import Address, SendMessage, Sent, send_message
 from antiphon.engine.rules import Rules
 from antiphon.store import exchanges
+from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
@@ -107,6 +108,19 @@ async def test_a_target_that_rises_in_its_turn_leaves_only_the_notice(open_home:
         assert stages == [(ExchangeStage.TURN, 1), (ExchangeStage.RECORD, 0)]
         assert not any("the secret" in text for text in await desk.texts())
         assert (await desk.session()).taint == UNTRUSTED
+
+
+@requirement("flow:4", "sessions:7")
+async def test_that_a_target_that_has_risen_is_deleted_is_not_told_to_those_below_it(open_home: OpenHome) -> None:
+    async with telling(open_home, runs__max_concurrent=1) as story:
+        desk, peer = await story.opens("desk"), await story.opens("peer")
+        await desk.hears(to_send("!say never", sessionKey=peer.key, timeoutSeconds=0), wait_at("end"))
+        await story.comes_to("end")  # the request waits for the only slot
+        await story.app.database.run(rows.set_taint, SessionId((await peer.session()).id), SECRET)
+        await story.deletes(peer)
+        story.opens_gate("end")
+        await story.settles()
+        assert await desk.exchanged() == []
 
 
 @requirement("flow:4", "sessions:6")

@@ -85,13 +85,18 @@ async def follow_run(
 
 
 async def fail_requests_to(tx: Transaction, target: Session, at_ms: int) -> None:
-    """Records in the logs of requesters that do not wait that the target is about to be deleted. Contract: sessions 7."""
+    """Records in the logs of requesters that do not wait that the target is about to be deleted.
+
+    A requester that it has risen above does not learn that it is gone. Contract: sessions 7, flow 4.
+    """
     for exchange in await rows_of_exchanges.list_unanswered(tx, target.row):
         sides = await _find_sides(tx, exchange)
-        if sides is not None:
-            said = Said(Side.TARGET, PUBLIC)  # fixed words
-            around = await _look_around(tx, exchange, sides, said, at_ms=at_ms)
-            await _carry_out(tx, on_request_ended(exchange, _DELETED, around), sides, said, at_ms=at_ms)
+        if sides is None:
+            continue
+        around = await _look_around(tx, exchange, sides, Said(Side.TARGET, target.taint), at_ms=at_ms)
+        if around.may_flow:
+            fixed = Said(Side.TARGET, PUBLIC)
+            await _carry_out(tx, on_request_ended(exchange, _DELETED, around), sides, fixed, at_ms=at_ms)
 
 
 async def _first_reply_made_of(query: Query, exchange: Exchange) -> Classification:

@@ -48,7 +48,10 @@ async def delete_session(tx: Transaction, rights: Rights, target: NamedTarget, a
 
 
 async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:
-    """Deletes everything of the session but its number. Results and replies it owes are reported as failed; its children stay."""
+    """Deletes everything of the session but its number; its children stay.
+
+    Results and replies that it owes are reported as failed.
+    """
     for run, outcome, made_of in await abandon_reports(tx, session, at_ms):
         await end_queued_run(tx, run, outcome, made_of=made_of, at_ms=at_ms)
     await fail_requests_to(tx, session, at_ms)
