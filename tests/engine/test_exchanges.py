@@ -2,7 +2,6 @@
 
 import json
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import anyio
@@ -591,8 +590,8 @@ async def test_a_caller_that_has_left_and_comes_back_gets_the_reply_as_its_answe
             tasks.cancel_scope.cancel()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(send)
-            look = partial(story.app.database.read, exchanges.list_unanswered, row)
-            await story.sees(look, lambda found: found[0].is_awaited)
+            unanswered = exchanges.list_unanswered
+            await story.sees(lambda: story.app.database.read(unanswered, row), lambda found: found[0].is_awaited)
             story.opens_gate("reply")
         await story.settles()
         assert [answer["reply"] for answer in answers] == ["in time"]

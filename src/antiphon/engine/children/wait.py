@@ -105,7 +105,9 @@ class Joins:
         command = WaitForRuns(
             caller=caller, run_ids=tuple(dict.fromkeys(run_ids)), for_all=for_all, accepts=accepts, until=until
         )
-        begun = accepted(await self._database.run(begin_wait, command, sessions=(caller.session,)))
+        # Two waits for one another that begin at once must see each other, so neither unit may pass the other.
+        awaited = await self._database.read(find_awaited_sessions, command)
+        begun = accepted(await self._database.run(begin_wait, command, sessions=(caller.session, *awaited)))
         left = time_left(begun.until, self._clock.now(), timeout)
         wait = self._waits.wait_several if caller.run is None else caller.run.wait_several_released
         if not begun.is_over:
@@ -119,6 +121,14 @@ class Joins:
         Raises `Conflict`: `no_run` from outside a run, `nothing_to_wait_for` without children at work.
         """
         return accepted(await self._database.run(note_yield, caller, sessions=(caller.session,)))
+
+
+async def find_awaited_sessions(query: Query, command: WaitForRuns) -> tuple[SessionRow, ...]:
+    """The other sessions whose runs are awaited; none if the wait is to be refused."""
+    runs = await _find_own(query, command.caller, command.run_ids)
+    if isinstance(runs, Refusal):
+        return ()
+    return tuple({SessionRow(run.session): None for run in runs if run.session != command.caller.session})
 
 
 async def begin_wait(tx: Transaction, command: WaitForRuns) -> Begun | Refusal:
