@@ -173,3 +173,20 @@ async def test_a_turn_without_words_sends_the_record(open_home: OpenHome, words:
         await story.settles()
         (text,) = {each.text for each in await story.deliveries()} - {"started"}
         assert text.startswith("Sub-agent: c\nStatus: ok\nResult:\n42 is the result\n")
+
+
+@requirement("sessions:6", "spawn:7")
+async def test_a_result_of_an_ended_conversation_does_not_enter_the_childs_new_one(open_home: OpenHome) -> None:
+    async with telling(open_home, Parts(channels=[FakeChannel()])) as story:
+        boss = await story.opens("boss")
+        await boss.speaks_at("the room", NAME)
+        posted = await boss.hears(to_spawn("!say old words", mode="session"), wait_at("end"), "!say spawned")
+        await story.until(lambda runs: any(run.report is not None and run.status is RunStatus.OK for run in runs))
+        (child,) = await boss.children()
+        await story.resets(child)
+        story.opens_gate("end")
+        await story.end_of(posted)
+        await story.settles()
+        present = (await child.session()).id
+        messages = [event for event in await child.log() if event.session_id == present and event.message is not None]
+        assert messages == []

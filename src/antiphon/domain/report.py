@@ -71,7 +71,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     may_flow: bool = True
     """Whether the requester may read what the child says."""
     may_word: bool = True
-    """Whether the child can word a text; a child that is about to be deleted cannot."""
+    """Whether the child can word a text; a child that is about to be deleted, or was reset since, cannot."""
     is_origin_over: bool = True
     """Whether the run that spawned has ended, or a call from outside spawned."""
     follower: RunId | None = None

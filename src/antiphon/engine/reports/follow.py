@@ -186,6 +186,7 @@ async def record(
         if not may_flow:
             kept = await _notice_of(tx, report, result.finding, child, requester=requester, clearance=clearance)
         parked = None if report.waiter is None else await ledger.find(tx, report.waiter)
+    may_word = may_word and child.id == run.session_id  # it was reset meanwhile: that text is of the ended conversation
     situation = await _look_around(tx, report, requester, may_flow=may_flow, may_word=may_word)
     consequences = on_child_ended(report, situation)
     origin = await _origin_of(tx, consequences.report)
@@ -294,7 +295,7 @@ async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
     found: list[_Came] = []
     for report in recorded:
         child = await rows.find_by_row(tx, report.child)
-        situation = _standing_of(report, child, session)
+        situation = await _standing_of(tx, report, child, session)
         found.append(_Came(report, on_origin_ended(report, situation, is_called_off=is_off), child))
     await _follow_records(tx, session, found, origin=run, at_ms=at_ms)
 
@@ -306,7 +307,7 @@ async def _follow_continued(
     found: list[_Came] = []
     for report in continued.released:
         child = await rows.find_by_row(tx, report.child)
-        found.append(_Came(report, on_released(report, _standing_of(report, child, session)), child))
+        found.append(_Came(report, on_released(report, await _standing_of(tx, report, child, session)), child))
     await _follow_records(tx, session, found, origin=None, at_ms=at_ms)
     return [] if continued.called_off is None else [continued.called_off]
 
@@ -319,11 +320,13 @@ class _Came(Struct, frozen=True):
     child: Session | None
 
 
-def _standing_of(report: Report, child: Session | None, requester: Session) -> Situation:
+async def _standing_of(query: Query, report: Report, child: Session | None, requester: Session) -> Situation:
     """What decides once the record is in the log. A text that the child words is made of all that the child holds."""
+    run = None if child is None or report.place is None else await ledger.find(query, report.run)
     return Situation(
         is_present=requester.id == report.requester_incarnation,
         may_flow=child is not None and may_enter(child.taint, requester.taint),
+        may_word=child is not None and run is not None and run.session_id == child.id,
     )
 
 
