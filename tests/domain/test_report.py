@@ -100,7 +100,7 @@ def every_step() -> Iterator[tuple[str, Report, ReportTransition]]:
     for report, situation in product(_in(ReportState.ANNOUNCING), SITUATIONS):
         yield "child_deleted", report, on_child_deleted(report, situation)
     for report, heir, answered, newest in product(REPORTS, (HEIR, Heir()), BOTH, BOTH):
-        if answered or report.stage in (ReportState.RECORDED, ReportState.DONE):
+        if answered or report.stage in (ReportState.RECORDED, ReportState.ANNOUNCING, ReportState.DONE):
             consequences = on_requester_deleted(report, heir, is_answered=answered, is_newest=newest)
             yield "requester_deleted", report, consequences
 
@@ -164,8 +164,6 @@ def test_what_rose_above_its_requester_is_not_told_to_its_channel() -> None:
 def test_nothing_that_came_is_lost_with_its_requester() -> None:
     for answered, newest in product(BOTH, BOTH):
         for report in _in(ReportState.OPEN, ReportState.RECORDED, ReportState.ANNOUNCING):
-            if not answered and report.stage is ReportState.ANNOUNCING:
-                continue
             step = on_requester_deleted(report, HEIR, is_answered=answered, is_newest=newest)
             assert step.report.stage in (ReportState.OPEN, ReportState.KEPT), (report, step)
 

@@ -243,3 +243,23 @@ async def test_work_of_a_staying_child_belongs_to_the_conversation_in_which_it_b
         found = {record.result: record.session_id for record in await boss.records()}
         assert (found["for the old one"], found["for the new one"]) == (old, current.id)
         assert {text for _, text in await until_announced(story, 3)} == {"started", "ready", "for the new one"}
+
+
+@requirement("spawn:7")
+async def test_a_result_that_is_worded_for_a_deleted_session_goes_to_its_requester(open_home: OpenHome) -> None:
+    async with telling(open_home, Parts(channels=[FakeChannel()]), **NESTED) as story:
+        boss = await story.opens("boss")
+        mid = await boss.spawns("!say ready", label="mid")
+        await story.settles()
+        await mid.speaks_at("the room", NAME)
+        model = story.script(
+            [{"text": "leaf words"}],
+            [{"calls": [{"name": "gate", "arguments": {"name": "wording"}}]}, {"text": "worded"}],
+        )
+        await mid.answers(to_spawn("go", label="leaf", model=model))
+        await story.comes_to("wording")
+        await story.deletes(mid)
+        story.opens_gate("wording")
+        await story.settles()
+        told = [record.result for record in await boss.records()]
+        assert "leaf words" in told, (told, await story.kept(), [each.text for each in await story.deliveries()])

@@ -362,7 +362,7 @@ async def list_unanswered(query: Query, requester: SessionRow) -> list[Report]:
     return await _list(
         query,
         "t.requester = ? AND t.child IN (SELECT s.id FROM sessions s WHERE s.deleted_at IS NULL) AND "
-        "(t.stage = 'recorded' OR (t.stage = 'done' AND t.waiter IN "
+        "(t.stage IN ('recorded', 'announcing') OR (t.stage = 'done' AND t.waiter IN "
         "(SELECT r.id FROM runs r WHERE r.session = ? AND r.is_parked = 1)))",
         *(requester, requester),
     )

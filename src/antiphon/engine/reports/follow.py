@@ -186,7 +186,7 @@ async def record(
         if not may_flow:
             kept = await _notice_of(tx, report, result.finding, child, requester=requester, clearance=clearance)
         parked = None if report.waiter is None else await ledger.find(tx, report.waiter)
-    may_word = may_word and child.id == run.session_id  # it was reset meanwhile: that text is of the ended conversation
+    may_word = may_word and await _can_word(tx, report, child, run)
     situation = await _look_around(tx, report, requester, may_flow=may_flow, may_word=may_word)
     consequences = on_child_ended(report, situation)
     origin = await _origin_of(tx, consequences.report)
@@ -326,8 +326,13 @@ async def _standing_of(query: Query, report: Report, child: Session | None, requ
     return Situation(
         is_present=requester.id == report.requester_incarnation,
         may_flow=child is not None and may_enter(child.taint, requester.taint),
-        may_word=child is not None and run is not None and run.session_id == child.id,
+        may_word=child is not None and run is not None and await _can_word(query, report, child, run),
     )
+
+
+async def _can_word(query: Query, report: Report, child: Session, run: Run) -> bool:
+    """Whether the child may be asked for words: never after its reset, and once for each result."""
+    return report.place is not None and child.id == run.session_id and not await messages.has_question(query, report)
 
 
 async def _follow_records(

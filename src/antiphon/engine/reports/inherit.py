@@ -44,6 +44,8 @@ async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list
             report, heir, is_answered=report.id not in unanswered, is_newest=report.id in newest
         )
         await spawns.change_report(tx, report, consequences.report, at_ms)
+        if report.stage is ReportState.ANNOUNCING:
+            await ledger.call_off_announcement(tx, report.child, report.id)
         for action in consequences.actions:
             assert isinstance(action, PutAway)
             await put_away(tx, report.child, at_ms, may_delete=action.may_delete)

@@ -111,6 +111,12 @@ async def find_question(query: Query, report: Report) -> Kept:
     return await _find(query, report.child, report.id, ReportStage.ANNOUNCE)
 
 
+async def has_question(query: Query, report: Report) -> bool:
+    """Whether the child was asked to word the result, for whatever requester."""
+    name = _message_id(report.id, ReportStage.ANNOUNCE)
+    return await log.find_message(query, system_grant(report.child), name) is not None
+
+
 async def _find(query: Query, session: SessionRow, name: str, stage: ReportStage) -> Kept:
     event = await log.find_message(query, system_grant(session), _message_id(name, stage))
     assert event is not None and event.message is not None
