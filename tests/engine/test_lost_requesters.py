@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from antiphon.building import Parts
+from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import YIELD, to_spawn, wait_at
+from tests.engine.slots import skip_where_slots_stay
 from tests.engine.stage import ManualClock
 from tests.story import NESTED, Character, Story, telling
 
@@ -263,3 +265,33 @@ async def test_a_result_that_is_worded_for_a_deleted_session_goes_to_its_request
         await story.settles()
         told = [record.result for record in await boss.records()]
         assert "leaf words" in told, (told, await story.kept(), [each.text for each in await story.deliveries()])
+
+
+@requirement("spawn:7")
+@pytest.mark.parametrize("then", ["!say spawned", YIELD], ids=["answered", "continued"])
+@pytest.mark.parametrize("has_heir", [False, True])
+async def test_a_result_whose_answer_was_queued_outlives_its_requester(
+    open_home: OpenHome, database_section: DatabaseSection, has_heir: bool, then: str
+) -> None:
+    skip_where_slots_stay(database_section)
+    async with telling(open_home, **NESTED, runs__max_concurrent=1) as story:
+        boss, other = await story.opens("boss"), await story.opens("other")
+        requester = boss
+        if has_heir:
+            requester = await boss.spawns("!say ready", label="mid")
+            await story.settles()
+        await requester.hears(to_spawn(wait_at("leaf", "leaf words"), label="leaf"), then)
+        await story.comes_to("leaf")
+        await other.hears(wait_at("other"))  # takes the only slot when the leaf has ended
+        story.opens_gate("leaf")
+        await story.comes_to("other")
+        await story.until(
+            lambda runs: any(run.session_key == requester.key and run.status is RunStatus.QUEUED for run in runs)
+        )
+        await story.deletes(requester)
+        story.opens_gate("other")
+        await story.settles()
+        if has_heir:
+            assert "leaf words" in [record.result for record in await boss.records()]
+        else:
+            assert await story.kept() == ["leaf words"]

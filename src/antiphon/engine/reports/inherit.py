@@ -20,19 +20,21 @@ from antiphon.domain.report import (
 )
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session
+from antiphon.engine.reports import messages
 from antiphon.engine.reports.follow import answer, record
 from antiphon.engine.reports.parking import CancelledContinuation
 from antiphon.engine.reports.settle import put_away
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
-from antiphon.store.database import Transaction
+from antiphon.store.database import Query, Transaction
 
 
 async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list[CancelledContinuation]:
     """Ends all waits for the session, and all its own; returns the runs that are to end at once."""
     own = await spawns.list_of_child(tx, session.row)
     unanswered = {report.id for report in await spawns.list_unanswered(tx, session.row)}
+    unanswered |= await _find_queued_answers(tx, session)
     for run in await ledger.find_parked(tx, session.row):
         await ledger.change(tx, run.id, {"is_parked": 0})
     called_off = await _tell_as_failed(tx, own, at_ms)
@@ -58,6 +60,17 @@ async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list
             called_off += await record(tx, report, run, at_ms)
     await spawns.delete_all(tx, session.row)
     return called_off
+
+
+async def _find_queued_answers(query: Query, session: Session) -> set[str]:
+    """Results of existing children that a run of the session was to answer or continue with, and has not begun to."""
+    found: set[str] = set()
+    for run in await ledger.find_queued(query, session.row):
+        for report in await messages.find_answered(query, run):
+            is_seen = report.is_taken and report.waiter is None  # a wait has brought it to a run that worked
+            if not is_seen and await rows.find_by_row(query, report.child) is not None:
+                found.add(report.id)
+    return found
 
 
 async def _tell_as_failed(tx: Transaction, own: Sequence[Report], at_ms: int) -> list[CancelledContinuation]:

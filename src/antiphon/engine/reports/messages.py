@@ -19,6 +19,7 @@ from antiphon.domain.message import (
     text_of,
 )
 from antiphon.domain.report import Report
+from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.text import PREVIEW_LENGTH, flat, one_line
 from antiphon.engine.ledger.append import Words, derived_id, words_from
@@ -109,6 +110,14 @@ async def find_record(query: Query, report: Report, requester: Session) -> Kept:
 async def find_question(query: Query, report: Report) -> Kept:
     """The text that the child was asked to word."""
     return await _find(query, report.child, report.id, ReportStage.ANNOUNCE)
+
+
+async def find_answered(query: Query, run: Run) -> list[Report]:
+    """The results that the run, which has not begun, was queued to answer or to continue with."""
+    events = await log.read_run(query, system_grant(run.session), run.id, from_seq=run.seq)
+    message = events[0].message if events else None
+    answers = message.report.answers if isinstance(message, UserMessage) and message.report is not None else ()
+    return await spawns.list_reports(query, answers)
 
 
 async def has_question(query: Query, report: Report) -> bool:
