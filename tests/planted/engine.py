@@ -711,8 +711,8 @@ BUGS = (
     Bug(
         "a run out of time goes on",
         "engine/work/worker.py",
-        "        if not unwound.is_set():\n            await self._stop(drive, run, StopCause.TIMEOUT)",
-        "        if unwound.is_set():\n            await self._stop(drive, run, StopCause.TIMEOUT)",
+        "        if not unwound.is_set():\n            await self._stop(drive, context, StopCause.TIMEOUT)",
+        "        if unwound.is_set():\n            await self._stop(drive, context, StopCause.TIMEOUT)",
         "engine/test_runs.py::test_a_run_that_takes_too_long_times_out_with_what_it_had[sqlite]",
     ),
     Bug(
