@@ -65,9 +65,9 @@ class ApprovedCalls:
                 while not self._is_stopped:
                     self._woken.clear()
                     for approval in await self._due():
-                        tool = next((self._tools.find(call.tool) for call in approval.calls), None)
+                        tool = self._tool_of(approval)
                         if tool is None or approval.id in self._at_work:
-                            continue  # a process that has the tool carries it out
+                            continue
                         if len(self._at_work) < MAX_AT_ONCE:
                             self._at_work.add(approval.id)
                             tasks.start_soon(self._carry_out, approval, tool)
@@ -86,12 +86,16 @@ class ApprovedCalls:
 
     async def _due(self) -> list[Approval]:
         try:
-            found = await self._approvals.list_to_carry_out()
+            # A process that has the tool carries out the others.
+            found = await self._approvals.list_to_carry_out(lambda each: self._tool_of(each) is not None)
         except Unavailable as error:
             self._looking.failed(error)
             return []
         self._looking.worked()
         return list(found)
+
+    def _tool_of(self, approval: Approval) -> Tool | None:
+        return next((self._tools.find(call.tool) for call in approval.calls), None)
 
     async def _carry_out(self, approval: Approval, tool: Tool) -> None:
         is_full = len(self._at_work) == MAX_AT_ONCE

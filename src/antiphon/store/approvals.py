@@ -117,12 +117,18 @@ async def forget_origin(tx: Transaction, origin: str) -> None:
     await tx.execute("UPDATE approvals SET origin = NULL WHERE origin = ?", (origin,))
 
 
-async def list_to_carry_out(query: Query, process: ProcessId, limit: int) -> list[Approval]:
-    """Requests with an approved call from outside a run that no living process carries out, the oldest first."""
+async def list_to_carry_out(query: Query, process: ProcessId, after: Approval | None, limit: int) -> list[Approval]:
+    """Requests with an approved call from outside a run that no living process carries out.
+
+    Those decided first come first; `after` is the last request of the previous page.
+    """
+    later, values = "", list[SqlValue]()
+    if after is not None and after.decided_at is not None:
+        later, values = " AND (a.decided_at, a.id) > (?, ?)", [codec.milliseconds(after.decided_at), after.id]
     rows = await query.fetch_all(
         f"{_SELECT} WHERE a.is_due = 1 AND (a.begun_by IS NULL OR (a.begun_by <> ? AND NOT EXISTS "
-        "(SELECT 1 FROM processes p WHERE p.id = a.begun_by))) ORDER BY a.decided_at LIMIT ?",
-        (process, limit),
+        f"(SELECT 1 FROM processes p WHERE p.id = a.begun_by))){later} ORDER BY a.decided_at, a.id LIMIT ?",
+        (process, *values, limit),
     )
     return [_APPROVAL.read(row) for row in rows]
 

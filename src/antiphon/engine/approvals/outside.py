@@ -130,9 +130,20 @@ class OutsideApprovals:
         """Calls `wake` whenever a call was approved, until the returned function is called."""
         return self._notifier.subscribe(approvals.APPROVED, wake)
 
-    async def list_to_carry_out(self) -> Sequence[Approval]:
-        """Requests with an approved call that no living process carries out."""
-        return await self._database.read(approvals.list_to_carry_out, self._process, BATCH)
+    async def list_to_carry_out(self, is_known: Callable[[Approval], bool]) -> Sequence[Approval]:
+        """Requests with an approved call that no living process carries out, those decided first.
+
+        Only those whose tool `is_known` here: however many others wait, they hold up none of these.
+        """
+        found: list[Approval] = []
+        last: Approval | None = None
+        while len(found) < BATCH:
+            page = await self._database.read(approvals.list_to_carry_out, self._process, last, BATCH)
+            found += filter(is_known, page)
+            if len(page) < BATCH:
+                break
+            last = page[-1]
+        return found
 
     async def begin(self, approval: Approval, *, is_idempotent: bool) -> FoundCaller | None:
         """The caller of the approved call, which this process is to carry out now; None if it is not to.
