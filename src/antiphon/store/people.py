@@ -349,15 +349,17 @@ async def change(tx: Transaction, id: PersonId, columns: Mapping[str, SqlValue])
 async def call_off_runs(tx: Transaction, principal: Principal) -> list[SessionRow]:
     """Cancels the person's runs that have not ended, with all that they asked for; returns sessions with one at work.
 
+    What stands for somebody who was merged into the person is the person's.
     Open requests for approval are due at once: each is then withdrawn in its own session's unit.
     """
-    set_cancelled, of = "UPDATE runs SET cancel_requested = 1", (str(principal),)
+    set_cancelled, of = "UPDATE runs SET cancel_requested = 1", (principal.name, principal.name)
+    is_theirs = "principal IN (SELECT 'person:' || p.id FROM people p WHERE p.id = ? OR p.merged_into = ?)"
     rows = await tx.fetch_all(
-        f"{set_cancelled} WHERE status IN ('running', 'awaiting_approval') AND principal = ? RETURNING session", of
+        f"{set_cancelled} WHERE status IN ('running', 'awaiting_approval') AND {is_theirs} RETURNING session", of
     )
-    await tx.execute(f"{set_cancelled} WHERE status = 'queued' AND principal = ?", of)
-    await tx.execute(f"{set_cancelled} WHERE is_parked = 1 AND principal = ?", of)
-    await tx.execute("UPDATE approvals SET expires_at = 0 WHERE state = 'pending' AND principal = ?", of)
+    await tx.execute(f"{set_cancelled} WHERE status = 'queued' AND {is_theirs}", of)
+    await tx.execute(f"{set_cancelled} WHERE is_parked = 1 AND {is_theirs}", of)
+    await tx.execute(f"UPDATE approvals SET expires_at = 0 WHERE state = 'pending' AND {is_theirs}", of)
     return [SessionRow(session) for (session,) in rows]
 
 

@@ -12,7 +12,7 @@ from antiphon.domain.actor import Asker, Principal
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow, TaskId
 from antiphon.domain.message import NO_USAGE, Usage
-from antiphon.domain.person import person_of
+from antiphon.domain.person import person_of, person_principal
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import Purpose, Run, RunStatus, followed
 from antiphon.domain.session import DeliveryContext
@@ -99,10 +99,10 @@ _ACTIVE_IN = f"FROM runs r WHERE r.session = ? AND {_ACTIVE}"
 # condition for both would read all runs that the session ever had.
 _OTHERS = "SELECT 1 FROM runs r WHERE r.session = ? AND r.is_favoured >= f.is_favoured"
 _FIND_RANK = (
-    f"SELECT f.is_favoured, CASE WHEN EXISTS ({_OTHERS} AND r.status = 'queued') "
-    f"OR EXISTS ({_OTHERS} AND {_AT_WORK}) THEN 1 ELSE 0 END FROM (SELECT CASE WHEN EXISTS (SELECT 1 "
-    f"FROM {PRESENT} WHERE p.id = ? AND q.role = 'owner' AND q.is_suspended = 0) THEN 1 ELSE 0 END "
-    "AS is_favoured) f"
+    f"SELECT f.person, f.is_favoured, CASE WHEN EXISTS ({_OTHERS} AND r.status = 'queued') "
+    f"OR EXISTS ({_OTHERS} AND {_AT_WORK}) THEN 1 ELSE 0 END FROM (SELECT MAX(q.id) AS person, "
+    "COALESCE(MAX(CASE WHEN q.role = 'owner' AND q.is_suspended = 0 THEN 1 ELSE 0 END), 0) AS is_favoured "
+    f"FROM {PRESENT} WHERE p.id = ?) f"
 )
 _FIND_IN_LOG = f"{_SELECT_WITH_END} WHERE r.id = ?"
 _FIND_FIRST = (
@@ -352,8 +352,10 @@ async def is_busy(query: Query, session: SessionRow) -> bool:
 
 
 class RunRank(NamedTuple):
-    """How a new run stands among the session's others."""
+    """Whose a new run is, and how it stands among the session's others."""
 
+    principal: Principal
+    """The one as whom its principal acts now."""
     is_favoured: bool
     """Whether its principal is an owner now."""
     is_delivered: bool
@@ -364,7 +366,9 @@ async def find_rank(query: Query, session: SessionRow, principal: Principal) -> 
     """The rank of a run of the principal that is queued now."""
     row = await query.fetch_one(_FIND_RANK, (session, session, person_of(principal)))
     assert row is not None
-    return RunRank(*map(bool, row))
+    person, is_favoured, is_delivered = row
+    present = principal if person is None else person_principal(person)
+    return RunRank(present, bool(is_favoured), bool(is_delivered))
 
 
 async def is_queued(query: Query, session: SessionRow) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall, find_identical
@@ -35,6 +36,7 @@ from antiphon.store import sessions as rows
 from antiphon.store.codec import json_text, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.events import Addition
+from antiphon.store.people import find_standing
 from antiphon.store.spawns import DUE
 
 MAX_OPEN = 50
@@ -170,6 +172,10 @@ _RESET = {"status": "error", "code": "reset", "error": "The session was reset be
 async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval | StandingApproval | Refusal:
     if found := await approvals.find_by_origin(tx, command.origin):
         return found
+    present = (
+        await find_standing(tx, command.caller.principal)
+    ).principal  # it may have been merged since it was found
+    command = replace(command, caller=replace(command.caller, principal=present))
     standing = await standing_approvals.list_of(tx, command.caller.principal, command.caller.agent_id, None)
     if allowed := find_covering(standing, command.call, None):
         return allowed

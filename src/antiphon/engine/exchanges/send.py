@@ -261,8 +261,11 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     chain, hops = _chain_of(origin, command)
     if refusal := await _refuse_chain(tx, chain, hops, rules):
         return Refusal(refusal)
-    if refusal := await refuse_run(tx, await find_standing(tx, caller.principal), rules.shares):
+    standing = await find_standing(tx, caller.principal)
+    if refusal := await refuse_run(tx, standing, rules.shares):
         return refusal
+    # The caller's own principal may have been merged since its run began.
+    command = replace(command, caller=replace(caller, principal=standing.principal))
     if isinstance(sides, _Unseen):
         return await _send_sealed(tx, sides, command, origin=origin, rules=rules)
     source, target = sides.requester, sides.target
@@ -275,7 +278,7 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
         requester_incarnation=SessionId(source.id),
         target=target.row,
         target_incarnation=SessionId(target.id),
-        principal=caller.principal,
+        principal=standing.principal,
         chain=chain,
         hops=hops,
         is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(source, target),

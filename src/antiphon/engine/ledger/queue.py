@@ -1,5 +1,7 @@
 """Creates runs, with the messages that they answer. Contract: runs 1, 2, 4."""
 
+from msgspec.structs import replace
+
 from antiphon.domain.actor import Asker
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.engine.ledger.append import Recipient, Words, append_words
@@ -11,11 +13,13 @@ from antiphon.store.runs import EndedRun, NewRun
 async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun, *, at_ms: int) -> int:
     """Stores the message and queues the run that answers it; returns the `seq` of both.
 
+    The run is that of the person as whom its principal acts now: whoever asks may have been merged meanwhile.
     Does not dispatch if the session has a worker: it also works on this run. For an owner's run
     only runs of owners count, because a guest's may wait for a place.
     """
     seq = await append_words(tx, session, words, at_ms, run_id=run.id)
     rank = await ledger.find_rank(tx, session.row, run.principal)
+    run = replace(run, principal=rank.principal)
     await ledger.insert(tx, session.row, run, is_favoured=rank.is_favoured, seq=seq, at_ms=at_ms)
     if not rank.is_delivered:
         await tx.dispatch(session.row, Asker(run.principal, rank.is_favoured))
