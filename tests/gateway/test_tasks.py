@@ -148,6 +148,19 @@ async def test_a_run_that_is_asked_for_again_with_the_same_key_is_the_same_run(o
         assert (bad.status_code, bad.json()["error"]["code"]) == (400, "invalid_idempotency_key")
 
 
+@requirement("tasks:2", "access:3")
+async def test_a_run_that_is_asked_for_again_after_its_asker_was_merged_is_the_same_run(open_home: OpenHome) -> None:
+    async with with_ann(open_home) as (served, ann):
+        task = await make(served, sessionKey=DESK)
+        path, named = f"/tasks/{task['taskId']}/run", {"Idempotency-Key": "evening-1"}
+        first = await ann.post(path, headers=named)
+        assert first.status_code == 200, first.text
+        await served.client.get(f"/runs/{first.json()['runId']}", params={"wait": 30})
+        assert (await served.client.post("/people/ann/merge", json={"into": "owner"})).status_code == 200
+        again = await ann.post(path, headers=named)
+        assert again.json()["runId"] == first.json()["runId"]
+
+
 @requirement("flow:13", "tasks:2")
 async def test_the_name_of_a_task_above_the_reader_is_free(open_home: OpenHome) -> None:
     async with with_ann(open_home) as (served, ann):

@@ -21,7 +21,7 @@ from antiphon.domain.person import (
 )
 from antiphon.policy.sinks import GroupName
 from antiphon.policy.standing import Standing
-from antiphon.store import codec, notes
+from antiphon.store import codec, notes, origins
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.select_list import Combined, SelectList
 
@@ -151,6 +151,12 @@ async def _standing_or_none(query: Query, rights: Row | None) -> Standing | None
     if rights is None or rights[0] is None:
         return None
     return await standing_from(query, person_principal(rights[0]), rights)
+
+
+async def list_merged(query: Query, principal: Principal) -> list[Principal]:
+    """Those who were merged into the person."""
+    rows = await query.fetch_all("SELECT id FROM people WHERE merged_into = ? ORDER BY id", (person_of(principal),))
+    return [person_principal(id) for (id,) in rows]
 
 
 async def list_deciders(query: Query, accounts: Iterable[tuple[str, str]]) -> list[tuple[Identity, Standing]]:
@@ -386,6 +392,7 @@ async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
     await tx.execute("DELETE FROM participants WHERE principal = ?", (old,))
     for table in ("runs", "exchanges", "reports", "tokens", "approvals", "standing_approvals"):
         await tx.execute(f"UPDATE {table} SET principal = ? WHERE principal = ?", (new, old))
+    await origins.merge(tx, old, new)
     await notes.merge(tx, old, new)
     await tx.execute("UPDATE tasks SET maker = ? WHERE maker = ?", (new, old))
     for table, column in CLASSIFIED:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound
 from antiphon.domain.idempotency import parse_idempotency_key
@@ -51,7 +52,7 @@ from antiphon.store import sessions as sessions_rows
 from antiphon.store import tasks as rows
 from antiphon.store.codec import milliseconds, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
-from antiphon.store.people import find_standing
+from antiphon.store.people import find_standing, list_merged
 
 _REACHED = {
     Why.HOURLY_RUNS: "its limit of runs an hour",
@@ -211,11 +212,9 @@ class Tasks:
         does (`task_maker`), or if its results may not go to its place any more (`above_clearance`).
         """
         call, firing = self._call(actor, id, target), self.firing()
-        if idempotency_key is not None:
-            named = _message_named(call.rights, parse_idempotency_key(idempotency_key))
-            firing = replace(firing, message_id=named, may_repeat=True)
+        key = None if idempotency_key is None else parse_idempotency_key(idempotency_key)
         sessions = (NamedTarget(cron_key(id), None),)
-        return accepted(await self._database.run(run_task, call, firing, sessions=sessions))
+        return accepted(await self._database.run(run_task, call, firing, key, sessions=sessions))
 
     async def pause(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
         """The task does not fire until it is resumed. Raises `Conflict` if it has ended (`task_ended`)."""
@@ -520,15 +519,17 @@ async def _edited(query: Query, command: EditTask, held: _Held) -> Classificatio
     return made_of if clearance is None else refuse_above(made_of, clearance) or made_of
 
 
-async def run_task(tx: Transaction, call: TaskCall, firing: Firing) -> TaskSlot | Refusal:
+async def run_task(tx: Transaction, call: TaskCall, firing: Firing, key: str | None = None) -> TaskSlot | Refusal:
+    """Begins a run of the task now; with the `key` of a run that the person has begun, returns that one's slot."""
     held = await _hold(tx, call)
     if isinstance(held, Refusal):
         return held
     task = held.task
     session = await sessions_rows.find_by_key(tx, task.key)
-    if session is not None and firing.may_repeat:
-        first = await _find_begun(tx, session, firing.message_id)
-        if first is not None:
+    if key is not None:
+        principal = held.scope.standing.principal
+        firing = replace(firing, message_id=_message_named(principal, key), may_repeat=True)
+        if session is not None and (first := await _find_begun(tx, session, principal, key)) is not None:
             return first
     if task.state is TaskState.ENDED:
         return Refusal(_has_ended(task))
@@ -551,15 +552,18 @@ async def run_task(tx: Transaction, call: TaskCall, firing: Firing) -> TaskSlot 
     return slot
 
 
-async def _find_begun(query: Query, session: Session, message_id: MessageId) -> TaskSlot | None:
-    """The slot whose run began with that message."""
-    event = await log.find_message(query, system_grant(SessionRow(session.row)), message_id)
-    return None if event is None or event.run_id is None else await rows.find_slot_of(query, event.run_id)
+async def _find_begun(query: Query, session: Session, principal: Principal, key: str) -> TaskSlot | None:
+    """The slot of the run that the person has begun with that key, or somebody who was merged into them since."""
+    for one in (principal, *await list_merged(query, principal)):
+        event = await log.find_message(query, system_grant(SessionRow(session.row)), _message_named(one, key))
+        if event is not None and event.run_id is not None:
+            return await rows.find_slot_of(query, event.run_id)
+    return None
 
 
-def _message_named(rights: Rights, key: str) -> MessageId:
+def _message_named(principal: Principal, key: str) -> MessageId:
     """The id of the message of a run that the person begins with that key."""
-    return MessageId(f"msg_{sha256(f'{rights.principal} {key}'.encode()).hexdigest()[:32]}")
+    return MessageId(f"msg_{sha256(f'{principal} {key}'.encode()).hexdigest()[:32]}")
 
 
 async def pause_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask | Refusal:

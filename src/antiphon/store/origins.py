@@ -1,0 +1,34 @@
+"""The origins of calls from outside a run: session, caller and the call's own name."""
+
+from antiphon.store.database import Transaction
+
+_SESSIONS = (
+    ("exchanges", "exchanges.requester"),
+    ("spawns", "(SELECT s.parent FROM sessions s WHERE s.id = spawns.child)"),
+    ("approvals", "approvals.session"),
+    ("approval_origins", "approval_origins.session"),
+)
+"""The tables that hold origins, with the session that called."""
+_KINDS = ("", "same:")
+"""What stands before the caller: nothing for a call with an `Idempotency-Key`, and a word for one without."""
+
+
+async def merge(tx: Transaction, old: str, new: str) -> None:
+    """The calls of the one principal are the other's, who gets their first answers for the same keys.
+
+    A key that both have used in one session stays the other's own.
+    """
+    for table, session in _SESSIONS:
+        for kind in _KINDS:
+            await _rename(tx, table, session, old=f":{kind}{old}:", new=f":{kind}{new}:")
+
+
+async def _rename(tx: Transaction, table: str, session: str, *, old: str, new: str) -> None:
+    prefix, origin = f"CAST({session} AS TEXT) || CAST(? AS TEXT)", f"{table}.origin"
+    renamed = f"{prefix} || SUBSTR({origin}, LENGTH({prefix}) + 1)"
+    await tx.execute(
+        f"UPDATE {table} SET origin = {renamed} "
+        f"WHERE {origin} LIKE ? AND SUBSTR({origin}, 1, LENGTH({prefix})) = {prefix} "
+        f"AND NOT EXISTS (SELECT 1 FROM {table} o WHERE o.origin = {renamed})",
+        (new, old, f"%{old}%", old, old, new, old),
+    )
