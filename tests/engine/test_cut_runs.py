@@ -1,4 +1,4 @@
-"""Runs that were cut off or crashed: their partial text is kept, and how they ended is as classified as their prompt."""
+"""Runs that were cut off or crashed: their partial text is kept, and their end is as classified as their prompt."""
 
 import pytest
 

@@ -172,12 +172,11 @@ _RESET = {"status": "error", "code": "reset", "error": "The session was reset be
 async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval | StandingApproval | Refusal:
     if found := await approvals.find_by_origin(tx, command.origin):
         return found
-    present = (
-        await find_standing(tx, command.caller.principal)
-    ).principal  # it may have been merged since it was found
-    command = replace(command, caller=replace(command.caller, principal=present))
-    standing = await standing_approvals.list_of(tx, command.caller.principal, command.caller.agent_id, None)
-    if allowed := find_covering(standing, command.call, None):
+    standing = await find_standing(tx, command.caller.principal)
+    # The caller may have been merged since it was found.
+    command = replace(command, caller=replace(command.caller, principal=standing.principal))
+    always = await standing_approvals.list_of(tx, command.caller.principal, command.caller.agent_id, None)
+    if allowed := find_covering(always, command.call, None):
         return allowed
     session = await rows.find_by_row(tx, command.caller.session)
     if session is None:
