@@ -382,8 +382,8 @@ BUGS = (
     Bug(
         "a session that waits for children begins anew",
         "engine/sessions/resets.py",
-        "    if await ledger.is_busy(tx, session.row) or await spawns.is_expecting(tx, session.row):",
-        "    if await ledger.is_busy(tx, session.row):",
+        "await ledger.is_busy(tx, session.row) or await spawns.is_expecting(tx, session.row):",
+        "await ledger.is_busy(tx, session.row):",
         "engine/test_continuations.py::test_a_session_that_waits_for_children_does_not_begin_anew_by_itself[sqlite-record]",
     ),
     Bug(
