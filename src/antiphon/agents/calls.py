@@ -85,7 +85,9 @@ class ToolCalls:
         *,
         idempotency_key: str | None = None,
     ) -> JsonObject:
-        """The tool's answer, also for failures. Repeating the `idempotency_key` returns the first call's answer.
+        """The tool's answer, also for failures.
+
+        Repeating the `idempotency_key` returns the first answer of a session tool, and of a call that had to ask.
 
         Raises `NotFound` for a tool that does not exist (`unknown_tool`) and for a session the actor may not see,
         `Denied` for a tool that the session does not have, `Conflict` for a key that was used for another call. A call
