@@ -480,8 +480,8 @@ BUGS = (
     Bug(
         "turns go on though the chain has no tokens left",
         "engine/exchanges/turns.py",
-        "may_go_on=are_present and spent < exchange.max_chain_tokens,",
-        "may_go_on=are_present,",
+        "may_go_on=has_requester and has_target and spent < exchange.max_chain_tokens,",
+        "may_go_on=has_requester and has_target,",
         "engine/test_exchanges.py::test_turns_end_where_the_chain_has_no_tokens_left[sqlite]",
     ),
     Bug(

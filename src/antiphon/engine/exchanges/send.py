@@ -42,6 +42,7 @@ from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Named, Query, SqlValue, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
+from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +104,8 @@ class Exchanges:
         self._rules = rules
         self._clock = clock
         self._ids = ids
+        means = "A reply to somebody who has left is shown only to a repetition of their call."
+        self._leaving = Trouble(logger, "Giving up a wait", action="wait_left", means=means)
 
     async def send(self, caller: Caller, address: Address, text: str, timeout: timedelta) -> SendAnswer:
         """Stores the message in the target's log and queues its run; then waits up to `timeout` for the reply.
@@ -194,7 +197,9 @@ class Exchanges:
             try:
                 await self._database.run(give_up, exchange, self._clock.now_ms(), sessions=sides)
             except Unavailable as error:
-                logger.warning("Wait was not given up", extra={"action": "wait_left", "code": error.code})
+                self._leaving.failed(error)
+            else:
+                self._leaving.worked()
 
 
 def _check_text(text: str) -> None:

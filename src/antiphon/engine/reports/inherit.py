@@ -68,7 +68,8 @@ async def _find_queued_answers(query: Query, session: Session) -> set[str]:
     for run in await ledger.find_queued(query, session.row):
         for report in await messages.find_answered(query, run):
             is_seen = report.is_taken and report.waiter is None  # a wait has brought it to a run that worked
-            if not is_seen and await rows.find_by_row(query, report.child) is not None:
+            is_own = report.requester == session.row  # not one that it was to word as a child
+            if is_own and not is_seen and await rows.find_by_row(query, report.child) is not None:
                 found.add(report.id)
     return found
 
