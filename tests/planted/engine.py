@@ -1112,8 +1112,8 @@ BUGS = (
     Bug(
         "a turn of an exchange is judged by what the session holds, not by what it says",
         "engine/exchanges/turns.py",
-        "said = Said(exchange.side(run.session), run.made_of)",
-        "said = Said(exchange.side(run.session), PUBLIC)",
+        "said = Said(exchange.side(run.session), run.made_of, is_reset",
+        "said = Said(exchange.side(run.session), PUBLIC, is_reset",
         "engine/test_writing_down.py::test_a_target_that_rises_in_its_turn_leaves_only_the_notice[sqlite]",
     ),
     Bug(
