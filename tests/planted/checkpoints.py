@@ -18,15 +18,15 @@ BUGS = (
     Bug(
         "a process that lost its checkpoint ends it all the same",
         "engine/checkpoints/steps.py",
-        " and stored.run is not None and stored.fence == fence.number else None\n",
-        " and stored.run is not None else None\n",
+        "(stored.run, stored.fence) == (fence.run, fence.number)",
+        "stored.run == fence.run",
         f"{CLAIMS}::test_a_process_whose_checkpoint_was_taken_over_changes_nothing[sqlite]",
     ),
     Bug(
         "a checkpoint that was taken over goes on counting what it used",
         "store/checkpoints.py",
-        '        "WHERE incarnation = ? AND fence = ? AND run IS NOT NULL",\n',
-        '        "WHERE incarnation = ? AND fence >= ? AND run IS NOT NULL",\n',
+        '        "WHERE incarnation = ? AND fence = ? AND run = ?",\n',
+        '        "WHERE incarnation = ? AND fence >= ? AND run = ?",\n',
         f"{CLAIMS}::test_a_process_whose_checkpoint_was_taken_over_changes_nothing[sqlite]",
     ),
     Bug(

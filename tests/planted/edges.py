@@ -365,8 +365,8 @@ BUGS = (
     Bug(
         "in a shared session the id of one peer's message is that of all",
         "channels/webhook_inbox.py",
-        'return f"{NAME}:{webhook.name}:{chat}:{message.message_id}"',
-        'return f"{NAME}:{webhook.name}:{message.message_id}"',
+        'named = f"{NAME}:{webhook.name}:{chat}:{message.message_id}"',
+        'named = f"{NAME}:{webhook.name}:{message.message_id}"',
         "attacks/test_webhooks.py::test_another_peers_message_id_gets_nobody_elses_answer[owner]",
     ),
     Bug(

@@ -1148,9 +1148,23 @@ BUGS = (
     Bug(
         "a session under the key of a deleted one is the parent of its children",
         "store/sessions.py",
-        "    if last_seq:  # children",
-        "    if False:  # children",
+        'await tx.execute("UPDATE sessions SET parent = NULL WHERE parent = ?", (session,))\n        await _bury',
+        "await _bury",
         "engine/test_writing_down.py::test_a_child_does_not_learn_that_its_risen_requester_was_deleted[sqlite]",
+    ),
+    Bug(
+        "a prompt goes on with what was deleted",
+        "engine/runs/context.py",
+        "kept is None or kept.first_seq < first_seq:",
+        "kept is None:",
+        "engine/test_remade_prompts.py::test_a_session_made_anew_does_not_remember_what_was_deleted[sqlite]",
+    ),
+    Bug(
+        "a session made anew is the child that was deleted",
+        "store/sessions.py",
+        "    if owed is None or not owed[0]:\n",
+        "    if owed:\n",
+        "engine/test_remade_children.py::test_a_session_made_anew_is_not_deleted_with_the_child_before_it[sqlite]",
     ),
     Bug(
         "a sealed request is written down",
