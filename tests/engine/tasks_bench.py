@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import anyio
 import pytest
 
 from antiphon.building import App, Parts
@@ -74,13 +75,11 @@ class Bench:
         await self.rests()
 
     async def rests(self) -> None:
-        """No run is at work or queued any more."""
-        while True:
-            unfinished = await self.app.database.read(_unfinished)
-            if not unfinished:
-                return
-            for run in unfinished:
-                await self.app.services.waits.wait(run, timedelta(seconds=SECONDS))
+        """No run is at work or queued any more. A run that begins to wait for a yes ends no wait: it is looked for."""
+        with anyio.fail_after(SECONDS):
+            while unfinished := await self.app.database.read(_unfinished):
+                for run in unfinished:
+                    await self.app.services.waits.wait(run, timedelta(milliseconds=100))
 
     async def slots(self, task: StoredTask) -> Sequence[TaskSlot]:
         return await self.tasks.runs(OWNER, task.id, limit=100)

@@ -216,6 +216,7 @@ async def test_a_single_time_whose_session_is_deleted_before_its_run_begins_is_o
         assert (await b.tasks.get(OWNER, once.id)).state is TaskState.ENDED
         again = await b.tasks.get(OWNER, often.id)
         assert (again.state, again.errors) == (TaskState.ACTIVE, 0)
+        await b.app.services.runs.cancel_session(OWNER, b.target())
 
 
 @requirement("tasks:1")
