@@ -75,11 +75,10 @@ async def notice_words(
     why_not: str | None = None,
 ) -> Words:
     """The first message of a run whose records are in the log already; with `why_not`, the run does not use them."""
-    text = (
-        CAME.format(names=await _names(query, session, answers))
-        if why_not is None
-        else NOT_CONTINUED.format(why=why_not)
-    )
+    if why_not is None:
+        text = CAME.format(names=await _names(query, session, answers))
+    else:
+        text = NOT_CONTINUED.format(why=why_not)
     step = ReportStep(id=run_id, stage=ReportStage.CONTINUATION, answers=answers, is_continued=is_continued)
     message = _message(session, text_content(text), step)
     return words_from(session, message, classification=session.taint, incarnation=incarnation, is_addressed=True)
@@ -99,10 +98,9 @@ async def _names(query: Query, session: Session, answers: Sequence[str]) -> str:
     for report in await spawns.list_reports(query, answers):
         event = await log.find_message(query, system_grant(session.row), _message_id(report.id, ReportStage.RECORD))
         record = None if event is None or event.message is None else read_record(event.message.content)
-        child = await rows.find_by_row(query, report.child)
         if record is not None:
             names.append(flat(record.name))
-        elif child is not None:
+        elif (child := await rows.find_by_row(query, report.child)) is not None:
             names.append(flat(str(child.key)))
     return f": {', '.join(names)}" if names else ""
 
