@@ -1,10 +1,13 @@
-"""Ids of a system: never the same twice, also in a forked process."""
+"""Ids of a system: never the same twice, also in a forked process, and in the order in which they were made."""
 
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
+from datetime import timedelta
+
 from antiphon.clock import RandomIds, SystemClock
+from tests.engine.stage import ManualClock
 
 
 def test_ids_drawn_by_many_threads_are_all_different():
@@ -30,6 +33,19 @@ def test_a_forked_process_draws_digits_of_its_own():
     ours = {ids.new("run")[-20:] for _ in range(100)}
     assert len(theirs) == 100
     assert not ours & {*theirs}
+
+
+def test_ids_sort_as_they_were_made_also_at_one_time_and_after_the_clock_was_set_back():
+    clock = ManualClock()
+    ids = RandomIds(clock)
+    made = [ids.new("note") for _ in range(10_000)]
+    clock.step(timedelta(hours=-1))
+    made += [ids.new("note") for _ in range(100)]
+    clock.step(timedelta(hours=2))
+    made.append(ids.new("note"))
+    assert made == sorted(made)
+    assert all(re.fullmatch(r"note_[0-9a-f]{31}", id) for id in made)
+    assert int(made[-1][5:16], 16) == clock.now_ms(), "the time is taken up again"
 
 
 def test_random_digits_are_as_many_as_asked():

@@ -39,34 +39,40 @@ class SystemClock:
         return time.monotonic()
 
 
-_ID_DIGITS = 20
+_RANDOM_BITS = 80
+_ID_DIGITS = 31
+_STEP = (1 << 64) - 1
 _IDS_A_DRAW = 64
-_DRAWN: list[str] = []
-"""Random digits of ids to come, drawn for many at once: each draw is a call into the kernel."""
+_DRAWN: list[int] = []
+"""Random bits of ids to come, drawn for many at once: each draw is a call into the kernel."""
 os.register_at_fork(after_in_child=_DRAWN.clear)  # a forked process must not use those of its parent
 
 
 class RandomIds:
-    """Ids of 44 bits of time and 80 random bits, in hexadecimal."""
+    """Ids of 44 bits of time and 80 random bits, in hexadecimal; each sorts after those made before it.
+
+    Of several in one millisecond, and after the clock was set back, each is the last one and a random number more.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._latest = 0
 
     def new(self, prefix: str) -> str:
-        return f"{prefix}_{self._clock.now_ms():011x}{_digits_of_an_id()}"
+        drawn = _random_bits()
+        least = self._latest + 1 + (drawn & _STEP)
+        self._latest = latest = max(self._clock.now_ms() << _RANDOM_BITS | drawn, least)
+        return f"{prefix}_{latest:0{_ID_DIGITS}x}"
 
     def random_hex(self, digits: int) -> str:
-        return _random_digits(digits)
+        return os.urandom((digits + 1) // 2).hex()[:digits]
 
 
-def _digits_of_an_id() -> str:
+def _random_bits() -> int:
     while True:
         try:
             return _DRAWN.pop()  # one step, whatever other threads do
         except IndexError:
-            drawn = _random_digits(_ID_DIGITS * _IDS_A_DRAW)
-            _DRAWN.extend(drawn[start : start + _ID_DIGITS] for start in range(0, len(drawn), _ID_DIGITS))
-
-
-def _random_digits(count: int) -> str:
-    return os.urandom((count + 1) // 2).hex()[:count]
+            size = _RANDOM_BITS // 8
+            drawn = os.urandom(size * _IDS_A_DRAW)
+            _DRAWN.extend(int.from_bytes(drawn[start : start + size]) for start in range(0, len(drawn), size))
