@@ -43,6 +43,7 @@ from antiphon.engine.access.buckets import Buckets
 from antiphon.engine.access.callers import Callers
 from antiphon.engine.access.compartments import HomeCompartments
 from antiphon.engine.access.credentials import Credentials
+from antiphon.engine.access.keyed_calls import KeyedCalls
 from antiphon.engine.access.names import PersonNames
 from antiphon.engine.access.ownership import Ownership
 from antiphon.engine.access.people import People
@@ -395,7 +396,8 @@ def build(
     outside = OutsideApprovals(
         database=database, notifier=notifier, waits=waits, rules=rules, process=process, clock=clock, ids=ids
     )
-    tool_calls = ToolCalls(tools, callers, outside, rules, workspaces=workspaces, ids=ids)
+    keyed = KeyedCalls(database, waits, process=process, clock=clock)
+    tool_calls = ToolCalls(tools, callers, outside, rules, keyed=keyed, workspaces=workspaces, ids=ids)
     deliverer = Deliverer(
         database=database,
         notifier=notifier,

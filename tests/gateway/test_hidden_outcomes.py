@@ -6,6 +6,7 @@ import anyio
 import httpx
 import pytest
 
+from antiphon.agents.toolset import tool
 from antiphon.building import Parts
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -74,3 +75,28 @@ async def test_the_outcome_of_an_approved_call_does_not_go_to_a_client_below(ope
                     await anyio.sleep(0.01)
         assert CANARY not in answer.text
         assert answer.json()["status"] == "withheld"
+
+
+def record(text: str) -> str:
+    """Records something."""
+    return f"recorded {text}"
+
+
+@requirement("flow:3", "tools:1")
+async def test_the_answer_of_an_earlier_call_does_not_go_to_a_client_below(open_home: OpenHome) -> None:
+    bring = tool(record, name="bring", classification={"level": "CONFIDENTIAL"})
+    keep = tool(record, name="keep", clearance={"level": "CONFIDENTIAL"})
+    async with with_ann(open_home, Parts(tools=[bring, keep, *PARTS.tools])) as (served, _):
+        bound = await token_for(served, sessionKey=DESK, clearance=LOW)
+        async with new_client(served.url, bound) as program:
+            await call(served.client, "bring", "one", text=CANARY)
+            await served.post(DESK, BOOKS)
+            kept = (await call(served.client, "keep", "two", text=CANARY)).json()
+            assert kept["result"] == f"recorded {CANARY}", kept
+            assert (await served.client.post(f"/sessions/{DESK}/reset", json={})).status_code == 200
+            await call(served.client, "keep", "three", text="fish")
+            told = [
+                (await call(program, name, key, text=text)).json()
+                for name, key, text in (("bring", "one", CANARY), ("keep", "two", CANARY), ("keep", "three", "fish"))
+            ]
+        assert told == [{"status": "withheld"}, {"status": "withheld"}, {"status": "ok", "result": "recorded fish"}]

@@ -14,9 +14,23 @@ BUGS = (
     Bug(
         "whoever asked for an approved call has its outcome, whatever they may read",
         "agents/calls.py",
-        "if not self._gate.may_tell(found, tool, approval):",
+        "if not self._gate.may_tell(call.found, call.tool, approval.made_of):",
         "if answer is None:",
         "gateway/test_hidden_outcomes.py::test_the_outcome_of_an_approved_call_does_not_go_to_a_client_below[sqlite]",
+    ),
+    Bug(
+        "whoever repeats a call has its answer, whatever they may read",
+        "agents/calls.py",
+        "is_told = self._gate.may_tell(call.found, call.tool, keyed.made_of)",
+        "is_told = True",
+        "gateway/test_hidden_outcomes.py::test_the_answer_of_an_earlier_call_does_not_go_to_a_client_below[sqlite]",
+    ),
+    Bug(
+        "a call from outside that was cut runs again for its key",
+        "engine/access/keyed_calls.py",
+        "    await keyed_calls.insert(tx, call)",
+        "    pass",
+        "engine/test_keyed_calls.py::test_a_call_that_was_cut_is_unknown_unless_it_may_be_repeated[sqlite-False]",
     ),
     Bug(
         "a call whose outcome is unknown is made again",

@@ -217,6 +217,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "identities",
         "approvals",
         "approval_origins",
+        "keyed_calls",
         "standing_approvals",
         "checkpoints",
         "unnoticed_events",

@@ -136,7 +136,7 @@ class ApprovedCalls:
         effects = effects_of(tool, is_walled=is_walled(found.standing, is_sandboxed=is_sandboxed))
         if refusal := await self._gate.refuse(found, tool, effects):
             return answer_of(refusal.text, is_error=True)
-        return await self._gate.run(found, tool, json.loads(asked.arguments))
+        return (await self._gate.run(found, tool, json.loads(asked.arguments))).answer
 
     async def _is_workspace_changed(self, found: FoundCaller, asked: AskedCall) -> bool:
         if asked.workspace is None:

@@ -20,12 +20,13 @@ from antiphon.agents.toolset import Tool, Toolset
 from antiphon.domain.agent import Effect
 from antiphon.domain.approval import Approval, AskedCall, hash_of_text
 from antiphon.domain.errors import Conflict, Denied, NotFound
-from antiphon.domain.idempotency import parse_idempotency_key
+from antiphon.domain.idempotency import KeyedCall, parse_idempotency_key
 from antiphon.domain.ids import Ids
 from antiphon.domain.message import JsonObject, text_of
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.callers import Callers, FoundCaller
+from antiphon.engine.access.keyed_calls import CallOutcome, KeyedCalls
 from antiphon.engine.access.reach import Outsider, TokenHolder, target_name
 from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.ledger.waits import LONGEST_WAIT
@@ -39,15 +40,28 @@ PENDING = (
     "key has its result."
 )
 UNDER_WAY = "The call was approved and is under way. The same call with the same key has its result soon."
+RUNNING = "The call is under way. The same call with the same key has its result once it is over."
+REUSED = "Idempotency-Key was used for another call. Use a new one."
 
 
-class _RepeatedCall(NamedTuple):
-    """A call that was asked about, as it comes now."""
+class _OutsideCall(NamedTuple):
+    """A call as it comes now, whether or not it came before."""
 
-    tool: str
-    arguments: str
+    found: FoundCaller
+    tool: Tool
+    arguments: JsonObject
+    text: str
+    """The arguments as they are approved."""
     origin: str
     has_key: bool
+
+    @property
+    def name(self) -> str:
+        return self.tool.schema.name
+
+    @property
+    def sha256(self) -> str:
+        return hash_of_text(f"{self.name} {self.text}")
 
 
 class ToolCalls:
@@ -60,12 +74,14 @@ class ToolCalls:
         approvals: OutsideApprovals,
         rules: Rules,
         *,
+        keyed: KeyedCalls,
         workspaces: Workspaces,
         ids: Ids,
     ) -> None:
         self._tools = tools
         self._callers = callers
         self._approvals = approvals
+        self._keyed = keyed
         self._rules = rules
         self._workspaces = workspaces
         self._ids = ids
@@ -87,7 +103,7 @@ class ToolCalls:
     ) -> JsonObject:
         """The tool's answer, also for failures.
 
-        Repeating the `idempotency_key` returns the first answer of a session tool, and of a call that had to ask.
+        Repeating the `idempotency_key` returns the first answer; a tool that is idempotent runs again.
 
         Raises `NotFound` for a tool that does not exist (`unknown_tool`) and for a session the actor may not see,
         `Denied` for a tool that the session does not have, `Conflict` for a key that was used for another call. A call
@@ -110,47 +126,75 @@ class ToolCalls:
             return answer_of(refusal.text, is_error=True)
         need = decide_call(self._rules.approval, name, effects, found.standing, is_from_server=False)
         has_key = idempotency_key is not None
+        call = _OutsideCall(found, tool, arguments, _text_of(arguments), found.caller.call_id, has_key)
+        if has_key and may_ask(tool) and (answer := await self._repeat(call)) is not None:
+            return answer
         if isinstance(need, NeedsApproval):
-            return await self._call_approved(found, tool, arguments, need, has_key=has_key)
-        if has_key and may_ask(tool) and (asked := await self._approvals.find(found.caller.call_id)) is not None:
-            # It had to ask when it came first; that it need not now does not make it another call.
-            repeated = _RepeatedCall(name, _text_of(arguments), found.caller.call_id, True)
-            return await self._resume(asked, repeated, found, tool)
-        return await self._gate.run(found, tool, arguments)
+            return await self._call_approved(call, need)
+        return await self._run(call)
 
-    async def _call_approved(
-        self, found: FoundCaller, tool: Tool, arguments: JsonObject, need: NeedsApproval, *, has_key: bool
-    ) -> JsonObject:
+    async def _repeat(self, call: _OutsideCall) -> JsonObject | None:
+        """What became of the call if it came before, whether or not it would have to ask now."""
+        if asked := await self._approvals.find(call.origin):
+            return await self._resume(asked, call)
+        begun = await self._keyed.find(call.origin)
+        return None if begun is None else self._tell(begun, call)
+
+    async def _run(self, call: _OutsideCall) -> JsonObject:
+        """The answer of a call that needs no approval; with a key it runs once. Contract: tools 1."""
+        found, tool = call.found, call.tool
+        if tool.is_idempotent or not call.has_key or not may_ask(tool):
+            return (await self._gate.run(found, tool, call.arguments)).answer
+        answer: JsonObject | None = None
+
+        async def carry_out() -> CallOutcome:
+            nonlocal answer
+            answer, brought = await self._gate.run(found, tool, call.arguments)
+            made_of = await self._gate.made_of(found, tool, brought)
+            return CallOutcome(json.dumps(answer, ensure_ascii=False), made_of)
+
+        keyed = await self._keyed.once(found.caller.session, call.origin, call.sha256, carry_out)
+        return self._tell(keyed, call) if answer is None else answer
+
+    def _tell(self, keyed: KeyedCall, call: _OutsideCall) -> JsonObject:
+        """What became of a call that has begun before."""
+        if keyed.sha256 != call.sha256:
+            raise Conflict(REUSED, code="idempotency_key_reused")
+        if keyed.outcome is None:
+            return {"status": "pending", "message": RUNNING}
+        is_told = self._gate.may_tell(call.found, call.tool, keyed.made_of)
+        return answer_of(keyed.outcome if is_told else WITHHELD, is_error=False)
+
+    async def _call_approved(self, call: _OutsideCall, need: NeedsApproval) -> JsonObject:
         """The answer of a call that needs an approval: `pending` until then. It runs once. Contract: approvals 5.
 
         A call without an `Idempotency-Key` is the same as the next with the same arguments, until it has its answer.
         """
-        caller = found.caller
-        asked = asked_from_outside(tool, _text_of(arguments), need)
+        caller = call.found.caller
+        asked = asked_from_outside(call.tool, call.text, need)
         if asked.tool == RUN_COMMAND:
-            workspace = self._workspaces.of_session(found.session)
+            workspace = self._workspaces.of_session(call.found.session)
             asked = in_workspace(asked, await hash_of_workspace(workspace))
-        origin = caller.call_id if has_key else f"{caller.session}:same:{caller.principal}:{asked.tool}:{asked.sha256}"
-        approval = await self._approvals.ask(caller, origin, asked)
-        if isinstance(approval, StandingApproval):
-            return await self._gate.run(found, tool, arguments)
-        return await self._resume(approval, _RepeatedCall(asked.tool, asked.arguments, origin, has_key), found, tool)
+        if not call.has_key:
+            call = call._replace(origin=f"{caller.session}:same:{caller.principal}:{asked.tool}:{asked.sha256}")
+        approval = await self._approvals.ask(caller, call.origin, asked)
+        return await (self._run(call) if isinstance(approval, StandingApproval) else self._resume(approval, call))
 
-    async def _resume(self, approval: Approval, repeated: _RepeatedCall, found: FoundCaller, tool: Tool) -> JsonObject:
+    async def _resume(self, approval: Approval, call: _OutsideCall) -> JsonObject:
         """What became of the call that was asked about."""
-        bytes_of = (repeated.tool, hash_of_text(repeated.arguments))
-        stored = next((call for call in approval.calls if (call.tool, call.sha256) == bytes_of), None)
+        bytes_of = (call.name, hash_of_text(call.text))
+        stored = next((asked for asked in approval.calls if (asked.tool, asked.sha256) == bytes_of), None)
         if stored is None:
-            raise Conflict("Idempotency-Key was used for another call. Use a new one.", code="idempotency_key_reused")
+            raise Conflict(REUSED, code="idempotency_key_reused")
         if approval.is_pending:
             return _pending(approval, PENDING)
         answer = await self._answer(approval, stored)
         if answer is None:
             return _pending(approval, UNDER_WAY)
-        if not self._gate.may_tell(found, tool, approval):
+        if not self._gate.may_tell(call.found, call.tool, approval.made_of):
             answer = answer_of(WITHHELD, is_error=False)
-        if not repeated.has_key:
-            await self._approvals.forget(approval, repeated.origin)
+        if not call.has_key:
+            await self._approvals.forget(approval, call.origin)
         return answer
 
     async def _answer(self, approval: Approval, call: AskedCall) -> JsonObject | None:

@@ -4,7 +4,8 @@ Such a call acts as its session, so it carries the session's taint. Its answer g
 """
 
 import json
-from typing import cast
+from contextlib import suppress
+from typing import NamedTuple, cast
 
 from antiphon.agents.call_flow import (
     brought_by,
@@ -16,14 +17,20 @@ from antiphon.agents.call_flow import (
 )
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput
 from antiphon.domain.agent import Effect
-from antiphon.domain.approval import Approval
-from antiphon.domain.classification import EVERYTHING, join_all
+from antiphon.domain.classification import EVERYTHING, Classification, join_all
+from antiphon.domain.errors import NotFound
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.callers import Callers, FoundCaller
 from antiphon.engine.rules import Rules
 from antiphon.policy.approvals import RUN_COMMAND
 from antiphon.policy.flow import WITHHELD, may_enter
 from antiphon.policy.session_tools import SESSION_TOOLS
+
+
+class GateAnswer(NamedTuple):
+    answer: JsonObject
+    brought: Classification
+    """What the tool's result added to what the session held."""
 
 
 class OutsideGate:
@@ -45,7 +52,7 @@ class OutsideGate:
             return refuse_source(tool)
         return refuse_call(tool, carried, self._rules.sinks, leaves=leaves)
 
-    async def run(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> JsonObject:
+    async def run(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> GateAnswer:
         """The tool's answer, `withheld` if it may not go to the caller."""
         session, name = found.session, tool.schema.name
         if name == RUN_COMMAND:
@@ -60,13 +67,20 @@ class OutsideGate:
                 present, _ = await self._callers.session_of(found.caller)
                 made_of = join_all((made_of, session.workspace, present.workspace))
             if not may_enter(made_of, found.clearance):
-                return answer_of(WITHHELD, is_error=False)
-        return answer_of(output.text, is_error=output.is_error)
+                return GateAnswer(answer_of(WITHHELD, is_error=False), output.classification)
+        return GateAnswer(answer_of(output.text, is_error=output.is_error), output.classification)
 
-    def may_tell(self, found: FoundCaller, tool: Tool, approval: Approval) -> bool:
-        """Whether the caller may have the outcome of the approved call, which had the rights of a whole person."""
-        brought = brought_by(tool, found.session.workspace)
-        return may_enter(brought.join(approval.made_of), found.clearance)
+    async def made_of(self, found: FoundCaller, tool: Tool, brought: Classification) -> Classification:
+        """What the answer of a call that has just ended is made of, for those who repeat it."""
+        held = (await self._callers.held_by(found)).join(found.session.workspace)
+        if tool.schema.name == RUN_COMMAND:
+            with suppress(NotFound):  # with its session, the answer is gone as well
+                held = held.join((await self._callers.session_of(found.caller))[0].workspace)
+        return brought.join(held)
+
+    def may_tell(self, found: FoundCaller, tool: Tool, made_of: Classification) -> bool:
+        """Whether the caller may have the outcome of an earlier call, whatever rights that one had."""
+        return may_enter(brought_by(tool, found.session.workspace).join(made_of), found.clearance)
 
 
 def answer_of(text: str, *, is_error: bool) -> JsonObject:

@@ -7,6 +7,7 @@ _SESSIONS = (
     ("spawns", "(SELECT s.parent FROM sessions s WHERE s.id = spawns.child)"),
     ("approvals", "approvals.session"),
     ("approval_origins", "approval_origins.session"),
+    ("keyed_calls", "keyed_calls.session"),
 )
 """The tables that hold origins, with the session that called."""
 _KINDS = ("", "same:")

@@ -1,4 +1,4 @@
-"""Regular upkeep: hides stale sessions, prunes old events and arrivals, removes files that deletions left behind.
+"""Regular upkeep: hides stale sessions, forgets what is old, removes files that deletions left behind.
 
 Contract: sessions 2, 7, 8.
 """
@@ -14,7 +14,7 @@ from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.sessions.deletion import remove_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.store import arrivals
+from antiphon.store import arrivals, keyed_calls
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -54,6 +54,7 @@ class Upkeep:
                 await self.prune()
                 await self.remove_workspaces()
                 await self.forget_arrivals()
+                await self.forget_keyed_calls()
             except (Conflict, Unavailable) as error:
                 self._upkeep.failed(error)
             else:
@@ -104,6 +105,11 @@ class Upkeep:
         """Forgets what came in on channels so long ago that no platform repeats it."""
         before_ms = self._clock.now_ms() - int(arrivals.KEPT.total_seconds() * 1000)
         await self._database.run(arrivals.delete_before, before_ms)
+
+    async def forget_keyed_calls(self) -> None:
+        """Forgets calls from outside a run that are too old to be repeated."""
+        before_ms = self._clock.now_ms() - int(keyed_calls.KEPT.total_seconds() * 1000)
+        await self._database.run(keyed_calls.delete_before, before_ms)
 
 
 async def prune_log(tx: Transaction, session: SessionRow, before_ms: int, below: int) -> int | None:

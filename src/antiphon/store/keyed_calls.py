@@ -1,0 +1,52 @@
+"""Rows of calls from outside a run that have an `Idempotency-Key` and needed no request for approval."""
+
+from datetime import timedelta
+
+from antiphon.domain.classification import Classification
+from antiphon.domain.idempotency import KeyedCall
+from antiphon.domain.ids import SessionRow
+from antiphon.store import codec
+from antiphon.store.database import Query, Transaction
+from antiphon.store.select_list import Combined, SelectList
+
+KEPT = timedelta(days=7)
+"""How long a repeated call gets the first answer."""
+
+_CALL = SelectList(
+    KeyedCall,
+    "k.origin, k.session, k.sha256, k.begun_at, k.begun_by, k.outcome, k.level, k.compartments, k.integrity, k.person",
+    begun_at=codec.moment,
+    made_of=Combined(
+        codec.classification, level="level", compartments="compartments", integrity="integrity", person="person"
+    ),
+)
+
+
+async def insert(tx: Transaction, call: KeyedCall) -> None:
+    await tx.execute(
+        "INSERT INTO keyed_calls (origin, session, sha256, begun_at, begun_by) VALUES (?, ?, ?, ?, ?)",
+        (call.origin, call.session, call.sha256, codec.milliseconds(call.begun_at), call.begun_by),
+    )
+
+
+async def find(query: Query, origin: str) -> KeyedCall | None:
+    row = await query.fetch_one(f"SELECT {_CALL.text} FROM keyed_calls k WHERE k.origin = ?", (origin,))
+    return None if row is None else _CALL.read(row)
+
+
+async def store_outcome(tx: Transaction, origin: str, outcome: str, made_of: Classification) -> None:
+    """Does nothing if the call has an outcome, or was deleted with its session."""
+    await tx.execute(
+        "UPDATE keyed_calls SET outcome = ?, level = ?, compartments = ?, integrity = ?, person = ? "
+        "WHERE origin = ? AND outcome IS NULL",
+        (outcome, *codec.classification_values(made_of), origin),
+    )
+
+
+async def delete_of_session(tx: Transaction, session: SessionRow) -> None:
+    await tx.execute("DELETE FROM keyed_calls WHERE session = ?", (session,))
+
+
+async def delete_before(tx: Transaction, before_ms: int) -> None:
+    """Deletes those that began earlier."""
+    await tx.execute("DELETE FROM keyed_calls WHERE begun_at < ?", (before_ms,))

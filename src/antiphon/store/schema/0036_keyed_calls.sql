@@ -1,0 +1,15 @@
+-- Calls from outside a run with an `Idempotency-Key` that needed no request, each begun once by the process in `begun_by`.
+CREATE TABLE keyed_calls (
+  origin TEXT PRIMARY KEY,
+  session BIGINT NOT NULL REFERENCES sessions(id),
+  sha256 TEXT NOT NULL,
+  begun_at BIGINT NOT NULL,
+  begun_by TEXT NOT NULL,
+  outcome TEXT,
+  level SMALLINT NOT NULL DEFAULT 0,
+  compartments BIGINT NOT NULL DEFAULT 0,
+  integrity SMALLINT NOT NULL DEFAULT 0,
+  person TEXT
+) $without_rowid;
+CREATE INDEX keyed_calls_by_session ON keyed_calls (session);
+CREATE INDEX keyed_calls_by_time ON keyed_calls (begun_at);
