@@ -416,11 +416,16 @@ async def _merge(tx: Transaction, command: MergePeople) -> KnownPerson | Refusal
     is_owners = target.role is PersonRole.OWNER and not target.is_suspended
     if not is_owners and (refusal := await _refuse_last(tx, source)):
         return refusal
-    await rows.merge(tx, source.id, target.id)
-    await move_spent(tx, day_of(command.at_ms), str(source.principal), str(target.principal))
-    if target.is_suspended:
-        await _call_off_runs(tx, target.id)
+    await merge_into(tx, source.id, target.id, command.at_ms)
     return await _known(tx, target.id)
+
+
+async def merge_into(tx: Transaction, source: PersonId, target: PersonId, at_ms: int) -> None:
+    """Makes the one person act as the other; what a suspended person has become goes on no more."""
+    await rows.merge(tx, source, target)
+    await move_spent(tx, day_of(at_ms), str(person_principal(source)), str(person_principal(target)))
+    if (await find_standing(tx, person_principal(target))).is_suspended:
+        await _call_off_runs(tx, target)
 
 
 async def _remove(tx: Transaction, command: ChangePerson) -> Refusal | None:

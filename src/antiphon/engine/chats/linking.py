@@ -12,11 +12,11 @@ from antiphon.domain.errors import Denied
 from antiphon.domain.ids import Ids
 from antiphon.domain.person import PersonId, PersonRole, person_of, person_principal
 from antiphon.engine.access.machines import refuse_machine
+from antiphon.engine.access.people import merge_into
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.chats.owners import ask_what_waits, find_owners_chats
 from antiphon.engine.chats.who import Who, introduce
-from antiphon.engine.ledger.spending import day_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.reception import MOST_WRONG_CODES
@@ -25,7 +25,6 @@ from antiphon.store import link_codes, people
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Transaction
 from antiphon.store.people import find_standing
-from antiphon.store.usage import move_spent
 
 CODE_LIFE = timedelta(hours=1)
 WRONG_CODES_LIFE_MS = 3_600_000
@@ -158,6 +157,5 @@ async def _link(tx: Transaction, who: Who, named: PersonId, at_ms: int) -> Linke
     target = await people.find(tx, person)
     if target is None:
         await introduce(tx, who, person, at_ms)  # a person whom only the settings name
-    await people.merge(tx, before, person)
-    await move_spent(tx, day_of(at_ms), str(person_principal(before)), str(person_principal(person)))
+    await merge_into(tx, before, person, at_ms)
     return Linked.LINKED
