@@ -485,17 +485,25 @@ class Program:
             await run.wait()
 
     async def _calls_from_outside(self, app: Antiphon) -> None:
-        """Calls from outside a run, approved and denied, of which the last life notes the answers."""
+        """Calls from outside a run, approved, denied and not asked about; the last life notes the answers."""
         session = await app.sessions.open("outside")
         target, services = app.app.services.sessions.target(session.key), app.app.services
         answers: JsonObject = {}
-        for key, verdict in (("o-1", Verdict.ONCE), ("o-2", Verdict.DENY), ("o-3", Verdict.ONCE)):
+        calls = [
+            ("o-1", "wipe", Verdict.ONCE),
+            ("k-1", "note", None),
+            ("o-2", "wipe", Verdict.DENY),
+            ("o-3", "wipe", Verdict.ONCE),
+            ("k-2", "note", None),
+        ]
+        for key, tool, verdict in calls:
             arguments: JsonObject = {"text": key}
             while True:
-                answer = await app.app.tool_calls.call(OWNER, target, "wipe", arguments, idempotency_key=key)
+                answer = await app.app.tool_calls.call(OWNER, target, tool, arguments, idempotency_key=key)
                 if answer.get("status") != "pending":
                     break
                 id = ApprovalId(str(answer["approvalId"]))
+                assert verdict is not None
                 if (await services.approvals.get(OWNER, id)).is_pending:
                     await services.approvals.resolve(OWNER, id, verdict)
             answers[key] = answer

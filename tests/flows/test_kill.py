@@ -431,9 +431,9 @@ def check_deliveries(directory: Path, dump: Dump) -> int:
     return len(taken) - len(first)
 
 
-@requirement("approvals:5", "runs:8")
+@requirement("approvals:5", "runs:8", "tools:1")
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_an_approved_call_from_outside_runs_once_or_is_reported_as_unknown_wherever_the_process_is_killed(
+def test_a_call_from_outside_runs_once_or_is_reported_as_unknown_wherever_the_process_is_killed(
     killer: Killer, places: Places, tmp_path: Path, backend: str, moment: str, *, is_soak: bool
 ) -> None:
     killer.carry_out_to_end(places("outside", tmp_path / "undisturbed"))
@@ -452,7 +452,7 @@ def test_an_approved_call_from_outside_runs_once_or_is_reported_as_unknown_where
         answers = json.loads((directory / "answers.json").read_text("utf-8"))
         effects = Counter(line.split()[-1] for line in (directory / "effects").read_text("utf-8").splitlines())
         assert answers["o-2"]["code"] == "approval_denied" and "o-2" not in effects
-        for key in ("o-1", "o-3"):
+        for key in ("o-1", "o-3", "k-1", "k-2"):
             if answers[key].get("code") == "outcome_unknown":
                 assert effects[key] <= 1
                 unknown += 1
