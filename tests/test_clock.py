@@ -3,7 +3,6 @@
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-
 from datetime import timedelta
 
 from antiphon.clock import RandomIds, SystemClock

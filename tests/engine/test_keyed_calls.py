@@ -1,4 +1,4 @@
-"""Calls from outside a run with an `Idempotency-Key`: each has its effect once, over repetitions, crashes and merges."""
+"""Calls from outside a run with an `Idempotency-Key`: each has its effect once, over crashes and merges."""
 
 import json
 from datetime import timedelta

@@ -38,7 +38,7 @@ class CallOutcome(NamedTuple):
     made_of: Classification
 
 
-class _Begun(Struct, frozen=True):
+class _BeginsNow(Struct, frozen=True):
     """The call is this process's to carry out."""
 
 
@@ -78,7 +78,7 @@ class KeyedCalls:
         )
         async with lock:
             found = accepted(await self._database.run(begin_keyed_call, call, sessions=(session,)))
-            if isinstance(found, _Begun):
+            if isinstance(found, _BeginsNow):
                 outcome = await carry_out()
                 await self._end(call, outcome)
                 return replace(call, outcome=outcome.answer, made_of=outcome.made_of)
@@ -111,14 +111,14 @@ class KeyedCalls:
         return lock is not None and lock.locked()
 
 
-async def begin_keyed_call(tx: Transaction, call: KeyedCall) -> KeyedCall | _Begun | Refusal:
+async def begin_keyed_call(tx: Transaction, call: KeyedCall) -> KeyedCall | _BeginsNow | Refusal:
     """The call as it was begun before; if it was not, notes that it begins now."""
     if (found := await keyed_calls.find(tx, call.origin)) is not None:
         return await settle_keyed_call(tx, found, call.begun_by)
     if await rows.find_by_row(tx, call.session) is None:
         return Refusal(NotFound("Session not found: the caller's own session was deleted."))
     await keyed_calls.insert(tx, call)
-    return _Begun()
+    return _BeginsNow()
 
 
 async def settle_keyed_call(tx: Transaction, call: KeyedCall, process: ProcessId) -> KeyedCall:
