@@ -116,7 +116,9 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                         if app.telegram_loop is not None:
                             app.telegram_loop.stop()
                         await app.drain.run()
-                        await app.approved_calls.drain(config.gateway.drain_seconds)
+                        async with anyio.create_task_group() as draining:
+                            for calls in (app.approved_calls, app.tool_calls):
+                                draining.start_soon(calls.drain, config.gateway.drain_seconds)
                         await app.models.aclose()
                     tasks.cancel_scope.cancel()
     if refused is not None:  # not from within the groups of tasks, which would wrap it

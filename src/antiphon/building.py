@@ -293,7 +293,7 @@ def build(
         Joins(database, waits, rules.sinks, clock),
         Subagents(database, rules, clock, ids),
     )
-    callers = Callers(database, rules)
+    callers = Callers(database, rules, clock)
     cursors = Cursors(home_key)
     own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
     own_tools.append(memory(Memories(database, rules, clock, ids)))
@@ -396,7 +396,7 @@ def build(
     outside = OutsideApprovals(
         database=database, notifier=notifier, waits=waits, rules=rules, process=process, clock=clock, ids=ids
     )
-    keyed = KeyedCalls(database, waits, process=process, clock=clock)
+    keyed = KeyedCalls(database, waits, rules, process=process, clock=clock, ids=ids)
     tool_calls = ToolCalls(tools, callers, outside, rules, keyed=keyed, workspaces=workspaces, ids=ids)
     deliverer = Deliverer(
         database=database,

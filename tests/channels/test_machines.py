@@ -72,13 +72,12 @@ SETTINGS_DOORS: dict[str, tuple[dict[str, list[str]], str]] = {
 }
 WRITERS = {
     "chats/who.introduce": "the sender of a chat, whom `decide_admission` lets in, or whom an owner admits",
-    "chats/linking._link": "after `/link`, a link of the settings, or an owner's admission",
     "sessions/sessions._introduce": "the guest of its own account, as which a program may act",
     "sessions/senders.admit_sender": "the sender for whom a channel's program speaks",
     "access/people._invite": "a person by name",
     "access/people._change": "a role",
     "access/people._clear": "what a guest may read, which makes no person of it",
-    "access/people._merge": "two persons",
+    "access/people.merge_into": "two persons, or after `/link`, a link of the settings or an owner's admission",
     "access/people._insert_link": "a code that signs a browser in",
     "access/signin._store_link": "the person who asks, for a browser of their own",
 }

@@ -50,7 +50,7 @@ PAST = {
     *("arrivals.arrived_at", "groups_of_channels.created_at", "groups_of_channels.decided_at"),
     *("pairings.decided_at", "routes.changed_at", "checkpoints.started_at"),
     *("approvals.decided_at", "approvals.begun_at", "standing_approvals.created_at", "compartments.created_at"),
-    *("tasks.created_at", "tasks.updated_at", "tasks.last_slot_at"),
+    *("tasks.created_at", "tasks.updated_at", "tasks.last_slot_at", "keyed_calls.begun_at"),
     *("task_slots.slot_at", "task_slots.fired_at", "task_slots.ended_at"),
     *("notes.created_at", "notes.updated_at"),
 }

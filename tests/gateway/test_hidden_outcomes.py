@@ -100,3 +100,13 @@ async def test_the_answer_of_an_earlier_call_does_not_go_to_a_client_below(open_
                 for name, key, text in (("bring", "one", CANARY), ("keep", "two", CANARY), ("keep", "three", "fish"))
             ]
         assert told == [{"status": "withheld"}, {"status": "withheld"}, {"status": "ok", "result": "recorded fish"}]
+
+
+@requirement("flow:3", "tools:1")
+async def test_a_repetition_by_somebody_cleared_has_the_answer_that_was_withheld_at_first(open_home: OpenHome) -> None:
+    bring = tool(record, name="bring", classification={"level": "CONFIDENTIAL"})
+    async with with_ann(open_home, Parts(tools=[bring])) as (served, _):
+        bound = await token_for(served, sessionKey=DESK, clearance=LOW)
+        async with new_client(served.url, bound) as program:
+            assert (await call(program, "bring", "one", text="fish")).json() == {"status": "withheld"}
+        assert (await call(served.client, "bring", "one", text="fish")).json()["result"] == "recorded fish"

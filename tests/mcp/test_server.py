@@ -222,3 +222,32 @@ def test_the_command_refuses_a_session_that_does_not_exist(home: Path) -> None:
     answer = antiphon("mcp", "--as", "cli:nobody", home=home)
     assert (answer.returncode, answer.stdout) == (3, "")
     assert "Session not found" in answer.stderr
+
+
+@requirement("tools:1")
+async def test_a_client_that_goes_away_gets_the_answer_of_its_call_by_the_key(open_home: OpenHome) -> None:
+    calls, begun, released = list[str](), anyio.Event(), anyio.Event()
+
+    async def record(text: str) -> str:
+        """Records."""
+        calls.append(text)
+        begun.set()
+        await released.wait()
+        return "recorded"
+
+    meta: Any = {"antiphon/idempotencyKey": "k"}
+    async with serve(open_home, None, Parts(tools=[declared(record)])) as served:
+        token = (await bound_token(served))["token"]
+        async with anyio.create_task_group() as tasks:
+
+            async def leave() -> None:
+                async with connected(f"{served.url}/mcp", bearer(token)) as client:
+                    await client.call_tool("record", {"text": "x"}, meta=meta)
+
+            tasks.start_soon(leave)
+            await begun.wait()
+            tasks.cancel_scope.cancel()
+        released.set()
+        async with connected(f"{served.url}/mcp", bearer(token)) as client:
+            again = await client.call_tool("record", {"text": "x"}, meta=meta)
+        assert (again.structured_content, calls) == ({"status": "ok", "result": "recorded"}, ["x"])

@@ -14,21 +14,21 @@ BUGS = (
     Bug(
         "whoever asked for an approved call has its outcome, whatever they may read",
         "agents/calls.py",
-        "if not self._gate.may_tell(call.found, call.tool, approval.made_of):",
+        "if not self._gate.may_tell(await self._present(call), call.tool, approval.made_of):",
         "if answer is None:",
         "gateway/test_hidden_outcomes.py::test_the_outcome_of_an_approved_call_does_not_go_to_a_client_below[sqlite]",
     ),
     Bug(
         "whoever repeats a call has its answer, whatever they may read",
         "agents/calls.py",
-        "is_told = self._gate.may_tell(call.found, call.tool, keyed.made_of)",
+        "is_told = self._gate.may_tell(await self._present(call), call.tool, settled.made_of)",
         "is_told = True",
         "gateway/test_hidden_outcomes.py::test_the_answer_of_an_earlier_call_does_not_go_to_a_client_below[sqlite]",
     ),
     Bug(
         "a call from outside that was cut runs again for its key",
         "engine/access/keyed_calls.py",
-        "    await keyed_calls.insert(tx, call)",
+        "    await keyed_calls.insert(tx, call, origin)",
         "    pass",
         "engine/test_keyed_calls.py::test_a_call_that_was_cut_is_unknown_unless_it_may_be_repeated[sqlite-False]",
     ),
@@ -269,9 +269,9 @@ BUGS = (
     ),
     Bug(
         "a call that asked runs again by its key once it need not ask any more",
-        "agents/calls.py",
-        "if has_key and may_ask(tool)",
-        "if not has_key and may_ask(tool)",
-        "engine/test_approved_calls.py::test_a_call_that_need_not_ask_any_more_is_still_the_one_that_asked[sqlite]",
+        "engine/access/keyed_calls.py",
+        "    if asked := await approvals.find_by_origin(tx, origin):",
+        "    if (asked := await approvals.find_by_origin(tx, origin)) and not asked:",
+        "engine/test_keyed_calls.py::test_the_begin_counts_with_what_is_true_then[sqlite-asked]",
     ),
 )

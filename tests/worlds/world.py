@@ -63,11 +63,14 @@ SETTINGS: dict[str, Any] = {
             },
         }
     },
+    "access": {"roles": {"guest": {"tools": ["indexes"]}}},
     "limits": {"guest": {"requestsPerMinute": 10**6, "burst": 10**6, "sessions": 10**4}},
 }
 
 
 PIECES = ("delta", "delay")
+HITS_A_PAGE = 10
+"""Of a search whose question names no number."""
 
 
 class CountedIds:
@@ -148,7 +151,7 @@ class World:
             for number, question in enumerate(plan.questions):
                 self.clock.pass_time(timedelta(seconds=1))
                 if "search" in question:
-                    await self.indexes()
+                    await until_indexed(self.app)
                 seen.append(self._seen(question, await QUESTIONS[question](cast, number)))
                 await self.settles()
             if watched:
@@ -168,12 +171,6 @@ class World:
             while await self.app.database.read(_count_work):
                 await anyio.sleep(0.001)
 
-    async def indexes(self) -> None:
-        """Returns when everything can be found."""
-        with anyio.fail_after(SECONDS):
-            while await self.app.services.search.lag():
-                await anyio.sleep(0.001)
-
     async def token_of(self, key: str) -> str:
         if key not in self.bound:
             target = self.app.services.sessions.target(key)
@@ -183,10 +180,33 @@ class World:
 
 
 def _ordered_by_time(text: str) -> str:
-    """The hits of a search, with those of one moment in an order of their own: which log is indexed first is timing."""
-    hits = text.split("},{")
-    times = [found[1] if (found := re.search(r'"createdAt":(\d+)', hit)) else "" for hit in hits]
-    return "\n".join([*times, *sorted((hit.strip("[]{}") for hit in hits), key=nameless)])
+    """The hits of a search, with those of one moment in an order of their own: which log is indexed first is timing.
+
+    Of a full page, the hits of its oldest moment are left out: which of them are on it is timing as well.
+    """
+    head, start, rest = text.partition("[{")
+    found, end, tail = rest.rpartition("}]")
+    hits = found.split("},{")
+    times = [moment[1] if (moment := re.search(r'"createdAt\\*":(\d+)', hit)) else "" for hit in hits]
+    oldest = times[-1] if len(hits) == HITS_A_PAGE else None
+    shown = [hit for hit, time in zip(hits, times, strict=True) if time != oldest]
+    return "\n".join([head + start, *times, *sorted(shown, key=nameless), end + tail])
+
+
+async def until_indexed(app: App) -> None:
+    with anyio.fail_after(SECONDS):
+        while await app.services.search.lag():
+            await anyio.sleep(0.001)
+
+
+async def _count_runs_of(query: Query, key: str) -> int:
+    row = await query.fetch_one(
+        "SELECT COUNT(*) FROM runs r JOIN sessions s ON s.id = r.session "
+        "WHERE s.key = ? AND r.status IN ('queued', 'running')",
+        (key,),
+    )
+    assert row is not None
+    return row[0]
 
 
 async def _count_work(query: Query) -> int:
@@ -219,8 +239,22 @@ async def open_world(home: Path, side: str, url: str | None = None) -> AsyncGene
         """Burns a page of the books."""
         return f"burnt {books.get(page, page)}"
 
+    async def rests(session: str) -> str:
+        """Returns when nothing is at work in the session, so that what comes of this run comes after what it does."""
+        with anyio.fail_after(SECONDS):
+            while await app.database.read(_count_runs_of, session):
+                await anyio.sleep(0.001)
+        return "at rest"
+
+    async def indexes() -> str:
+        """Returns when everything can be found, also the message that asks."""
+        await until_indexed(app)
+        return "indexed"
+
     level = {"level": "CONFIDENTIAL"}
     tools = [
+        tool(rests, effects=["reads"]),
+        tool(indexes, effects=["reads"]),
         tool(read_books, name="books", effects=["reads"], classification=level),
         tool(break_books, name="torn_books", effects=["reads"], classification=level),
         tool(burn, name="burn", effects=["deletes"], classification=level),
@@ -323,7 +357,8 @@ class Cast:
                 answer = await self.world.door.ask("POST", f"/tools/{tool}", token=token, body={"arguments": arguments})
                 return f"{answer.status} {answer.text}"
             case "run":
-                run_id = await self.posts(key, to_call(tool, **arguments))
+                calls = [to_call("indexes")] * (tool == "sessions_search") + [to_call(tool, **arguments)]
+                run_id = await self.posts(key, "\n".join(calls))
                 run = await self.app.services.waits.wait(run_id, timedelta(seconds=SECONDS))
                 assert run is not None
                 return f"{run.status} {run.code} {run.error} {run.reply}"
@@ -578,8 +613,8 @@ async def _child_fails(cast: Cast, step: Step) -> None:
 
 
 async def _send_and_rise(cast: Cast, step: Step) -> None:
-    message = to_call("books", page=await cast.turns_page(step))
-    arguments = {"sessionKey": cast.key("risen"), "message": message, "timeoutSeconds": 0}
+    calls = [to_call("rests", session=cast.key("desk")), to_call("books", page=await cast.turns_page(step))]
+    arguments = {"sessionKey": cast.key("risen"), "message": "\n".join(calls), "timeoutSeconds": 0}
     await cast.posts("desk", to_call("sessions_send", **arguments))
 
 
@@ -655,7 +690,8 @@ async def _spawn_known(cast: Cast, step: Step) -> None:
 
 
 async def _send_known(cast: Cast, step: Step) -> None:
-    arguments = {"sessionKey": cast.key("peer"), "message": cast.plan.said(step), "timeoutSeconds": 0}
+    message = f"{to_call('rests', session=cast.key('desk'))}\n!say {cast.plan.said(step)}"
+    arguments = {"sessionKey": cast.key("peer"), "message": message, "timeoutSeconds": 0}
     await cast.posts("desk", to_call("sessions_send", **arguments))
 
 
@@ -832,7 +868,7 @@ QUESTIONS: Mapping[str, Question] = {
     "stranger: hello": _peer_question("hello"),
     "stranger: list": _peer_question(to_call("sessions_list")),
     "stranger: own history": _peer_question(to_call("sessions_history", sessionKey="current", includeTools=True)),
-    "stranger: search": _peer_question(to_call("sessions_search", query="harbour")),
+    "stranger: search": _peer_question(f"{to_call('indexes')}\n{to_call('sessions_search', query='harbour')}"),
     "stranger: books": _peer_question(to_call("books", page="1-1")),
 }
 WATCHERS: Mapping[str, str] = {

@@ -17,6 +17,7 @@ from antiphon.domain.approval import Approval, AskedCall
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.callers import Callers, FoundCaller
+from antiphon.engine.access.keyed_calls import UNKNOWN
 from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
@@ -52,6 +53,9 @@ class ApprovedCalls:
         self._is_stopped = False
         self._looking = Trouble(
             logger, "Reading approved calls", action="approved_calls_failed", means="Approved calls do not run."
+        )
+        self._carrying = Trouble(
+            logger, "Carrying out a call", action="approved_call_failed", means="Its outcome is reported as unknown."
         )
         self._storing = Trouble(
             logger, "Storing an outcome", action="outcome_failed", means="The outcome may be reported as unknown."
@@ -102,8 +106,7 @@ class ApprovedCalls:
         try:
             found = await self._begin(approval, tool)
             if found is not None:
-                answer = await self._answer(found, tool, approval.calls[0])
-                await self._end(approval, json.dumps(answer, ensure_ascii=False))
+                await self._end(approval, await self._outcome(found, tool, approval.calls[0]))
         finally:
             self._at_work.discard(approval.id)
             if is_full:
@@ -115,6 +118,14 @@ class ApprovedCalls:
         except Unavailable as error:
             self._looking.failed(error)
             return None
+
+    async def _outcome(self, found: FoundCaller, tool: Tool, asked: AskedCall) -> str:
+        """The answer as JSON. Whatever goes wrong in one call, the others go on."""
+        try:
+            return json.dumps(await self._answer(found, tool, asked), ensure_ascii=False)
+        except Exception as error:
+            self._carrying.failed(error)
+            return UNKNOWN
 
     async def _answer(self, found: FoundCaller, tool: Tool, asked: AskedCall) -> JsonObject:
         """Carries out the call, byte for byte as it was asked, if it still is what was approved."""
@@ -136,7 +147,9 @@ class ApprovedCalls:
         effects = effects_of(tool, is_walled=is_walled(found.standing, is_sandboxed=is_sandboxed))
         if refusal := await self._gate.refuse(found, tool, effects):
             return answer_of(refusal.text, is_error=True)
-        return (await self._gate.run(found, tool, json.loads(asked.arguments))).answer
+        await self._gate.note_use(found, tool)
+        ended = await self._gate.run(found, tool, json.loads(asked.arguments))
+        return await self._gate.tell(found, tool, ended)
 
     async def _is_workspace_changed(self, found: FoundCaller, asked: AskedCall) -> bool:
         if asked.workspace is None:

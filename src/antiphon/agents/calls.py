@@ -26,7 +26,7 @@ from antiphon.domain.message import JsonObject, text_of
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.callers import Callers, FoundCaller
-from antiphon.engine.access.keyed_calls import CallOutcome, KeyedCalls
+from antiphon.engine.access.keyed_calls import CallOutcome, KeyedCalls, KeyedRequest
 from antiphon.engine.access.reach import Outsider, TokenHolder, target_name
 from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.ledger.waits import LONGEST_WAIT
@@ -47,17 +47,26 @@ REUSED = "Idempotency-Key was used for another call. Use a new one."
 class _OutsideCall(NamedTuple):
     """A call as it comes now, whether or not it came before."""
 
+    actor: Outsider
+    target: NamedTarget
+    key: str | None
     found: FoundCaller
     tool: Tool
     arguments: JsonObject
     text: str
     """The arguments as they are approved."""
-    origin: str
-    has_key: bool
 
     @property
     def name(self) -> str:
         return self.tool.schema.name
+
+    @property
+    def origin(self) -> str:
+        """Without a key, the call is the same as the next of the caller with the same arguments."""
+        caller = self.found.caller
+        if self.key is not None:
+            return caller.call_id
+        return f"{caller.session}:same:{caller.principal}:{self.name}:{hash_of_text(self.text)}"
 
     @property
     def sha256(self) -> str:
@@ -86,6 +95,10 @@ class ToolCalls:
         self._workspaces = workspaces
         self._ids = ids
         self._gate = OutsideGate(callers, rules)
+
+    async def drain(self, seconds: float) -> None:
+        """Gives calls under way this long."""
+        await self._keyed.drain(seconds)
 
     @property
     def schemas(self) -> list[ToolSchema]:
@@ -121,64 +134,70 @@ class ToolCalls:
                 "See agents.list[].tools, tools.subagents.tools and access.roles in the configuration.",
                 code="tool_not_given",
             )
+        call = _OutsideCall(actor, target, idempotency_key, found, tool, arguments, _text_of(arguments))
+        if call.key is not None and may_ask(tool) and (answer := await self._repeat(call)) is not None:
+            return answer
         effects = self._effects_of(found, tool)
         if refusal := await self._gate.refuse(found, tool, effects):
             return answer_of(refusal.text, is_error=True)
         need = decide_call(self._rules.approval, name, effects, found.standing, is_from_server=False)
-        has_key = idempotency_key is not None
-        call = _OutsideCall(found, tool, arguments, _text_of(arguments), found.caller.call_id, has_key)
-        if has_key and may_ask(tool) and (answer := await self._repeat(call)) is not None:
-            return answer
         if isinstance(need, NeedsApproval):
             return await self._call_approved(call, need)
         return await self._run(call)
 
     async def _repeat(self, call: _OutsideCall) -> JsonObject | None:
-        """What became of the call if it came before, whether or not it would have to ask now."""
+        """What became of the call if it came before, whether or not it may come or would have to ask now."""
         if asked := await self._approvals.find(call.origin):
             return await self._resume(asked, call)
         begun = await self._keyed.find(call.origin)
-        return None if begun is None else self._tell(begun, call)
+        return None if begun is None else await self._tell(begun, call)
 
     async def _run(self, call: _OutsideCall) -> JsonObject:
         """The answer of a call that needs no approval; with a key it runs once. Contract: tools 1."""
-        found, tool = call.found, call.tool
-        if tool.is_idempotent or not call.has_key or not may_ask(tool):
-            return (await self._gate.run(found, tool, call.arguments)).answer
-        answer: JsonObject | None = None
+        tool = call.tool
+        await self._gate.note_use(call.found, tool)
+        if tool.is_idempotent or call.key is None or not may_ask(tool):
+            ended = await self._gate.run(call.found, tool, call.arguments)
+            return await self._gate.tell(await self._present(call), tool, ended)
 
-        async def carry_out() -> CallOutcome:
-            nonlocal answer
-            answer, brought = await self._gate.run(found, tool, call.arguments)
-            made_of = await self._gate.made_of(found, tool, brought)
-            return CallOutcome(json.dumps(answer, ensure_ascii=False), made_of)
+        async def carry_out(found: FoundCaller) -> CallOutcome:
+            ended = await self._gate.run(found, tool, call.arguments)
+            return CallOutcome(
+                json.dumps(ended.answer, ensure_ascii=False), await self._gate.made_of(found, tool, ended.brought)
+            )
 
-        keyed = await self._keyed.once(found.caller.session, call.origin, call.sha256, carry_out)
-        return self._tell(keyed, call) if answer is None else answer
+        begun = await self._keyed.once(KeyedRequest(call.actor, call.target, call.key, call.sha256), carry_out)
+        return await (self._resume(begun, call) if isinstance(begun, Approval) else self._tell(begun, call))
 
-    def _tell(self, keyed: KeyedCall, call: _OutsideCall) -> JsonObject:
-        """What became of a call that has begun before."""
+    async def _tell(self, keyed: KeyedCall, call: _OutsideCall) -> JsonObject:
+        """What became of a call that has begun, as far as the caller may have it now."""
         if keyed.sha256 != call.sha256:
             raise Conflict(REUSED, code="idempotency_key_reused")
-        if keyed.outcome is None:
+        settled = await self._keyed.settled(keyed)
+        if settled.outcome is None:
             return {"status": "pending", "message": RUNNING}
-        is_told = self._gate.may_tell(call.found, call.tool, keyed.made_of)
-        return answer_of(keyed.outcome if is_told else WITHHELD, is_error=False)
+        is_told = self._gate.may_tell(await self._present(call), call.tool, settled.made_of)
+        return answer_of(settled.outcome if is_told else WITHHELD, is_error=False)
+
+    async def _present(self, call: _OutsideCall) -> FoundCaller:
+        return await self._callers.present(call.found, call.actor, call.target, self._call_id(call.key))
 
     async def _call_approved(self, call: _OutsideCall, need: NeedsApproval) -> JsonObject:
         """The answer of a call that needs an approval: `pending` until then. It runs once. Contract: approvals 5.
 
         A call without an `Idempotency-Key` is the same as the next with the same arguments, until it has its answer.
         """
-        caller = call.found.caller
         asked = asked_from_outside(call.tool, call.text, need)
         if asked.tool == RUN_COMMAND:
             workspace = self._workspaces.of_session(call.found.session)
             asked = in_workspace(asked, await hash_of_workspace(workspace))
-        if not call.has_key:
-            call = call._replace(origin=f"{caller.session}:same:{caller.principal}:{asked.tool}:{asked.sha256}")
-        approval = await self._approvals.ask(caller, call.origin, asked)
-        return await (self._run(call) if isinstance(approval, StandingApproval) else self._resume(approval, call))
+        match await self._approvals.ask(call.found.caller, call.origin, asked):
+            case StandingApproval():
+                return await self._run(call)
+            case Approval() as approval:
+                return await self._resume(approval, call)
+            case begun:
+                return await self._tell(begun, call)
 
     async def _resume(self, approval: Approval, call: _OutsideCall) -> JsonObject:
         """What became of the call that was asked about."""
@@ -191,9 +210,9 @@ class ToolCalls:
         answer = await self._answer(approval, stored)
         if answer is None:
             return _pending(approval, UNDER_WAY)
-        if not self._gate.may_tell(call.found, call.tool, approval.made_of):
+        if not self._gate.may_tell(await self._present(call), call.tool, approval.made_of):
             answer = answer_of(WITHHELD, is_error=False)
-        if not call.has_key:
+        if call.key is None:
             await self._approvals.forget(approval, call.origin)
         return answer
 

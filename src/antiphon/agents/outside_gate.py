@@ -4,7 +4,6 @@ Such a call acts as its session, so it carries the session's taint. Its answer g
 """
 
 import json
-from contextlib import suppress
 from typing import NamedTuple, cast
 
 from antiphon.agents.call_flow import (
@@ -15,10 +14,11 @@ from antiphon.agents.call_flow import (
     refuse_call,
     refuse_source,
 )
+from antiphon.agents.text import whole_text
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput
 from antiphon.domain.agent import Effect
 from antiphon.domain.classification import EVERYTHING, Classification, join_all
-from antiphon.domain.errors import NotFound
+from antiphon.domain.errors import NotFound, Unavailable
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.callers import Callers, FoundCaller
 from antiphon.engine.rules import Rules
@@ -52,30 +52,39 @@ class OutsideGate:
             return refuse_source(tool)
         return refuse_call(tool, carried, self._rules.sinks, leaves=leaves)
 
+    async def note_use(self, found: FoundCaller, tool: Tool) -> None:
+        """Stores what a command leaves in the session's workspace, before it does. Contract: flow 8."""
+        if tool.schema.name == RUN_COMMAND:
+            await self._callers.note_use(found.session, found.session.taint.join(tool.classification))
+
     async def run(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> GateAnswer:
-        """The tool's answer, `withheld` if it may not go to the caller."""
-        session, name = found.session, tool.schema.name
-        if name == RUN_COMMAND:
-            await self._callers.note_use(session, session.taint.join(tool.classification))
+        """The tool's answer, whoever may have it; `note_use` comes first."""
         output = await tool.call(ToolContext(found.caller), arguments)
+        return GateAnswer(answer_of(output.text, is_error=output.is_error), output.classification)
+
+    async def tell(self, found: FoundCaller, tool: Tool, ended: GateAnswer) -> JsonObject:
+        """The answer of a call that has just ended, `withheld` if it may not go to the caller."""
+        session, name = found.session, tool.schema.name
         if not may_enter(EVERYTHING, found.clearance):
             # What the session held when the caller was found is cleared for the caller; it may have risen meanwhile.
-            made_of = output.classification
+            made_of = ended.brought
             if name in SESSION_TOOLS:
                 made_of = made_of.join(await self._callers.held_by(found))
             elif name == RUN_COMMAND:
                 present, _ = await self._callers.session_of(found.caller)
                 made_of = join_all((made_of, session.workspace, present.workspace))
             if not may_enter(made_of, found.clearance):
-                return GateAnswer(answer_of(WITHHELD, is_error=False), output.classification)
-        return GateAnswer(answer_of(output.text, is_error=output.is_error), output.classification)
+                return answer_of(WITHHELD, is_error=False)
+        return ended.answer
 
     async def made_of(self, found: FoundCaller, tool: Tool, brought: Classification) -> Classification:
-        """What the answer of a call that has just ended is made of, for those who repeat it."""
-        held = (await self._callers.held_by(found)).join(found.session.workspace)
-        if tool.schema.name == RUN_COMMAND:
-            with suppress(NotFound):  # with its session, the answer is gone as well
+        """What the answer of a call that has just ended is made of; everything if that cannot be read now."""
+        try:
+            held = (await self._callers.held_by(found)).join(found.session.workspace)
+            if tool.schema.name == RUN_COMMAND:
                 held = held.join((await self._callers.session_of(found.caller))[0].workspace)
+        except (NotFound, Unavailable):  # the answer is gone with its session, or known to have come
+            return EVERYTHING
         return brought.join(held)
 
     def may_tell(self, found: FoundCaller, tool: Tool, made_of: Classification) -> bool:
@@ -85,8 +94,11 @@ class OutsideGate:
 
 def answer_of(text: str, *, is_error: bool) -> JsonObject:
     """A tool's answer as an object; plain text becomes its `text`."""
+    text = whole_text(text)
     try:
         value = json.loads(text)
+        if "\\ud" in text.lower():  # half a character may be spelled out
+            value = json.loads(whole_text(json.dumps(value, ensure_ascii=False)))
     except (ValueError, RecursionError):
         value = text
     if isinstance(value, dict):

@@ -14,7 +14,7 @@ MAX_IDEMPOTENCY_KEY = 200
 class KeyedCall(Struct, frozen=True, kw_only=True):
     """A call from outside a run that has a key and needed no request for approval."""
 
-    origin: str
+    id: str
     session: SessionRow
     sha256: str
     """Of the tool and its arguments."""

@@ -14,32 +14,38 @@ KEPT = timedelta(days=7)
 
 _CALL = SelectList(
     KeyedCall,
-    "k.origin, k.session, k.sha256, k.begun_at, k.begun_by, k.outcome, k.level, k.compartments, k.integrity, k.person",
+    "k.id, k.session, k.sha256, k.begun_at, k.begun_by, k.outcome, k.level, k.compartments, k.integrity, k.person",
     begun_at=codec.moment,
     made_of=Combined(
         codec.classification, level="level", compartments="compartments", integrity="integrity", person="person"
     ),
 )
+_SELECT = f"SELECT {_CALL.text} FROM keyed_calls k"
 
 
-async def insert(tx: Transaction, call: KeyedCall) -> None:
+async def insert(tx: Transaction, call: KeyedCall, origin: str) -> None:
     await tx.execute(
-        "INSERT INTO keyed_calls (origin, session, sha256, begun_at, begun_by) VALUES (?, ?, ?, ?, ?)",
-        (call.origin, call.session, call.sha256, codec.milliseconds(call.begun_at), call.begun_by),
+        "INSERT INTO keyed_calls (id, origin, session, sha256, begun_at, begun_by) VALUES (?, ?, ?, ?, ?, ?)",
+        (call.id, origin, call.session, call.sha256, codec.milliseconds(call.begun_at), call.begun_by),
     )
 
 
-async def find(query: Query, origin: str) -> KeyedCall | None:
-    row = await query.fetch_one(f"SELECT {_CALL.text} FROM keyed_calls k WHERE k.origin = ?", (origin,))
+async def find(query: Query, id: str) -> KeyedCall | None:
+    row = await query.fetch_one(f"{_SELECT} WHERE k.id = ?", (id,))
     return None if row is None else _CALL.read(row)
 
 
-async def store_outcome(tx: Transaction, origin: str, outcome: str, made_of: Classification) -> None:
+async def find_by_origin(query: Query, origin: str) -> KeyedCall | None:
+    row = await query.fetch_one(f"{_SELECT} WHERE k.origin = ?", (origin,))
+    return None if row is None else _CALL.read(row)
+
+
+async def store_outcome(tx: Transaction, id: str, outcome: str, made_of: Classification) -> None:
     """Does nothing if the call has an outcome, or was deleted with its session."""
     await tx.execute(
         "UPDATE keyed_calls SET outcome = ?, level = ?, compartments = ?, integrity = ?, person = ? "
-        "WHERE origin = ? AND outcome IS NULL",
-        (outcome, *codec.classification_values(made_of), origin),
+        "WHERE id = ? AND outcome IS NULL",
+        (outcome, *codec.classification_values(made_of), id),
     )
 
 
@@ -48,5 +54,5 @@ async def delete_of_session(tx: Transaction, session: SessionRow) -> None:
 
 
 async def delete_before(tx: Transaction, before_ms: int) -> None:
-    """Deletes those that began earlier."""
-    await tx.execute("DELETE FROM keyed_calls WHERE begun_at < ?", (before_ms,))
+    """Deletes those that began earlier and have an outcome; the clock may have jumped while others are under way."""
+    await tx.execute("DELETE FROM keyed_calls WHERE begun_at < ? AND outcome IS NOT NULL", (before_ms,))

@@ -1,7 +1,9 @@
 """Lets people and programs act as a session. Contract: tools 1, access 2."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from antiphon.clock import Clock
 from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.session import Session
@@ -19,6 +21,9 @@ from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
 from antiphon.store.people import find_standing
 
+FRESH_SECONDS = 1.0
+"""How long rights count that were found. Contract: access 2."""
+
 
 class FoundCaller(Struct, frozen=True):
     caller: Caller
@@ -28,18 +33,29 @@ class FoundCaller(Struct, frozen=True):
     session: Session
     clearance: Classification
     """What the caller may read."""
+    since: float = 0.0
+    """When that was so, by the monotonic clock."""
 
 
 class Callers:
     """Callers of tools from outside a run."""
 
-    def __init__(self, database: Database, rules: Rules) -> None:
+    def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
         self._database = database
         self._rules = rules
+        self._clock = clock
 
     async def find(self, actor: Outsider, target: NamedTarget, call_id: str) -> FoundCaller:
         """A client outside that acts as the session. Raises `NotFound` if it is missing or out of reach."""
-        return accepted(await self._database.read(find_caller, Rights(actor, self._rules), target, call_id))
+        since = self._clock.monotonic()
+        found = accepted(await self._database.read(find_caller, Rights(actor, self._rules), target, call_id))
+        return replace(found, since=since)
+
+    async def present(self, found: FoundCaller, actor: Outsider, target: NamedTarget, call_id: str) -> FoundCaller:
+        """The same caller with the rights of now, which a wait may have outlived. Raises like `find`."""
+        if self._clock.monotonic() - found.since < FRESH_SECONDS:
+            return found
+        return await self.find(actor, target, call_id)
 
     async def are_one(self, target: NamedTarget, other: NamedTarget) -> bool:
         """Whether both targets name the same existing session."""

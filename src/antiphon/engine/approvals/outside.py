@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from antiphon.clock import Clock
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall, find_identical
 from antiphon.domain.errors import Conflict, NotFound
+from antiphon.domain.idempotency import KeyedCall
 from antiphon.domain.ids import ApprovalId, Ids, ProcessId
 from antiphon.domain.message import ToolResult
 from antiphon.domain.session import Session, SessionStatus
@@ -19,18 +20,18 @@ from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.callers import FoundCaller, find_caller
+from antiphon.engine.access.keyed_calls import UNKNOWN
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.approvals.asking import requested_event
 from antiphon.engine.approvals.standing import find_covering
 from antiphon.engine.deliveries.requests import ask_deciders
 from antiphon.engine.ledger.append import append_events
-from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
 from antiphon.policy.system import system_grant
-from antiphon.store import approvals, processes, standing_approvals
+from antiphon.store import approvals, keyed_calls, processes, standing_approvals
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.codec import json_text, moment
@@ -86,10 +87,11 @@ class OutsideApprovals:
         self._clock = clock
         self._ids = ids
 
-    async def ask(self, caller: Caller, origin: str, call: AskedCall) -> Approval | StandingApproval:
+    async def ask(self, caller: Caller, origin: str, call: AskedCall) -> Approval | StandingApproval | KeyedCall:
         """The request of the call, whatever became of it; a new one the first time, unless it is allowed always.
 
-        A call that is asked about already joins that request. Raises `NotFound`, `Conflict` (`too_many_approvals`).
+        A call that is asked about already joins that request; one that has begun unasked does not ask. Raises
+        `NotFound`, `Conflict` (`too_many_approvals`).
         """
         command = AskFromOutside(
             id=ApprovalId(self._ids.new("appr")),
@@ -169,9 +171,13 @@ class OutsideApprovals:
 _RESET = {"status": "error", "code": "reset", "error": "The session was reset before the call began."}
 
 
-async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval | StandingApproval | Refusal:
+async def ask_from_outside(
+    tx: Transaction, command: AskFromOutside
+) -> Approval | StandingApproval | KeyedCall | Refusal:
     if found := await approvals.find_by_origin(tx, command.origin):
         return found
+    if begun := await keyed_calls.find_by_origin(tx, command.origin):
+        return begun
     standing = await find_standing(tx, command.caller.principal)
     # The caller may have been merged since it was found.
     command = replace(command, caller=replace(command.caller, principal=standing.principal))
@@ -237,8 +243,7 @@ async def begin_call(tx: Transaction, command: BeginApprovedCall) -> FoundCaller
         if approval.begun_by == command.process or await processes.is_alive(tx, approval.begun_by):
             return None
         if not command.is_idempotent:
-            unknown = {"status": "error", "code": "outcome_unknown", "error": OUTCOME_UNKNOWN}
-            await end_call(tx, approval, json_text(unknown))
+            await end_call(tx, approval, UNKNOWN)
             return None
     found = await find_caller(
         tx,
