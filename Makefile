@@ -40,7 +40,7 @@ check: setup-dev  ## What CI checks beside the tests: format, lint, types, layer
 bench: setup-dev  ## Measure the figures of docs/BENCHMARKS.md, each beside its reference
 	$(BIN)/python -m bench $(ARGS)
 
-bench-labelled: setup-dev  ## The benches without and with classifications in use, by turns: PAIRS=5 runs of each, of ARGS="B4 B7 B8 B9 B11"
+bench-labelled: setup-dev  ## What classifications cost: acts in two homes by turns, of ARGS="B4 B7 B9 B11"
 	$(BIN)/python -m bench.labelled $(ARGS)
 
 bench-against: setup-dev  ## Compare with BASE=<commit>: medians of PAIRS=11 runs of each by turns, of ARGS="B1 B3 B7 B12"

@@ -1,32 +1,120 @@
-"""`python -m bench.labelled [B4 B7 …]`: benches without and with classifications in use, by turns; ratios of medians.
+"""`python -m bench.labelled [B4 B7 …]`: what classifications cost, as ratios of acts in two homes.
 
-`PAIRS` says how many runs of each; 5 unless set. The table ends with what one comparison costs.
+Two homes are open at once, one without and one with classifications. Each act is done in both by turns, in a changing
+order, so that a machine that is slower now and then is so for both; the ratio is the median of those of the pairs. The
+table ends with what one comparison costs.
 """
 
-import os
+import asyncio
+import logging
 import statistics
 import sys
+import tempfile
 import time
-from collections import defaultdict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from math import sqrt
 from pathlib import Path
 
+import httpx
+import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from antiphon.app import gateway_app, open_app
+from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Classification, Integrity, Level, join_all
+from antiphon.engine.sessions.sessions import SessionFilter
+from antiphon.gateway.server import bind, serving
 from antiphon.policy.flow import may_enter
-from bench.against import RUN, measured
-from bench.labels import VARIABLE
+from bench import log, runs, search, tools
+from bench.labels import config_of, using
 from bench.measure import micros, p50
 
-DEFAULT = ("B4", "B7", "B8", "B9", "B11", "B16")
+Acts = Mapping[str, Callable[[], Awaitable[object]]]
+Scene = Callable[[Path], AbstractAsyncContextManager[Acts]]
+SESSIONS = 100_000
+WARM_UP = 20
 ENTRIES = 400
 REPETITIONS = 2_000
 
 
-def figures_of(ids: list[str], *, labelled: bool) -> dict[tuple[str, str], float]:
-    environment = {**os.environ, VARIABLE: "1" if labelled else "0"}
-    return measured([sys.executable, "-c", RUN, *ids], environment, Path.cwd())
+@asynccontextmanager
+async def lists(home: Path) -> AsyncGenerator[Acts]:
+    async with open_app(home, config_of()) as app:
+        await log.fill(app, 0, SESSIONS)
+        server = serving(gateway_app(app, "bench"), bind("127.0.0.1", 0), on_stop=app.services.let_go)
+        async with server as url, httpx.AsyncClient(base_url=url, headers={"Authorization": "Bearer bench"}) as client:
+            yield {
+                "B4 list 50 of 100,000, store": lambda: app.services.sessions.list(OWNER, SessionFilter(), limit=50),
+                "B4 list 50 of 100,000, HTTP": lambda: client.get("/sessions?limit=50"),
+            }
+
+
+@asynccontextmanager
+async def turns(home: Path) -> AsyncGenerator[Acts]:
+    async with (
+        open_app(home / "constant", config_of(), runs.PARTS) as app,
+        open_app(home / "loop", config_of()) as loop,
+    ):
+        constant, offline = await runs.open_session(app, "one"), await runs.open_session(loop, "one")
+        several = [await runs.open_session(app, f"s{number}") for number in range(50)]
+        yield {
+            "B7 a no-op run": lambda: runs.turn(app, constant),
+            "B7 the agent loop with `offline`": lambda: runs.turn(loop, offline),
+            "B8 4 no-op runs in each of 50 sessions": lambda: runs.turns_at_once(app, several, 4),
+        }
+
+
+@asynccontextmanager
+async def sends(home: Path) -> AsyncGenerator[Acts]:
+    async with tools.sending(home) as send:
+        yield {"B9 10 sends with their replies": send}
+
+
+@asynccontextmanager
+async def searches(home: Path) -> AsyncGenerator[Acts]:
+    async with search.searching(home, config_of(search.SETTINGS)) as (app, callers):
+        yield {
+            f"B11 search, caller sees {share}": lambda caller=caller: app.services.search.messages(
+                caller, "needle", limit=10
+            )
+            for share, caller in callers.items()
+        }
+
+
+SCENES: Mapping[str, tuple[Scene, int]] = {
+    "B4": (lists, 600),
+    "B7 B8": (turns, 400),
+    "B9": (sends, 150),
+    "B11": (searches, 300),
+}
+"""With the number of pairs of each act."""
+
+
+async def compare(scene: Scene, directory: Path, pairs: int, table: Table) -> None:
+    async with AsyncExitStack() as stack:
+        sides: list[Acts] = []
+        for is_used in (False, True):
+            with using(classifications=is_used):
+                sides.append(await stack.enter_async_context(scene(directory / f"{is_used}")))
+        for name in sides[0]:
+            times: tuple[list[float], list[float]] = ([], [])
+            for pair in range(-WARM_UP, pairs):
+                for side in (0, 1) if pair % 2 else (1, 0):
+                    start = time.perf_counter()
+                    await sides[side][name]()
+                    if pair >= 0:
+                        times[side].append(time.perf_counter() - start)
+            table.add_row(name, micros(p50(times[0])), micros(p50(times[1])), ratio_of(*times))
+
+
+def ratio_of(without: Sequence[float], with_them: Sequence[float]) -> str:
+    """The median of the ratios of pairs, and the interval in which it lies in 95 of 100 such measurements."""
+    ratios = sorted(used / plain for plain, used in zip(without, with_them, strict=True))
+    half = 0.98 * sqrt(len(ratios))
+    low, high = (ratios[round(len(ratios) / 2 + sign * half)] for sign in (-1, 1))
+    return f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f})"
 
 
 def time_decisions() -> dict[str, float]:
@@ -50,20 +138,19 @@ def time_decisions() -> dict[str, float]:
     return {"flow": p50(flows), f"context, one more of {ENTRIES} entries": p50(folds)}
 
 
+async def measure(wanted: set[str], table: Table) -> None:
+    for ids, (scene, pairs) in SCENES.items():
+        if not wanted or wanted & set(ids.split()):
+            with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as directory:
+                await compare(scene, Path(directory), pairs, table)
+            print(f"{ids}: measured", file=sys.stderr)
+
+
 def main() -> None:
-    ids = sys.argv[1:] or list(DEFAULT)
-    pairs = int(os.environ.get("PAIRS", "5"))
-    found: dict[bool, dict[tuple[str, str], list[float]]] = {False: defaultdict(list), True: defaultdict(list)}
-    for pair in range(pairs):
-        for labelled in (pair % 2 == 0, pair % 2 == 1):  # whoever comes second finds warm caches
-            for name, value in figures_of(ids, labelled=labelled).items():
-                found[labelled][name].append(value)
-        print(f"pair {pair + 1} of {pairs}", file=sys.stderr)
-    table = Table("", "figure", "without", "with classifications", "ratio")
-    for name, values in found[False].items():
-        if name in found[True]:
-            plain, labelled = statistics.median(values), statistics.median(found[True][name])
-            table.add_row(*name, f"{plain:.6g}", f"{labelled:.6g}", f"{labelled / plain:.3f}" if plain else "–")
+    logging.disable(logging.WARNING)
+    table = Table("", "p50 without", "p50 with classifications", "ratio (95 %)")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(measure(set(sys.argv[1:]), table))
     console = Console(width=140)
     console.print(table)
     for name, seconds in time_decisions().items():

@@ -1,36 +1,38 @@
 """Settings of the measured homes: without classifications, or with every session and message classified."""
 
-import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from antiphon.config.config import Config
 from antiphon.domain.classification import PUBLIC, Classification, Level
 
-VARIABLE = "ANTIPHON_BENCH_LABELLED"
 LABEL = Classification(Level.INTERNAL, person="person:bench")
+_ARE_USED: ContextVar[bool] = ContextVar("are classifications used", default=False)
 
 
-def are_used() -> bool:
-    return os.environ.get(VARIABLE) == "1"
+@contextmanager
+def using(*, classifications: bool) -> Generator[None]:
+    """Homes that are set up within have classifications, or none."""
+    token = _ARE_USED.set(classifications)
+    try:
+        yield
+    finally:
+        _ARE_USED.reset(token)
 
 
 def classification() -> Classification:
     """The classification of measured data."""
-    return LABEL if are_used() else PUBLIC
+    return LABEL if _ARE_USED.get() else PUBLIC
 
 
 def config_of(settings: Mapping[str, Any] | None = None) -> Config:
     """The configuration; each agent is classified if classifications are in use."""
-    return Config.model_validate(settings_of(settings))
-
-
-def settings_of(settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The same as they stand in a file."""
     tree: dict[str, Any] = dict(settings or {})
-    if are_used():
+    if _ARE_USED.get():
         agents: dict[str, Any] = dict(tree.get("agents", {}))
         label = {"level": LABEL.level.name, "person": LABEL.person}
         agents["list"] = [{**agent, "classification": label} for agent in agents.get("list", [{"id": "main"}])]
         tree["agents"] = agents
-    return tree
+    return Config.model_validate(tree)

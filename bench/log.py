@@ -136,7 +136,7 @@ async def lists(directory: Path) -> list[Row]:
             headers = {"Authorization": f"Bearer {token}"}
             async with httpx.AsyncClient(base_url=url, headers=headers) as client:
                 for size in (1_000, 100_000):
-                    await _fill(app, made, size)
+                    await fill(app, made, size)
                     made = size
                     for samples, call in (
                         (store, lambda: app.services.sessions.list(OWNER, SessionFilter(), limit=50)),
@@ -162,7 +162,7 @@ async def lists(directory: Path) -> list[Row]:
     ]
 
 
-async def _fill(app: App, made: int, size: int) -> None:
+async def fill(app: App, made: int, size: int) -> None:
     limiter = anyio.Semaphore(64)
 
     async def make(number: int) -> None:

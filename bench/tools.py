@@ -1,7 +1,8 @@
 """B9 and B10: a send with its reply, one policy decision, and lists within a tree."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -59,15 +60,17 @@ class SendingRunner:
         return RunEnding(outcome=Outcome(status=RunStatus.OK, reply="ok"), message=message)
 
 
-async def sends(directory: Path) -> list[Row]:
-    """B9, the two alternating."""
+@asynccontextmanager
+async def sending(
+    home: Path, times: dict[str, list[float]] | None = None
+) -> AsyncGenerator[Callable[[], Awaitable[None]]]:
+    """An act of which a run sends `SENDS` times and waits for each reply; with `times`, posts alternate with sends."""
     runner = SendingRunner()
     settings: JsonObject = {
         "tools": {"sessions": {"visibility": "agent"}},
         "session": {"agentToAgent": {"maxPingPongTurns": 0}},
     }
-    times: dict[str, list[float]] = {"send": [], "post": []}
-    async with open_app(directory / "home", config_of(settings), Parts(runner=runner)) as app:
+    async with open_app(home, config_of(settings), Parts(runner=runner)) as app:
         asker, expert = await _open(app, "asker"), await _open(app, "expert")
         target = app.services.sessions.target(str(expert.key))
         tool = app.tools.find("sessions_send")
@@ -86,6 +89,8 @@ async def sends(directory: Path) -> list[Row]:
                 output = await tool.call(ToolContext(caller), {"sessionKey": str(expert.key), "message": "hello"})
                 middle = time.perf_counter()
                 assert not output.is_error, output.text
+                if times is None:
+                    continue
                 posted = await app.services.inbox.post(OWNER, target, text_content("hello"))
                 assert posted.run_id is not None
                 await app.services.waits.wait(posted.run_id, TIMEOUT)
@@ -94,13 +99,25 @@ async def sends(directory: Path) -> list[Row]:
 
         runner.work = work
         own = app.services.sessions.target(str(asker.key))
-        for number in range(RUNS + WARM_UP):
-            if number == WARM_UP:
-                times = {"send": [], "post": []}
+
+        async def act() -> None:
             posted = await app.services.inbox.post(OWNER, own, text_content("go"))
             assert posted.run_id is not None
             run = await app.services.waits.wait(posted.run_id, TIMEOUT)
             assert run is not None and run.status is RunStatus.OK, run
+
+        yield act
+
+
+async def sends(directory: Path) -> list[Row]:
+    """B9, the two alternating."""
+    times: dict[str, list[float]] = {"send": [], "post": []}
+    async with sending(directory / "home", times) as act:
+        for number in range(RUNS + WARM_UP):
+            if number == WARM_UP:
+                for samples in times.values():
+                    samples.clear()
+            await act()
     ratio = p50(times["send"]) / p50(times["post"])
     return [
         Row(

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from bench import idle
-from bench.labels import settings_of
 from bench.live import cpu_seconds, post, read_answer, request_bytes
 from bench.measure import Row, micros, p50
 
@@ -119,7 +118,7 @@ def _looking_back(alone: tuple[float, float], beside: tuple[float, float]) -> Ro
 @asynccontextmanager
 async def _serving(home: Path, settings: dict[str, Any]) -> "AsyncGenerator[_Gateway]":
     home.mkdir(mode=0o700)
-    (home / "antiphon.json5").write_text(json.dumps(settings_of(settings)))
+    (home / "antiphon.json5").write_text(json.dumps(settings))
     process = idle.start_gateway(home)
     try:
         url = await idle.ready_url(home)
