@@ -34,17 +34,30 @@ def test_a_forked_process_draws_digits_of_its_own():
     assert not ours & {*theirs}
 
 
-def test_ids_sort_as_they_were_made_also_at_one_time_and_after_the_clock_was_set_back():
+def time_of(id: str) -> int:
+    return int(id[5:16], 16)
+
+
+def test_ids_sort_as_they_were_made_also_at_one_time_and_after_the_clock_was_corrected():
     clock = ManualClock()
     ids = RandomIds(clock)
     made = [ids.new("note") for _ in range(10_000)]
-    clock.step(timedelta(hours=-1))
+    clock.step(timedelta(milliseconds=-990))
     made += [ids.new("note") for _ in range(100)]
-    clock.step(timedelta(hours=2))
+    clock.step(timedelta(seconds=2))
     made.append(ids.new("note"))
     assert made == sorted(made)
     assert all(re.fullmatch(r"note_[0-9a-f]{31}", id) for id in made)
-    assert int(made[-1][5:16], 16) == clock.now_ms(), "the time is taken up again"
+    assert time_of(made[-1]) == clock.now_ms(), "the time is taken up again"
+
+
+def test_ids_have_the_time_to_which_the_clock_was_set_back():
+    clock = ManualClock()
+    ids = RandomIds(clock)
+    before = ids.new("note")
+    clock.step(timedelta(seconds=-2))
+    made = [ids.new("note") for _ in range(1_000)]
+    assert made == sorted(made) and time_of(made[0]) == clock.now_ms() < time_of(before)
 
 
 def test_random_digits_are_as_many_as_asked():

@@ -42,6 +42,7 @@ class SystemClock:
 _RANDOM_BITS = 80
 _ID_DIGITS = 31
 _STEP = (1 << 64) - 1
+_CORRECTION = 1_000 << _RANDOM_BITS
 _IDS_A_DRAW = 64
 _DRAWN: list[int] = []
 """Random bits of ids to come, drawn for many at once: each draw is a call into the kernel."""
@@ -51,7 +52,8 @@ os.register_at_fork(after_in_child=_DRAWN.clear)  # a forked process must not us
 class RandomIds:
     """Ids of 44 bits of time and 80 random bits, in hexadecimal; each sorts after those made before it.
 
-    Of several in one millisecond, and after the clock was set back, each is the last one and a random number more.
+    Of several in one millisecond, and after the clock was corrected by less than a second, each is the last one and a
+    random number more. After it was set back further, ids have the new time, as those have that come from stored times.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -59,10 +61,12 @@ class RandomIds:
         self._latest = 0
 
     def new(self, prefix: str) -> str:
-        drawn = _random_bits()
-        least = self._latest + 1 + (drawn & _STEP)
-        self._latest = latest = max(self._clock.now_ms() << _RANDOM_BITS | drawn, least)
-        return f"{prefix}_{latest:0{_ID_DIGITS}x}"
+        drawn, latest = _random_bits(), self._latest
+        made = self._clock.now_ms() << _RANDOM_BITS | drawn
+        if made <= latest < made + _CORRECTION:
+            made = latest + 1 + (drawn & _STEP)
+        self._latest = made
+        return f"{prefix}_{made:0{_ID_DIGITS}x}"
 
     def random_hex(self, digits: int) -> str:
         return os.urandom((digits + 1) // 2).hex()[:digits]
