@@ -50,6 +50,7 @@ class Timers:
         self._clock = clock
         self._steps = ClockSteps(database, clock, rules.checkpoints)
         self._woken = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._may_be_sealed = True
         """Whether a request was sealed since the last look, or before this process began."""
         self._settling = Trouble(
@@ -84,7 +85,14 @@ class Timers:
         self._woken.set()
 
     async def settle_due(self) -> float:
-        """Settles everything due; returns the seconds until the next one is, at most `LOOK_SECONDS`."""
+        """Settles everything due; returns the seconds until the next one is, at most `LOOK_SECONDS`.
+
+        One pass follows the other: after a step of the clock, none may go on with the time of before.
+        """
+        async with self._turn:
+            return await self._settle_due()
+
+    async def _settle_due(self) -> float:
         await self._steps.look()
         if self._may_be_sealed:
             await self._open_sealed()
