@@ -53,6 +53,13 @@ async def delete_of_session(tx: Transaction, session: SessionRow) -> None:
     await tx.execute("DELETE FROM keyed_calls WHERE session = ?", (session,))
 
 
-async def delete_before(tx: Transaction, before_ms: int) -> None:
-    """Deletes those that began earlier and have an outcome; the clock may have jumped while others are under way."""
-    await tx.execute("DELETE FROM keyed_calls WHERE begun_at < ? AND outcome IS NOT NULL", (before_ms,))
+async def delete_before(tx: Transaction, before_ms: int, limit: int) -> int:
+    """Deletes calls with an outcome that began earlier; returns how many.
+
+    Others may be under way: the clock may have jumped.
+    """
+    return await tx.change(
+        "DELETE FROM keyed_calls WHERE id IN "
+        "(SELECT k.id FROM keyed_calls k WHERE k.begun_at < ? AND k.outcome IS NOT NULL LIMIT ?)",
+        (before_ms, limit),
+    )

@@ -109,7 +109,8 @@ class Upkeep:
     async def forget_keyed_calls(self) -> None:
         """Forgets calls from outside a run that are too old to be repeated."""
         before_ms = self._clock.now_ms() - int(keyed_calls.KEPT.total_seconds() * 1000)
-        await self._database.run(keyed_calls.delete_before, before_ms)
+        while await self._database.run(keyed_calls.delete_before, before_ms, BATCH) == BATCH:
+            pass
 
 
 async def prune_log(tx: Transaction, session: SessionRow, before_ms: int, below: int) -> int | None:
