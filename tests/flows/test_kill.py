@@ -280,16 +280,18 @@ def test_each_slot_of_a_task_has_one_run_and_one_result_wherever_the_process_is_
     killer.carry_out_to_end(places("tasks", tmp_path / "undisturbed"))
     undisturbed = read_dump(tmp_path / "undisturbed")
     assert [outcome for _, _, outcome in undisturbed["slots"]] == ["ok"] * SLOTS
-    kills = recovered = 0
-    rounds, numbers = 10 if is_soak else 1, range(1, undisturbed["commits"] + 1)
-    for round in range(rounds):
+    kills = recovered = rounds = 0
+    least, numbers = 10 if is_soak else 1, range(1, undisturbed["commits"] + 1)
+    # Commits are shared or not as it happens, so once through may miss those after which a run is recovered.
+    while rounds < least or (recovered == 0 and rounds < least + MOST_ROUNDS):
         for number in numbers:
-            directory = tmp_path / f"{round}-{number}"
+            directory = tmp_path / f"{rounds}-{number}"
             request = replace(places("tasks", directory), kill_at=number, moment=moment)
             kills += killer.carry_out(request) == -9
             bury_the_dead(request)
             killer.carry_out_to_end(request)
             recovered += check_slots(directory, read_dump(directory))
+        rounds += 1
     print(f"{kills} kills, {recovered} runs recovered")
     assert kills > 0.7 * rounds * len(numbers) and recovered > 0
 
@@ -319,11 +321,12 @@ def test_a_checkpoint_that_is_killed_at_any_commit_covers_its_range_once(
     killer.carry_out_to_end(places("checkpoints", tmp_path / "undisturbed"))
     check_looked_back(read_dump(tmp_path / "undisturbed"))
     commits = read_dump(tmp_path / "undisturbed")["commits"]
-    rounds, numbers = 5 if is_soak else 1, range(1, commits + 1)
-    kills = taken_over = 0
-    for round in range(rounds):
+    least, numbers = 5 if is_soak else 1, range(1, commits + 1)
+    kills = taken_over = rounds = 0
+    # As above: once through may miss those after which a checkpoint is taken over.
+    while rounds < least or (taken_over == 0 and rounds < least + MOST_ROUNDS):
         for number in numbers:
-            directory = tmp_path / f"{round}-{number}"
+            directory = tmp_path / f"{rounds}-{number}"
             request = replace(places("checkpoints", directory), kill_at=number, moment=moment)
             kills += killer.carry_out(request) == -9
             bury_the_dead(request)
@@ -331,6 +334,7 @@ def test_a_checkpoint_that_is_killed_at_any_commit_covers_its_range_once(
             dump = read_dump(directory)
             check_acknowledged(directory, dump)
             taken_over += check_looked_back(dump)
+        rounds += 1
     print(f"{kills} kills, {taken_over} checkpoints of which more was used than they kept")
     assert kills > 0.7 * rounds * len(numbers) and taken_over > 0
 
