@@ -201,6 +201,17 @@ async def test_a_caller_that_goes_away_does_not_end_its_call(open_home: OpenHome
         assert counter.calls == ["milk"]
 
 
+@requirement("tools:1", "runs:8")
+async def test_who_waits_when_the_gateway_stops_is_told_so(open_home: OpenHome) -> None:
+    counter, answers = Counter(), list[Any]()
+    stopping = config(gateway__drain_seconds=0)
+    async with anyio.create_task_group() as tasks, open_home(stopping, counter.parts()) as app:
+        await open_session(app, S)
+        await asking_beside(app, tasks, answers)
+        await counter.begun.wait()
+    assert [answer.code for answer in answers] == ["stopped"]
+
+
 @requirement("tools:1")
 async def test_a_key_that_is_in_use_for_another_call_is_refused_at_once(open_home: OpenHome) -> None:
     counter = Counter()

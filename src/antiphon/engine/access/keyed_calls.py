@@ -33,6 +33,7 @@ from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
+STOPPED = "Gateway is stopping: the call may have taken effect. Ask again with the same key."
 UNKNOWN = json_text({"status": "error", "code": "outcome_unknown", "error": OUTCOME_UNKNOWN})
 RETRY_SECONDS = 0.5
 
@@ -151,10 +152,10 @@ class KeyedCalls:
             else:
                 told.set_result(begun)
         except asyncio.CancelledError:
-            told.cancel()
+            _tell(told, Unavailable(STOPPED, code="stopped"))
             raise
         except Exception as error:
-            told.set_exception(error)
+            _tell(told, error)
         finally:
             self._at_work.discard(command.id)
 
@@ -184,6 +185,11 @@ class KeyedCalls:
     def _carries_out(self, call: KeyedCall) -> bool | None:
         """Whether this process carries out the call; None if another one has begun it."""
         return None if call.begun_by != self._process else call.id in self._at_work
+
+
+def _tell(told: asyncio.Future[_Told], error: Exception) -> None:
+    if not told.done():
+        told.set_exception(error)
 
 
 _Ours = Callable[[KeyedCall], bool | None]
