@@ -208,7 +208,7 @@ def test_what_one_person_typed_is_not_offered_to_the_next_in_the_same_tab(
     other = page.context.new_page()
     other.goto(page.url)
     other.get_by_role("button", name="Sign out").click()
-    expect(page.get_by_text("another tab of this browser signed out")).to_be_visible()
+    expect(page.get_by_text("signed out in another tab or elsewhere")).to_be_visible()
     page.goto(live_gateway.invite("Otto", PersonRole.OWNER).replace("/#", "/?session=main#"))
     expect_followed(page)
     expect(page.locator("#message")).to_have_value("")

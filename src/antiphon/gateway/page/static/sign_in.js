@@ -4,6 +4,8 @@
 
 const SECRET_NAME = 'antiphon.page';
 const LOAD_AGAIN_MS = 1500;
+// A tab learns of it from the storage or from a refusal, whichever comes first; neither tells who it was.
+const SIGNED_OUT = 'You are signed out: this browser was signed out in another tab or elsewhere, or was not used for a week.';
 
 const pageSecret = () => localStorage.getItem(SECRET_NAME);
 
@@ -34,7 +36,12 @@ function onRefused(headers) {
     return;
   }
   localStorage.removeItem(SECRET_NAME);
-  signedOut('You are signed out: this browser was signed out elsewhere, or was not used for a week.');
+  leaveIfIn();
+}
+
+// A tab that signed out itself, or has said so already, has nothing more to say.
+function leaveIfIn() {
+  if (find('#sign-in').hidden) signedOut(SIGNED_OUT);
 }
 
 // Whether the code let this browser in.
@@ -81,10 +88,12 @@ async function load() {
   if (response === null || response.status >= 500) {
     showSignIn({ problem: 'Antiphon cannot be reached. Trying again…', isHelping: false });
     setTimeout(load, LOAD_AGAIN_MS);
-  } else if (response.status === 401) {
+    return;
+  }
+  find('#sign-in').hidden = true;
+  if (response.status === 401) {
     onRefused(headers);
   } else if (response.headers.get('Content-Type')?.startsWith('text/html')) {
-    find('#sign-in').hidden = true;
     startPage(text);
   } else {
     showSignIn({ problem: JSON.parse(text).error.message, isHelping: false });
@@ -104,7 +113,7 @@ addEventListener('hashchange', () => location.hash.length > 1 && start());
 addEventListener('storage', (event) => {
   if (event.key !== SECRET_NAME) return;
   if (event.newValue) location.reload();
-  else signedOut('You are signed out: another tab of this browser signed out.');
+  else leaveIfIn();
 });
 
 start();
