@@ -164,6 +164,38 @@ async def test_units_that_lock_one_another_out_are_run_again(url: str) -> None:
     assert runs >= 3
 
 
+@pytest.mark.parametrize("others", [(), ("one", "two")])
+async def test_a_unit_whose_row_another_one_inserted_meanwhile_runs_again_and_finds_it(
+    url: str, others: tuple[str, ...]
+) -> None:
+    """Both have looked for the row before either inserts it; one of them may share its transaction with another unit."""
+    commits = Commits()
+    barrier = asyncio.Barrier(2)
+    runs = 0
+
+    async def keep_once(tx: Transaction) -> bool:
+        nonlocal runs
+        runs += 1
+        is_missing = await tx.fetch_one("SELECT 1 FROM kept WHERE word = 'once'") is None
+        if runs <= 2:
+            await barrier.wait()
+        if is_missing:
+            await keep(tx, "once")
+        return is_missing
+
+    other = SessionRow(2)
+    async with open_store(url, commit_hook=commits) as database:
+        with anyio.fail_after(SECONDS):
+            outcomes = await together(
+                lambda: database.run(keep_once, sessions=(ONE,)),
+                lambda: database.run(keep_once, sessions=(other,)),
+                *(lambda word=word: database.run(keep, word, sessions=(other,)) for word in others),
+            )
+        assert sorted(outcome for outcome in outcomes if isinstance(outcome, bool)) == [False, True]
+        assert sorted(await database.read(words)) == sorted(["once", *others])
+    assert max(map(len, commits.units)) == len(others) + 1
+
+
 async def test_a_query_sees_one_state_however_many_statements_it_reads_with(url: str) -> None:
     async with open_store(url) as database:
         await database.run(keep, "first")

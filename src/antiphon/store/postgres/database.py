@@ -199,7 +199,7 @@ class PostgresDatabase:
                 connection, cursor = await link.open()
                 tx = PostgresTransaction(connection, cursor, self._defer)
                 xid = await self._begin(cursor, batch[0].sessions)
-                if not await self._run_units(tx, cursor, batch, is_careful=is_careful):
+                if not await self._run_units(tx, cursor, batch, is_careful=is_careful, reruns=reruns):
                     is_careful = True
                     await link.reset()
                     continue
@@ -212,7 +212,7 @@ class PostgresDatabase:
                     continue
             except psycopg.Error as error:
                 await link.reset()
-                if isinstance(error, psycopg.errors.SerializationFailure | psycopg.errors.DeadlockDetected):
+                if is_beaten(error, reruns):
                     reruns += 1
                     if reruns > MAX_RERUNS:
                         raise Unavailable("Store is busy. Try again.", code="store_busy") from error
@@ -285,7 +285,13 @@ class PostgresDatabase:
             self._rows.popitem(last=False)
 
     async def _run_units(
-        self, tx: PostgresTransaction, cursor: AsyncRawCursor[Row], batch: list[LaneJob], *, is_careful: bool
+        self,
+        tx: PostgresTransaction,
+        cursor: AsyncRawCursor[Row],
+        batch: list[LaneJob],
+        *,
+        is_careful: bool,
+        reruns: int,
     ) -> bool:
         """Runs each unit; False if one raised and all must run again, each behind a savepoint."""
         for job in batch:
@@ -297,8 +303,9 @@ class PostgresDatabase:
                 job.result = await job.body(tx, *job.arguments)
                 await tx.flush()
             except psycopg.Error as error:
-                if not is_careful or is_lost(error) or is_beaten(error):
-                    if len(batch) == 1 or is_lost(error) or is_beaten(error):
+                must_all = is_lost(error) or is_beaten(error, reruns)
+                if not is_careful or must_all:
+                    if len(batch) == 1 or must_all:
                         raise
                     return False
                 job.error = self._judge(error)

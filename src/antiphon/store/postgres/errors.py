@@ -12,7 +12,14 @@ class OutcomeUnknown(Exception):
     """The connection broke during COMMIT."""
 
 
-def is_beaten(error: psycopg.Error) -> bool:
+def is_beaten(error: psycopg.Error, reruns: int) -> bool:
+    """Whether another transaction may have been in the way, so that the units should run again.
+
+    A row that another one inserted meanwhile looks like a row that a unit inserts in spite of what it has read: only
+    the former is gone when the unit has run again.
+    """
+    if isinstance(error, psycopg.errors.UniqueViolation):
+        return reruns == 0
     return isinstance(error, psycopg.errors.SerializationFailure | psycopg.errors.DeadlockDetected)
 
 
