@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import anyio
@@ -16,12 +17,13 @@ from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.approval import Approval, hash_of_text
 from antiphon.domain.classification import PUBLIC
-from antiphon.domain.errors import AntiphonError, Conflict, Denied
+from antiphon.domain.errors import AntiphonError, Conflict, Denied, Limited
 from antiphon.domain.ids import ProcessId
 from antiphon.domain.message import JsonObject
 from antiphon.domain.person import PersonRole
 from antiphon.engine.access.callers import FoundCaller
 from antiphon.engine.access.keyed_calls import (
+    MAX_AT_WORK,
     BeginKeyedCall,
     CallOutcome,
     KeyedCalls,
@@ -224,6 +226,29 @@ async def test_a_key_that_is_in_use_for_another_call_is_refused_at_once(open_hom
                 await call(app, "note", "k", text="eggs")
             assert reused.value.code == "idempotency_key_reused" and not counter.released.is_set()
             counter.released.set()
+
+
+@requirement("tools:1")
+async def test_a_caller_has_no_more_than_so_many_calls_at_work(open_home: OpenHome) -> None:
+    counter, answers = Counter(), list[Any]()
+    async with open_home(None, counter.parts()) as app:
+        await open_session(app, S)
+        ann = await invite(app, "Ann", PersonRole.OWNER)
+        async with anyio.create_task_group() as tasks:
+            for n in range(MAX_AT_WORK):
+                tasks.start_soon(partial(call, app, "note", f"k{n}", text=str(n)))
+            with anyio.fail_after(SECONDS):
+                while len(counter.calls) < MAX_AT_WORK:
+                    await anyio.lowlevel.checkpoint()
+            with pytest.raises(Limited) as limited:
+                await call(app, "note", "more", **NOTES)
+            assert limited.value.code == "too_many_calls" and len(counter.calls) == MAX_AT_WORK
+            with pytest.raises(Conflict):  # of what has begun it is told all the same
+                await call(app, "note", "k0", **NOTES)
+            await asking_beside(app, tasks, answers, ann)
+            counter.released.set()
+        assert [answer["result"] for answer in answers] == ["canary milk"]
+        assert (await call(app, "note", "more", **NOTES))["result"] == "canary milk"
 
 
 @requirement("tools:1", "access:2")

@@ -168,7 +168,7 @@ async def test_units_that_lock_one_another_out_are_run_again(url: str) -> None:
 async def test_a_unit_whose_row_another_one_inserted_meanwhile_runs_again_and_finds_it(
     url: str, others: tuple[str, ...]
 ) -> None:
-    """Both have looked for the row before either inserts it; one of them may share its transaction with another unit."""
+    """Both have looked for the row before either inserts it; one may share its transaction with other units."""
     commits = Commits()
     barrier = asyncio.Barrier(2)
     runs = 0

@@ -14,9 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
 from antiphon.domain.approval import Approval
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.errors import Unavailable
+from antiphon.domain.errors import Limited, Unavailable
 from antiphon.domain.idempotency import KeyedCall
 from antiphon.domain.ids import Ids, ProcessId
 from antiphon.domain.targets import NamedTarget
@@ -36,6 +37,8 @@ logger = logging.getLogger(__name__)
 STOPPED = "Gateway is stopping: the call may have taken effect. Ask again with the same key."
 UNKNOWN = json_text({"status": "error", "code": "outcome_unknown", "error": OUTCOME_UNKNOWN})
 RETRY_SECONDS = 0.5
+MAX_AT_WORK = 64
+"""Calls of one principal at a time: they go on without a connection, whose limit would otherwise bound them."""
 
 
 class CallOutcome(NamedTuple):
@@ -61,6 +64,8 @@ class BeginKeyedCall(Struct, frozen=True, kw_only=True):
     sha256: str
     process: ProcessId
     at_ms: int
+    is_one_too_many: bool = False
+    """Whether its principal has as many calls at work as one may have. What has begun is told all the same."""
 
 
 class _BeginsNow(Struct, frozen=True):
@@ -86,8 +91,8 @@ class KeyedCalls:
         self._process = process
         self._clock = clock
         self._ids = ids
-        self._at_work: set[str] = set()
-        """Ids of calls that this process carries out or is about to begin."""
+        self._at_work: dict[str, Principal] = {}
+        """Ids of calls that this process carries out or is about to begin, with who began them."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._storing = Trouble(
             logger, "Storing an answer", action="answer_failed", means="The answer may be reported as unknown."
@@ -106,20 +111,29 @@ class KeyedCalls:
 
         It goes on if whoever waits for it here goes away. Raises like `Callers.find`, and what `carry_out` raises.
         """
+        rights = Rights(request.actor, self._rules)
         command = BeginKeyedCall(
             id=self._ids.new("call"),
-            rights=Rights(request.actor, self._rules),
+            rights=rights,
             target=request.target,
             key=request.key,
             sha256=request.sha256,
             process=self._process,
             at_ms=self._clock.now_ms(),
+            is_one_too_many=list(self._at_work.values()).count(rights.principal) >= MAX_AT_WORK,
         )
+        self._at_work[command.id] = rights.principal
         told: asyncio.Future[_Told] = asyncio.get_running_loop().create_future()
         told.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody may be there to ask
         task = asyncio.create_task(self._work(command, carry_out, told))
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            del self._at_work[command.id]
+            _tell(told, Unavailable(STOPPED, code="stopped"))
+
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(ended)
         return await asyncio.shield(told)
 
     async def settled(self, call: KeyedCall) -> KeyedCall:
@@ -143,7 +157,6 @@ class KeyedCalls:
         carry_out: Callable[[FoundCaller], Awaitable[CallOutcome]],
         told: asyncio.Future[_Told],
     ) -> None:
-        self._at_work.add(command.id)
         try:
             begun = accepted(await self._database.run(begin_keyed_call, command, sessions=(command.target,)))
             if isinstance(begun, _BeginsNow):
@@ -151,13 +164,8 @@ class KeyedCalls:
                 await self._end(replace(begun.call, outcome=outcome.answer, made_of=outcome.made_of), told)
             else:
                 told.set_result(begun)
-        except asyncio.CancelledError:
-            _tell(told, Unavailable(STOPPED, code="stopped"))
-            raise
         except Exception as error:
             _tell(told, error)
-        finally:
-            self._at_work.discard(command.id)
 
     async def _end(self, call: KeyedCall, told: asyncio.Future[_Told]) -> None:
         """Stores the answer, however long the store cannot take it; who waits has it at the latest after one try."""
@@ -205,6 +213,10 @@ async def begin_keyed_call(tx: Transaction, command: BeginKeyedCall) -> _BeginsN
         return begun
     if asked := await approvals.find_by_origin(tx, origin):
         return asked
+    if command.is_one_too_many:
+        return Refusal(
+            Limited(f"{MAX_AT_WORK} of your calls with a key are at work. Wait for one.", code="too_many_calls")
+        )
     call = KeyedCall(
         id=command.id,
         session=found.caller.session,
