@@ -1,6 +1,7 @@
 """Replies shown while they are written: drafts, edits, what is held back, and what remains after a crash."""
 
 import inspect
+import itertools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -236,6 +237,30 @@ async def test_a_restart_sends_no_words_again_that_may_have_arrived(open_home: O
         assert {asked.id for asked in channel.asked} == {sent.id}
         (told,) = facts(await read_log(app, GROUP), "error")
         assert (told["code"], told["deliveryId"]) == ("may_be_shown_twice", sent.id)
+
+
+@requirement("channels:1")
+async def test_words_are_shown_in_their_turn_although_their_session_changes_meanwhile(open_home: OpenHome) -> None:
+    """A change may touch the rights that were just found: they are found again, in the same turn."""
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked(GROUP)
+        async with anyio.create_task_group() as tasks:
+
+            async def change_on() -> None:
+                target = app.services.sessions.target(GROUP)
+                for n in itertools.count():
+                    await app.services.sessions.patch(OWNER, target, {"label": f"label {n}"})
+
+            tasks.start_soon(change_on)
+            context.emit("Once")
+            clock.pass_time(timedelta(seconds=10))
+            app.live.wake()
+            await channel.until_asked(1)
+            tasks.cancel_scope.cancel()
+        assert shown(channel) == ["Once"]
+        await scene.ends(context, "Once.")
 
 
 @requirement("channels:1")

@@ -250,6 +250,7 @@ COMMITS = [(name, unit) for name, story in stories().items() for unit in story.c
 CALLS = [(name, call, fault) for name, story in stories().items() for call in story.calls for fault in DEADLY]
 ELSEWHERE = {
     "keep": "a sign of life",
+    "extend": "keeps the account at this process",
     "delete_before": "forgets old arrivals",
     "put_in": "the index, which is rebuilt from the logs",
 }

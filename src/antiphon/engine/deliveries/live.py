@@ -248,14 +248,16 @@ class LiveReplies:
     async def _show_next(self, stream: _Stream) -> None:
         try:
             with anyio.CancelScope() as stream.scope:
-                await self._judge(stream)
-                if stream.view is None or stream.is_left or stream.is_mute:
-                    return
-                if stream.is_changed and not await self._has_turn(stream, stream.view):
-                    return
-                if stream.judged == stream.made_of and not stream.is_outdated:
-                    await self._change(stream, stream.view)
-                    self._showing.worked()
+                while True:
+                    await self._judge(stream)
+                    if stream.view is None or stream.is_left or stream.is_mute:
+                        return
+                    if stream.is_changed and not await self._has_turn(stream, stream.view):
+                        return
+                    if stream.judged == stream.made_of and not stream.is_outdated:
+                        break
+                await self._change(stream, stream.view)
+                self._showing.worked()
         except DeliveryFailed as failed:
             self._failed(stream, failed)
         except Unavailable as error:
@@ -274,6 +276,7 @@ class LiveReplies:
         """Whether the words may be shown now: complete texts for the chat, in any thread, go first."""
         if not stream.has_turn and self._free_at(view) > self._clock.now_ms():
             return False
+        stream.has_turn = True
         self._paces.note_use(view.chat)
         return not await self._database.read(outbox.is_any_due, view.chat.account, view.chat.to, self._clock.now_ms())
 
