@@ -25,6 +25,24 @@ from tests.sqlite_template import connect_to_copy
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
+LONG = {
+    "channels/telegram/test_cuts.py",
+    "channels/telegram/test_kill_points.py",
+    "cli/test_rights.py",
+    "engine/test_drawing_notes.py",
+    "flow/test_redteam.py",
+    "flows/test_cluster.py",
+    "flows/test_kill.py",
+    "gateway/socket/test_bounds.py",
+    "gateway/test_matrix.py",
+    "gateway/test_openapi_fuzz.py",
+    "planted/test_planted.py",
+    "store/test_scopes.py",
+    "worlds/test_leaks.py",
+    "worlds/test_worlds.py",
+}
+"""Files whose tests take long, below `tests`."""
+
 OpenHome: TypeAlias = Callable[..., AbstractAsyncContextManager[App]]
 """`open_home(config, parts)`: a running system on the test's home; may be opened again after it was left."""
 
@@ -50,8 +68,29 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors: much of the time is waiting for other processes."""
-    return (os.cpu_count() or 1) + 1
+    """Twice as many as there are processors: much of the time is waiting for other processes."""
+    return 2 * (os.cpu_count() or 1)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Lets each worker begin with its share of the long tests: those that end last should be short.
+
+    The tests are first dealt out in blocks of the same size; a worker without work takes from the end of a block.
+    """
+    workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers == 1:
+        return
+    tests = config.rootpath / "tests"
+    long, others = list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        (long if item.path.relative_to(tests).as_posix() in LONG else others).append(item)
+    dealt: list[pytest.Item] = []
+    for worker in range(workers):
+        size = (len(items) - len(dealt)) // (workers - worker)
+        share = long[worker::workers]
+        dealt += [*share, *others[: max(0, size - len(share))]]
+        del others[: max(0, size - len(share))]
+    items[:] = [*dealt, *others]
 
 
 @pytest.fixture
