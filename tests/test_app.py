@@ -1,12 +1,17 @@
+import asyncio
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
+from antiphon.building import Parts
 from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import RunId
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.stage import ask
+from tests.engine.stage import HeldRunner, ask, config, post, wait_end
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -40,3 +45,23 @@ async def test_an_installed_tool_that_cannot_be_loaded_is_named(
     with pytest.raises(Invalid, match="'gone' = 'offered_nothing:missing'"):
         async with open_home():
             pass
+
+
+@requirement("runs:8")
+async def test_a_program_that_is_cancelled_hands_back_its_runs_and_ends(open_home: OpenHome) -> None:
+    """The cancelled scope lies around the system, so that it reaches all that the system runs at once."""
+    runner, begun = HeldRunner(), list[RunId | None]()
+
+    async def live() -> None:
+        with anyio.CancelScope() as scope:
+            async with open_home(config(gateway__drain_seconds=0), Parts(runner=runner)) as app:
+                begun.append((await post(app, "main", "hello")).run_id)
+                await runner.until_begun(1)
+                scope.cancel()
+                await anyio.sleep_forever()
+
+    done, _ = await asyncio.wait([asyncio.ensure_future(live())], timeout=SECONDS)
+    assert done, "what the end of the system waits for cannot be cancelled"
+    async with open_home() as app:
+        ended = await wait_end(app, begun[0])
+        assert (ended.status, ended.reply) == ("ok", "echo: hello")

@@ -145,7 +145,8 @@ async def open_postgres(
             with suppress(Unavailable):
                 await processes.unregister()
         finally:
-            await channel.close()
+            with anyio.CancelScope(shield=True):
+                await channel.close()
 
 
 def describe_process(

@@ -91,20 +91,30 @@ class PostgresDatabase:
         connections: int = 12,
         wait_seconds: float = WAIT_SECONDS,
     ) -> "AsyncGenerator[PostgresDatabase]":
-        """A database that works while the context lasts, with a limited number of connections."""
+        """A database that works while the context lasts, with a limited number of connections.
+
+        A scope around the context that is cancelled does not reach the connections: what the context does at its end
+        still needs them.
+        """
         database = cls(url, on_commit=on_commit, defer=defer, commit_hook=commit_hook, wait_seconds=wait_seconds)
-        readers = max(1, connections // 3)
+        serving = anyio.CancelScope(shield=True)
         async with anyio.create_task_group() as tasks:
-            for _ in range(max(1, connections - readers)):
-                tasks.start_soon(database._writes.serve)
-            for _ in range(readers):
-                tasks.start_soon(database._reads.serve)
+            tasks.start_soon(database._serve, serving, connections)
             try:
                 yield database
             finally:
                 with anyio.CancelScope(shield=True):
                     await database.close()
-                tasks.cancel_scope.cancel()
+                serving.cancel()
+
+    async def _serve(self, scope: anyio.CancelScope, connections: int) -> None:
+        readers = max(1, connections // 3)
+        with scope:
+            async with anyio.create_task_group() as tasks:
+                for _ in range(max(1, connections - readers)):
+                    tasks.start_soon(self._writes.serve)
+                for _ in range(readers):
+                    tasks.start_soon(self._reads.serve)
 
     @property
     def failure(self) -> Unavailable | None:
