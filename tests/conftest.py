@@ -68,8 +68,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Twice as many as there are processors: much of the time is waiting for other processes."""
-    return 2 * (os.cpu_count() or 1)
+    """One more than there are processors: much of the time is waiting for other processes."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

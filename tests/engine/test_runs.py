@@ -491,7 +491,9 @@ async def test_parallel_calls_are_called_again_when_a_full_disk_had_no_room_for_
         async with open_with_provider(open_home, fake, parts) as app:
             run = await ask(app, "main", "one")
             assert (run.status, run.reply) == (RunStatus.OK, "done")
-            assert texts(await read_log(app, "main")) == ["one", "", "seen 0", "seen 1", "done"]
+            # Which result finds room first is nobody's promise: each call is stored when it has one.
+            asked, called_for, *results, last = texts(await read_log(app, "main"))
+            assert (asked, called_for, sorted(results), last) == ("one", "", ["seen 0", "seen 1"], "done")
 
 
 async def test_a_runner_that_raises_ends_its_run_with_an_error(open_home: OpenHome) -> None:
