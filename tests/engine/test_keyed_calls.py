@@ -14,7 +14,7 @@ from antiphon.agents.toolset import tool
 from antiphon.building import App, Parts
 from antiphon.clock import RandomIds
 from antiphon.config.config import Config
-from antiphon.domain.actor import OWNER, Principal
+from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Approval, hash_of_text
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Limited
@@ -31,7 +31,7 @@ from antiphon.engine.access.keyed_calls import (
     begin_keyed_call,
     end_keyed_call,
 )
-from antiphon.engine.access.reach import Rights
+from antiphon.engine.access.reach import Outsider, Rights, TokenHolder
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store import keyed_calls as rows
 from antiphon.store.database import Query, Transaction
@@ -153,7 +153,7 @@ class Counter:
         return Parts(tools=[tool(self.note, **declared)], clock=clock)
 
 
-async def asking_beside(app: App, tasks: TaskGroup, answers: list[Any], who: Principal = OWNER, chat: str = S) -> None:
+async def asking_beside(app: App, tasks: TaskGroup, answers: list[Any], who: Outsider = OWNER, chat: str = S) -> None:
     """Begins the call with the key `k` beside the test; its answer or error joins the answers."""
 
     async def ask() -> None:
@@ -232,7 +232,7 @@ async def test_a_key_that_is_in_use_for_another_call_is_refused_at_once(open_hom
 async def test_a_caller_has_no_more_than_so_many_calls_at_work(open_home: OpenHome) -> None:
     counter, answers = Counter(), list[Any]()
     async with open_home(None, counter.parts()) as app:
-        await open_session(app, S)
+        session = await open_session(app, S)
         ann = await invite(app, "Ann", PersonRole.OWNER)
         async with anyio.create_task_group() as tasks:
             for n in range(MAX_AT_WORK):
@@ -245,9 +245,11 @@ async def test_a_caller_has_no_more_than_so_many_calls_at_work(open_home: OpenHo
             assert limited.value.code == "too_many_calls" and len(counter.calls) == MAX_AT_WORK
             with pytest.raises(Conflict):  # of what has begun it is told all the same
                 await call(app, "note", "k0", **NOTES)
-            await asking_beside(app, tasks, answers, ann)
+            holder = TokenHolder(principal=OWNER, session=session.row, session_key=str(session.key))
+            for other in (ann, holder):  # a token does not use up what its maker may have at work
+                await asking_beside(app, tasks, answers, other)
             counter.released.set()
-        assert [answer["result"] for answer in answers] == ["canary milk"]
+        assert [answer["result"] for answer in answers] == ["canary milk"] * 2
         assert (await call(app, "note", "more", **NOTES))["result"] == "canary milk"
 
 

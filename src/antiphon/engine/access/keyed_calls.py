@@ -14,7 +14,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import Principal
 from antiphon.domain.approval import Approval
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Limited, Unavailable
@@ -38,7 +37,7 @@ STOPPED = "Gateway is stopping: the call may have taken effect. Ask again with t
 UNKNOWN = json_text({"status": "error", "code": "outcome_unknown", "error": OUTCOME_UNKNOWN})
 RETRY_SECONDS = 0.5
 MAX_AT_WORK = 64
-"""Calls of one principal at a time: they go on without a connection, whose limit would otherwise bound them."""
+"""Calls of one caller at a time: they go on without a connection, whose limit would otherwise bound them."""
 
 
 class CallOutcome(NamedTuple):
@@ -65,7 +64,7 @@ class BeginKeyedCall(Struct, frozen=True, kw_only=True):
     process: ProcessId
     at_ms: int
     is_one_too_many: bool = False
-    """Whether its principal has as many calls at work as one may have. What has begun is told all the same."""
+    """Whether its caller has as many calls at work as one may have. What has begun is told all the same."""
 
 
 class _BeginsNow(Struct, frozen=True):
@@ -91,7 +90,7 @@ class KeyedCalls:
         self._process = process
         self._clock = clock
         self._ids = ids
-        self._at_work: dict[str, Principal] = {}
+        self._at_work: dict[str, Outsider] = {}
         """Ids of calls that this process carries out or is about to begin, with who began them."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._storing = Trouble(
@@ -111,18 +110,17 @@ class KeyedCalls:
 
         It goes on if whoever waits for it here goes away. Raises like `Callers.find`, and what `carry_out` raises.
         """
-        rights = Rights(request.actor, self._rules)
         command = BeginKeyedCall(
             id=self._ids.new("call"),
-            rights=rights,
+            rights=Rights(request.actor, self._rules),
             target=request.target,
             key=request.key,
             sha256=request.sha256,
             process=self._process,
             at_ms=self._clock.now_ms(),
-            is_one_too_many=list(self._at_work.values()).count(rights.principal) >= MAX_AT_WORK,
+            is_one_too_many=list(self._at_work.values()).count(request.actor) >= MAX_AT_WORK,
         )
-        self._at_work[command.id] = rights.principal
+        self._at_work[command.id] = request.actor
         told: asyncio.Future[_Told] = asyncio.get_running_loop().create_future()
         told.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody may be there to ask
         task = asyncio.create_task(self._work(command, carry_out, told))

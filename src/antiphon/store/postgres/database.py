@@ -313,9 +313,9 @@ class PostgresDatabase:
                 job.result = await job.body(tx, *job.arguments)
                 await tx.flush()
             except psycopg.Error as error:
-                must_all = is_lost(error) or is_beaten(error, reruns)
-                if not is_careful or must_all:
-                    if len(batch) == 1 or must_all:
+                concerns_all = is_lost(error) or is_beaten(error, reruns)
+                if not is_careful or concerns_all:
+                    if len(batch) == 1 or concerns_all:
                         raise
                     return False
                 job.error = self._judge(error)

@@ -4,7 +4,7 @@
 
 const SECRET_NAME = 'antiphon.page';
 const LOAD_AGAIN_MS = 1500;
-// A tab learns of it from the storage or from a refusal, whichever comes first; neither tells who it was.
+// A tab learns of a sign-out from the storage or from a refusal, whichever comes first: one text for both.
 const SIGNED_OUT = 'You are signed out: this browser was signed out in another tab or elsewhere, or was not used for a week.';
 
 const pageSecret = () => localStorage.getItem(SECRET_NAME);
