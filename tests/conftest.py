@@ -1,6 +1,7 @@
 """Options and fixtures for all tests."""
 
 import gc
+import logging
 import os
 import signal
 from collections.abc import Callable, Generator
@@ -58,6 +59,14 @@ def pytest_configure(config: pytest.Config) -> None:
     for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, default)
+    logging.Logger.manager.loggerDict = Loggers(logging.Logger.manager.loggerDict)
+
+
+class Loggers(dict[str, logging.Logger | logging.PlaceHolder]):
+    """All loggers, which other threads may add to while pytest goes through them before a test."""
+
+    def values(self) -> list[logging.Logger | logging.PlaceHolder]:  # type: ignore[override]
+        return list(super().values())
 
 
 def pytest_collection_finish() -> None:

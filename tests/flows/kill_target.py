@@ -305,13 +305,14 @@ class Program:
             return await self._holds.hold(name)
 
         async def delegate(task: str, context: ToolContext) -> str:
-            """Spawns a child and waits for it, as two calls of a model would."""
+            """Spawns a child and waits for it, as two calls of a model would; the reply, or the code it failed with."""
             assert self._app is not None
             spawn, wait = self._app.app.tools.find("sessions_spawn"), self._app.app.tools.find("sessions_wait")
             assert spawn is not None and wait is not None
             answer = json.loads((await spawn.call(context, {"task": task})).text)
-            waited = json.loads((await wait.call(context, {"runIds": [answer["runId"]]})).text)
-            return waited["runs"][0]["reply"]
+            arguments: JsonObject = {"runIds": [answer["runId"]], "timeoutSeconds": 600}
+            run = json.loads((await wait.call(context, arguments)).text)["runs"][0]
+            return run["reply"] if run["status"] == "ok" else run["code"]
 
         return [
             note,

@@ -31,6 +31,8 @@ from tests.waiting import SECONDS
 pytestmark = pytest.mark.anyio
 
 KEY = "agent:main:api:chat"
+SHORT_LIFE = timedelta(seconds=5)
+"""Of a token; shorter than any wait."""
 STREAMS = {
     "history": f"/sessions/{KEY}/history?follow=1",
     "events": f"/sessions/{KEY}/events",
@@ -278,7 +280,7 @@ async def test_a_persons_tokens_streams_and_waits_end_with_it(pair: Pair, end: s
     """In the other gateway too; the same token serves again after a demotion, with the rights that are left."""
     services = pair.here.app.services
     await services.people.invite(OWNER, "Ann", PersonRole.OWNER)
-    token, secret = await services.tokens.create_for_person(OWNER, "ann", life=timedelta(days=1))
+    token, secret = await services.tokens.create_for_person(OWNER, "ann", life=SHORT_LIFE)
     posted = (await pair.here.client.post(f"/sessions/{KEY}/messages", json={"text": "!sleep 3600"})).json()
     answers: list[httpx.Response] = []
 
@@ -300,7 +302,7 @@ async def test_a_persons_tokens_streams_and_waits_end_with_it(pair: Pair, end: s
                 case "rotated":
                     await services.tokens.rotate(OWNER, token.id)
                 case "expired":
-                    clock.pass_time(timedelta(days=2))
+                    clock.pass_time(SHORT_LIFE)
                 case _:
                     await services.people.change_role(OWNER, "ann", PersonRole.GUEST)
             reason = "expired" if end == "expired" else "revoked"
@@ -316,7 +318,9 @@ async def test_a_persons_tokens_streams_and_waits_end_with_it(pair: Pair, end: s
 @pytest.mark.parametrize("door", ["/tools/sessions_send", "/mcp"])
 async def test_a_bound_tokens_calls_in_flight_end_with_it(pair: Pair, door: str, end: str, clock: ManualClock) -> None:
     await pair.here.open("api:holder")
-    made = await pair.here.client.post("/tokens", json={"sessionKey": "agent:main:api:holder", "days": 1})
+    services = pair.here.app.services
+    holder = services.sessions.target("agent:main:api:holder")
+    token, secret = await services.tokens.create(OWNER, holder, life=SHORT_LIFE)
     arguments = {"sessionKey": KEY, "message": "!sleep 3600", "timeoutSeconds": 600}
     call: Json = {"arguments": arguments}
     if door == "/mcp":
@@ -332,20 +336,20 @@ async def test_a_bound_tokens_calls_in_flight_end_with_it(pair: Pair, door: str,
             outcomes.append("cut")
 
     with anyio.fail_after(SECONDS):
-        async with new_client(pair.there.url, made.json()["token"]) as bound, anyio.create_task_group() as tasks:
+        async with new_client(pair.there.url, secret) as bound, anyio.create_task_group() as tasks:
             tasks.start_soon(ask, bound)
             while not (await pair.here.client.get("/runs", params={"session": KEY})).json()["runs"]:
                 await anyio.sleep(0.01)
             match end:
                 case "revoked":
-                    await pair.here.client.delete(f"/tokens/{made.json()['id']}")
+                    await pair.here.client.delete(f"/tokens/{token.id}")
                 case "session deleted":
                     deleted = await pair.here.client.delete("/sessions/agent:main:api:holder")
                     assert deleted.status_code == 200, deleted.text
                 case _:
-                    clock.pass_time(timedelta(days=2))
+                    clock.pass_time(SHORT_LIFE)
     assert outcomes in ([(401, True)], ["cut"])
-    async with new_client(pair.there.url, made.json()["token"]) as bound:
+    async with new_client(pair.there.url, secret) as bound:
         assert (await bound.post("/tools/session_status", json={})).status_code == 401
 
 
