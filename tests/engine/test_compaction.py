@@ -105,7 +105,7 @@ async def test_nobodys_words_pass_for_anothers_where_a_conversation_is_summarise
             other = app.services.sessions.target(str((await open_session(app, "agent:main:cli:other")).key))
             for number in range(12):
                 await ask(app, "main", f"{number} {hostile} {LONG * 3}")
-                arguments = {"sessionKey": "main", "message": f"{number} {hostile} {LONG * 3}", "timeoutSeconds": 20}
+                arguments = {"sessionKey": "main", "message": f"{number} {hostile} {LONG * 3}", "timeoutSeconds": 600}
                 assert (await app.tool_calls.call(OWNER, other, "sessions_send", dict(arguments)))["status"] == "ok"
         told = [all_text(request.messages[1:]) for request in fake.requests if is_summary(request)]
         assert len(told) > 1 and any("Summary of the earlier conversation:\n<<<DATA" in text for text in told)

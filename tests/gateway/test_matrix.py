@@ -418,7 +418,7 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
         world = World(app=app, tap=tap, clients={**clients, "owner": owner}, connect=connect, names=names)
         world.sockets = {who: await connect(who) for who in secrets}
         for where, key in (("shared", SHARED), ("hidden", HIDDEN)):
-            posted = (await owner.post(f"/sessions/{key}/messages?wait=10", json={"text": "hello"})).json()
+            posted = (await owner.post(f"/sessions/{key}/messages?wait=60", json={"text": "hello"})).json()
             world.runs[where] = posted["runId"]
         spare, _ = await app.services.tokens.create_for_person(OWNER, "spare")
         world.objects = {TargetKind.TOKEN: spare.id, TargetKind.PERSON: "spare"}

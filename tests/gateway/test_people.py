@@ -69,7 +69,7 @@ async def test_an_invited_user_sees_their_own_sessions_and_opens_new_ones_with_t
             for agent in ("main", "helper"):
                 made = await browser.post("/sessions", json={"agentId": agent})
                 assert made.status_code == 201 and made.json()["key"].startswith(f"agent:{agent}:api:")
-                posted = await browser.post(f"/sessions/{made.json()['key']}/messages?wait=30", json={"text": "hi"})
+                posted = await browser.post(f"/sessions/{made.json()['key']}/messages?wait=60", json={"text": "hi"})
                 assert posted.json()["status"] == "ok"
                 assert (await browser.post(f"/sessions/{made.json()['key']}/reset", json={})).status_code == 200
             secret = "agent:secret:api:shared"
