@@ -54,7 +54,7 @@ from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
 from tests.engine.stage import ManualClock
 from tests.logs import whole_log
-from tests.waiting import PROCESS_SECONDS
+from tests.waiting import PROCESS_SECONDS, at_least
 
 SCENES = (
     "plain",
@@ -812,7 +812,9 @@ def _event(event: Event) -> JsonObject:
 def carry_out(request: Request) -> None:
     """The life of one process."""
     Path(request.home).parent.mkdir(parents=True, exist_ok=True)
-    signal.alarm(round(PROCESS_SECONDS))  # one that neither ends nor dies; its exit code tells
+    is_to_die = request.kill_at is not None or request.kill_after_seconds is not None
+    # One that neither ends nor dies: its exit code tells. A life to the end does all that the others left.
+    signal.alarm(round(PROCESS_SECONDS if is_to_die else at_least(300)))
     if request.kill_after_seconds is not None:
         # The default action of the signal ends the process at whatever instruction it is.
         signal.setitimer(signal.ITIMER_REAL, request.kill_after_seconds)
