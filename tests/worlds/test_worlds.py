@@ -3,12 +3,15 @@
 Here are 250 pairs of worlds on SQLite and some of the same on PostgreSQL; `make prove` takes ten thousand on each.
 """
 
+import json
+from functools import partial
+
 import pytest
 
 from tests.claims import requirement
 from tests.worlds.pairs import DatabaseKind, confirmed, draw, prove
 from tests.worlds.plans import Plan, Step
-from tests.worlds.world import HIDDEN_ACTS, QUESTIONS, SHARED_ACTS, WATCHERS
+from tests.worlds.world import HIDDEN_ACTS, HITS_A_PAGE, QUESTIONS, SHARED_ACTS, WATCHERS, ordered_by_time
 
 PAIRS = 250
 EVERY_ON_POSTGRES = 13
@@ -63,3 +66,22 @@ def around(step: Step) -> tuple[Step, ...]:
 
 def test_the_same_seed_draws_the_same_plan() -> None:
     assert draw(4711) == draw(4711) != draw(4712)
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_the_oldest_moment_of_a_full_page_is_left_out_also_if_a_hit_shows_a_list(is_inside: bool) -> None:
+    """The list is one of hits, whole or within the result of a tool."""
+    encoded = partial(json.dumps, separators=(",", ":"))
+
+    def page(last: str) -> str:
+        times = [9, 8, 8, *range(7, 1, -1), 1]
+        names = [f"s{number}" for number in range(HITS_A_PAGE - 1)] + [last]
+        within = encoded({"results": [{"sessionKey": "a", "seq": 1}, {"sessionKey": "b", "seq": 2}]})
+        hits = [
+            {"sessionKey": name, "createdAt": time, "snippet": within} for name, time in zip(names, times, strict=True)
+        ]
+        text = encoded({"count": len(hits), "results": hits})
+        return encoded({"text": text}) if is_inside else text
+
+    assert ordered_by_time(page("one")) == ordered_by_time(page("other"))
+    assert "s8" in ordered_by_time(page("one")) and "s9" not in ordered_by_time(page("one"))

@@ -163,7 +163,7 @@ class World:
         return seen
 
     def _seen(self, question: str, text: str) -> Seen:
-        return Seen(question, self.naming.plain(_ordered_by_time(text) if "search" in question else text))
+        return Seen(question, self.naming.plain(ordered_by_time(text) if "search" in question else text))
 
     async def settles(self) -> None:
         """Returns when nothing is at work and nothing waits to be sent."""
@@ -179,18 +179,22 @@ class World:
         return self.bound[key]
 
 
-def _ordered_by_time(text: str) -> str:
+def ordered_by_time(text: str) -> str:
     """The hits of a search, with those of one moment in an order of their own: which log is indexed first is timing.
 
     Of a full page, the hits of its oldest moment are left out: which of them are on it is timing as well.
     """
-    head, start, rest = text.partition("[{")
+    first = re.search(r'\[\{(?=(\\*)"sessionKey)', text)
+    if first is None:
+        return text
+    # A snippet may show a list as well, with more backslashes.
+    head, rest = text[: first.end()], text[first.end() :]
     found, end, tail = rest.rpartition("}]")
-    hits = found.split("},{")
+    hits = re.split(rf'\}},\{{(?={re.escape(first[1])}"sessionKey)', found)
     times = [moment[1] if (moment := re.search(r'"createdAt\\*":(\d+)', hit)) else "" for hit in hits]
     oldest = times[-1] if len(hits) == HITS_A_PAGE else None
     shown = [hit for hit, time in zip(hits, times, strict=True) if time != oldest]
-    return "\n".join([head + start, *times, *sorted(shown, key=nameless), end + tail])
+    return "\n".join([head, *times, *sorted(shown, key=nameless), end + tail])
 
 
 async def until_indexed(app: App) -> None:
