@@ -279,6 +279,8 @@ def test_a_damaged_or_foreign_file_is_refused_before_anything_is_in_place(home: 
     attempt("not_a_backup", changed(file, {}, late=[entry("workspaces/late")]))
     for name in ("../escaped", "/escaped", "workspaces/../../escaped", "owner.token", "antiphon.db-wal", "other/x"):
         attempt("not_a_backup", changed(file, {}, [entry(name)]))
+    upwards = [entry("workspaces", tarfile.DIRTYPE), entry("workspaces/..", tarfile.DIRTYPE)]
+    attempt("not_a_backup", changed(file, {"workspaces": None}, upwards))
     attempt("not_a_backup", changed(file, {}, [entry("workspaces/device", tarfile.CHRTYPE)]))
     through = [entry("workspaces/link", tarfile.SYMTYPE, str(home.parent)), entry("workspaces/link/escaped")]
     attempt("not_a_backup", changed(file, {}, through))

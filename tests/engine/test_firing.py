@@ -10,6 +10,7 @@ from antiphon.clock import RandomIds
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.event import EventType
+from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.message import ProvenanceKind, UserMessage, text_content
 from antiphon.domain.person import PersonRole
 from antiphon.domain.run import Purpose, RunStatus
@@ -17,6 +18,8 @@ from antiphon.domain.schedule import At, Cron, Schedule, parse_cron
 from antiphon.domain.session import DeliveryContext, SessionStatus
 from antiphon.domain.stored_task import StoredTask, TaskEdit
 from antiphon.domain.task import BACKOFF, MOST_ERRORS, MissedPolicy, SlotOutcome, TaskLimits, TaskState, Why
+from antiphon.engine.ledger.fence import Claimant
+from antiphon.engine.runs import lifecycle
 from antiphon.engine.schedules.scheduler import Scheduler
 from antiphon.feed.local import LocalNotifier
 from antiphon.store import tasks
@@ -167,6 +170,36 @@ async def test_errors_back_off_and_ten_in_a_row_pause_the_task_and_tell_its_make
         assert "paused: 10 runs in a row failed" in told.text
         resumed = await b.tasks.resume(OWNER, task.id)
         assert (resumed.state, resumed.errors, resumed.why) == (TaskState.ACTIVE, 0, None)
+
+
+@requirement("tasks:1")
+async def test_a_run_that_did_nothing_before_its_process_died_is_not_begun_again(open_home: OpenHome) -> None:
+    runner = HeldRunner()
+    async with bench(open_home, parts={"runner": runner}) as b:
+        task = await b.make()
+        b.clock.pass_time(HOUR)
+        await b.app.scheduler.fire_all_due()
+        await runner.until_begun(1)
+        run = await find_run(b.app, runner.begun[0])
+        assert run.process is not None
+        # What the next process does that finds the run unfinished.
+        claimant = Claimant(process=run.process, time_limits={AgentId("main"): None})
+        assert await b.app.database.run(lifecycle.claim, SessionRow(run.session), claimant, 0) is None
+        ended = await find_run(b.app, run.id)
+        assert (ended.status, ended.code) == (RunStatus.ERROR, "recovered")
+        assert await b.outcomes(task) == [(1, SlotOutcome.RECOVERED)]
+        runner.release_all()
+
+
+@requirement("tasks:2")
+async def test_a_failed_run_by_hand_leaves_the_task_as_it_was(open_home: OpenHome) -> None:
+    async with bench(open_home) as b:
+        task = await b.make("!fail", every="1h")
+        await b.tasks.run(OWNER, task.id)
+        await b.rests()
+        assert [(slot.is_manual, slot.outcome) for slot in await b.slots(task)] == [(True, SlotOutcome.ERROR)]
+        after = await b.tasks.get(OWNER, task.id)
+        assert (after.state, after.next_at, after.errors) == (TaskState.ACTIVE, task.next_at, 0)
 
 
 @requirement("tasks:1", "access:1")

@@ -182,6 +182,21 @@ def test_folding_piece_by_piece_is_folding_at_once(log: Log, data: st.DataObject
 
 
 @requirement("runs:8")
+def test_results_that_come_after_a_prompt_was_made_are_in_the_next() -> None:
+    log = Log()
+    for act, number in (("post", 0), ("call", 1)):
+        log.act(act, number)
+    run = log.running
+    assert run is not None
+    transcript = folded(log.events)
+    for _ in range(2):
+        told = len(log.events)
+        log.act("result", 0)
+        transcript.add(log.events[told:])
+        assert transcript.prompt_for(run) == folded(log.events).prompt_for(run)
+
+
+@requirement("runs:8")
 @given(logs())
 @settings(max_examples=150)
 def test_every_call_of_a_prompt_has_exactly_one_result_directly_behind_it(log: Log) -> None:

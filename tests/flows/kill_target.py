@@ -813,8 +813,9 @@ def carry_out(request: Request) -> None:
     """The life of one process."""
     Path(request.home).parent.mkdir(parents=True, exist_ok=True)
     is_to_die = request.kill_at is not None or request.kill_after_seconds is not None
-    # One that neither ends nor dies: its exit code tells. A life to the end does all that the others left.
-    signal.alarm(round(PROCESS_SECONDS if is_to_die else at_least(300)))
+    # Of all scenarios, only runs that wait leave hundreds of others to the life that is not killed.
+    longest = at_least(300) if request.scenario == "waits" and not is_to_die else PROCESS_SECONDS
+    signal.alarm(round(longest))  # one that neither ends nor dies; its exit code tells
     if request.kill_after_seconds is not None:
         # The default action of the signal ends the process at whatever instruction it is.
         signal.setitimer(signal.ITIMER_REAL, request.kill_after_seconds)

@@ -25,7 +25,7 @@ BUGS = (
         "gateway/test_page_live.py::test_a_laptop_that_wakes_shows_all_at_once_although_its_connections_died",
     ),
     Bug(
-        "a backup writes files outside the home that is made of it",
+        "a backup names what is above the home that is made of it",
         "backups.py",
         ' and ".." not in parts',
         "",

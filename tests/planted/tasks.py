@@ -180,8 +180,7 @@ BUGS = (
         "engine/runs/lifecycle.py",
         "if run.purpose is Purpose.TASK and run.attempt and not await _has_done_a_step(tx, run):",
         "if False:",
-        "flows/test_kill.py::"
-        "test_each_slot_of_a_task_has_one_run_and_one_result_wherever_the_process_is_killed[sqlite-after]",
+        "engine/test_firing.py::test_a_run_that_did_nothing_before_its_process_died_is_not_begun_again[sqlite]",
     ),
     Bug(
         "a run that was handed back counts as one that crashed",
@@ -198,11 +197,11 @@ BUGS = (
         "engine/test_tasks.py::test_the_session_of_a_task_is_not_opened_or_written_by_hand[sqlite]",
     ),
     Bug(
-        "a run by hand ends the task of one time",
+        "a run by hand counts as a failure of its task",
         "engine/firings/ends.py",
         "    if slot.is_manual:\n",
         "    if False:\n",
-        "engine/test_firing.py::test_a_task_for_one_time_ends_after_its_run_and_its_session_is_hidden[sqlite]",
+        "engine/test_firing.py::test_a_failed_run_by_hand_leaves_the_task_as_it_was[sqlite]",
     ),
     Bug(
         "a task of a merged person stays with the name that is gone",
