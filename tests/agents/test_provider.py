@@ -7,7 +7,7 @@ import sys
 import traceback
 import weakref
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -511,6 +511,18 @@ async def test_closing_the_iterator_ends_the_request_at_the_provider() -> None:
             assert first == TextDelta("")
         await stream.aclose()
         await fake.until(lambda: fake.requests[0].left)
+
+
+async def test_a_reader_may_work_longer_on_a_piece_than_the_provider_may_be_silent() -> None:
+    stall = 2.0
+    async with opened([Reply(text=["a", "b"])], stall_seconds=stall, first_byte_seconds=stall) as (_, model):
+        pieces: list[object] = []
+        async with aclosing(model.stream(prompt())) as stream:
+            async for piece in stream:
+                pieces.append(piece)
+                if piece == TextDelta("a"):
+                    await anyio.sleep(1.2 * stall)
+        assert TextDelta("b") in pieces
 
 
 async def test_requests_at_once_share_one_connection_setup_and_do_not_mix() -> None:

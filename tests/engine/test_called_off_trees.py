@@ -14,6 +14,7 @@ from antiphon.domain.run import Outcome, RunStatus
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
+from antiphon.policy.caps import PersonCaps
 from antiphon.store.database import Query
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -55,7 +56,7 @@ class Planter:
         return sum(self._width**level for level in range(1, depth + 1))
 
     async def run(self, context: RunContext) -> RunEnding:
-        session = await context.session()
+        session = (await context.open(PersonCaps())).session
         if session.depth == DEPTH:
             await self._work()
         if session.depth:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from math import inf
+from time import monotonic
 from typing import Protocol
 
 import anyio
@@ -150,7 +151,7 @@ class Asking(Struct, frozen=True, kw_only=True):
         async for piece in stream:
             if isinstance(piece, Completion):
                 return piece
-            silence.heard_at = anyio.current_time()
+            silence.heard_at = monotonic()
             if silence.is_shown:
                 await silence.end()
             if piece.text and is_reply:
@@ -187,7 +188,7 @@ class _Silence:
     """Shows that nothing comes from the provider, and that something comes again."""
 
     def __init__(self, asking: Asking, attempt: int) -> None:
-        self.heard_at = anyio.current_time()
+        self.heard_at = monotonic()
         self.is_shown = False
         self._asking = asking
         self._attempt = attempt
@@ -196,7 +197,7 @@ class _Silence:
         """Runs until cancelled."""
         longest = self._asking.retry.silence_seconds
         while True:
-            silent = anyio.current_time() - self.heard_at
+            silent = monotonic() - self.heard_at
             if self.is_shown or silent < longest:
                 await anyio.sleep(longest if self.is_shown else longest - silent)
                 continue

@@ -70,8 +70,8 @@ class AgentLoop:
         self._retry = retry or RetryPolicy()
 
     async def run(self, context: RunContext) -> RunEnding | AwaitsApproval:
-        session = await context.session()
-        agent = context.agent
+        opening = await context.open(self._rules.person_caps)
+        session, standing, agent = opening.session, opening.standing, context.agent
         try:
             model = await self._models.find(session.model or agent.model, context_tokens=agent.context_tokens)
         except Invalid as error:
@@ -79,7 +79,6 @@ class AgentLoop:
         await self._models.prepare(model)
         context.model = UsedModel(name=model.name, is_counted=model.is_counted)
         offered = await self._tools.tools_for(agent.id)
-        standing = await context.standing()
         tools = offered.for_session(agent.id, session.depth, standing, self._rules)
         context.surroundings = _surroundings(session, agent, tools)
         is_group = session.source.type is SessionType.GROUP

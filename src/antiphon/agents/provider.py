@@ -2,12 +2,14 @@
 
 import os
 import re
+from asyncio import get_running_loop
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, cast
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -164,22 +166,23 @@ class ProviderModel:
         request = connection.http.build_request("POST", head.url, headers=head.headers, content=body)
         arrival = _ByteWait(self._settings)
         try:
-            async with aclosing(await arrival.begin(connection.http, request)) as response:
-                if response.status_code >= 400:
-                    raise await self._refused(connection, response)
-                if response.headers.get("content-type", "").startswith("text/html"):
-                    raise self._not_an_api()
-                pieces = response.aiter_bytes()
-                while (piece := await arrival.next(pieces)) is not None:
-                    for data in lines.feed(piece):
-                        text, unseen = answer.add(data), answer.take_unseen()
-                        yield TextDelta(whole_text(text), unseen)
-                    if answer.is_ended:
-                        await _drain(pieces)
-                        break
-                for data in lines.end():
-                    if text := answer.add(data):
-                        yield TextDelta(whole_text(text))
+            with arrival:
+                async with aclosing(await arrival.begin(connection.http, request)) as response:
+                    if response.status_code >= 400:
+                        raise await self._refused(connection, response)
+                    if response.headers.get("content-type", "").startswith("text/html"):
+                        raise self._not_an_api()
+                    pieces = response.aiter_bytes()
+                    while (piece := await arrival.next(pieces)) is not None:
+                        for data in lines.feed(piece):
+                            text, unseen = answer.add(data), answer.take_unseen()
+                            yield TextDelta(whole_text(text), unseen)
+                        if answer.is_ended:
+                            await _drain(pieces)
+                            break
+                    for data in lines.end():
+                        if text := answer.add(data):
+                            yield TextDelta(whole_text(text))
         except TimeoutError:
             raise self._stalled(arrival) from None
         except httpx2.HTTPError as error:
@@ -446,23 +449,40 @@ class ProviderModel:
 
 
 class _ByteWait:
-    """Waits for the bytes of one answer. Raises `TimeoutError` if nothing comes for too long."""
+    """Waits for the bytes of one answer. Raises `TimeoutError` if nothing comes for too long.
+
+    It holds one scope for all of them, because a scope of its own for each piece costs more than the piece. Nobody is
+    cancelled while the answer's reader works on a piece.
+    """
 
     def __init__(self, settings: ProviderSettings) -> None:
         self.has_begun = False
         """Whether the first byte has come."""
         self._stall_seconds = settings.stall_seconds
-        self._begins_before = anyio.current_time() + settings.first_byte_seconds
+        self._now = get_running_loop().time
+        self._begins_before = self._now() + settings.first_byte_seconds
+        self._scope = anyio.CancelScope()
+
+    def __enter__(self) -> None:
+        self._scope.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._scope.__exit__(*raised)
+        if self._scope.cancelled_caught:
+            raise TimeoutError
 
     async def begin(self, http: "httpx2.AsyncClient", request: "httpx2.Request") -> "httpx2.Response":
-        with anyio.fail_after(self._begins_before - anyio.current_time()):
-            return await http.send(request, stream=True)
+        self._scope.deadline = self._begins_before
+        response = await http.send(request, stream=True)
+        self._scope.deadline = inf
+        return response
 
     async def next(self, pieces: AsyncIterator[bytes]) -> bytes | None:
         """The next bytes; None after the last ones."""
-        longest = self._stall_seconds if self.has_begun else self._begins_before - anyio.current_time()
-        with anyio.fail_after(longest):
-            piece = await anext(pieces, None)
+        scope = self._scope
+        scope.deadline = self._now() + self._stall_seconds if self.has_begun else self._begins_before
+        piece = await anext(pieces, None)
+        scope.deadline = inf
         self.has_begun = True
         return piece
 

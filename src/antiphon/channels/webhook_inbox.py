@@ -125,7 +125,7 @@ class WebhookInbox:
         answer = replace(shown_posted(posted), message_id=message.message_id)
         if message.wait is None or posted.run_id is None:
             return answer
-        run = await services.waits.wait(posted.run_id, timedelta(seconds=message.wait))
+        run = await services.waits.wait(posted.run_id, timedelta(seconds=message.wait), posted.session)
         if run is None:
             return replace(answer, status=RunStatus.TIMEOUT)
         return _with_end(answer, run, await self._replies.outward(run, _chat(webhook, message)), webhook)

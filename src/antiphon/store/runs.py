@@ -25,6 +25,14 @@ from antiphon.store.scopes import Condition, flow, when, within
 from antiphon.store.select_list import Combined, SelectList
 from antiphon.store.sessions import SHOWS_CLASSIFIED, LogEnd, delivery_context
 
+_FIRST_OF_ENDS = -1_000
+"""Above it are numbers that other units wake for other readers."""
+
+
+def ends_of(session: SessionRow) -> SessionRow:
+    """What a unit wakes when work of the session may be over, for those who need not hear of its other events."""
+    return SessionRow(_FIRST_OF_ENDS - session)
+
 
 def _run_ids(text: str | None) -> tuple[RunId, ...]:
     return () if text is None else tuple(RunId(run_id) for run_id in text.split(","))

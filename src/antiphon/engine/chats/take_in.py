@@ -32,9 +32,7 @@ from antiphon.policy.chats import ChannelAccess
 from antiphon.policy.reception import Admission, Knock, decide_admission, decide_after_wrong_code
 from antiphon.policy.rights import reaches_all
 from antiphon.store import arrivals, channel_accounts, link_codes, pairings
-from antiphon.store import sessions as rows
 from antiphon.store.arrivals import ArrivalOutcome, ArrivalRow, PostedRow
-from antiphon.store.codec import stored_key
 from antiphon.store.database import Query, Transaction
 from antiphon.store.pairings import PairingState
 
@@ -147,7 +145,7 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
             received = Received(outcome=ArrivalOutcome.IGNORED)
         case _:
             received = Received(outcome=ArrivalOutcome.IGNORED)
-    await arrivals.store(tx, arrival, ArrivalRow(received.outcome, await _row(tx, received.posted)), at_ms)
+    await arrivals.store(tx, arrival, ArrivalRow(received.outcome, _row(received.posted)), at_ms)
     return received
 
 
@@ -283,6 +281,7 @@ def shown(posted: PostedRow | None) -> Posted | None:
     if posted is None:
         return None
     return Posted(
+        session=posted.session,
         session_key=posted.session_key,
         message_id=posted.message_id,
         seq=posted.seq,
@@ -291,9 +290,7 @@ def shown(posted: PostedRow | None) -> Posted | None:
     )
 
 
-async def _row(query: Query, posted: Posted | None) -> PostedRow | None:
+def _row(posted: Posted | None) -> PostedRow | None:
     if posted is None:
         return None
-    head = await rows.find_head_by_key(query, stored_key(posted.session_key))
-    assert head is not None
-    return PostedRow(head.row, posted.session_key, posted.message_id, posted.seq, posted.run_id)
+    return PostedRow(posted.session, posted.session_key, posted.message_id, posted.seq, posted.run_id)

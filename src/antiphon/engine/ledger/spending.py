@@ -9,6 +9,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId
 from antiphon.domain.message import Usage
 from antiphon.policy.caps import Cap, PersonCaps, caps_of, spenders_of
+from antiphon.policy.standing import Standing
 from antiphon.store import runs as ledger
 from antiphon.store.database import Query, Transaction
 from antiphon.store.people import find_standing
@@ -47,9 +48,21 @@ class SpentToday(Struct, frozen=True):
 
 
 async def find_spent_today(query: Query, day: str, spender: Spender, person_caps: PersonCaps) -> SpentToday:
+    standing = await find_standing(query, spender.principal)
+    return await find_spent_by(query, day, SpenderNow(spender.agent_id, standing), person_caps)
+
+
+class SpenderNow(Struct, frozen=True):
+    """A spender whose standing this unit has read."""
+
+    agent_id: AgentId
+    standing: Standing
+
+
+async def find_spent_by(query: Query, day: str, spender: SpenderNow, person_caps: PersonCaps) -> SpentToday:
     spent = await ledger.spent_on(query, day)
     total = ledger.Spent(sum(entry.tokens for entry in spent.values()), sum(entry.microusd for entry in spent.values()))
-    caps = caps_of(await find_standing(query, spender.principal), person_caps)
+    caps = caps_of(spender.standing, person_caps)
     by_person = await find_spent(query, day, caps)
     capped = [(by_person.get(person, ledger.Spent()), cap) for person, cap in caps.items()]
     return SpentToday(spent.get(spender.agent_id, ledger.Spent()), total, capped)

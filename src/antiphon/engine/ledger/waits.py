@@ -45,7 +45,7 @@ class Waits:
             if run.is_over:
                 return run
             session = run.session
-        with self._woken([session]) as woken, anyio.move_on_after(timeout.total_seconds()):
+        with self._woken([ledger.ends_of(session)]) as woken, anyio.move_on_after(timeout.total_seconds()):
             while True:
                 run = await self._find(run_id)
                 if run.is_over:
@@ -62,7 +62,7 @@ class Waits:
     ) -> None:
         """Returns once one of the runs of those sessions is over, or all; or on time-out. Raises like `wait`."""
         unfinished = list(run_ids)
-        with self._woken(sessions) as woken, anyio.move_on_after(timeout.total_seconds()):
+        with self._woken([*map(ledger.ends_of, sessions)]) as woken, anyio.move_on_after(timeout.total_seconds()):
             while True:
                 ends = await self._database.read(ledger.find_ends, unfinished)
                 left = [run_id for run_id in unfinished if run_id in ends and not ends[run_id].is_over]
@@ -90,7 +90,7 @@ class Waits:
 
     @contextmanager
     def _woken(self, sessions: Collection[SessionRow]) -> Generator[asyncio.Event]:
-        """Set by events in the sessions, and when the waits are closed."""
+        """Set by wakes of these rows, and when the waits are closed."""
         woken = asyncio.Event()
         unsubscribers = [self._notifier.subscribe(session, woken.set) for session in set(sessions)]
         self._waiting.add(woken)

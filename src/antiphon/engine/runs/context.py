@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -26,7 +26,7 @@ from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.ledger import run_log as steps
 from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.fence import Fence, Fenced
-from antiphon.engine.ledger.spending import Spender, SpentToday, day_of, find_spent_today
+from antiphon.engine.ledger.spending import Spender, SpenderNow, SpentToday, day_of, find_spent_by, find_spent_today
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.memory.shown import AskMemory, ShownMemory, find_shown
 from antiphon.engine.rules import Rules
@@ -110,6 +110,8 @@ class RunContext:
         self.surroundings = PUBLIC
         """The prompt without the entries of the log and the memory: instructions, tools of MCP servers."""
         self._memory: ShownMemory | None = None
+        self._first_page: _Page | None = None
+        self._first_spent: SpentToday | None = None
         self._calls: dict[str, int] = {}
         """How often tools that count their calls were called."""
 
@@ -210,9 +212,20 @@ class RunContext:
         """The newest `seq` read; at least that of the message that the run answers."""
         return self._transcript.last_seq if self._transcript is not None else self.run.seq
 
+    async def open(self, caps: PersonCaps) -> "Opening":
+        """Reads at once what a run begins with: `read_log` and `spent_today` then return what this has found."""
+        day = day_of(self.clock.now_ms())
+        opening = await self._database.read(_read_opening, self.run, self._transcript, _Today(day, caps))
+        if opening is None:
+            raise Fenced
+        self._note_session(opening.session)
+        self._first_page, self._first_spent = opening.first_page, opening.spent
+        return opening
+
     async def read_log(self) -> Transcript:
         """The fold over everything stored so far, from the newest compaction on."""
-        transcript, events = await self._database.read(_read_first_page, self.run, self._transcript)
+        page, self._first_page = self._first_page, None
+        transcript, events = page or await self._database.read(_read_first_page, self.run, self._transcript)
         while events:
             transcript.add(events)
             if len(events) < PAGE_EVENTS:
@@ -220,14 +233,6 @@ class RunContext:
             events = await self._database.read(_read_page, self.run, events[-1].seq)
         self._transcript = transcript
         return transcript
-
-    async def session(self) -> Session:
-        """The session's current row."""
-        session = await self._database.read(rows.find_by_row, self.run.session)
-        if session is None:
-            raise Fenced
-        self._note_session(session)
-        return session
 
     async def record_step(self, message: AssistantMessage) -> int:
         """Stores a step of the model, before anything follows from it; returns its `seq`."""
@@ -422,6 +427,9 @@ class RunContext:
 
     async def spent_today(self, caps: PersonCaps) -> SpentToday:
         """This UTC day's usage. Contract: runs 6."""
+        spent, self._first_spent = self._first_spent, None
+        if spent is not None:
+            return spent
         day, spender = day_of(self.clock.now_ms()), Spender(self.run.agent_id, self.run.principal)
         return await self._database.read(find_spent_today, day, spender, caps)
 
@@ -445,6 +453,34 @@ class _Admitted(NamedTuple):
     last_seq: int
     ceiling: Classification
     made_of: Classification
+
+
+_Page: TypeAlias = tuple[Transcript, list[Event]]
+"""A fold, and the events that follow it, which are all that there are or as many as a page has."""
+
+
+class Opening(NamedTuple):
+    """What a run begins with, as one read has found it."""
+
+    session: Session
+    standing: Standing
+    """Of the principal whose rights the run has."""
+    spent: SpentToday
+    first_page: _Page
+
+
+class _Today(NamedTuple):
+    day: str
+    caps: PersonCaps
+
+
+async def _read_opening(query: Query, run: Run, kept: Transcript | None, today: _Today) -> Opening | None:
+    session = await rows.find_by_row(query, SessionRow(run.session))
+    if session is None:
+        return None
+    standing = await people.find_standing(query, run.principal)
+    spent = await find_spent_by(query, today.day, SpenderNow(AgentId(run.agent_id), standing), today.caps)
+    return Opening(session, standing, spent, await _read_first_page(query, run, kept))
 
 
 class _StepLimits(NamedTuple):
@@ -481,7 +517,7 @@ async def _read_approvals(query: Query, run: Run) -> ApprovalsSoFar:
     )
 
 
-async def _read_first_page(query: Query, run: Run, kept: Transcript | None) -> tuple[Transcript, list[Event]]:
+async def _read_first_page(query: Query, run: Run, kept: Transcript | None) -> _Page:
     """The fold to go on with, and what follows it: a new fold if the log begins later than the kept one.
 
     Retention may have deleted the beginning, or the session was deleted and made anew with the same id.

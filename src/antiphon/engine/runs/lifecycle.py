@@ -603,6 +603,8 @@ async def _end(
     if run.is_waiting:
         ends |= {"waiting_for": None, "wait_until": None, "delay": None}
     await ledger.change(tx, run.id, ends)  # after the usage, so that the index of ended runs is written once
+    if not is_parked:
+        tx.wake(ledger.ends_of(SessionRow(run.session)))
     return ended
 
 

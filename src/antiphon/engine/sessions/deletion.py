@@ -68,6 +68,7 @@ async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:
     await notes.delete_of(tx, session_holder(session.row))
     await rows.bury(tx, session.row, taint=session.taint, at_ms=at_ms)
     tx.wake(session.row)
+    tx.wake(ledger.ends_of(session.row))
 
 
 def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:

@@ -14,7 +14,7 @@ from antiphon.domain.checkpoint import has_checkpoints, on_message_untriggered
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.event import Event
-from antiphon.domain.ids import Ids, MessageId, RunId, SessionId
+from antiphon.domain.ids import Ids, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.message import (
     EXTERNAL,
@@ -113,6 +113,7 @@ class PostMessage(Struct, frozen=True, kw_only=True, gc=False):
 class Posted(Struct, frozen=True, kw_only=True, gc=False):
     """The result of a message; the same for every repetition."""
 
+    session: SessionRow
     session_key: str
     message_id: MessageId
     seq: int
@@ -505,6 +506,7 @@ async def _is_same_person(query: Query, actor: str, principal: Principal) -> boo
 
 def _posted(session: SessionHead, message: UserMessage | AssistantMessage, seq: int, run_id: RunId | None) -> Posted:
     return Posted(
+        session=session.row,
         session_key=session.key,
         message_id=MessageId(message.message_id),
         seq=seq,

@@ -81,8 +81,8 @@ class Indexer:
             await self._index_all(sessions, rest=0.0)
 
     def _wake(self, sessions: Collection[SessionRow]) -> None:
-        if sessions:
-            self._due.update(dict.fromkeys(sessions))
+        self._due.update(dict.fromkeys(session for session in sessions if session > 0))
+        if self._due:
             self._has_due.set()
 
     async def _work(self) -> None:

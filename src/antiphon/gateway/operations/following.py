@@ -14,7 +14,7 @@ from antiphon.domain.cursors import read_event_id
 from antiphon.domain.delay import Delay, DelayOver
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.event import Event
-from antiphon.domain.ids import RunId, SessionId
+from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
@@ -110,11 +110,11 @@ def _oldest_beyond(sizes: Sequence[int]) -> tuple[int, int]:
     return dropped, total
 
 
-async def wait_for_run(ask: Ask, run_id: RunId, seconds: float) -> Run | None:
+async def wait_for_run(ask: Ask, run_id: RunId, seconds: float, session: SessionRow | None = None) -> Run | None:
     """The run that ended the work, as the caller may see it then; None if it has not ended in that time."""
     run = None
     with ask.waiting():
-        run = await ask.services.waits.wait(run_id, timedelta(seconds=seconds))
+        run = await ask.services.waits.wait(run_id, timedelta(seconds=seconds), session)
     return None if run is None else await ask.services.runs.shown(ask.principal, run)
 
 
@@ -122,7 +122,7 @@ async def with_end(ask: Ask, stored: Posted, seconds: float) -> PostedShape:
     """The result of posting, once the run that answers the message has ended, or as `timeout`."""
     if stored.run_id is None:
         return posted(stored)
-    run = await wait_for_run(ask, stored.run_id, seconds)
+    run = await wait_for_run(ask, stored.run_id, seconds, stored.session)
     if run is None:
         return replace(posted(stored), status=RunStatus.TIMEOUT)
     return replace(

@@ -1,0 +1,90 @@
+"""What a turn reads: each read is a thread's work and two switches between threads."""
+
+import time
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from antiphon.building import Parts
+from antiphon.domain.actor import OWNER
+from antiphon.domain.message import text_content
+from antiphon.domain.run import RunStatus
+from antiphon.engine.ledger.waits import POLL_SECONDS
+from antiphon.engine.memory.shown import find_shown
+from antiphon.engine.runs import context
+from antiphon.store import runs as ledger
+from antiphon.store.database import Database
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.stage import HeldRunner
+from tests.story import telling
+from tests.waiting import SECONDS
+
+pytestmark = pytest.mark.anyio
+
+
+class Reads:
+    """The queries that are read from now on, in order."""
+
+    def __init__(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.queries: list[object] = []
+        self._changed = anyio.Event()
+        read = database.read
+
+        async def noted(query: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
+            self.queries.append(query)
+            self._changed.set()
+            return await read(query, *arguments)
+
+        monkeypatch.setattr(database, "read", noted)
+
+    def of(self, *queries: object) -> list[object]:
+        return [query for query in self.queries if query in queries]
+
+    async def until(self, query: object) -> None:
+        with anyio.fail_after(SECONDS):
+            while query not in self.queries:
+                await self._changed.wait()
+                self._changed = anyio.Event()
+
+
+async def test_a_step_begins_with_two_reads(open_home: OpenHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with telling(open_home) as story:
+        desk = await story.opens("desk")
+        await desk.answers("one")
+        reads = Reads(story.app.database, monkeypatch)
+        await desk.answers("two")
+        names = (context._read_opening, context._read_first_page, find_shown)  # pyright: ignore[reportPrivateUsage]
+        assert reads.of(*names) == [names[0], find_shown]
+
+
+@requirement("runs:3")
+async def test_a_wait_looks_at_the_beginning_and_at_the_end(
+    open_home: OpenHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = HeldRunner()
+    async with telling(open_home, Parts(runner=runner)) as story:
+        desk = await story.opens("desk")
+        run_id = await desk.hears("hold")
+        await runner.until_begun(1)
+        row = (await desk.session()).row
+        reads, began = Reads(story.app.database, monkeypatch), time.monotonic()
+        ends: list[RunStatus | None] = []
+
+        async def wait() -> None:
+            run = await story.app.services.waits.wait(run_id, timedelta(seconds=SECONDS), row)
+            ends.append(None if run is None else run.status)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await reads.until(ledger.find)
+            for number in range(20):
+                aside = text_content(f"aside {number}")
+                await story.app.services.inbox.append(OWNER, desk.target, aside)
+            runner.release_all()
+        assert ends == [RunStatus.OK]
+        polls = (time.monotonic() - began) / POLL_SECONDS
+        assert len(reads.of(ledger.find)) <= 2 + polls
