@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 import anyio
 import pytest
@@ -16,7 +16,7 @@ from antiphon.engine.ledger.waits import POLL_SECONDS
 from antiphon.engine.memory.shown import find_shown
 from antiphon.engine.runs import context
 from antiphon.store import runs as ledger
-from antiphon.store.database import Database
+from antiphon.store.database import Database, Query
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import HeldRunner
@@ -24,6 +24,9 @@ from tests.story import telling
 from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 
 class Reads:
@@ -34,7 +37,7 @@ class Reads:
         self._changed = anyio.Event()
         read = database.read
 
-        async def noted(query: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
+        async def noted(query: Callable[[Query, *Ts], Coroutine[Any, Any, R]], *arguments: *Ts) -> R:
             self.queries.append(query)
             self._changed.set()
             return await read(query, *arguments)
