@@ -11,8 +11,11 @@ import pytest
 
 from antiphon.tools.sandbox.start import find_problem
 from tests.cli.program import antiphon, antiphon_json, serving
+from tests.directives import to_spawn
 from tests.waiting import PROCESS_SECONDS, at_least, until
 
+MAIN = "/sessions/agent:main:main/messages"
+HISTORY = "/sessions/agent:main:main/history"
 STARVED = at_least(30)
 """The gateway looks every few seconds."""
 
@@ -28,6 +31,20 @@ class Asking:
         answer = self._connection.getresponse()
         return answer.status, json.loads(answer.read())
 
+    def post(self, token: str, *lines: str) -> str:
+        """How the run ended that answered the lines, which are one message to the main session."""
+        path = f"{MAIN}?wait={PROCESS_SECONDS:.0f}"
+        return self._ask(token, "POST", path, json.dumps({"text": "\n".join(lines)}))["status"]
+
+    def texts(self, token: str) -> list[str]:
+        """The messages of the main session, newest last."""
+        return [str(message) for message in self._ask(token, "GET", HISTORY, None)["messages"]]
+
+    def _ask(self, token: str, method: str, path: str, body: str | None) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._connection.request(method, path, body, headers)
+        return json.loads(self._connection.getresponse().read())
+
 
 def test_a_gateway_without_descriptors_says_so_once_and_recovers_by_itself(home: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
@@ -38,6 +55,10 @@ def test_a_gateway_without_descriptors_says_so_once_and_recovers_by_itself(home:
         before, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))  # what is open stays open
         status, answer = asking.ready()
         assert (status, answer["error"]["code"]) == (503, "no_descriptors")
+        # No statement needs a descriptor more than those that are open, so what is asked is stored and carried out.
+        token = (home / "owner.token").read_text("utf-8").strip()
+        assert asking.post(token, to_spawn("!say grown up"), "!say done") == "ok"
+        until(lambda: any("grown up" in text and "!call" not in text for text in asking.texts(token)), seconds=STARVED)
         until(lambda: "Opening files failed" in log.read_text(), seconds=STARVED)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (before, hard))
         assert asking.ready()[0] == 200
