@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.ids import SessionRow
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.person import person_of
 from antiphon.policy.standing import Standing
 from antiphon.store import sessions
 from antiphon.store.database import Query, Row
-from antiphon.store.people import RIGHTS, RIGHTS_WIDTH, standing_from, standing_of
-from antiphon.store.sessions import SessionHead
+from antiphon.store.people import PLAIN_ROLE, find_standing, standing_from, standing_of_role
+from antiphon.store.sessions import LogHead, SessionHead
 
 S = TypeVar("S")
 
@@ -24,14 +25,35 @@ class Portion(NamedTuple, Generic[S]):
     read: Callable[[Row], S]
     find: Callable[[Query, SessionKey], Awaitable[S | None]]
     """Finds it alone."""
+    find_by_row: Callable[[Query, SessionRow], Awaitable[S | None]]
 
 
-HEAD = Portion(f"SELECT {RIGHTS}, {sessions.HEAD} {_FROM} WHERE q.id = ?", SessionHead._make, sessions.find_head_by_key)
+def _head(row: Row) -> SessionHead:
+    return SessionHead(*row)
+
+
+def _log_head(row: Row) -> LogHead:
+    return LogHead(*row)
+
+
+HEAD = Portion(
+    f"SELECT {PLAIN_ROLE}, {sessions.HEAD} {_FROM} WHERE q.id = ?",
+    _head,
+    sessions.find_head_by_key,
+    sessions.find_head,
+)
+LOG = Portion(
+    f"SELECT {PLAIN_ROLE}, {sessions.LOG_HEAD} {_FROM} WHERE q.id = ?",
+    _log_head,
+    sessions.find_log_head_by_key,
+    sessions.find_log_head,
+)
 WHOLE = Portion(
-    f"SELECT {RIGHTS}, {sessions.SESSION.text} {_FROM} LEFT JOIN incarnations i ON i.id = s.incarnation "
+    f"SELECT {PLAIN_ROLE}, {sessions.SESSION.text} {_FROM} LEFT JOIN incarnations i ON i.id = s.incarnation "
     "LEFT JOIN sessions p ON p.id = s.parent WHERE q.id = ?",
     sessions.SESSION.read,
     sessions.find_by_key,
+    sessions.find_by_row,
 )
 
 
@@ -40,13 +62,15 @@ async def find_with_session(
 ) -> tuple[Standing, S | None]:
     """What the principal is at present, as `people.find_standing`, and the session with the key.
 
-    One statement for a person with a row; how many there are depends only on who asks.
+    One statement for a person of whom the role alone decides; how many there are depends only on who asks.
     """
     person = person_of(principal)
     row = None if person is None else await query.fetch_one(portion.statement, (key.value, person))
-    if row is None:
+    if person is None or row is None:
         return await standing_from(query, principal, None), await portion.find(query, key)
-    rights, session = row[:RIGHTS_WIDTH], row[RIGHTS_WIDTH:]
-    is_merged = rights[-1] is not None
-    standing = await standing_from(query, principal, rights) if is_merged else standing_of(principal, rights)
+    role, session = row[0], row[1:]
+    if role is None:
+        standing = await find_standing(query, principal)
+    else:
+        standing = standing_of_role(principal, person, role)
     return standing, None if session[0] is None else portion.read(session)

@@ -62,7 +62,11 @@ RIGHTS = (
     "q.merged_into"
 )
 """The columns of a person `q` that `standing_from` takes."""
-RIGHTS_WIDTH = 8
+PLAIN_ROLE = (
+    "CASE WHEN q.merged_into IS NULL AND q.is_suspended = 0 AND q.agents = '' AND q.clearance_level IS NULL "
+    "THEN q.role END"
+)
+"""The role of a person `q` of whom nothing else decides, for `standing_of_role`; NULL for others."""
 _SELECT_RIGHTS = f"SELECT {RIGHTS} FROM people q WHERE q.id = ?"
 
 
@@ -116,6 +120,12 @@ def standing_of(principal: Principal, rights: Row | None) -> Standing:
         standing = Standing(principal=principal, role=PersonRole.GUEST, clearance=clearance_of(id))
     else:
         standing = _standing(tuple(rights[:-1]))
+    return standing if limit is None else replace(standing, clearance=standing.clearance.meet(limit))
+
+
+def standing_of_role(principal: Principal, id: PersonId, role: str) -> Standing:
+    """Like `find_standing`, from the person's `PLAIN_ROLE`, which this unit has read."""
+    standing, limit = _standing((id, role, "", 0, None, None, None)), principal.clearance
     return standing if limit is None else replace(standing, clearance=standing.clearance.meet(limit))
 
 

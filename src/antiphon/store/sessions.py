@@ -214,8 +214,32 @@ class SessionHead(NamedTuple):
 
     @property
     def end(self) -> LogEnd:
-        base = codec.classification(self.base_level, self.base_compartments, self.base_integrity, self.base_person)
-        return LogEnd(self.last_seq, self.id, base, None, None, bool(self.shows_classified))
+        return _end(self)
+
+
+class LogHead(NamedTuple):
+    """The fields of a session that a message needs which no run answers."""
+
+    row: SessionRow
+    key: str
+    id: SessionId
+    status: str
+    last_seq: int
+    has_description: bool
+    base_level: int
+    base_compartments: int
+    base_integrity: int
+    base_person: str | None
+    shows_classified: int
+
+    @property
+    def end(self) -> LogEnd:
+        return _end(self)
+
+
+def _end(head: SessionHead | LogHead) -> LogEnd:
+    base = codec.classification(head.base_level, head.base_compartments, head.base_integrity, head.base_person)
+    return LogEnd(head.last_seq, head.id, base, None, None, bool(head.shows_classified))
 
 
 SHOWS_CLASSIFIED = (
@@ -225,7 +249,10 @@ HEAD = f"""s.id, s.key, s.agent_id, s.incarnation, s.status, s.type, s.last_seq,
 s.description IS NOT NULL, s.send_policy, s.delivery_channel, s.queue_mode,
 s.source_kind, s.untriggered_count,
 {codec.classification_columns("s.base_")}, {SHOWS_CLASSIFIED}"""
+LOG_HEAD = f"""s.id, s.key, s.incarnation, s.status, s.last_seq, s.description IS NOT NULL,
+{codec.classification_columns("s.base_")}, {SHOWS_CLASSIFIED}"""
 _SELECT_HEAD = f"SELECT {HEAD} FROM sessions s"
+_SELECT_LOG_HEAD = f"SELECT {LOG_HEAD} FROM sessions s"
 
 
 async def find_head_by_key(query: Query, key: SessionKey) -> SessionHead | None:
@@ -236,6 +263,16 @@ async def find_head_by_key(query: Query, key: SessionKey) -> SessionHead | None:
 async def find_head(query: Query, session: SessionRow) -> SessionHead | None:
     row = await query.fetch_one(f"{_SELECT_HEAD} WHERE s.id = ? AND s.deleted_at IS NULL", (session,))
     return None if row is None else SessionHead(*row)
+
+
+async def find_log_head_by_key(query: Query, key: SessionKey) -> LogHead | None:
+    row = await query.fetch_one(f"{_SELECT_LOG_HEAD} WHERE s.key = ? AND s.deleted_at IS NULL", (key.value,))
+    return None if row is None else LogHead(*row)
+
+
+async def find_log_head(query: Query, session: SessionRow) -> LogHead | None:
+    row = await query.fetch_one(f"{_SELECT_LOG_HEAD} WHERE s.id = ? AND s.deleted_at IS NULL", (session,))
+    return None if row is None else LogHead(*row)
 
 
 class SessionFilter(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ The same rules serve people, token holders and sessions. Missing and hidden sess
 same number of statements. Contract: answers 2, access 1, visibility.
 """
 
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,9 +34,11 @@ from antiphon.policy.standing import Standing
 from antiphon.policy.visibility import AgentToAgent, Visibility
 from antiphon.store import askers, tasks
 from antiphon.store import sessions as rows
+from antiphon.store.askers import Portion
 from antiphon.store.database import Query
 from antiphon.store.people import find_standing
 
+H = TypeVar("H", rows.SessionHead, rows.LogHead)
 NOBODY = SessionRow(-1)
 """Matches no session's row; looked up where nothing was found, so that the number of statements stays the same."""
 
@@ -109,11 +111,11 @@ class Found(Struct, frozen=True):
         )
 
 
-class FoundHead(Struct, frozen=True, gc=False):
-    """Like `Found`, with only the head of the session's row."""
+class FoundHead(Struct, Generic[H], frozen=True, gc=False):
+    """Like `Found`, with only a head of the session's row."""
 
     grant: Grant
-    head: rows.SessionHead
+    head: H
 
 
 async def find_reach(query: Query, rights: Rights, act: Act) -> Reach | Refusal:
@@ -176,18 +178,20 @@ async def find_session(query: Query, rights: Rights, act: Act, target: NamedTarg
 
 
 async def find_head(
-    query: Query, principal: Principal, act: Act, target: NamedTarget
-) -> tuple[Standing, FoundHead | Refusal]:
-    """Like `find_session`, for people, with only the head of the row; also what the person is at present."""
+    query: Query, principal: Principal, act: Act, target: NamedTarget, *, portion: Portion[H]
+) -> tuple[Standing, FoundHead[H] | Refusal]:
+    """Like `find_session`, for people, with only a head of the row; also what the person is at present."""
     if target.key is None:
         standing, by_key = await find_standing(query, principal), None
     else:
-        standing, by_key = await askers.find_with_session(query, principal, target.key, askers.HEAD)
+        standing, by_key = await askers.find_with_session(query, principal, target.key, portion)
     reach = reach_of(standing, act)
     if isinstance(reach, Refusal):
         return standing, reach
-    incarnation = await rows.find_incarnation(query, target.session_id) if target.session_id else None
-    by_id = await rows.find_head(query, incarnation.session if incarnation else NOBODY) if target.session_id else None
+    by_id = None
+    if target.session_id:
+        incarnation = await rows.find_incarnation(query, target.session_id)
+        by_id = await portion.find_by_row(query, incarnation.session if incarnation else NOBODY)
     found = await admit_head(query, reach, by_key or by_id)
     return standing, found or Refusal(not_found(reach, target_name(target)))
 
@@ -218,7 +222,7 @@ async def admit(query: Query, reach: Reach, candidate: Candidate | None) -> Foun
     return None if isinstance(grant, Deny) else Found(grant, session, incarnation)
 
 
-async def admit_head(query: Query, reach: Reach, head: rows.SessionHead | None) -> FoundHead | None:
+async def admit_head(query: Query, reach: Reach, head: H | None) -> FoundHead[H] | None:
     """Like `admit`, for people, with only the head of the row."""
     takes_part = reach.participant is not None and await _takes_part(query, reach, head.row if head else NOBODY)
     if head is None:

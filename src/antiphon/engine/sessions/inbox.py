@@ -55,11 +55,12 @@ from antiphon.request_ids import new_run_id
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
+from antiphon.store.askers import HEAD, LOG
 from antiphon.store.codec import stored_key
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
-from antiphon.store.sessions import SessionHead
+from antiphon.store.sessions import LogHead, SessionHead
 
 MAX_MESSAGE_ID = 200
 
@@ -341,9 +342,9 @@ async def _place_of_answers(
     return whole.delivery
 
 
-async def _session_for(tx: Transaction, command: PostMessage) -> tuple[Standing, FoundHead | Refusal]:
+async def _session_for(tx: Transaction, command: PostMessage) -> tuple[Standing, FoundHead[SessionHead] | Refusal]:
     """The session to post to; creates an agent's main session for an owner. Contract: sessions 4."""
-    standing, found = await find_head(tx, command.principal, Act.SEND, command.target)
+    standing, found = await find_head(tx, command.principal, Act.SEND, command.target, portion=HEAD)
     if not isinstance(found, Refusal):
         return standing, found
     key = command.target.key
@@ -364,7 +365,7 @@ async def _session_for(tx: Transaction, command: PostMessage) -> tuple[Standing,
         ),
         standing,
     )
-    return await find_head(tx, command.principal, Act.SEND, NamedTarget(key, None))
+    return await find_head(tx, command.principal, Act.SEND, NamedTarget(key, None), portion=HEAD)
 
 
 async def _mode_for(query: Query, session: SessionHead, command: PostMessage, standing: Standing) -> QueueMode:
@@ -447,7 +448,7 @@ def _untriggered(session: SessionHead, command: PostMessage) -> Untriggered | No
 
 
 async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:
-    standing, found = await find_head(tx, command.principal, Act.SEND, command.target)
+    standing, found = await find_head(tx, command.principal, Act.SEND, command.target, portion=LOG)
     if isinstance(found, Refusal):
         return found
     session, message = found.head, command.message
@@ -474,14 +475,14 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
 
 
 async def _count(
-    tx: Transaction, standing: Standing, session: SessionHead, message: UserMessage | AssistantMessage
+    tx: Transaction, standing: Standing, session: SessionHead | LogHead, message: UserMessage | AssistantMessage
 ) -> None:
     if not is_favoured(standing):
         await rows.add_stored_bytes(tx, session.row, str(standing.principal), stored_bytes(message.content))
 
 
 async def _repeated(
-    query: Query, session: SessionHead, first: Event, *, principal: Principal, message: Message
+    query: Query, session: SessionHead | LogHead, first: Event, *, principal: Principal, message: Message
 ) -> Posted | Refusal:
     """The first answer, for the same person. The same id from another one is another message."""
     stored = first.message
@@ -504,7 +505,9 @@ async def _is_same_person(query: Query, actor: str, principal: Principal) -> boo
     return str((await find_standing(query, Principal.parse(actor))).principal) == str(principal)
 
 
-def _posted(session: SessionHead, message: UserMessage | AssistantMessage, seq: int, run_id: RunId | None) -> Posted:
+def _posted(
+    session: SessionHead | LogHead, message: UserMessage | AssistantMessage, seq: int, run_id: RunId | None
+) -> Posted:
     return Posted(
         session=session.row,
         session_key=session.key,
