@@ -251,6 +251,8 @@ class ProviderModel:
             await connection.http.aclose()
 
     async def _connect(self) -> "_Connection":
+        if self._connection is not None:
+            return self._connection
         async with self._connecting:
             if self._connection is None:
                 self._connection = await to_thread.run_sync(self._open, self._key())
