@@ -1,9 +1,11 @@
+import asyncio
 import gc
 import json
 import os
 import socket
 import subprocess
 import sys
+import time
 import traceback
 import weakref
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
@@ -15,6 +17,7 @@ from threading import Thread
 from typing import cast
 
 import anyio
+import anyio.lowlevel
 import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
@@ -31,7 +34,12 @@ from antiphon.agents.model import (
     ToolSchema,
 )
 from antiphon.agents.models import Models
-from antiphon.agents.provider import ProviderModel, import_provider, open_provider_model
+from antiphon.agents.provider import (
+    ProviderModel,
+    _ByteWait,  # pyright: ignore[reportPrivateUsage]
+    import_provider,
+    open_provider_model,
+)
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import (
     AssistantMessage,
@@ -523,6 +531,21 @@ async def test_a_reader_may_work_longer_on_a_piece_than_the_provider_may_be_sile
                 if piece == TextDelta("a"):
                     await anyio.sleep(1.2 * stall)
         assert TextDelta("b") in pieces
+
+
+async def test_bytes_that_come_as_their_time_ends_are_late_and_cancel_nobody_else() -> None:
+    async def pieces() -> AsyncGenerator[bytes]:
+        loop = asyncio.get_running_loop()
+        come = loop.create_future()
+        time.sleep(0.05)  # noqa: ASYNC251 - the time is over before the loop can say so
+        loop.call_soon(come.set_result, None)
+        await come
+        yield b"late"
+
+    arrival = _ByteWait(ProviderSettings(stall_seconds=0.01, first_byte_seconds=0.01))
+    with pytest.raises(TimeoutError), arrival:
+        await arrival.next(pieces())
+    await anyio.lowlevel.checkpoint()
 
 
 async def test_requests_at_once_share_one_connection_setup_and_do_not_mix() -> None:

@@ -476,17 +476,30 @@ class _ByteWait:
     async def begin(self, http: "httpx2.AsyncClient", request: "httpx2.Request") -> "httpx2.Response":
         self._scope.deadline = self._begins_before
         response = await http.send(request, stream=True)
-        self._scope.deadline = inf
+        try:
+            self._disarm()
+        except TimeoutError:
+            with anyio.CancelScope(shield=True):
+                await response.aclose()
+            raise
         return response
 
     async def next(self, pieces: AsyncIterator[bytes]) -> bytes | None:
         """The next bytes; None after the last ones."""
-        scope = self._scope
-        scope.deadline = self._now() + self._stall_seconds if self.has_begun else self._begins_before
+        self._scope.deadline = self._now() + self._stall_seconds if self.has_begun else self._begins_before
         piece = await anext(pieces, None)
-        scope.deadline = inf
+        self._disarm()
         self.has_begun = True
         return piece
+
+    def _disarm(self) -> None:
+        """Raises `TimeoutError` if the time was over in the moment in which the bytes came.
+
+        The cancellation is on its way then, and would meet the answer's reader.
+        """
+        self._scope.deadline = inf
+        if self._scope.cancel_called:
+            raise TimeoutError
 
 
 class _Connection:
