@@ -17,7 +17,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import text_content
 from antiphon.domain.session import Session
-from antiphon.feed.follow import DecideAnew, LogLost, LogSlice, ReaderEnded, View
+from antiphon.feed.follow import DecideAnew, LogLost, LogSlice, Permit, ReaderEnded, View
 from antiphon.gateway.sse import message_view
 from antiphon.policy.reach import Grant
 from antiphon.policy.system import system_grant
@@ -52,7 +52,7 @@ async def test_a_crowd_that_subscribes_is_not_woken_for_each_newcomer(open_home:
         async def follow(*, task_status: anyio.abc.TaskStatus[None]) -> None:
             view = message_view(services.names, include_tools=False)
             async with services.hub.follow(
-                system_grant(session.row), session.last_seq, view, on_stall=lambda: None
+                Permit(system_grant(session.row)), session.last_seq, view, on_stall=lambda: None
             ) as reader:
                 task_status.started()
                 await reader.next()
@@ -83,7 +83,7 @@ async def frames_of(app: App, session: Session) -> list[bytes]:
     frames: list[bytes] = []
     view = message_view(app.services.names, include_tools=False)
     with anyio.fail_after(SECONDS):
-        async with app.services.hub.follow(system_grant(session.row), 0, view, on_stall=lambda: None) as reader:
+        async with app.services.hub.follow(Permit(system_grant(session.row)), 0, view, on_stall=lambda: None) as reader:
             while reader.cursor < session.last_seq:
                 frames.append(await reader.next())
     return frames
@@ -106,7 +106,7 @@ async def test_a_reader_is_given_no_more_at_once_than_it_can_take(open_home: Ope
 
 
 async def keep_following(app: App, session: Session, view: View, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-    async with app.services.hub.follow(system_grant(session.row), 0, view, on_stall=lambda: None):
+    async with app.services.hub.follow(Permit(system_grant(session.row)), 0, view, on_stall=lambda: None):
         task_status.started()
         await anyio.sleep_forever()
 
@@ -155,7 +155,7 @@ async def on_line(
 
     async def read(*, task_status: anyio.abc.TaskStatus[None]) -> None:
         following = app.services.hub.follow(
-            grant, session.last_seq, view, on_stall=lambda: None, decide_anew=decide_anew, outlet=line
+            Permit(grant, decide_anew), session.last_seq, view, on_stall=lambda: None, outlet=line
         )
         async with following as reader:
             task_status.started()
@@ -258,7 +258,7 @@ async def test_a_reader_that_ends_while_it_reads_the_log_gets_nothing_more(open_
             return found
 
         hub.read_logs = read
-        async with hub.follow(system_grant(session.row), 0, view, on_stall=lambda: None) as reader:
+        async with hub.follow(Permit(system_grant(session.row)), 0, view, on_stall=lambda: None) as reader:
             with anyio.fail_after(SECONDS), pytest.raises(ReaderEnded):
                 await reader.next()
         tasks.cancel_scope.cancel()
@@ -339,7 +339,7 @@ async def test_one_who_does_not_read_keeps_nobody_from_a_session_that_was_delete
         view = message_view(app.services.names, include_tools=False)
         await tasks.start(keep_following, app, session, view)
         async with app.services.hub.follow(
-            system_grant(session.row), session.last_seq, view, on_stall=lambda: None
+            Permit(system_grant(session.row)), session.last_seq, view, on_stall=lambda: None
         ) as reader:
             await app.services.sessions.delete(OWNER, app.services.sessions.target("api:one"))
             with anyio.fail_after(SECONDS), pytest.raises(LogLost):

@@ -21,7 +21,7 @@ from antiphon.domain.delay import Delay, DelayOver, Delta
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ProcessId, RunId, SessionRow
-from antiphon.feed.follow import View
+from antiphon.feed.follow import Permit, View
 from antiphon.feed.postgres import PostgresNotifier
 from antiphon.policy.system import system_grant
 from antiphon.store.people import NAMES
@@ -74,7 +74,7 @@ async def test_a_reply_that_streams_in_another_process_is_shown_before_its_messa
         session = await open_session(gateway, "api:chat")
         hub = gateway.services.hub
         async with hub.follow(
-            system_grant(session.row), session.last_seq, word_view(), on_stall=lambda: None
+            Permit(system_grant(session.row)), session.last_seq, word_view(), on_stall=lambda: None
         ) as reader:
             posted = await post(gateway, "api:chat", f"!say {'word ' * 500}\u0ba4 end")
             seen = b""
@@ -102,7 +102,7 @@ async def test_a_delay_in_another_process_is_shown_here_until_it_is_over(url: st
         hub, grant = gateway.services.hub, system_grant(session.row)
         async with (
             anyio.create_task_group() as tasks,
-            hub.follow(grant, session.last_seq, view, on_stall=lambda: None) as reader,
+            hub.follow(Permit(grant), session.last_seq, view, on_stall=lambda: None) as reader,
         ):
             tasks.start_soon(other.run, gateway.database)
             for piece in ("a", "a", delay, "b", DelayOver(), "c"):

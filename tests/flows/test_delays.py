@@ -13,7 +13,7 @@ from antiphon.agents.provider import import_provider
 from antiphon.domain.delay import SILENT, Delay, DelayOver
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
-from antiphon.feed.follow import View
+from antiphon.feed.follow import Permit, View
 from antiphon.policy.system import system_grant
 from antiphon.testing import RATE_LIMITED, Answering, Call, Ending, Failure, FakeRequest, Reply, Script
 from tests.conftest import OpenHome
@@ -68,7 +68,7 @@ async def following(stage: Stage) -> AsyncGenerator[Follower]:
     )
     session = await stage.session()
     async with (
-        hub.follow(system_grant(session.row), session.last_seq, view, on_stall=lambda: None) as reader,
+        hub.follow(Permit(system_grant(session.row)), session.last_seq, view, on_stall=lambda: None) as reader,
         anyio.create_task_group() as tasks,
     ):
 

@@ -28,7 +28,7 @@ from antiphon.domain.message import AssistantMessage, ToolResult, UserMessage, t
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
-from antiphon.feed.follow import View
+from antiphon.feed.follow import Permit, View
 from antiphon.policy.system import system_grant
 from antiphon.testing import (
     CONTEXT_TOO_LONG,
@@ -152,7 +152,9 @@ async def watching(stage: Stage) -> AsyncGenerator[Watched]:
     hub = stage.app.services.hub
     async with (
         anyio.create_task_group() as tasks,
-        hub.follow(system_grant(session.row), session.last_seq, view, on_stall=tasks.cancel_scope.cancel) as reader,
+        hub.follow(
+            Permit(system_grant(session.row)), session.last_seq, view, on_stall=tasks.cancel_scope.cancel
+        ) as reader,
     ):
         tasks.start_soon(reader.next)
         yield watched

@@ -20,6 +20,7 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.message import text_content
 from antiphon.domain.session import NOWHERE
 from antiphon.engine.sessions.inbox import Envelope
+from antiphon.feed.follow import Permit
 from antiphon.gateway.sse import event_view
 from antiphon.policy.reach import Grant
 from tests.claims import requirement
@@ -288,7 +289,9 @@ async def test_a_piece_of_a_reply_is_as_secret_as_its_prompt(open_home: OpenHome
         ann = (await services.people.get(OWNER, "ann")).person.principal
         found = await services.sessions.get(ann, services.sessions.target(DESK))
         view = event_view(services.names)
-        async with services.hub.follow(found.grant, found.session.last_seq, view, on_stall=lambda: None) as reader:
+        async with services.hub.follow(
+            Permit(found.grant), found.session.last_seq, view, on_stall=lambda: None
+        ) as reader:
             for piece, made_of in ((CANARY, Classification(Level.CONFIDENTIAL)), ("plain", PUBLIC)):
                 delta = Delta(RunId("run_1"), found.session.last_seq, piece, made_of)
                 services.hub.publish_delta(found.session.row, delta)
@@ -313,7 +316,7 @@ async def test_an_open_stream_decides_anew_once_rights_have_changed(open_home: O
         await served.post(DESK, BOOKS)
         view = event_view(services.names)
         following_it = services.hub.follow(
-            found.grant, found.session.last_seq, view, on_stall=lambda: None, decide_anew=decide
+            Permit(found.grant, decide), found.session.last_seq, view, on_stall=lambda: None
         )
         async with following_it as reader:
             await clear(served, "ann", None)

@@ -20,16 +20,17 @@ from msgspec.structs import replace
 
 from antiphon.app import gateway_app
 from antiphon.building import App, Parts
-from antiphon.domain.actor import OWNER
+from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.delay import Delta
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import text_content
-from antiphon.feed.follow import DecideAnew, Hub, Outlet, Reader, View
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.reach import Found
+from antiphon.feed.follow import Hub, Outlet, Permit, Reader, View
 from antiphon.feed.local import LocalNotifier
 from antiphon.gateway.guard import AsgiApp
 from antiphon.gateway.sse import event_view
-from antiphon.policy.reach import Grant
 from antiphon.policy.system import system_grant
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -143,7 +144,9 @@ async def test_a_piece_waits_for_the_events_that_it_follows(open_home: OpenHome)
         services = served.app.services
         row = (await services.sessions.get(OWNER, services.sessions.target("api:chat"))).session.row
         hub = Hub(LocalNotifier(), services.hub.read_logs, ManualClock())
-        async with hub.follow(system_grant(row), 1, event_view(services.names), on_stall=lambda: None) as reader:
+        async with hub.follow(
+            Permit(system_grant(row)), 1, event_view(services.names), on_stall=lambda: None
+        ) as reader:
             hub.publish_delta(row, Delta(RunId("run_1"), 2, "behind two", PUBLIC))
             hub.publish_delta(row, Delta(RunId("run_1"), 3, "behind three", PUBLIC))
             tasks.start_soon(hub.run)
@@ -282,10 +285,29 @@ async def test_a_post_can_stream_its_own_run_to_the_end(open_home: OpenHome) -> 
     assert acknowledged.event == "message_ack" and acknowledged.data["triggered"] is True
     run = acknowledged.data["runId"]
     assert [sent.data["role"] for sent in steps if sent.event == "message"] == ["assistant", "toolResult", "assistant"]
-    # Pieces that were streamed before the answer began to follow are lost, and stand in the message.
-    assert "a b".endswith("".join(sent.data["text"] for sent in steps if sent.event == "delta"))
+    assert "".join(sent.data["text"] for sent in steps if sent.event == "delta") == "a b"
     assert (end.event, end.data) == ("run", {"runId": run, "status": "ok"})
     assert [sent for sent in repeated if sent.event != "delta"] == [sent for sent in events if sent.event != "delta"]
+
+
+@requirement("gateway:4")
+async def test_a_stream_that_begins_late_has_what_its_run_said_before(open_home: OpenHome) -> None:
+    async with serve(open_home) as served:
+        await served.open("api:chat")
+        sessions = served.app.services.sessions
+        find = sessions.get
+
+        async def get_later(principal: Principal, target: NamedTarget) -> Found:
+            sessions.get = find
+            async with following(served.client, f"{EVENTS}?after=0") as stream:
+                await stream.until("run_finished")
+            return await find(principal, target)
+
+        sessions.get = get_later
+        body = {"text": "!say a b c"}
+        async with following(served.client, "/sessions/api:chat/messages?stream=1", body=body) as stream:
+            events = await stream.rest()
+    assert "".join(sent.data["text"] for sent in events if sent.event == "delta") == "a b c"
 
 
 @requirement("gateway:4", "spawn:8")
@@ -432,21 +454,13 @@ class BacklogFirstHub(Hub):
 
     @asynccontextmanager
     async def follow(
-        self,
-        grant: Grant,
-        after: int,
-        view: View,
-        *,
-        on_stall: Callable[[], None],
-        decide_anew: DecideAnew | None = None,
-        decided_at: int | None = None,
-        outlet: Outlet | None = None,
+        self, permit: Permit, after: int, view: View, *, on_stall: Callable[[], None], outlet: Outlet | None = None
     ) -> AsyncGenerator[Reader]:
-        session = grant.session
+        session = permit.grant.session
         backlog = (await self._hub.read_logs({session: after}))[session]
         await self._between()
         now = (await self._hub.read_logs({session: after}))[session]
-        async with self._hub.follow(grant, now.last_seq, view, on_stall=on_stall) as live:
+        async with self._hub.follow(permit, now.last_seq, view, on_stall=on_stall) as live:
             yield BacklogFirstReader(b"".join(map(view.encode, backlog.events)), live)
 
 

@@ -14,7 +14,7 @@ from antiphon.domain.message import AssistantMessage
 from antiphon.domain.run import Run
 from antiphon.domain.targets import NamedTarget
 from antiphon.embedded.lease import Lease, closed
-from antiphon.feed.follow import HubClosed, LogLost, View
+from antiphon.feed.follow import HubClosed, LogLost, Permit, View
 
 
 class ReplyPiece(Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ async def _follow(lease: Lease, target: NamedTarget, after: int | None) -> Async
         )
     arrived: deque[_Item] = deque()
     start = session.last_seq if after is None else after
-    async with services.hub.follow(found.grant, start, _view(arrived), on_stall=_never) as reader:
+    async with services.hub.follow(Permit(found.grant), start, _view(arrived), on_stall=_never) as reader:
         while True:
             while arrived:
                 yield arrived.popleft()

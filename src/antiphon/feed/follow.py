@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
+from weakref import WeakSet
 
 from msgspec import Struct
 
@@ -68,6 +69,22 @@ DecideAnew = Callable[[], Awaitable[Grant | None]]
 """The grant with which a reader may go on; None if it may not. Raises `Unavailable`."""
 
 
+class Held:
+    """Deltas that came before the reader for whom they are held. Dropping this ends the holding."""
+
+    __slots__ = ("__weakref__", "deltas", "length", "session")
+
+    def __init__(self, session: SessionRow) -> None:
+        self.session = session
+        self.deltas: list[Delta] = []
+        self.length = 0
+
+    def add(self, delta: Delta) -> None:
+        if self.length < MAX_PENDING_LENGTH:
+            self.deltas.append(delta)
+            self.length += _length(delta.piece)
+
+
 class Permit(Struct, frozen=True):
     """What a follower may read, and the function that decides it again."""
 
@@ -76,6 +93,8 @@ class Permit(Struct, frozen=True):
     """Asked once rights have changed, before anything more is sent; None for a follower whose rights cannot change."""
     decided_at: int | None = None
     """How often rights had changed before the grant was decided; None if that was just now."""
+    held: Held | None = None
+    """The deltas that came before it was decided: what the follower gets first."""
 
 
 def _without_delays(run_id: RunId, delay: Delay | DelayOver) -> Frame:
@@ -233,18 +252,17 @@ class Reader:
         cursor: int,
         view: View,
         *,
-        clearance: Classification,
+        permit: Permit,
         on_stall: Callable[[], None],
-        decide_anew: DecideAnew | None,
     ) -> None:
         self._hub = hub
         self._feed = feed
-        self._decide_anew = decide_anew
-        self.decided_at = hub.rights_changed
+        self._decide_anew = permit.decide_anew
+        self.decided_at = hub.rights_changed if permit.decided_at is None else permit.decided_at
         """How often rights had changed when it was decided what it may read."""
         self._waiter: asyncio.Future[None] | None = None
         self._deltas: deque[Delta] = deque()
-        self.clearance = clearance
+        self.clearance = permit.grant.clearance
         """What it may read: all that is sent flows to it. Contract: flow 3."""
         self.pending_length = 0
         """How many characters of deltas wait to be sent."""
@@ -443,6 +461,7 @@ class Hub:
     def __init__(self, notifier: Notifier, read_logs: ReadLogs, clock: Clock) -> None:
         self._notifier = notifier
         self._feeds: dict[SessionRow, _Feed] = {}
+        self._held: WeakSet[Held] = WeakSet()
         self._dirty: set[SessionRow] = set()
         self._is_dirty = asyncio.Event()
         self.read_logs = read_logs
@@ -456,34 +475,27 @@ class Hub:
 
     @asynccontextmanager
     async def follow(
-        self,
-        grant: Grant,
-        after: int,
-        view: View,
-        *,
-        on_stall: Callable[[], None],
-        decide_anew: DecideAnew | None = None,
-        decided_at: int | None = None,
-        outlet: Outlet | None = None,
+        self, permit: Permit, after: int, view: View, *, on_stall: Callable[[], None], outlet: Outlet | None = None
     ) -> AsyncGenerator[Reader]:
-        """A reader of every event above `after` that flows to the grant's clearance, exactly once.
+        """A reader of every event above `after` that flows to the permit's clearance, exactly once.
 
-        Subscribes before it reads. `on_stall` is called when sending a frame takes longer than 30 s. Once rights have
-        changed, `decide_anew` says with which grant it goes on, before anything more is sent; without it, rights cannot
-        change. `decided_at` is how often they had changed before the grant was decided, if that was not just now.
-        While a task waits in `next`, an `outlet` gets what is new. Contract: gateway 1, 5, flow 3.
+        Subscribes before it reads. `on_stall` is called when sending a frame takes longer than 30 s. While a task
+        waits in `next`, an `outlet` gets what is new. Contract: gateway 1, 5, flow 3.
         """
-        session = grant.session
+        session = permit.grant.session
         feed = self._feeds.get(session)
         if feed is None:
             feed = self._feeds[session] = _Feed(session, after)
             feed.unsubscribe = self._notifier.subscribe(session, lambda: self._mark(session))
-        reader = Reader(self, feed, after, view, clearance=grant.clearance, on_stall=on_stall, decide_anew=decide_anew)
+        reader = Reader(self, feed, after, view, permit=permit, on_stall=on_stall)
         reader.outlet = outlet
-        if decided_at is not None:
-            reader.decided_at = decided_at
         if self.is_closed:
             reader.ending = HubClosed()
+        held = permit.held
+        if held is not None and held.session == session:
+            self._held.discard(held)
+            for delta in held.deltas:
+                reader.add_delta(delta)
         feed.readers.add(reader)
         self._mark(session)
         try:
@@ -494,8 +506,17 @@ class Hub:
                 feed.unsubscribe()
                 del self._feeds[session]
 
+    def hold(self, session: SessionRow) -> Held:
+        """Holds the session's deltas from now on, for one who still has to find out whether they may read it."""
+        held = Held(session)
+        self._held.add(held)
+        return held
+
     def publish_delta(self, session: SessionRow, delta: Delta) -> None:
         """Shows a delta to the present readers to whom it flows. Deltas have no number and may be lost."""
+        for held in self._held:
+            if held.session == session:
+                held.add(delta)
         if feed := self._feeds.get(session):
             for reader in feed.readers:
                 reader.add_delta(delta)

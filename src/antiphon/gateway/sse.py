@@ -197,12 +197,10 @@ class FollowResponse(Response):
         permit, is_over = self._permit, self._is_over
         watch: Watch | None = scope.get("antiphon.watch")
         following = self._hub.follow(
-            permit.grant,
+            permit,
             self._after,
             self._view,
             on_stall=on_stall,
-            decide_anew=permit.decide_anew,
-            decided_at=permit.decided_at,
             outlet=scope.get("antiphon.outlet") if is_over is None else None,
         )
         async with following as reader:

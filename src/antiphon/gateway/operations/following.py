@@ -155,11 +155,12 @@ async def stream_run(ask: Ask, stored: Posted, run_id: RunId) -> FollowResponse:
         nonlocal is_over
         is_over = True
 
+    held = ask.services.hub.hold(stored.session)  # the run does not wait until the stream begins
     target = ask.target(stored.session_key)
     found = await ask.services.sessions.get(ask.principal, target)
     return FollowResponse(
         ask.services.hub,
-        permit_for(ask, target, found.grant),
+        replace(permit_for(ask, target, found.grant), held=held),
         after=stored.seq,
         view=run_view(run_id, ask.services.names, end),
         first=[frame("message_ack", posted(stored))],

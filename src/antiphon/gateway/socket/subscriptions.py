@@ -366,13 +366,7 @@ class Subscriptions:
 
     async def _deliver(self, follower: "_Follower") -> None:
         following = self._hub.follow(
-            follower.permit.grant,
-            follower.span.after,
-            follower.view,
-            on_stall=lambda: None,
-            decide_anew=follower.permit.decide_anew,
-            decided_at=follower.permit.decided_at,
-            outlet=self._wire,
+            follower.permit, follower.span.after, follower.view, on_stall=lambda: None, outlet=self._wire
         )
         reason = None
         async with following as reader:
