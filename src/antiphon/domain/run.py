@@ -84,8 +84,8 @@ MAX_ATTEMPTS = 3
 """Crashed attempts after which a run ends with code `crashed`. Contract: runs 8."""
 
 
-class Run(Struct, frozen=True, kw_only=True, gc=False):
-    """One row of the ledger."""
+class Run(Struct, frozen=True, gc=False):
+    """One row of the ledger. Made of its row by position, like `SessionSummary`."""
 
     id: RunId
     session: SessionRow
@@ -101,6 +101,7 @@ class Run(Struct, frozen=True, kw_only=True, gc=False):
     mode: QueueMode
     purpose: Purpose
     principal: Principal
+    created_at: datetime
     is_favoured: bool = False
     """Whether its principal was an owner when it was queued; only the order of work follows from it."""
     attempt: int = 0
@@ -108,7 +109,6 @@ class Run(Struct, frozen=True, kw_only=True, gc=False):
     """Each claim raises it; a write with an older fence changes nothing."""
     process: ProcessId | None = None
     """The process that claimed it last; None before, and after it was handed back."""
-    created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
     deadline: datetime | None = None

@@ -36,7 +36,7 @@ class SendOverride(StrEnum):
     DENY = "deny"
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class Source(Struct, frozen=True):
     """Where a session came from; never changes, even if it is reopened from elsewhere. Contract: sessions 1, 3."""
 
     kind: str = "api"
@@ -70,8 +70,11 @@ WEBCHAT = "webchat"
 """The channel of the page."""
 
 
-class SessionSummary(Struct, frozen=True, kw_only=True):
-    """The fields of a session that lists show; every field is a maintained column."""
+class SessionSummary(Struct, frozen=True):
+    """The fields of a session that lists show; every field is a maintained column.
+
+    Made of a row by position, which is ten times as fast as by thirty names; write the names everywhere else.
+    """
 
     row: SessionRow
     key: SessionKey
@@ -116,12 +119,12 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
         return self.description is not None
 
 
-class Session(SessionSummary, frozen=True, kw_only=True):
+class Session(SessionSummary, frozen=True):
     """The row of a key with its present incarnation."""
 
-    first_seq: int
+    first_seq: int = 1
     """The lowest `seq` still in the log; events below it were deleted or pruned."""
-    incarnation_seq: int
+    incarnation_seq: int = 1
     """The `seq` of the present incarnation's `session_started`."""
     description_source: DescriptionSource | None = None
     working_memory: str = ""

@@ -5,8 +5,10 @@ no other value. The decoder is generated from these constants, as dataclasses ge
 written by hand. Rows of a few columns, and events, whose payload holds two fields, are unpacked into names.
 """
 
+import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -49,8 +51,18 @@ def _decoder(
     for name, field in fields.items():
         if isinstance(field, Combined):
             known[f"make_{name}"] = field.make
-            arguments = [f"{argument}={values.pop(column)}" for argument, column in field.columns.items()]
-            values[name] = f"make_{name}({', '.join(arguments)})"
-    arguments = ", ".join(f"{name}={value}" for name, value in values.items())
-    exec(f"def decode(row):\n    ({', '.join(names)},) = row\n    return make({arguments})", known)
+            arguments = {argument: values.pop(column) for argument, column in field.columns.items()}
+            values[name] = f"make_{name}({_arguments(field.make, arguments)})"
+    exec(f"def decode(row):\n    ({', '.join(names)},) = row\n    return make({_arguments(make, values)})", known)
     return known["decode"]
+
+
+def _arguments(make: Callable[..., object], values: Mapping[str, str]) -> str:
+    """The arguments of the call: by position as far as `make` takes them, because names cost time."""
+    rest = dict(values)
+    by_position: list[str] = []
+    for name, parameter in inspect.signature(make).parameters.items():
+        if parameter.kind is not Parameter.POSITIONAL_OR_KEYWORD or name not in rest:
+            break
+        by_position.append(rest.pop(name))
+    return ", ".join((*by_position, *(f"{name}={value}" for name, value in rest.items())))

@@ -226,6 +226,7 @@ _FOR_PEOPLE = (
 )
 
 
+@lru_cache(maxsize=1024)
 def _source(source: Source) -> SourceShape:
     return SourceShape(
         kind=source.kind,
