@@ -17,6 +17,7 @@ from threading import Thread
 from typing import cast
 
 import anyio
+import anyio.abc
 import anyio.lowlevel
 import openai
 import pytest
@@ -533,19 +534,45 @@ async def test_a_reader_may_work_longer_on_a_piece_than_the_provider_may_be_sile
         assert TextDelta("b") in pieces
 
 
-async def test_bytes_that_come_as_their_time_ends_are_late_and_cancel_nobody_else() -> None:
+async def test_bytes_that_came_while_the_process_stood_still_are_taken() -> None:
+    async with opened_pair() as (reader, writer):
+
+        async def pieces() -> AsyncGenerator[bytes]:
+            writer.sendall(b"there")
+            time.sleep(0.1)  # noqa: ASYNC251 - the time is over before the loop can read
+            yield await reader.receive()
+
+        arrival = _ByteWait(ProviderSettings(stall_seconds=0.01, first_byte_seconds=0.01))
+        with arrival:
+            assert await arrival.next(pieces()) == b"there"
+
+
+async def test_bytes_that_come_as_their_wait_is_ended_are_late_and_cancel_nobody_else() -> None:
+    arrival = _ByteWait(ProviderSettings())
+
     async def pieces() -> AsyncGenerator[bytes]:
-        loop = asyncio.get_running_loop()
-        come = loop.create_future()
-        time.sleep(0.05)  # noqa: ASYNC251 - the time is over before the loop can say so
-        loop.call_soon(come.set_result, None)
+        come = asyncio.get_running_loop().create_future()
+
+        def end() -> None:
+            come.set_result(None)
+            arrival._scope.cancel()  # pyright: ignore[reportPrivateUsage]
+
+        asyncio.get_running_loop().call_soon(end)
         await come
         yield b"late"
 
-    arrival = _ByteWait(ProviderSettings(stall_seconds=0.01, first_byte_seconds=0.01))
     with pytest.raises(TimeoutError), arrival:
         await arrival.next(pieces())
     await anyio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def opened_pair() -> AsyncGenerator[tuple[anyio.abc.SocketStream, socket.socket]]:
+    """Two ends of a connection."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        async with await anyio.abc.SocketStream.from_socket(ours) as stream:
+            yield stream, theirs
 
 
 async def test_requests_at_once_share_one_connection_setup_and_do_not_mix() -> None:

@@ -12,14 +12,18 @@ from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from antiphon.domain.run import RunStatus
+from antiphon.engine.ledger.spending import find_spent_today
 from antiphon.engine.ledger.waits import POLL_SECONDS
 from antiphon.engine.memory.shown import find_shown
 from antiphon.engine.runs import context
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import RunEnding
+from antiphon.policy.caps import PersonCaps
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database, Query
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.stage import HeldRunner
+from tests.engine.stage import HeldRunner, ManualClock
 from tests.story import telling
 from tests.waiting import SECONDS
 
@@ -55,13 +59,57 @@ class Reads:
 
 
 async def test_a_step_begins_with_two_reads(open_home: OpenHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with telling(open_home) as story:
+    async with telling(open_home, Parts(clock=ManualClock())) as story:
         desk = await story.opens("desk")
         await desk.answers("one")
         reads = Reads(story.app.database, monkeypatch)
         await desk.answers("two")
         names = (context._read_opening, context._read_first_page, find_shown)  # pyright: ignore[reportPrivateUsage]
         assert reads.of(*names) == [names[0], find_shown]
+
+
+class OpeningRunner(HeldRunner):
+    """Opens each run, reads the log so often, and asks what was spent, once so much time has passed."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self.release_all()
+        self.logs_read = 1
+        self.passed = timedelta()
+        self._clock = clock
+
+    async def run(self, context: RunContext) -> RunEnding:
+        await context.open(PersonCaps())
+        self._clock.pass_time(self.passed)
+        for _ in range(self.logs_read):
+            await context.read_log()
+        await context.spent_today(PersonCaps())
+        return await super().run(context)
+
+
+@requirement("runs:6")
+@pytest.mark.parametrize(
+    ("logs_read", "passed", "pages_anew"),
+    [
+        (1, timedelta(), 0),
+        (1, timedelta(seconds=1), 1),  # its model or its tools took so long to begin
+        (2, timedelta(), 1),  # calls were carried out in between
+    ],
+)
+async def test_what_a_run_read_as_it_began_counts_only_then(
+    open_home: OpenHome, monkeypatch: pytest.MonkeyPatch, logs_read: int, passed: timedelta, pages_anew: int
+) -> None:
+    clock = ManualClock()
+    runner = OpeningRunner(clock)
+    async with telling(open_home, Parts(runner=runner, clock=clock)) as story:
+        desk = await story.opens("desk")
+        runner.logs_read, runner.passed = logs_read, passed
+        reads = Reads(story.app.database, monkeypatch)
+        await desk.answers("hello")
+        name = context._read_first_page  # pyright: ignore[reportPrivateUsage]
+        of_runner = 1  # `HeldRunner` reads the log once itself
+        assert len(reads.of(name)) == pages_anew + of_runner
+        assert len(reads.of(find_spent_today)) == (1 if pages_anew else 0)
 
 
 @requirement("runs:3")

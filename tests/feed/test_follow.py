@@ -17,7 +17,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import text_content
 from antiphon.domain.session import Session
-from antiphon.feed.follow import DecideAnew, LogLost, LogSlice, Permit, ReaderEnded, View
+from antiphon.feed.follow import MAX_PENDING_LENGTH, DecideAnew, LogLost, LogSlice, Permit, ReaderEnded, View
 from antiphon.gateway.sse import message_view
 from antiphon.policy.reach import Grant
 from antiphon.policy.system import system_grant
@@ -350,3 +350,23 @@ async def test_one_who_does_not_read_keeps_nobody_from_a_session_that_was_delete
             await append_all(app, "api:one", ["later"])
             await line.holds(b"later")
         tasks.cancel_scope.cancel()
+
+
+@requirement("gateway:1")
+async def test_what_is_held_begins_again_with_the_response_and_is_bounded(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        session = await append_all(app, "api:one", ["before"])
+        hub, run = app.services.hub, RunId("run_x")
+        held = hub.hold(session.row)
+        for piece in ("x" * MAX_PENDING_LENGTH, "lost", None, "again"):
+            hub.publish_delta(session.row, Delta(run, session.last_seq, piece, PUBLIC))
+
+        def encode_delta(run: RunId, text: str | None) -> bytes:
+            return b"(reset)" if text is None else text.encode()
+
+        view = replace(message_view(app.services.names, include_tools=False), encode_delta=encode_delta)
+        permit = Permit(system_grant(session.row), held=held)
+        async with hub.follow(permit, session.last_seq, view, on_stall=lambda: None) as reader:
+            with anyio.fail_after(SECONDS):
+                assert await reader.next() == b"(reset)again"
+        assert held.take() == []

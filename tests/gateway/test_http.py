@@ -364,6 +364,16 @@ async def test_waits_end_without_ending_the_run_and_cancelling_repeats(open_home
         assert error(await served.client.get("/runs?session=api:none"))[0] == 404
 
 
+@requirement("runs:3", "gateway:4")
+async def test_a_repeated_message_is_answered_at_once_if_its_run_is_over(open_home: OpenHome) -> None:
+    async with serve(open_home) as served:
+        await served.open("api:chat")
+        await served.post("api:chat", "hello", messageId="m")
+        for wait in ("0", "0.0001"):
+            again = await served.client.post(f"{POSTS}?wait={wait}", json={"text": "hello", "messageId": "m"})
+            assert (again.json()["status"], again.json()["reply"]) == ("ok", "echo: hello")
+
+
 @requirement("runs:5", "gateway:4")
 async def test_a_client_that_goes_away_does_not_cancel_its_run(open_home: OpenHome) -> None:
     runner = HeldRunner()

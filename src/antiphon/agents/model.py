@@ -150,7 +150,9 @@ class Model(Protocol):
         """Whether its tokens count against the daily cap; False for models that cost nothing."""
         ...
 
-    def stream(self, prompt: Prompt) -> AsyncGenerator[TextDelta | Completion]: ...
+    def stream(self, prompt: Prompt) -> AsyncGenerator[TextDelta | Completion]:
+        """The pieces of one response, then the whole. Whoever does not read to the end closes it in the same task."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

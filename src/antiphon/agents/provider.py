@@ -2,7 +2,7 @@
 
 import os
 import re
-from asyncio import get_running_loop
+from asyncio import TimerHandle, get_running_loop
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, suppress
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 UNKNOWN_CONTEXT_TOKENS: Final = 32_000
 CONNECT_SECONDS: Final = 10.0
+PAUSED_SECONDS: Final = 0.05
+"""For reading what came while the process stood still, before a provider is called silent."""
 LOOK_SECONDS: Final = 5.0
 QUOTED_CHARACTERS: Final = 300
 """How many characters of a provider's own words an error repeats."""
@@ -453,28 +455,34 @@ class ProviderModel:
 class _ByteWait:
     """Waits for the bytes of one answer. Raises `TimeoutError` if nothing comes for too long.
 
-    It holds one scope for all of them, because a scope of its own for each piece costs more than the piece. Nobody is
-    cancelled while the answer's reader works on a piece.
+    It holds one scope and one timer for all of them, because a scope or a timer of its own for each piece costs more
+    than the piece. Nobody is cancelled while the answer's reader works on a piece. After a pause of the process, the
+    bytes that have come meanwhile are read first.
     """
 
     def __init__(self, settings: ProviderSettings) -> None:
         self.has_begun = False
         """Whether the first byte has come."""
         self._stall_seconds = settings.stall_seconds
-        self._now = get_running_loop().time
-        self._begins_before = self._now() + settings.first_byte_seconds
+        self._loop = get_running_loop()
+        self._begins_before = self._loop.time() + settings.first_byte_seconds
+        self._ends_at = inf
+        """When the present wait has lasted too long; never while nobody waits."""
         self._scope = anyio.CancelScope()
+        self._timer: TimerHandle | None = None
 
     def __enter__(self) -> None:
         self._scope.__enter__()
 
     def __exit__(self, *raised: Any) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._scope.__exit__(*raised)
         if self._scope.cancelled_caught:
             raise TimeoutError
 
     async def begin(self, http: "httpx2.AsyncClient", request: "httpx2.Request") -> "httpx2.Response":
-        self._scope.deadline = self._begins_before
+        self._arm(self._begins_before)
         response = await http.send(request, stream=True)
         try:
             self._disarm()
@@ -486,18 +494,41 @@ class _ByteWait:
 
     async def next(self, pieces: AsyncIterator[bytes]) -> bytes | None:
         """The next bytes; None after the last ones."""
-        self._scope.deadline = self._now() + self._stall_seconds if self.has_begun else self._begins_before
+        self._arm(self._loop.time() + self._stall_seconds if self.has_begun else self._begins_before)
         piece = await anext(pieces, None)
         self._disarm()
         self.has_begun = True
         return piece
 
+    def _arm(self, ends_at: float) -> None:
+        self._ends_at = ends_at
+        if self._timer is not None and ends_at < self._timer.when():
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer = self._loop.call_at(ends_at, self._look, None)
+
+    def _look(self, ended_at: float | None) -> None:
+        """Ends a wait that has lasted too long; looks again when the present one will have.
+
+        `ended_at` is the end of the wait that was too long already when it looked before.
+        """
+        self._timer = None
+        if self._ends_at == inf:
+            return
+        if self._loop.time() < self._ends_at:
+            self._arm(self._ends_at)
+        elif ended_at == self._ends_at:
+            self._scope.cancel()
+        else:
+            self._timer = self._loop.call_later(PAUSED_SECONDS, self._look, self._ends_at)
+
     def _disarm(self) -> None:
-        """Raises `TimeoutError` if the time was over in the moment in which the bytes came.
+        """Raises `TimeoutError` if the wait was ended in the moment in which the bytes came.
 
         The cancellation is on its way then, and would meet the answer's reader.
         """
-        self._scope.deadline = inf
+        self._ends_at = inf
         if self._scope.cancel_called:
             raise TimeoutError
 

@@ -80,9 +80,16 @@ class Held:
         self.length = 0
 
     def add(self, delta: Delta) -> None:
+        if delta.piece is None:
+            self.deltas.clear()
+            self.length = 0
         if self.length < MAX_PENDING_LENGTH:
             self.deltas.append(delta)
             self.length += _length(delta.piece)
+
+    def take(self) -> list[Delta]:
+        deltas, self.deltas = self.deltas, []
+        return deltas
 
 
 class Permit(Struct, frozen=True):
@@ -494,7 +501,7 @@ class Hub:
         held = permit.held
         if held is not None and held.session == session:
             self._held.discard(held)
-            for delta in held.deltas:
+            for delta in held.take():
                 reader.add_delta(delta)
         feed.readers.add(reader)
         self._mark(session)
@@ -514,9 +521,10 @@ class Hub:
 
     def publish_delta(self, session: SessionRow, delta: Delta) -> None:
         """Shows a delta to the present readers to whom it flows. Deltas have no number and may be lost."""
-        for held in self._held:
-            if held.session == session:
-                held.add(delta)
+        if self._held:
+            for held in self._held:
+                if held.session == session:
+                    held.add(delta)
         if feed := self._feeds.get(session):
             for reader in feed.readers:
                 reader.add_delta(delta)

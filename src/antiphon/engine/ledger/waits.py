@@ -45,17 +45,17 @@ class Waits:
             if run.is_over:
                 return run
             session = run.session
-        with self._woken([ledger.ends_of(session)]) as woken, anyio.move_on_after(timeout.total_seconds()):
-            while True:
-                run = await self._find(run_id)
-                if run.is_over:
-                    return run
-                if self._is_closed:
-                    raise Unavailable(STOPPED, code="stopped")
-                with anyio.move_on_after(POLL_SECONDS):
-                    await woken.wait()
-                woken.clear()
-        return None
+        with self._woken([ledger.ends_of(session)]) as woken:
+            run = await self._find(run_id)  # however short the time is
+            with anyio.move_on_after(timeout.total_seconds()):
+                while not run.is_over:
+                    if self._is_closed:
+                        raise Unavailable(STOPPED, code="stopped")
+                    with anyio.move_on_after(POLL_SECONDS):
+                        await woken.wait()
+                    woken.clear()
+                    run = await self._find(run_id)
+        return run if run.is_over else None
 
     async def wait_several(
         self, run_ids: Sequence[RunId], sessions: Collection[SessionRow], timeout: timedelta, *, for_all: bool

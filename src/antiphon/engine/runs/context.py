@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
+from math import inf
 from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -43,6 +44,8 @@ from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
 
 PAGE_EVENTS = 1000
+FRESH_SECONDS = 0.1
+"""So long, what a run read as it began counts as read now; preparing its model and tools may take longer."""
 MOST_MATCHED = 4_000
 """Characters of a message by which notes are found."""
 
@@ -112,6 +115,7 @@ class RunContext:
         self._memory: ShownMemory | None = None
         self._first_page: _Page | None = None
         self._first_spent: SpentToday | None = None
+        self._opened_at = -inf
         self._calls: dict[str, int] = {}
         """How often tools that count their calls were called."""
 
@@ -213,18 +217,29 @@ class RunContext:
         return self._transcript.last_seq if self._transcript is not None else self.run.seq
 
     async def open(self, caps: PersonCaps) -> "Opening":
-        """Reads at once what a run begins with: `read_log` and `spent_today` then return what this has found."""
+        """Reads at once what a run begins with. `read_log` and `spent_today` return what this has found.
+
+        They do so if they are called next and within `FRESH_SECONDS`, and otherwise read anew.
+        """
         day = day_of(self.clock.now_ms())
         opening = await self._database.read(_read_opening, self.run, self._transcript, _Today(day, caps))
         if opening is None:
             raise Fenced
         self._note_session(opening.session)
         self._first_page, self._first_spent = opening.first_page, opening.spent
+        self._opened_at = self.clock.monotonic()
         return opening
+
+    @property
+    def _is_fresh(self) -> bool:
+        """Whether what `open` has found is as good as read now."""
+        return self.clock.monotonic() - self._opened_at < FRESH_SECONDS
 
     async def read_log(self) -> Transcript:
         """The fold over everything stored so far, from the newest compaction on."""
         page, self._first_page = self._first_page, None
+        if page is None or not self._is_fresh:
+            page = self._first_spent = None
         transcript, events = page or await self._database.read(_read_first_page, self.run, self._transcript)
         while events:
             transcript.add(events)
@@ -428,7 +443,7 @@ class RunContext:
     async def spent_today(self, caps: PersonCaps) -> SpentToday:
         """This UTC day's usage. Contract: runs 6."""
         spent, self._first_spent = self._first_spent, None
-        if spent is not None:
+        if spent is not None and self._is_fresh:
             return spent
         day, spender = day_of(self.clock.now_ms()), Spender(self.run.agent_id, self.run.principal)
         return await self._database.read(find_spent_today, day, spender, caps)
