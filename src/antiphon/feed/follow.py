@@ -69,7 +69,7 @@ DecideAnew = Callable[[], Awaitable[Grant | None]]
 """The grant with which a reader may go on; None if it may not. Raises `Unavailable`."""
 
 
-class Held:
+class HeldDeltas:
     """Deltas that came before the reader for whom they are held. Dropping this ends the holding."""
 
     __slots__ = ("__weakref__", "deltas", "length", "session")
@@ -100,7 +100,7 @@ class Permit(Struct, frozen=True):
     """Asked once rights have changed, before anything more is sent; None for a follower whose rights cannot change."""
     decided_at: int | None = None
     """How often rights had changed before the grant was decided; None if that was just now."""
-    held: Held | None = None
+    held: HeldDeltas | None = None
     """The deltas that came before it was decided: what the follower gets first."""
 
 
@@ -468,7 +468,7 @@ class Hub:
     def __init__(self, notifier: Notifier, read_logs: ReadLogs, clock: Clock) -> None:
         self._notifier = notifier
         self._feeds: dict[SessionRow, _Feed] = {}
-        self._held: WeakSet[Held] = WeakSet()
+        self._held: WeakSet[HeldDeltas] = WeakSet()
         self._dirty: set[SessionRow] = set()
         self._is_dirty = asyncio.Event()
         self.read_logs = read_logs
@@ -513,9 +513,9 @@ class Hub:
                 feed.unsubscribe()
                 del self._feeds[session]
 
-    def hold(self, session: SessionRow) -> Held:
+    def hold(self, session: SessionRow) -> HeldDeltas:
         """Holds the session's deltas from now on, for one who still has to find out whether they may read it."""
-        held = Held(session)
+        held = HeldDeltas(session)
         self._held.add(held)
         return held
 

@@ -55,7 +55,8 @@ class Waits:
                         await woken.wait()
                     woken.clear()
                     run = await self._find(run_id)
-        return run if run.is_over else None
+                return run
+        return None
 
     async def wait_several(
         self, run_ids: Sequence[RunId], sessions: Collection[SessionRow], timeout: timedelta, *, for_all: bool
