@@ -335,7 +335,10 @@ class World:
         if isinstance(speaker, Speaker):
             try:
                 frame = await speaker.ask(cell.operation, **self.params(cell))
-            except ConnectionClosed:  # an operation before this one changed the caller's rights
+            except ConnectionClosed:
+                frame = None
+            if frame is None or frame.get("error", {}).get("code") == "credential_ended":
+                # An operation before this one changed the caller's rights.
                 self.sockets[cell.who] = await self.connect(cell.who)
                 return await self.ask_by_socket(cell)
         else:

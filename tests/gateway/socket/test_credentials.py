@@ -12,7 +12,10 @@ from antiphon.app import gateway_app
 from antiphon.domain.actor import OWNER
 from antiphon.domain.person import PersonRole
 from antiphon.domain.tokens import ALL_SCOPES
+from antiphon.engine.access.credentials import CredentialEnding
 from antiphon.gateway.server import bind, serving
+from antiphon.gateway.socket import connection
+from antiphon.gateway.socket.frames import RequestFrame, read_request
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.gateway.served import TOKEN, Json, Served, new_client, serve
@@ -99,6 +102,28 @@ async def test_a_socket_and_its_requests_end_with_its_token(open_home: OpenHome,
             assert await closing(speaker) == (1008, "revoked")
             assert (await bystander.call("health.get"))["ok"] is True
             assert (await served.client.get(f"/runs/{run}")).json()["status"] == "running", "work goes on"
+
+
+@requirement("access:2", "gateway:2")
+async def test_a_request_that_comes_as_its_token_ends_is_told_so(
+    open_home: OpenHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve(open_home) as served:
+        _, secret = await served.app.services.tokens.create_for_person(OWNER, "owner", ALL_SCOPES)
+
+        def read(raw: bytes) -> RequestFrame:
+            frame = read_request(raw)
+            if frame.method == "health.get":
+                (watched,) = credentials._watches  # pyright: ignore[reportPrivateUsage]
+                credentials._end(watched, CredentialEnding.REVOKED)  # pyright: ignore[reportPrivateUsage]
+            return frame
+
+        credentials = served.app.services.credentials
+        async with speaking(served, secret) as speaker:
+            monkeypatch.setattr(connection, "read_request", read)
+            refused = (await speaker.ask("health.get"))["error"]
+            assert (refused["type"], refused["code"]) == ("unauthorized", "credential_ended")
+            assert await closing(speaker) == (1008, "revoked")
 
 
 @requirement("access:2")

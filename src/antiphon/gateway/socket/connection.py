@@ -102,7 +102,8 @@ class _ServedSocket:
         self._is_idle.set()
         self._waits = SocketWaits()
         self._entry: Entry | None = None
-        self._is_ending = False
+        self._ending: AntiphonError | None = None
+        """Why no more requests are begun; None while they are."""
         scope["antiphon.drain"] = self._drain
 
     async def run(self) -> None:
@@ -122,7 +123,7 @@ class _ServedSocket:
                 with READERS.during(WEBSOCKET):
                     await self._serve()
             finally:
-                self._is_ending = True  # a gateway that stops meanwhile has nothing to end here
+                self._ending = _DRAINING  # a gateway that stops meanwhile has nothing to end here
                 if watch is not None:
                     self._services.credentials.release(watch)
                 self._waits.cancel()
@@ -190,7 +191,7 @@ class _ServedSocket:
         return self._services.credentials.watch(entry.credential, entry.revision, self._end_with)
 
     def _end_with(self, reason: CredentialEnding) -> None:
-        self._is_ending = True
+        self._ending = _ENDED_BEFORE
         self._subscriptions.close()
         self._tasks.start_soon(self._end_later, 1008, reason.value)
 
@@ -198,8 +199,8 @@ class _ServedSocket:
         """Takes no more requests, lets those under way be answered, and ends the connection."""
         if self._entry is None:
             self._wire.end(1012, "Gateway is stopping.")
-        elif not self._is_ending:
-            self._is_ending = True
+        elif self._ending is None:
+            self._ending = _DRAINING
             self._tasks.start_soon(self._end_later, 1012, "Gateway is stopping. Connect again in a moment.")
 
     async def _end_later(self, code: int, reason: str) -> None:
@@ -234,8 +235,8 @@ class _ServedSocket:
         """Why the request is not even begun; None if it is."""
         refused: AntiphonError | None = None
         size = len(memoryview(frame.params))
-        if self._is_ending:
-            refused = Unavailable("Gateway is stopping. Nothing was done; try again in a moment.", code="draining")
+        if self._ending is not None:
+            refused = self._ending
         elif frame.id in self._open:
             refused = Conflict(f"Request with this id is open: {frame.id!r}. Give each its own.", code="id_in_use")
         elif len(self._open) >= MAX_OPEN:
@@ -318,6 +319,10 @@ class _ServedSocket:
         return answer_frame(frame.id, await method.call(ask, params)), None
 
 
+_DRAINING = Unavailable("Gateway is stopping. Nothing was done; try again in a moment.", code="draining")
+_ENDED_BEFORE = Unproven(
+    "Token or sign-in has ended or changed. Nothing was done; connect again.", code="credential_ended"
+)
 _ENDED = Unproven(
     "Token or sign-in ended before the answer. The request may have been carried out.", code="credential_ended"
 )
