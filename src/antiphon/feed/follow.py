@@ -86,6 +86,8 @@ class HeldDeltas:
         if self.length < MAX_PENDING_LENGTH:
             self.deltas.append(delta)
             self.length += _length(delta.piece)
+        else:
+            DELTAS_DROPPED.add(_length(delta.piece))
 
     def take(self) -> list[Delta]:
         deltas, self.deltas = self.deltas, []
@@ -521,7 +523,7 @@ class Hub:
 
     def publish_delta(self, session: SessionRow, delta: Delta) -> None:
         """Shows a delta to the present readers to whom it flows. Deltas have no number and may be lost."""
-        if self._held:
+        if self._held:  # mostly empty, and then asking is cheaper than going through it
             for held in self._held:
                 if held.session == session:
                     held.add(delta)
