@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 
-from rich import json as rich_json
 from rich.console import Console
 from rich.text import Text
 
@@ -62,7 +61,9 @@ def show_pretty(value: Mapping[str, JsonValue]) -> None:
     """A document for people: indented, in colour where the terminal has it."""
     text = json_text(value, indent=2)
     if console().is_terminal:
-        console().print(rich_json.JSON(plain(text)), soft_wrap=True)
+        from rich.json import JSON
+
+        console().print(JSON(plain(text)), soft_wrap=True)
     else:
         show(text)
 
