@@ -36,10 +36,10 @@ FULL_SWEEP_SECONDS = 60.0
 RECENT_MS = 60_000
 """How far before the newest change a change counts as recent; longer than clocks differ."""
 SESSIONS_AT_ONCE = 32
-MESSAGES_AT_ONCE = 16
+MESSAGES_AT_ONCE = 32
 """Per unit; with a single writer, others wait for it."""
 LISTED_AT_ONCE = 1_000
-REST = 6.0
+REST = 12.0
 """Pause after a unit, as a multiple of its duration, so that others can write."""
 
 
