@@ -61,7 +61,11 @@ class RandomIds:
         self._latest = 0
 
     def new(self, prefix: str) -> str:
-        drawn, latest = _random_bits(), self._latest
+        try:
+            drawn = _DRAWN.pop()  # one step, whatever other threads do
+        except IndexError:
+            drawn = _draw()
+        latest = self._latest
         made = self._clock.now_ms() << _RANDOM_BITS | drawn
         if made <= latest < made + _CORRECTION:
             made = latest + 1 + (drawn & _STEP)
@@ -72,11 +76,10 @@ class RandomIds:
         return os.urandom((digits + 1) // 2).hex()[:digits]
 
 
-def _random_bits() -> int:
-    while True:
-        try:
-            return _DRAWN.pop()  # one step, whatever other threads do
-        except IndexError:
-            size = _RANDOM_BITS // 8
-            drawn = os.urandom(size * _IDS_A_DRAW)
-            _DRAWN.extend(int.from_bytes(drawn[start : start + size]) for start in range(0, len(drawn), size))
+def _draw() -> int:
+    """Random bits for one id; those of the next ids are kept."""
+    size = _RANDOM_BITS // 8
+    drawn = os.urandom(size * _IDS_A_DRAW)
+    first, *others = (int.from_bytes(drawn[start : start + size]) for start in range(0, len(drawn), size))
+    _DRAWN.extend(others)
+    return first

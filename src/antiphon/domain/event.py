@@ -44,7 +44,7 @@ UNREADABLE = "[This entry cannot be read: its stored form is damaged.]"
 """Stands in the place of what an entry said."""
 
 
-class Event(Struct, frozen=True, kw_only=True, gc=False):
+class Event(Struct, frozen=True, gc=False):
     """One stored fact. The three message types set `message`; `data` holds the rest."""
 
     session: SessionRow
@@ -68,7 +68,7 @@ def is_bad_end(event: Event) -> bool:
     return event.type == EventType.RUN_FINISHED and event.data.get("status") != "ok"
 
 
-class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
+class NewEvent(Struct, frozen=True, gc=False):
     """An event without a number yet."""
 
     type: EventType
@@ -80,10 +80,10 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
     data: JsonObject | None = None
     is_addressed: bool = False
     """Whether the message can be found by its id, because its sender chose the id."""
-    usage: Usage = NO_USAGE
-    """The usage of an event other than an assistant message, which has its own."""
     occurred_at: datetime | None = None
     """When it happened, if not when it is stored."""
+    usage: Usage = NO_USAGE
+    """The usage of an event other than an assistant message, which has its own."""
 
 
 def user_event(

@@ -35,7 +35,7 @@ def may_enter(content: Classification, clearance: Classification) -> bool:
 
 def is_public(content: Classification) -> bool:
     """Whether the content may go anywhere, so that no clearance has to be looked up."""
-    return content.flows_to(PUBLIC)
+    return content is PUBLIC or content.flows_to(PUBLIC)
 
 
 def ceiling(session: Session, place: Classification | None) -> Classification:

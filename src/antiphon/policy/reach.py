@@ -61,7 +61,7 @@ class Reach(Struct, frozen=True, kw_only=True, gc=False):
         return self.cleared if self.viewer is None else self.viewer.session.taint
 
 
-class Grant(Struct, frozen=True, kw_only=True, gc=False):
+class Grant(Struct, frozen=True, gc=False):
     """One session that an actor may see or change in one act."""
 
     act: Act
@@ -174,5 +174,5 @@ def decide_participation(reach: Reach, session: SessionRow, id: SessionId, *, is
     if reach.only not in (None, session):
         return Deny("access.bound", "The token is bound to another session.")
     if reach.participant is None or is_participant:
-        return Grant(act=reach.act, session=session, incarnation=None, clearance=reach.clearance)
+        return Grant(reach.act, session, None, reach.clearance)
     return Deny("access.participant", "You do not take part in this session.")

@@ -138,19 +138,12 @@ def reaches_all(standing: Standing) -> bool:
     return standing.role is PersonRole.OWNER and not standing.is_suspended
 
 
-def is_favoured(standing: Standing) -> bool:
-    """Whether places, requests and storage are reserved for the principal; all others have a share."""
-    return reaches_all(standing)
-
-
-def is_trusted(standing: Standing) -> bool:
-    """Whether the words of the principal are trusted; nobody vouches for those of others. Contract: flow 2."""
-    return reaches_all(standing)
-
-
-def is_heard_unnamed(standing: Standing) -> bool:
-    """Whether its words in a group may be for the agent without a mention. Contract: groups 1, 2."""
-    return reaches_all(standing)
+is_favoured = reaches_all
+"""Whether places, requests and storage are reserved for the principal; all others have a share."""
+is_trusted = reaches_all
+"""Whether the words of the principal are trusted; nobody vouches for those of others. Contract: flow 2."""
+is_heard_unnamed = reaches_all
+"""Whether its words in a group may be for the agent without a mention. Contract: groups 1, 2."""
 
 
 def may_join(run: Principal, by: Standing) -> bool:

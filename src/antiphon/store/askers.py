@@ -11,7 +11,7 @@ from antiphon.policy.standing import Standing
 from antiphon.store import sessions
 from antiphon.store.database import Query, Row
 from antiphon.store.people import PLAIN_ROLE, find_standing, standing_from, standing_of_role
-from antiphon.store.sessions import LogHead, SessionHead
+from antiphon.store.sessions import SessionHead
 
 S = TypeVar("S")
 
@@ -32,10 +32,6 @@ def _head(row: Row) -> SessionHead:
     return SessionHead(*row)
 
 
-def _log_head(row: Row) -> LogHead:
-    return LogHead(*row)
-
-
 HEAD = Portion(
     f"SELECT {PLAIN_ROLE}, {sessions.HEAD} {_FROM} WHERE q.id = ?",
     _head,
@@ -44,7 +40,7 @@ HEAD = Portion(
 )
 LOG = Portion(
     f"SELECT {PLAIN_ROLE}, {sessions.LOG_HEAD} {_FROM} WHERE q.id = ?",
-    _log_head,
+    sessions.log_head,
     sessions.find_log_head_by_key,
     sessions.find_log_head,
 )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.classification import Classification
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.policy.flow import is_public
@@ -34,7 +34,7 @@ NEVER = Condition("1 = 0")
 INSERTED_AT_ONCE = 16
 
 
-class Addition(Struct, frozen=True, kw_only=True, gc=False):
+class Addition(Struct, frozen=True, gc=False):
     """New events of an incarnation, present or ended, and the changes of the session's row that come with them."""
 
     incarnation: SessionId
@@ -73,15 +73,13 @@ async def append(tx: Transaction, session: SessionRow, addition: Addition) -> in
         last_seq, present, base = end.last_seq + count, end.incarnation, end.base
     seq = last_seq - count + 1
     rows: list[SqlValue] = []
-    for event in addition.events:
+    for number, event in enumerate(addition.events, 1):
         created_at = at_ms if event.occurred_at is None else milliseconds(event.occurred_at)
         rows += (session, seq, incarnation, created_at, *event_values(event, base))
         seq += 1
-        if len(rows) == INSERTED_AT_ONCE * EVENT_WIDTH:
-            await tx.execute(_insert(INSERTED_AT_ONCE), rows)
-            rows.clear()
-    if rows:
-        await tx.execute(_insert(len(rows) // EVENT_WIDTH), rows)
+        if number == count or number % INSERTED_AT_ONCE == 0:
+            await tx.execute(_insert(len(rows) // EVENT_WIDTH), rows)
+            rows = []
     if present != incarnation:
         await sessions.stretch_incarnation(tx, incarnation, last_seq)
     tx.wake(session)
@@ -100,7 +98,7 @@ def _insert(count: int) -> str:
 def _seen(events: Sequence[NewEvent]) -> Condition:
     """Whether sessions that see this one may notice one of the events: one flows to its taint. Contract: flow 13."""
     for event in events:
-        if event.classification is PUBLIC or is_public(event.classification):
+        if is_public(event.classification):
             return ANY
     made_of = {event.classification for event in events}
     return any_of([sessions.sees(each) for each in made_of]) if made_of else ANY

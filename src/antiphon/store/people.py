@@ -125,7 +125,7 @@ def standing_of(principal: Principal, rights: Row | None) -> Standing:
 
 def standing_of_role(principal: Principal, id: PersonId, role: str) -> Standing:
     """Like `find_standing`, from the person's `PLAIN_ROLE`, which this unit has read."""
-    standing, limit = _standing((id, role, "", 0, None, None, None)), principal.clearance
+    standing, limit = _plain_standing(id, role), principal.clearance
     return standing if limit is None else replace(standing, clearance=standing.clearance.meet(limit))
 
 
@@ -249,6 +249,11 @@ def _standing(rights: tuple[Any, ...]) -> Standing:
         is_suspended=bool(is_suspended),
         clearance=EVERYTHING if role == PersonRole.OWNER else clearance_of(id, cleared),
     )
+
+
+@functools.lru_cache(maxsize=1_000)
+def _plain_standing(id: PersonId, role: str) -> Standing:
+    return _standing((id, role, "", 0, None, None, None))
 
 
 @functools.lru_cache(maxsize=1_000)

@@ -165,7 +165,7 @@ class Incarnation(Struct, frozen=True, kw_only=True):
     taint: Classification
 
 
-class LogEnd(NamedTuple):
+class LogEnd(Struct, frozen=True, gc=False):
     """The end of a session's log, read in a transaction that has appended nothing since."""
 
     last_seq: int
@@ -214,32 +214,26 @@ class SessionHead(NamedTuple):
 
     @property
     def end(self) -> LogEnd:
-        return _end(self)
+        base = codec.classification(self.base_level, self.base_compartments, self.base_integrity, self.base_person)
+        return LogEnd(self.last_seq, self.id, base, None, None, bool(self.shows_classified))
 
 
-class LogHead(NamedTuple):
+class LogHead(Struct, frozen=True, gc=False):
     """The fields of a session that a message needs which no run answers."""
 
     row: SessionRow
     key: str
     id: SessionId
     status: str
-    last_seq: int
     has_description: bool
-    base_level: int
-    base_compartments: int
-    base_integrity: int
-    base_person: str | None
-    shows_classified: int
-
-    @property
-    def end(self) -> LogEnd:
-        return _end(self)
+    end: LogEnd
 
 
-def _end(head: SessionHead | LogHead) -> LogEnd:
-    base = codec.classification(head.base_level, head.base_compartments, head.base_integrity, head.base_person)
-    return LogEnd(head.last_seq, head.id, base, None, None, bool(head.shows_classified))
+def log_head(columns: Row) -> LogHead:
+    """From the values of `LOG_HEAD`."""
+    row, key, id, status, last_seq, has_description, level, compartments, integrity, person, shows = columns
+    end = LogEnd(last_seq, id, codec.classification(level, compartments, integrity, person), None, None, shows != 0)
+    return LogHead(row, key, id, status, has_description, end)
 
 
 SHOWS_CLASSIFIED = (
@@ -267,12 +261,12 @@ async def find_head(query: Query, session: SessionRow) -> SessionHead | None:
 
 async def find_log_head_by_key(query: Query, key: SessionKey) -> LogHead | None:
     row = await query.fetch_one(f"{_SELECT_LOG_HEAD} WHERE s.key = ? AND s.deleted_at IS NULL", (key.value,))
-    return None if row is None else LogHead(*row)
+    return None if row is None else log_head(row)
 
 
 async def find_log_head(query: Query, session: SessionRow) -> LogHead | None:
     row = await query.fetch_one(f"{_SELECT_LOG_HEAD} WHERE s.id = ? AND s.deleted_at IS NULL", (session,))
-    return None if row is None else LogHead(*row)
+    return None if row is None else log_head(row)
 
 
 class SessionFilter(Struct, frozen=True, kw_only=True):

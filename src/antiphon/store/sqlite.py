@@ -6,11 +6,12 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Protocol, TypeVar, TypeVarTuple
+
+from msgspec import Struct
 
 from antiphon.domain.actor import Asker
 from antiphon.domain.errors import Unavailable
@@ -76,8 +77,7 @@ def connect_sqlite(path: Path) -> SqliteConnection:
     return sqlite3.connect(path, isolation_level=None, cached_statements=512, check_same_thread=False)
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(Struct):
     body: Callable[..., Coroutine[Any, Any, Any]]
     arguments: tuple[Any, ...]
     future: asyncio.Future[Any]
@@ -198,8 +198,8 @@ class SqliteDatabase:
         *arguments: *Ts,
         sessions: Sequence[Named] = (),
     ) -> R:
-        if self.failure is not None:
-            raise self.failure
+        if self._failure is not None or self._is_closed:
+            raise self._failure or closed()
         job = _Job(unit, arguments, self._loop.create_future())
         self._writes.put(job)
         return await job.future

@@ -139,19 +139,23 @@ async def find_reach(query: Query, rights: Rights, act: Act) -> Reach | Refusal:
         is_sandboxed=actor.is_sandboxed or rules.are_sandboxed(session),
         subagent_tools=rules.subagent_tools,
     )
-    return Refusal(Denied(reach.reason, code=reach.rule)) if isinstance(reach, Deny) else reach
+    return _refused(reach) if isinstance(reach, Deny) else reach
 
 
 def reach_of(standing: Standing, act: Act, limits: Limits = UNLIMITED) -> Reach | Refusal:
     """Like `find_reach`, for a person or program whose standing this unit has read."""
     reach = authorize(standing, limits, act)
-    return Refusal(Denied(reach.reason, code=reach.rule)) if isinstance(reach, Deny) else reach
+    return _refused(reach) if isinstance(reach, Deny) else reach
 
 
 def refuse_act(standing: Standing, act: Act) -> Refusal | None:
     """The refusal if the principal may never do this act, whatever the session."""
     decision = decide_act(standing, act)
-    return Refusal(Denied(decision.reason, code=decision.rule)) if isinstance(decision, Deny) else None
+    return _refused(decision) if isinstance(decision, Deny) else None
+
+
+def _refused(by: Deny) -> Refusal:
+    return Refusal(Denied(by.reason, code=by.rule))
 
 
 async def find_target(query: Query, reach: Reach, target: Target, name: str | None = None) -> Found | Refusal:
@@ -185,14 +189,18 @@ async def find_head(
         standing, by_key = await find_standing(query, principal), None
     else:
         standing, by_key = await askers.find_with_session(query, principal, target.key, portion)
-    reach = reach_of(standing, act)
-    if isinstance(reach, Refusal):
-        return standing, reach
+    reach = authorize(standing, UNLIMITED, act)
+    if isinstance(reach, Deny):
+        return standing, _refused(reach)
     by_id = None
     if target.session_id:
         incarnation = await rows.find_incarnation(query, target.session_id)
         by_id = await portion.find_by_row(query, incarnation.session if incarnation else NOBODY)
-    found = await admit_head(query, reach, by_key or by_id)
+    head = by_key or by_id
+    if reach.participant is None:
+        found = _decide_head(reach, head, False)
+    else:
+        found = await admit_head(query, reach, head)
     return standing, found or Refusal(not_found(reach, target_name(target)))
 
 
@@ -225,6 +233,10 @@ async def admit(query: Query, reach: Reach, candidate: Candidate | None) -> Foun
 async def admit_head(query: Query, reach: Reach, head: H | None) -> FoundHead[H] | None:
     """Like `admit`, for people, with only the head of the row."""
     takes_part = reach.participant is not None and await _takes_part(query, reach, head.row if head else NOBODY)
+    return _decide_head(reach, head, takes_part)
+
+
+def _decide_head(reach: Reach, head: H | None, takes_part: bool) -> FoundHead[H] | None:
     if head is None:
         return None
     grant = decide_participation(reach, head.row, head.id, is_participant=takes_part)

@@ -75,7 +75,7 @@ class Arrival(StrEnum):
     """Kept for later turns only."""
 
 
-class Words(Struct, frozen=True, kw_only=True, gc=False):
+class Words(Struct, frozen=True, gc=False):
     """A message that is to enter a log, and its author."""
 
     message: UserMessage | AssistantMessage
@@ -85,16 +85,16 @@ class Words(Struct, frozen=True, kw_only=True, gc=False):
     arrival: Arrival = Arrival.POSTED
     is_addressed: bool = False
     """Whether the message can be found by its id. The log then refuses a second one with that id."""
+    occurred_at: datetime | None = None
+    """When the message was written, if not when it is stored."""
+    end: LogEnd | None = None
+    """The end of the log, if known."""
     incarnation: SessionId | None = None
     """The incarnation it belongs to; None for the session's present one."""
     preview: str | None = None
     """The text that lists show, if not the message's own."""
     channel: str | None = None
     """The channel that the session has from now on; None leaves it."""
-    occurred_at: datetime | None = None
-    """When the message was written, if not when it is stored."""
-    end: LogEnd | None = None
-    """The end of the log, if known."""
     untriggered: "Untriggered | None" = None
     """Whether it counts as a message of a group that started no run."""
 
@@ -150,18 +150,12 @@ async def append_words(
         add["untriggered_count"] = 1
         if words.untriggered.due_at is not None:
             tx.wake(CHECKPOINT_DUE)
-    addition = Addition(
-        incarnation=incarnation,
-        events=[_event(words, run_id)],
-        at_ms=at_ms,
-        set=_changes(session, words, at_ms, is_present=is_present) if is_noticed else {},
-        add=add,
-        end=words.end,
-    )
+    set = _changes(session, words, at_ms, is_present=is_present) if is_noticed else {}
+    addition = Addition(incarnation, (_event(words, run_id),), at_ms, set, add, words.end)
     last_seq = await log.append(tx, session.row, addition)
     if not is_noticed:
         await log.note_unnoticed(tx, session.row, last_seq, made_of)
-    if "status" in addition.set:
+    if "status" in set:
         await spawns.archive_again(tx, session.row, at_ms)
     return last_seq
 
@@ -309,24 +303,20 @@ def _is_external(message: UserMessage | AssistantMessage) -> bool:
 
 
 def _event(words: Words, run_id: RunId | None) -> NewEvent:
-    is_user = isinstance(words.message, UserMessage)
+    message = words.message
+    type = EventType.USER_MESSAGE if isinstance(message, UserMessage) else EventType.ASSISTANT_MESSAGE
     return NewEvent(
-        type=EventType.USER_MESSAGE if is_user else EventType.ASSISTANT_MESSAGE,
-        actor=words.actor,
-        run_id=run_id,
-        classification=words.classification,
-        message=words.message,
-        is_addressed=words.is_addressed,
-        occurred_at=words.occurred_at,
+        type, words.actor, words.classification, run_id, message, None, words.is_addressed, words.occurred_at
     )
 
 
 def _changes(session: Recipient, words: Words, at_ms: int, *, is_present: bool) -> dict[str, SqlValue]:
     changes: dict[str, SqlValue] = {}
-    if words.arrival is Arrival.POSTED:
-        changes["interacted_at"] = at_ms
-    if words.arrival is not Arrival.APPENDED and session.status == SessionStatus.INACTIVE:
-        changes["status"] = SessionStatus.IDLE.value
+    if words.arrival is not Arrival.APPENDED:
+        if words.arrival is Arrival.POSTED:
+            changes["interacted_at"] = at_ms
+        if session.status == SessionStatus.INACTIVE:
+            changes["status"] = SessionStatus.IDLE.value
     if words.untriggered is not None and words.untriggered.due_at is not None:
         changes["checkpoint_at"] = words.untriggered.due_at
     if is_present and words.channel is not None:
@@ -336,8 +326,9 @@ def _changes(session: Recipient, words: Words, at_ms: int, *, is_present: bool) 
         return changes
     preview = one_line(text, PREVIEW_LENGTH) if words.preview is None else words.preview
     _show(changes, preview, words.classification, words.end)
-    describes = words.arrival is not Arrival.RECORDED and isinstance(words.message, UserMessage)
-    if describes and not session.has_description:
+    if session.has_description or words.arrival is Arrival.RECORDED:
+        return changes
+    if isinstance(words.message, UserMessage):
         changes |= shown_text("description", one_line(text, DESCRIPTION_LENGTH), words.classification)
         changes["description_source"] = DescriptionSource.FALLBACK.value
     return changes

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, join_all
 from antiphon.domain.event import Event, NewEvent
@@ -93,7 +94,7 @@ async def record_steps(
         if steps.is_counted:
             await note_spent(tx, Spender(run.agent_id, run.principal), usage, at_ms)
     if steps.is_withheld and end is not None:
-        end = end._replace(taint=EVERYTHING)  # nothing raises it
+        end = replace(end, taint=EVERYTHING)  # nothing raises it
     return await append_steps(tx, run, steps.events, at_ms=at_ms, set=set or {}, add=add, end=end)
 
 

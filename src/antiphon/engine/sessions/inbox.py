@@ -4,6 +4,7 @@ Contract: sessions 4, 5, runs 2, 4, 7.
 """
 
 from datetime import datetime
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.event import Event
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionId, SessionRow
-from antiphon.domain.keys import SessionKind
+from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.message import (
     EXTERNAL,
     SYNTHETIC,
@@ -111,7 +112,7 @@ class PostMessage(Struct, frozen=True, kw_only=True, gc=False):
     at_ms: int
 
 
-class Posted(Struct, frozen=True, kw_only=True, gc=False):
+class Posted(Struct, frozen=True, gc=False):
     """The result of a message; the same for every repetition."""
 
     session: SessionRow
@@ -122,7 +123,7 @@ class Posted(Struct, frozen=True, kw_only=True, gc=False):
     triggered: bool
 
 
-class AppendMessage(Struct, frozen=True, kw_only=True, gc=False):
+class AppendMessage(Struct, frozen=True, gc=False):
     principal: Principal
     target: NamedTarget
     message: UserMessage | AssistantMessage
@@ -206,15 +207,8 @@ class Inbox:
             message = UserMessage(message_id=name, content=content, sender=sender)
         else:
             raise Invalid(f"Role cannot be appended: {role.value!r}. Use 'user' or 'assistant'.", code="invalid_role")
-        command = AppendMessage(
-            principal=principal,
-            target=target,
-            message=message,
-            may_repeat=message_id is not None,
-            rules=self._rules,
-            occurred_at=occurred_at,
-            at_ms=self._clock.now_ms(),
-        )
+        may_repeat, at_ms = message_id is not None, self._clock.now_ms()
+        command = AppendMessage(principal, target, message, may_repeat, self._rules, occurred_at, at_ms)
         return accepted(await self._database.run(append_message, command, sessions=(target,)))
 
     def _message_id(self, given: str | None) -> MessageId:
@@ -235,7 +229,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     if standing.principal is not command.principal:
         command = replace(command, principal=standing.principal)
     session, named = found.head, MessageId(command.message.message_id)
-    if is_of_task(key := stored_key(session.key)):
+    if (key := _key_of_task(session.key)) is not None:
         return Refusal(of_task(key))
     if command.may_repeat and (first := await log.find_message(tx, found.grant, named)):
         return await _repeated(tx, session, first, principal=command.principal, message=command.message)
@@ -447,27 +441,26 @@ def _untriggered(session: SessionHead, command: PostMessage) -> Untriggered | No
     return Untriggered(due_at=on_message_untriggered(session.untriggered_count + 1, command.at_ms))
 
 
+@lru_cache(maxsize=4096)
+def _key_of_task(text: str) -> SessionKey | None:
+    """The key, if only a task may have it."""
+    return key if is_of_task(key := stored_key(text)) else None
+
+
 async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:
     standing, found = await find_head(tx, command.principal, Act.SEND, command.target, portion=LOG)
     if isinstance(found, Refusal):
         return found
     session, message = found.head, command.message
-    if is_of_task(key := stored_key(session.key)):
+    if (key := _key_of_task(session.key)) is not None:
         return Refusal(of_task(key))
     if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
         return await _repeated(tx, session, first, principal=standing.principal, message=message)
     is_counted, shares = not is_favoured(standing), command.rules.shares
     if is_counted and (refusal := await refuse_message(tx, standing, message.content, shares, at_ms=command.at_ms)):
         return refusal
-    words = Words(
-        message=message,
-        actor=str(standing.principal),
-        classification=classify_message(standing, PUBLIC),
-        arrival=Arrival.APPENDED,
-        is_addressed=command.may_repeat,
-        occurred_at=command.occurred_at,
-        end=session.end,
-    )
+    actor, made_of = str(standing.principal), classify_message(standing, PUBLIC)
+    words = Words(message, actor, made_of, Arrival.APPENDED, command.may_repeat, command.occurred_at, session.end)
     seq = await append_words(tx, session, words, command.at_ms)
     if is_counted:
         await _count(tx, standing, session, message)
@@ -508,11 +501,4 @@ async def _is_same_person(query: Query, actor: str, principal: Principal) -> boo
 def _posted(
     session: SessionHead | LogHead, message: UserMessage | AssistantMessage, seq: int, run_id: RunId | None
 ) -> Posted:
-    return Posted(
-        session=session.row,
-        session_key=session.key,
-        message_id=MessageId(message.message_id),
-        seq=seq,
-        run_id=run_id,
-        triggered=run_id is not None,
-    )
+    return Posted(session.row, session.key, MessageId(message.message_id), seq, run_id, run_id is not None)
