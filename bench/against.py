@@ -59,6 +59,8 @@ def main() -> None:
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), base], check=True)
         try:
             subprocess.run(["make", "--silent", "setup-dev"], cwd=tree, check=True, stdout=sys.stderr)
+            # A tree that was changed since its set-up would compile what was changed at each start.
+            subprocess.run([sys.executable, "-m", "compileall", "-q", "src"], cwd=here, check=True)
             for pair in range(pairs):
                 order = [(tree, before), (here, now)]
                 for each, found in order if pair % 2 else reversed(order):  # whoever comes second finds warm caches
