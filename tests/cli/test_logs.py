@@ -30,11 +30,51 @@ except ValueError:
     logger.exception("Failed", extra={"action": "failed", "keys": [secret], "kind": object})
 logging.getLogger("library").warning("%s of a library, %s", "A warning", secret)
 """
-SECRETS = ("plain-secret-4711", 'with "quotes" and \\slashes\\', "it's\ton two\nlines", "Geheimwörter 密码")
+SECRETS = {
+    "plain-secret-4711": "4711",
+    'with "quotes" and \\slashes\\': "slashes",
+    "it's\ton two\nlines": "on two",
+    "Geheimwörter 密码": "Geheim",
+    "ends-in-a-break\n": "ends-in",
+}
+"""Secrets, each with a part of it that stands in no spelling differently."""
+QUOTES = """
+import json, logging, os, sys
+from antiphon.cli.connection.logs import configure_logs
+from antiphon.config.config import Config
+
+secret = os.environ["PLANTED"]
+configure_logs(Config.model_validate({"log": {"format": sys.argv[1]}}), secrets=[secret])
+logger = logging.getLogger("antiphon.engine.somewhere")
+
+class Unprintable:
+    def __repr__(self):
+        raise ValueError(secret)
+
+error = ValueError(f"Illegal header value {secret.encode()!r}")
+logger.info("Header %r", secret)
+logger.info("Error", extra={"error": error, "errors": [str(error), error], "text": str(error)})
+body = json.dumps({"key": secret})
+logger.info("Document", extra={"body": body, "sent": repr(json.dumps([secret], ensure_ascii=False))})
+logger.info("Both kinds of quotes", extra={"said": f"\'\\"{secret}"})
+logger.info("Named", extra={"keys": {secret: 1, ("a", secret): 2}, secret: 3})
+logger.info("Arguments %s %s", secret)
+logger.info("Unprintable", extra={"value": Unprintable(), "values": [Unprintable(), secret]})
+cycle = [secret]
+cycle.append(cycle)
+logger.info("Cycle", extra={"cycle": cycle})
+for raised in (KeyError(secret), ExceptionGroup("several", [ValueError(secret), ExceptionGroup("more", [error])])):
+    try:
+        raise raised
+    except Exception:
+        logger.exception("Raised")
+logger.error("Nothing raised", exc_info=True)
+logger.info("Path %s\\\" x and a\\n%s", secret, secret)
+"""
 
 
-def written(log_format: str, variables: Mapping[str, str]) -> str:
-    command = [COMMAND[0], "-c", WRITES, log_format]
+def written(log_format: str, variables: Mapping[str, str], program: str = WRITES) -> str:
+    command = [COMMAND[0], "-c", program, log_format]
     done = subprocess.run(
         command, env=environment(variables), capture_output=True, text=True, timeout=PROCESS_SECONDS, check=True
     )
@@ -61,6 +101,19 @@ def test_a_line_for_machines_is_a_document_without_secrets(secret: str) -> None:
     assert (warned["logger"], warned["event"]) == ("library", "A warning of a library, ***")
 
 
+@pytest.mark.parametrize("log_format", ["json", "text"])
+@pytest.mark.parametrize("secret", SECRETS)
+@requirement("cli:1")
+def test_a_secret_is_hidden_however_often_it_is_quoted(secret: str, log_format: str) -> None:
+    text = written(log_format, {"PLANTED": secret}, QUOTES)
+    assert SECRETS[secret] not in text, text
+    assert "Logging error" not in text and "NoneType" not in text
+    if log_format == "json":
+        events = [json.loads(line)["event"] for line in text.splitlines()]
+        assert events[5].startswith("Arguments %s %s [its arguments do not fit")
+        assert len(events) == 12
+
+
 @pytest.mark.parametrize("secret", SECRETS)
 @requirement("cli:1")
 def test_a_line_for_people_has_its_facts_and_no_secret(secret: str) -> None:
@@ -77,8 +130,8 @@ def test_a_line_for_people_has_its_facts_and_no_secret(secret: str) -> None:
 
 @requirement("cli:1")
 def test_levels_have_colours_on_a_terminal_alone() -> None:
-    assert "\x1b" not in written("text", {"PLANTED": SECRETS[0]})
-    variables = environment({"PLANTED": SECRETS[0]})
+    assert "\x1b" not in written("text", {"PLANTED": "plain-secret-4711"})
+    variables = environment({"PLANTED": "plain-secret-4711"})
     ours, theirs = pty.openpty()
     with closing(os.fdopen(ours, "rb")) as terminal:
         subprocess.run(

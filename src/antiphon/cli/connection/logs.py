@@ -4,17 +4,24 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, cast
 from urllib.parse import unquote, urlsplit
 
 import typer
 
 from antiphon.config.config import Config
+from antiphon.domain.text import plain
 from antiphon.request_ids import current_request_id, current_run_id
 
 MASK = "***"
+SHORTEST = 8
+"""Shorter secrets stand in too many words."""
+NESTED = 3
+"""How many times the text of a secret may be quoted within another one."""
+MAX_DEPTH = 8
+"""Of lists and objects in a line for machines; what is deeper is shown as text."""
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 _COLOURS = {"debug": "green", "info": "green", "warning": "yellow", "error": "red", "critical": "red"}
 _OF_EVERY_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
@@ -38,45 +45,62 @@ def configure_logs(
 
 
 class _MaskingFormatter(logging.Formatter):
-    """Hides secrets of eight or more characters, as they are and as a string in JSON or Python would spell them."""
+    """Hides secrets of eight or more characters, in every spelling in which they may stand in a text."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__()
-        spellings = {
-            spelling
-            for secret in secrets
-            if len(secret) >= 8
-            for spelling in (secret, json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1])
-        }
+        spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
         self._spellings = sorted(spellings, key=len, reverse=True)
 
     def format(self, record: logging.LogRecord) -> str:
-        text = self._line(record, record.levelname.lower(), _fields(record))
-        for spelling in self._spellings:
-            text = text.replace(spelling, MASK)
-        return text
+        ids = {"request_id": current_request_id(), "run_id": current_run_id()}
+        fields = {name: value for name, value in ids.items() if value is not None}
+        fields |= {str(name): value for name, value in vars(record).items() if name not in _OF_EVERY_RECORD}
+        return self._line(record, record.levelname.lower(), fields)
 
     def _line(self, record: logging.LogRecord, level: str, fields: Mapping[str, object]) -> str:
         raise NotImplementedError
 
+    def _masked(self, text: str) -> str:
+        for spelling in self._spellings:
+            text = text.replace(spelling, MASK)
+        return text
+
+    def _message(self, record: logging.LogRecord) -> str:
+        try:
+            return record.getMessage()
+        except Exception as error:  # logging would print the line's arguments as they are
+            return f"{record.msg} [its arguments do not fit: {type(error).__name__}]"
+
     def _trace(self, record: logging.LogRecord) -> str:
-        """What led to the line, without the values of variables: secrets may be among them."""
-        traces = [self.formatException(record.exc_info)] if record.exc_info else []
-        return "\n".join([*traces, *([record.stack_info] if record.stack_info else [])])
+        """Where the error was raised, without the values of variables: secrets may be among them."""
+        return self.formatException(record.exc_info) if record.exc_info and record.exc_info[0] is not None else ""
 
 
 class _JsonFormatter(_MaskingFormatter):
     def _line(self, record: logging.LogRecord, level: str, fields: Mapping[str, object]) -> str:
-        line = {
-            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")[:-6] + "Z",
-            "level": level,
-            "logger": record.name,
-            "event": record.getMessage(),
-            **fields,
-        }
-        if trace := self._trace(record):
-            line["exception"] = trace
-        return json.dumps(line, ensure_ascii=False, default=repr)
+        said = {"level": level, "logger": record.name, "event": self._message(record)}
+        traces = {"exception": self._trace(record), "stack_info": record.stack_info}
+        line = said | {name: trace for name, trace in traces.items() if trace}
+        # The parts are masked, not the finished line, of which a document has to remain.
+        shown = {self._masked(name): self._plain(value, 0) for name, value in {**line, **fields, **line}.items()}
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+        return json.dumps({"timestamp": time, **shown}, ensure_ascii=False)
+
+    def _plain(self, value: object, depth: int) -> object:
+        """The value as JSON has it, without secrets; the text of what JSON does not have."""
+        match value:
+            case None | bool() | int() | float():
+                return value
+            case str():
+                return self._masked(value)
+            case dict() if depth < MAX_DEPTH:
+                named = cast("dict[object, object]", value)
+                return {self._masked(_text_of(name)): self._plain(each, depth + 1) for name, each in named.items()}
+            case list() | tuple() if depth < MAX_DEPTH:
+                return [self._plain(each, depth + 1) for each in cast("Sequence[object]", value)]
+            case _:
+                return self._masked(_repr(value))
 
 
 class _TextFormatter(_MaskingFormatter):
@@ -88,20 +112,43 @@ class _TextFormatter(_MaskingFormatter):
         padded = f"{level:<8}"
         shown = typer.style(padded, fg=_COLOURS.get(level)) if self._is_coloured else padded
         values = [f"{name}={_shown(value)}" for name, value in sorted(fields.items())]
-        line = " ".join([self.formatTime(record, "%H:%M:%S"), f"[{shown}]", record.getMessage(), *values])
-        return "\n".join([line, *([trace] if (trace := self._trace(record)) else [])])
+        message = plain(self._masked(self._message(record)))  # a library's may hold what commands a terminal
+        line = " ".join([self.formatTime(record, "%H:%M:%S"), f"[{shown}]", message, *values])
+        traces = [trace for trace in (self._trace(record), record.stack_info) if trace]
+        return self._masked("\n".join([line, *traces]))
+
+
+def _spellings(secret: str) -> Iterable[str]:
+    """The secret, its lines, and each of them as JSON and Python spell it, also within another such text."""
+    found = {secret, secret.strip(), *(line.strip() for line in secret.splitlines())}
+    for _ in range(NESTED):
+        found |= {spelling(text) for text in found for spelling in _SPELLINGS}
+    return (spelling for spelling in found if len(spelling) >= SHORTEST)
+
+
+_SPELLINGS: tuple[Callable[[str], str], ...] = (
+    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: repr(text)[1:-1],
+    lambda text: repr(f'"{text}')[2:-1],  # as in a text with both kinds of quotes
+    lambda text: repr(text.encode("utf-8", "surrogatepass"))[2:-1],
+)
 
 
 def _shown(value: object) -> str:
     is_word = isinstance(value, str) and value.isprintable() and value != "" and not set(" \"'=") & set(value)
-    return str(value) if is_word else repr(value)
+    return str(value) if is_word else _repr(value)
 
 
-def _fields(record: logging.LogRecord) -> Mapping[str, object]:
-    """What the line says besides its text, with the request and the run to which it belongs."""
-    ids = {"request_id": current_request_id(), "run_id": current_run_id()}
-    said = {name: value for name, value in vars(record).items() if name not in _OF_EVERY_RECORD}
-    return {**{name: value for name, value in ids.items() if value is not None}, **said}
+def _text_of(name: object) -> str:
+    return name if isinstance(name, str) else _repr(name)
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:  # logging would print the line's arguments as they are
+        return f"<{type(value).__name__}, which has no text: {type(error).__name__}>"
 
 
 def _known_secrets(config: Config) -> Iterable[str]:
