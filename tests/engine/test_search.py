@@ -26,6 +26,7 @@ from antiphon.engine.views.indexer import Indexer
 from antiphon.engine.views.search import Hit
 from antiphon.feed.local import LocalNotifier
 from antiphon.policy.acts import Act
+from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import search as index
 from antiphon.store import sessions as rows
@@ -316,8 +317,11 @@ async def _append_silently(tx: Transaction, session: Session, event: NewEvent) -
     await log.append(Silent(), session.row, log.Addition(incarnation=session.id, events=[event], at_ms=2**40))
 
 
-async def test_a_restart_goes_on_where_indexing_was(open_home: OpenHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "MESSAGES_AT_ONCE", 8)
+@pytest.mark.parametrize(("bound", "value"), [("MESSAGES_AT_ONCE", 8), ("BYTES_AT_ONCE", 1_000)])
+async def test_a_restart_goes_on_where_indexing_was(
+    open_home: OpenHome, monkeypatch: pytest.MonkeyPatch, bound: str, value: int
+) -> None:
+    monkeypatch.setattr(indexing, bound, value)
     async with open_home() as app:
         main, other = await open_session(app, "main"), await open_session(app, "api:other")
         for session in (main, other):
@@ -328,6 +332,28 @@ async def test_a_restart_goes_on_where_indexing_was(open_home: OpenHome, monkeyp
         assert await app.database.read(_count_rows) == (200, 200)
         for number in (0, 57, 99):
             assert len(await search(app, main, f"n{number}")) == 2
+
+
+async def test_a_unit_takes_no_further_message_after_its_bytes(open_home: OpenHome) -> None:
+    async with open_home(config(**AGENT)) as app:
+        session = await open_session(app, "api:large")
+        await until_indexed(app)
+        large = [f"needle n{number} {'word ' * 4_000}" for number in range(5)]
+        await store(app, session, large)
+
+        async def read(query: Query, limit: int, max_bytes: int) -> index.Unindexed:
+            (state,) = await index.find_states(query, [session.row])
+            state, grant = state._replace(indexed_seq=0), system_grant(session.row)
+            return await index.read_unindexed(query, grant, state, limit=limit, max_bytes=max_bytes)
+
+        few = await app.database.read(read, 32, 30_000)
+        assert (len(few.events), few.is_whole) == (2, False)
+        some = await app.database.read(read, 4, 1_000_000)
+        assert (len(some.events), some.is_whole) == (4, False)
+        whole = await app.database.read(read, 32, 1_000_000)
+        assert (len(whole.events), whole.is_whole) == (5, True)
+        await until_indexed(app)
+        assert [len(await search(app, session, f"n{number}")) for number in range(5)] == [1] * 5
 
 
 async def test_many_that_index_at_once_make_no_row_twice(open_home: OpenHome) -> None:

@@ -248,14 +248,36 @@ async def find_states(query: Query, sessions: Sequence[SessionRow]) -> Sequence[
     return [LogState(*numbers, is_outdated=bool(is_outdated)) for *numbers, is_outdated in rows]
 
 
-async def read_unindexed(query: Query, grant: Grant, state: LogState, limit: int) -> list[Event]:
-    """The next unindexed messages of people and models, ascending, at most `limit`."""
-    rows = await query.fetch_all(
-        f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND seq > ? AND seq <= ? "
-        "AND role IN ('user', 'assistant') ORDER BY seq LIMIT ?",
-        (grant.session, state.indexed_seq, state.last_seq, limit),
-    )
-    return [event_from_row(row) for row in rows]
+class Unindexed(NamedTuple):
+    """The next messages of one log that are not in the index yet, ascending."""
+
+    events: list[Event]
+    size: int
+    """In bytes, as they are stored."""
+    is_whole: bool
+    """Whether they reach to the end of the log."""
+
+
+async def read_unindexed(query: Query, grant: Grant, state: LogState, *, limit: int, max_bytes: int) -> Unindexed:
+    """The messages of people and models; stops once it has `limit` messages or `max_bytes`."""
+    events: list[Event] = []
+    size, count = 0, 8
+    while size < max_bytes and len(events) < limit:
+        asked = min(count, limit - len(events))
+        rows = await query.fetch_all(
+            f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND seq > ? AND seq <= ? "
+            "AND role IN ('user', 'assistant') ORDER BY seq LIMIT ?",
+            (grant.session, events[-1].seq if events else state.indexed_seq, state.last_seq, asked),
+        )
+        for row in rows:
+            if size >= max_bytes:
+                return Unindexed(events, size, is_whole=False)
+            events.append(event_from_row(row))
+            size += len(row[-1])
+        if len(rows) < asked:
+            return Unindexed(events, size, is_whole=True)
+        count *= 2
+    return Unindexed(events, size, is_whole=False)
 
 
 async def take_turn(tx: Transaction) -> None:

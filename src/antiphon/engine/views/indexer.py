@@ -22,7 +22,7 @@ from antiphon.policy.system import system_grant
 from antiphon.store import search as index
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Query, Transaction
-from antiphon.store.search import IndexedMessage, LogState
+from antiphon.store.search import IndexedMessage, LogState, Unindexed
 from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
@@ -38,9 +38,13 @@ RECENT_MS = 60_000
 SESSIONS_AT_ONCE = 32
 MESSAGES_AT_ONCE = 32
 """Per unit; with a single writer, others wait for it."""
+BYTES_AT_ONCE = 64 * 1024
+"""A unit takes no further message after so many bytes."""
 LISTED_AT_ONCE = 1_000
-REST = 12.0
+REST = 8.0
 """Pause after a unit, as a multiple of its duration, so that others can write."""
+LONGEST_REST = 2.0
+"""In seconds; a unit may have waited for others."""
 
 
 class IndexStep(Struct, frozen=True):
@@ -135,7 +139,7 @@ class Indexer:
                 began = anyio.current_time()
                 await self._advance(states)
                 if rest:
-                    await anyio.sleep(rest * (anyio.current_time() - began))
+                    await anyio.sleep(min(rest * (anyio.current_time() - began), LONGEST_REST))
                 states = [
                     state
                     for state in await self._database.read(index.find_states, part)
@@ -149,7 +153,7 @@ class Indexer:
         behind = tuple(state for state in states if state.last_seq > state.indexed_seq and not state.is_to_take_out)
         if behind:
             logs = await self._database.read(_read_logs, behind)
-            size = size_of(event.message for log in logs for event in log)
+            size = size_of(event.message for log in logs for event in log.events)
             await self._database.run(put_in, await work_on(size, _steps, behind, logs))
 
 
@@ -158,27 +162,26 @@ async def _list_recent(query: Query) -> list[SessionRow]:
     return await index.list_recent_backlog(query, newest - RECENT_MS, LISTED_AT_ONCE)
 
 
-async def _read_logs(query: Query, states: Sequence[LogState]) -> list[list[Event]]:
+async def _read_logs(query: Query, states: Sequence[LogState]) -> list[Unindexed]:
     """The next messages of each log, as many as fit into one unit; the others have to wait."""
-    room = MESSAGES_AT_ONCE
-    logs: list[list[Event]] = []
+    messages, size = MESSAGES_AT_ONCE, BYTES_AT_ONCE
+    logs: list[Unindexed] = []
     for state in states:
-        if room == 0:
+        if messages <= 0 or size <= 0:
             break
-        logs.append(await index.read_unindexed(query, system_grant(state.session), state, room))
-        room -= len(logs[-1])
+        grant = system_grant(state.session)
+        logs.append(await index.read_unindexed(query, grant, state, limit=messages, max_bytes=size))
+        messages -= len(logs[-1].events)
+        size -= logs[-1].size
     return logs
 
 
-def _steps(states: Sequence[LogState], logs: Sequence[list[Event]]) -> tuple[IndexStep, ...]:
-    room = MESSAGES_AT_ONCE
+def _steps(states: Sequence[LogState], logs: Sequence[Unindexed]) -> tuple[IndexStep, ...]:
     steps: list[IndexStep] = []
     for state, log in zip(states, logs, strict=False):
-        is_whole = len(log) < room
-        room -= len(log)
-        readable = [event for event in log if not event.is_unreadable]
+        readable = [event for event in log.events if not event.is_unreadable]
         messages = tuple(message for event in readable if (message := _indexed(event)).words)
-        steps.append(IndexStep(state, messages, state.last_seq if is_whole else log[-1].seq))
+        steps.append(IndexStep(state, messages, state.last_seq if log.is_whole else log.events[-1].seq))
     return tuple(steps)
 
 
