@@ -91,6 +91,13 @@ async def until_open(served: Served, count: int) -> None:
             await anyio.sleep(0.01)
 
 
+async def until_waiting(served: Served, count: int) -> None:
+    """Until so many requests have been admitted and wait: one whose person is removed before is refused for that."""
+    with anyio.fail_after(SECONDS):
+        while served.app.services.waits.count != count:
+            await anyio.sleep(0.01)
+
+
 async def end_of(stream: Stream) -> Sent:
     *_, last = await stream.rest()
     return last
@@ -217,7 +224,9 @@ async def test_all_that_a_person_has_open_ends_in_every_gateway(pair: Pair, end:
             tasks.start_soon(follow, client)
             tasks.start_soon(wait, client)
         for served in (pair.here, pair.there):
-            await until_open(served, 2 * sum(str(client.base_url).rstrip("/") == served.url for client in leaving))
+            clients = sum(str(client.base_url).rstrip("/") == served.url for client in leaving)
+            await until_open(served, 2 * clients)
+            await until_waiting(served, clients)
         match end:
             case "revoked":
                 await services.tokens.revoke(OWNER, token.id)
@@ -296,6 +305,7 @@ async def test_a_persons_tokens_streams_and_waits_end_with_it(pair: Pair, end: s
             await followed.next()
             tasks.start_soon(wait, client)
             await until_open(pair.there, 2)
+            await until_waiting(pair.there, 1)
             match end:
                 case "revoked":
                     await services.tokens.revoke(OWNER, token.id)

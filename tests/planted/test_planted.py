@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections import Counter
 
+import pytest
+
 from tests.planted.bug import ROOT, SOURCES
 from tests.planted.planting import Verdict, judge_all
 from tests.planted.registry import BUGS
@@ -25,8 +27,11 @@ def test_every_bug_can_be_planted() -> None:
     assert max(Counter(bug.name for bug in BUGS).values()) == 1
 
 
-def test_every_bug_has_a_test_that_exists() -> None:
-    tests = sorted({bug.test_id for bug in BUGS})
+def test_every_bug_has_a_test_that_exists(request: pytest.FixtureRequest) -> None:
+    collected = {item.nodeid for item in request.session.items}  # all tests, if this is a run of all
+    tests = sorted({bug.test_id for bug in BUGS} - collected)
+    if not tests:
+        return
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:xdist", *tests]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=at_least(300))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -28,6 +28,11 @@ class Waits:
         self._waiting: set[asyncio.Event] = set()
         self._is_closed = False
 
+    @property
+    def count(self) -> int:
+        """How many waits are under way."""
+        return len(self._waiting)
+
     def close(self) -> None:
         """Ends every wait, now and later, with `Unavailable` (`stopped`), so that a server can stop."""
         self._is_closed = True
