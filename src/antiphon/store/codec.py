@@ -17,7 +17,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, NewEvent, stand_in
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.keys import parse_key
-from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, Usage, UserMessage
+from antiphon.domain.message import AssistantMessage, JsonObject, Role, ToolResult, Usage, UserMessage
 from antiphon.domain.schedule import Schedule
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.task import TaskLimits
@@ -281,7 +281,11 @@ def event_within(session: SessionRow, incarnation: SessionId, row: Row) -> Event
     )
 
 
-_ROLES = {UserMessage: "user", AssistantMessage: "assistant", ToolResult: "toolResult"}
+_ROLES = {
+    UserMessage: Role.USER.value,
+    AssistantMessage: Role.ASSISTANT.value,
+    ToolResult: Role.TOOL_RESULT.value,
+}
 """Their roles as plain texts, which are stored in half the time that enumerations take."""
 
 

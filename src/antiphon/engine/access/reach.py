@@ -197,7 +197,7 @@ async def find_head(
         incarnation = await rows.find_incarnation(query, target.session_id)
         by_id = await portion.find_by_row(query, incarnation.session if incarnation else NOBODY)
     head = by_key or by_id
-    if reach.participant is None:
+    if reach.participant is None:  # nothing to read; every message of an owner comes through here
         found = _decide_head(reach, head, False)
     else:
         found = await admit_head(query, reach, head)
