@@ -179,6 +179,8 @@ def test_what_could_not_be_delivered_is_sent_again_from_home(page: Page, live_ga
 
 @requirement("runs:6")
 def test_a_cap_that_is_used_up_is_named_with_its_setting(page: Page, live_gateway: LiveGateway) -> None:
+    # Afterwards nothing tells the tab that anything has changed: Home and its badge are fetched as one opens it.
+    page.wait_for_function("() => live.isOpen && listedAt > 0 && listTimer === null")
     live_gateway.portal.call(spend, live_gateway, Spent(tokens=5_000_000))
     go_home(page)
     needs = page.locator("#view section", has=page.get_by_role("heading", name="Needs you"))

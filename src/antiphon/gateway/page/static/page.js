@@ -78,6 +78,8 @@ async function showView(address) {
   const { searchParams } = new URL(address, location.href);
   await openMain(viewAddress(searchParams), `/?${searchParams}`);
   find('#main').focus({ preventScroll: true });
+  // The number beside Home is of the moment in which Home is shown.
+  refreshLists();
 }
 
 // What the gateway said instead of the main part that was asked for.
