@@ -143,3 +143,14 @@ def test_a_redacted_snippet_is_the_snippet_of_the_redacted_text(before: str, aft
 def test_words_are_whole_where_a_long_text_is_read_in_parts(filled: int) -> None:
     assert "東京" in words_of("あ" * filled + "東京" + "い" * PART)
     assert "needle" in words_of("f " * (filled // 2) + "needle " + "g " * PART)
+
+
+@given(st.text(alphabet="abN _-\n\t.\x1c", max_size=400), st.lists(st.text(alphabet="abn", min_size=1, max_size=3)))
+def test_an_ascii_text_has_its_hit_where_any_text_has_it(before: str, words: list[str]) -> None:
+    text = before + " fill" * 200
+    assert snippet(text, words) == snippet(f"{text} ä", words)
+
+
+def test_a_word_within_another_is_no_hit() -> None:
+    shown = snippet("Xneedle " + "fill " * 200 + "NEEDLE " + "fill " * 200, ["needle"])
+    assert "fill NEEDLE fill" in shown and "Xneedle" not in shown

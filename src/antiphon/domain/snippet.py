@@ -71,13 +71,29 @@ def _find_hit(text: str, words: Collection[str]) -> int | None:
     """The start of the first of the words, or the approximate place in a run of characters that contains it."""
     wanted = frozenset(words)
     known: dict[str, bool] = {}
-    for run in _RUNS.finditer(text):
+    start = _first_place(text, wanted)
+    if start is None:
+        return None
+    for run in _RUNS.finditer(text, start):
         is_hit = known.get(run[0])
         if is_hit is None:
             is_hit = known[run[0]] = not wanted.isdisjoint(words_of(run[0]))
         if is_hit:
             return run.start() + _within(run[0], wanted)
     return None
+
+
+def _first_place(text: str, wanted: frozenset[str]) -> int | None:
+    """The start of a run before which none of the words is; None if there is none. Words of ASCII stand in the text."""
+    if not text.isascii():
+        return 0
+    small = text.lower()
+    places = [place for place in map(small.find, wanted) if place >= 0]
+    if not places:
+        return None
+    before = small[: min(places)]
+    is_within = before and not before[-1].isspace()
+    return len(before) - (len(before.rsplit(None, 1)[-1]) if is_within else 0)
 
 
 def _within(run: str, wanted: frozenset[str]) -> int:

@@ -137,28 +137,28 @@ async def find_messages(
     in sessions they take part in, only the message. Contract: flow 3, visibility 4.
     """
     inside = any_of(await branches(query, reach))
-    messages = flow("m.", reach.clearance)
+    messages = flow("hit.", reach.clearance)
     incarnations = ANY if reach.viewer is None else flow("o.taint_", reach.clearance)
     description = when(
         all_of([flow("s.base_", reach.clearance), flow("s.description_", reach.clearance)]), "s.description"
     )
     rows = await query.fetch_all(
-        # First the index rows, then one row of each other table: no planner may begin elsewhere.
+        # First the index rows, then one row of each other table: no planner may begin elsewhere. PostgreSQL expects
+        # that hardly any message passes `flow`, so it is asked only once the rows of the page are there.
         "WITH page (id) AS (SELECT rowid FROM message_words(?) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?), "
-        "hit (id, session, seq, incarnation) AS MATERIALIZED ("
-        "SELECT m.id, m.session, m.seq, m.incarnation FROM page CROSS JOIN indexed_messages m "
-        f"WHERE m.id = page.id AND {messages.text}) "
+        "hit AS MATERIALIZED (SELECT m.id, m.session, m.seq, m.incarnation, m.level, m.compartments, m.person "
+        "FROM page CROSS JOIN indexed_messages m WHERE m.id = page.id) "
         "SELECT hit.id, hit.session, hit.seq, s.key, s.label, s.display_name, "
         f"CASE WHEN hit.incarnation = s.incarnation THEN {description.text} END FROM hit CROSS JOIN sessions s "
         "CROSS JOIN incarnations i CROSS JOIN incarnations o "
         "WHERE s.id = hit.session AND i.id = s.incarnation AND o.id = hit.incarnation AND hit.seq >= s.first_seq "
-        f"AND {incarnations.text} AND ({inside.text}) ORDER BY hit.id DESC LIMIT ?",
+        f"AND {messages.text} AND {incarnations.text} AND ({inside.text}) ORDER BY hit.id DESC LIMIT ?",
         (
             asked,
             before,
             depth,
-            *messages.values,
             *description.values,
+            *messages.values,
             *incarnations.values,
             *inside.values,
             limit,
