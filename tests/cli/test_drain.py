@@ -68,7 +68,9 @@ def test_a_gateway_that_drains_goes_on_answering_until_its_work_has_ended(home: 
             assert client.get("/ready").json()["error"]["code"] == "draining"
             later = client.post("/sessions/main/messages", json={"text": "later"}).json()["runId"]
             assert antiphon("serve", "--port", "0", home=home).stderr.count(gateway.url) == 1, "it is still there"
-            assert antiphon("runs", "cancel", run_id, home=home).returncode == 0
+            cancelled = antiphon("runs", "cancel", run_id, home=home)
+            # The gateway may end, since its work has, before it is asked how the run ended.
+            assert cancelled.returncode == 0 or "The run was told to stop" in cancelled.stderr, cancelled.stderr
             status, run = asking.answer()
         assert (status, run["status"]) == (200, "cancelled")
         assert gateway.process.wait(SECONDS) == 0

@@ -121,8 +121,6 @@ ELSEWHERE = {
 """Commands that are not in the table, with the reason."""
 NOT_GIVEN = ("forbidden", "agent_not_open")
 """The codes of refusals by role."""
-ENDED = "credential_ended"
-"""What a suspended person is told if the sweep of credentials comes before the decision."""
 
 
 def names_work(written: str) -> bool:

@@ -120,3 +120,31 @@ async def test_a_browser_of_a_suspended_survivor_is_let_in_nowhere(open_home: Op
         async with by_link(served) as browser:
             await suspend(served)
             assert (await browser.get(f"/sessions/{KEY}")).status_code == 401
+
+
+@requirement("access:1", "access:2")
+async def test_the_homes_token_of_a_suspended_person_is_refused_before_what_it_asks_is_looked_at(
+    open_home: OpenHome,
+) -> None:
+    async with serve(open_home) as served:
+        await merge_owner(served)
+        people = served.app.services.people
+        ben = (await people.get(OWNER, "ben")).person.principal
+
+        async def post() -> str:
+            return (await served.client.post("/tokens", content=b"no JSON")).json()["error"]["code"]
+
+        assert await post() == "not_json"
+        await people.suspend(ben, "ann")
+        await until_refused(post)
+        await people.resume(ben, "ann")
+        assert await post() == "not_json", "what was known of a suspended person is not trusted"
+
+
+async def until_refused(post: Callable[[], Awaitable[str]]) -> None:
+    """A gateway trusts for 0.4 s what it has read."""
+    codes = {"not_json"}
+    with anyio.fail_after(SECONDS):
+        while (code := await post()) in codes:
+            await anyio.sleep(0.01)
+    assert code == "suspended"

@@ -309,8 +309,8 @@ BUGS = (
     Bug(
         "a search finds messages above the caller",
         "store/search.py",
-        "m.id = page.id AND {messages.text}",
-        "m.id = page.id AND (TRUE OR {messages.text})",
+        "AND {messages.text} AND {incarnations.text}",
+        "AND (TRUE OR {messages.text}) AND {incarnations.text}",
         "engine/test_search.py::test_data_above_the_caller_is_not_found_whatever_carries_it[sqlite]",
     ),
     Bug(

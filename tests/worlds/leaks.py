@@ -81,7 +81,7 @@ LEAKS = (
     Bug(
         "search snippet",
         "store/search.py",
-        'messages = flow("m.", reach.clearance)',
+        'messages = flow("hit.", reach.clearance)',
         "messages = ANY",
         after("a word above in a participant's room"),
     ),

@@ -124,6 +124,8 @@ class Authentication:
             is_valid = True
         if not is_valid:
             raise _bad_token()
+        if ownership.is_suspended:
+            raise Denied(SUSPENDED.reason, code=SUSPENDED.rule)
         return Entry(principal=OWNER, is_favoured=True, credential=hash_of(secret), revision=ownership.revision)
 
     async def _by_stored_token(self, secret: str, *, serves_bound: bool, serves_nodes: bool) -> Entry:

@@ -91,12 +91,21 @@ async def use_up_link(tx: Transaction, hash: str, at_ms: int) -> Principal | Non
     return None if row is None else Principal.parse(row[0])
 
 
-async def find_owner_hash(query: Query) -> tuple[str, int] | None:
-    """The hash of the owner's token, with the revision of that person's rights; None before the first gateway start."""
+class OwnerToken(NamedTuple):
+    hash: str
+    is_suspended: bool
+    """Whether its person is."""
+    revision: int
+    """Of that person's rights."""
+
+
+async def find_owner_token(query: Query) -> OwnerToken | None:
+    """The owner's token; None before the first gateway start."""
     row = await query.fetch_one(
-        f"SELECT t.hash, COALESCE(p.revision, 0) FROM tokens t {_JOIN_PERSON} WHERE t.kind = '{TokenKind.OWNER}'"
+        "SELECT t.hash, p.is_suspended, COALESCE(p.revision, 0) "
+        f"FROM tokens t {_JOIN_PERSON} WHERE t.kind = '{TokenKind.OWNER}'"
     )
-    return None if row is None else (row[0], row[1])
+    return None if row is None else OwnerToken(row[0], bool(row[1]), row[2])
 
 
 async def insert_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:

@@ -98,7 +98,7 @@ def cancel_run(
     with connect(home, config) as client:
         had_ended = "endedAt" in client.find_run(run, 0.0)
         client.post(f"/runs/{run}/cancel")
-        found = client.wait_run(run, 60)
+        found = client.wait_posted(run, 60, stored="The run was told to stop")
     is_cancelled = not had_ended and found["status"] == "cancelled"
     if not is_cancelled and not as_json:
         show("The run had already ended: nothing was cancelled.", "yellow")

@@ -258,7 +258,7 @@ def run_task(
 
     with connect(home, config) as client:
         slot = client.post(f"/tasks/{find_task(client, task)}/run")
-        run = None if wait is None else client.wait_run(str(slot["runId"]), wait)
+        run = None if wait is None else client.wait_posted(str(slot["runId"]), wait, stored="The run is stored")
     if as_json:
         show_json(slot if run is None else run)
     elif run is None:

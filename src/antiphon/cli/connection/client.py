@@ -168,14 +168,21 @@ class Client:
                     f"`antiphon runs show {run_id} --wait 60` waits longer."
                 )
 
-    def wait_posted(self, run_id: str, seconds: float | None = None) -> JsonObject:
-        """The run of a stored message, as `wait_run`; without a gateway the error says where the answer will be."""
+    def wait_posted(
+        self,
+        run_id: str,
+        seconds: float | None = None,
+        *,
+        stored: str = "The message is stored, and its run continues once the gateway is back",
+    ) -> JsonObject:
+        """The run of what was just asked, as `wait_run`; without a gateway the error tells what is stored, and what
+        shows the end of the run.
+        """
         try:
             return self.wait_run(run_id, seconds)
         except Unavailable as error:
             raise Unavailable(
-                f"{error.message} The message is stored, and its run continues once the gateway is back: "
-                f"`antiphon runs show {run_id} --wait 600` shows the answer.",
+                f"{error.message} {stored}: `antiphon runs show {run_id} --wait 600` shows what came of it.",
                 code=error.code,
             ) from error
 

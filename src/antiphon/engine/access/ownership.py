@@ -37,6 +37,8 @@ class Ownership:
         self._known_at = 0.0
         self.revision = 0
         """Of the rights of the token's person, at the last read."""
+        self.is_suspended = False
+        """Whether that person was, at the last read."""
         self._rotating = anyio.Lock()
 
     async def prepare(self, *, is_embedded: bool) -> str | None:
@@ -97,12 +99,14 @@ class Ownership:
     async def holds(self, token: str, *, first: str) -> bool:
         """Whether this is the owner's token. If the database has no token yet, `first` is claimed.
 
-        Reads the database if the token differs from the last one known, or if that was read more than 0.4 s ago.
+        Reads the database if the token differs from the last one known, or its person was suspended, or if that was
+        read more than 0.4 s ago.
         Raises `Unavailable`.
         """
         hash = hash_of(token)
         is_recent = self._clock.monotonic() - self._known_at <= MAX_AGE_SECONDS
-        if self._known is not None and is_recent and hmac.compare_digest(hash, self._known):
+        may_trust = is_recent and not self.is_suspended
+        if self._known is not None and may_trust and hmac.compare_digest(hash, self._known):
             return True
         known = await self._read()
         if known is None and first:
@@ -122,10 +126,10 @@ class Ownership:
 
     async def _read(self) -> str | None:
         read_at = self._clock.monotonic()
-        found = await self._database.read(tokens.find_owner_hash)
-        known, self.revision = (None, 0) if found is None else found
-        self._known, self._known_at = known, read_at
-        return known
+        found = await self._database.read(tokens.find_owner_token)
+        self.revision, self.is_suspended = (0, False) if found is None else (found.revision, found.is_suspended)
+        self._known, self._known_at = None if found is None else found.hash, read_at
+        return self._known
 
 
 async def _replace(tx: Transaction, rights: Rights, hash: str, at_ms: int) -> Refusal | None:
