@@ -1,9 +1,11 @@
 """What a configuration and installed packages name: models, MCP servers, and functions for agents."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace as replace_settings
 from datetime import timedelta
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ def installed_tools() -> list[FunctionTool]:
     Raises `Invalid` for one that cannot be loaded. Contract: foreign_tools 1.
     """
     found: list[FunctionTool] = []
-    for point in entry_points(group=TOOLS_GROUP):
+    for point in _points(tuple(sys.path)):
         try:
             loaded: ToolFunction = point.load()
         except Exception as error:  # any error of another package's import
@@ -44,6 +46,12 @@ def installed_tools() -> list[FunctionTool]:
         declared = loaded if isinstance(loaded, DeclaredFunction) else tool(loaded)
         found.append(FunctionTool(replace(declared, name=point.name)))
     return found
+
+
+@cache
+def _points(path: tuple[str, ...]) -> EntryPoints:
+    """What the packages on that path offer; to read what is known of each takes long."""
+    return entry_points(group=TOOLS_GROUP)
 
 
 def classified(

@@ -51,7 +51,9 @@ def recognise(connection: "SqliteConnection", path: Path) -> list[int]:
             code="store_newer",
         )
     if applied:
-        check_origin(repr(str(path)), applied[-1], known, hashes=_hashes(connection), columns=_columns(connection))
+        hashes = _hashes(connection)
+        columns = {} if hashes else _columns(connection)
+        check_origin(repr(str(path)), applied[-1], known, hashes=hashes, columns=columns)
     return applied
 
 

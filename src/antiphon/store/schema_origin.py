@@ -23,7 +23,8 @@ def check_origin(
 ) -> None:
     """Raises `StoreUnusable` (`store_other`) if migrations other than ours made the database.
 
-    `newest` is the last applied migration. A database from before the hashes is judged by the columns of its tables.
+    `newest` is the last applied migration. A database from before the hashes is judged by the columns of its tables,
+    which are not looked at otherwise.
     """
     if hashes:
         _check_hashes(place, hashes, known)

@@ -170,7 +170,7 @@ class SqliteDatabase:
         database = cls(path, connect=connect, on_commit=on_commit, commit_hook=commit_hook, synchronous=synchronous)
         database._lock_file = take_lock(path)
         try:
-            writer = database._open_connection()
+            writer = database._open_connection(is_checked=True)
             migrate(writer, path=path, now_ms=now_ms)
             connections = [database._open_connection() for _ in range(readers)]
             checkpointer = database._open_connection()
@@ -235,10 +235,11 @@ class SqliteDatabase:
             os.close(self._lock_file)
             self._lock_file = -1
 
-    def _open_connection(self) -> SqliteConnection:
+    def _open_connection(self, *, is_checked: bool = False) -> SqliteConnection:
         try:
             connection = self._connect(self.path)
-            recognise(connection, self.path)  # before the journal mode, which changes the file
+            if is_checked:
+                recognise(connection, self.path)  # before the journal mode, which changes the file
             for pragma in (
                 "journal_mode=WAL",
                 f"synchronous={self._synchronous}",
@@ -463,7 +464,7 @@ class SqliteDatabase:
         self._watch_files()
         if self._failure is not None and self._failure.code == "store_replaced":
             raise self._failure
-        return self._open_connection()
+        return self._open_connection(is_checked=True)
 
     def _loop_call(self, function: Callable[..., None], *arguments: object) -> None:
         try:

@@ -7,6 +7,7 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from msgspec import Struct
@@ -212,7 +213,9 @@ def failure_text(error: AntiphonError) -> str:
     return json.dumps({"status": tool_status_of(error), "code": error.code, "error": error.message}, ensure_ascii=False)
 
 
+@cache
 def _parameters(arguments: type[Arguments]) -> JsonObject:
+    """Kept, because to make the schemas of all tools takes as long as all else that opens a small home."""
     schema: Any = arguments.model_json_schema()
     return _without_titles(schema)
 

@@ -50,6 +50,12 @@ PAUSE_SECONDS = 1.0
 TURN_SECONDS = 60.0
 """How long to wait for another process that migrates the same database."""
 MAX_ATTEMPTS = 60
+COLUMNS = """
+  SELECT r.relname, a.attname FROM pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace
+  JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
+  WHERE n.nspname = current_schema() AND r.relkind IN ('r', 'p', 'v', 'm', 'f')
+"""
+"""The columns of all tables and views; the views of the information schema take ten times as long to read."""
 
 Migrations = Callable[[], Iterable[Migration]]
 
@@ -256,10 +262,7 @@ async def recognise(connection: AsyncConnection[Any], url: str, known: Sequence[
 
     Raises `StoreUnusable` for a database of another program or a newer version.
     """
-    cursor = await connection.execute(
-        "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
-    )
-    tables = {row[0] for row in await cursor.fetchall()}
+    tables = columns_by_table(await _rows(connection, COLUMNS))
     if "schema_migrations" not in tables:
         if foreign := sorted(name for name in tables if not name.startswith("procrastinate_")):
             raise StoreUnusable(
@@ -268,11 +271,7 @@ async def recognise(connection: AsyncConnection[Any], url: str, known: Sequence[
                 code="store_foreign",
             )
         return []
-    columns = await connection.execute(
-        "SELECT column_name FROM information_schema.columns WHERE table_schema = current_schema() "
-        "AND table_name = 'schema_migrations'"
-    )
-    if {row[0] for row in await columns.fetchall()} != {"version", "name", "applied_at"}:
+    if tables["schema_migrations"] != frozenset(("version", "name", "applied_at")):
         raise StoreUnusable(
             f"Database is not Antiphon's: {place(url)} has a table 'schema_migrations' of another program. "
             "Give it a database of its own.",
@@ -293,22 +292,19 @@ async def recognise(connection: AsyncConnection[Any], url: str, known: Sequence[
             if "schema_hashes" in tables
             else {}
         )
-        columns = await _rows(
-            connection,
-            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()",
-        )
-        found = columns_by_table(columns)
-        check_origin(place(url), applied[-1], known, hashes=hashes, columns=found)
-        check_columns(place(url), applied[-1], found)
+        check_origin(place(url), applied[-1], known, hashes=hashes, columns=tables)
+        check_columns(place(url), applied[-1], tables)
     return applied
 
 
-async def _keep_hashes(connection: AsyncConnection[Any], known: Iterable[Migration]) -> None:
+async def _keep_hashes(connection: AsyncConnection[Any], known: Sequence[Migration]) -> None:
     if not await _exists(connection, "schema_hashes"):
         return
-    for number, _, text in known:
-        values = (number, hash_of(text))
-        await connection.execute("INSERT INTO schema_hashes VALUES (%s, %s) ON CONFLICT DO NOTHING", values)
+    numbers, hashes = [each.number for each in known], [hash_of(each.text) for each in known]
+    await connection.execute(
+        "INSERT INTO schema_hashes SELECT * FROM unnest(%s::int[], %s::text[]) ON CONFLICT DO NOTHING",
+        (numbers, hashes),
+    )
 
 
 async def _rows(connection: AsyncConnection[Any], statement: str) -> list[tuple[Any, ...]]:
