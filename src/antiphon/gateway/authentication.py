@@ -125,7 +125,7 @@ class Authentication:
         if not is_valid:
             raise _bad_token()
         if ownership.is_suspended:
-            raise Denied(SUSPENDED.reason, code=SUSPENDED.rule)
+            raise _suspended()
         return Entry(principal=OWNER, is_favoured=True, credential=hash_of(secret), revision=ownership.revision)
 
     async def _by_stored_token(self, secret: str, *, serves_bound: bool, serves_nodes: bool) -> Entry:
@@ -141,7 +141,7 @@ class Authentication:
         if is_nodes:
             check_scope(Limits(is_nodes=True), None, serves_bound=False, serves_nodes=serves_nodes)
         if token.is_suspended:
-            raise Denied(SUSPENDED.reason, code=SUSPENDED.rule)
+            raise _suspended()
         return Entry(
             principal=principal,
             is_favoured=token.is_owners and holder is None,
@@ -265,3 +265,7 @@ def _bad_token() -> Unproven:
         "`antiphon tokens rotate` replaces it.",
         code="bad_token",
     )
+
+
+def _suspended() -> Denied:
+    return Denied(SUSPENDED.reason, code=SUSPENDED.rule)

@@ -215,7 +215,7 @@ def failure_text(error: AntiphonError) -> str:
 
 @cache
 def _parameters(arguments: type[Arguments]) -> JsonObject:
-    """Kept, because to make the schemas of all tools takes as long as all else that opens a small home."""
+    """Kept, because making the schemas of all tools is nearly all that building the parts of a home costs."""
     schema: Any = arguments.model_json_schema()
     return _without_titles(schema)
 
