@@ -16,8 +16,8 @@ try-telegram: setup  ## Start a gateway in a home of its own for the bot whose t
 	@test -n "$$ANTIPHON_TELEGRAM_TOKEN" || { echo "Set ANTIPHON_TELEGRAM_TOKEN to a token of @BotFather."; exit 1; }
 	@$(BIN)/antiphon serve --home $(or $(TRY_HOME),.try-telegram) --port 0
 
-test: setup-dev setup-clients  ## All tests, on SQLite and on PostgreSQL; with ARGS only some, one after the other
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n auto --dist worksteal)
+test: setup-dev setup-clients  ## All tests, on SQLite and PostgreSQL, those of the edges on one of them; with ARGS only some, one after the other
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n auto --dist worksteal --one-database)
 
 lists: setup-dev  ## The tests that compare the code with lists of all its parts: what narrow runs of tests miss
 	$(BIN)/python -m pytest -n auto $(LISTS)

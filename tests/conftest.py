@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeAlias
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -43,6 +44,10 @@ LONG = {
     "worlds/test_worlds.py",
 }
 """Files whose tests take long, below `tests`."""
+EDGES = {"agents", "channels", "gateway", "mcp", "tools"}
+"""Folders whose tests reach the database through the engine alone, whose own tests run on both databases."""
+LEFT_OUT = pytest.StashKey[list[pytest.Item]]()
+"""Tests that this run does not need; they exist nevertheless."""
 
 OpenHome: TypeAlias = Callable[..., AbstractAsyncContextManager[App]]
 """`open_home(config, parts)`: a running system on the test's home; may be opened again after it was left."""
@@ -50,6 +55,7 @@ OpenHome: TypeAlias = Callable[..., AbstractAsyncContextManager[App]]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="run the long forms of kill, power-cut and reconnect tests")
+    parser.addoption("--one-database", action="store_true", help="run each test of an edge on one of the databases")
     parser.addoption("--prove", action="store_true", help="run the long forms of the tests of information flow")
 
 
@@ -77,11 +83,34 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors: much of the time is waiting for other processes."""
-    return (os.cpu_count() or 1) + 1
+    """Two more than there are processors: much of the time is waiting for other processes."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--one-database"):
+        tests = config.rootpath / "tests"
+        left_out = [item for item in items if _runs_elsewhere(item, tests)]
+        items[:] = [item for item in items if not _runs_elsewhere(item, tests)]
+        config.hook.pytest_deselected(items=left_out)
+        config.stash[LEFT_OUT] = left_out
+    _deal(config, items)
+
+
+def _runs_elsewhere(item: pytest.Item, tests: Path) -> bool:
+    """Whether the same test of an edge runs on the other database: half of them on each, as their names say."""
+    database = (
+        item.callspec.params.get("database_section")
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else None
+    )
+    if database is None or item.path.relative_to(tests).parts[0] not in EDGES:
+        return False
+    name = item.nodeid.replace("postgres", "sqlite")
+    return ("sqlite", "postgres")[crc32(name.encode()) % 2] != database
+
+
+def _deal(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Lets each worker begin with its share of the long tests: those that end last should be short.
 
     The tests are first dealt out in blocks of the same size; a worker without work takes from the end of a block.

@@ -40,13 +40,13 @@ CHILDREN = 7
 SOAKED = 125
 """Kills of the long form in each of the eight tests of approvals, 10³ in all."""
 MOST_ROUNDS = 40
-SPARSE = 5
-"""Every so manieth commit is tried in the short form where a life takes long."""
+STEPS = {"sqlite": 3, "postgres": 9}
+"""The short form tries every third commit, or every ninth where a life takes long."""
 NAMES = re.compile(r"(run|msg|appr)_[0-9a-f]{31}|subagent:[0-9a-f-]{36}|spawn:[0-9a-f]{12}")
 MEASURES = re.compile(r"runtime [0-9.]+ s · tokens [0-9]+ in, [0-9]+ out")
 Dump: TypeAlias = dict[str, Any]
 Places: TypeAlias = Callable[[str, Path], Request]
-"""The undisturbed request for a scenario in a directory, with a database of its own."""
+"""The undisturbed request for a scenario in a directory, with a database of its own until the next one is asked for."""
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +66,36 @@ def places(backend: str) -> Generator[Places]:
     with ExitStack() as stack:
 
         def place(scenario: str, directory: Path) -> Request:
+            stack.close()
             database = stack.enter_context(fresh_database()) if backend == "postgres" else None
             return Request(scenario=scenario, home=str(directory / "home"), database=database)
 
         yield place
+
+
+class Tried:
+    """Which commits of a scenario a process is killed at: all of them in the long form, else every so manieth."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def numbers(
+        self, commits: int, name: str, *, rounds: int = 1, is_enough: Callable[[], bool] = lambda: True
+    ) -> Generator[int]:
+        """Goes through them so many times, and on until it is enough; each time begins elsewhere in the short form.
+
+        Commits are shared or not as it happens, so that once through may miss the one that a test is about.
+        """
+        for round_ in range(rounds + MOST_ROUNDS):
+            if round_ >= rounds and is_enough():
+                return
+            first = 1 + (crc32(name.encode()) + round_) % self._step
+            yield from range(first, commits + 1, self._step)
+
+
+@pytest.fixture
+def tried(backend: str, *, is_soak: bool) -> Tried:
+    return Tried(1 if is_soak else STEPS[backend])
 
 
 @requirement(
@@ -87,46 +113,34 @@ def places(backend: str) -> Generator[Places]:
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_conversation_killed_at_any_commit_ends_as_if_it_had_not_been(
-    killer: Killer, places: Places, tmp_path: Path, backend: str, scene: str, moment: str, *, is_soak: bool
+    killer: Killer, places: Places, tmp_path: Path, tried: Tried, scene: str, moment: str, *, is_soak: bool
 ) -> None:
-    if is_soak:
-        step = 1
-    elif backend == "postgres":
-        step = SPARSE
-    else:
-        # Before a commit the database is as it was after the one before.
-        step = 2 if scene == "children" else 1
-    kills = rounds = 0
     least = SOAKED if is_soak and scene == "approvals" else 1
-    while kills < least and rounds < MOST_ROUNDS:
-        rounds += 1
-        kills += kill_at_every_commit(killer, places, tmp_path / str(rounds), scene, moment, step=step)
-    assert kills >= least
+    kill_at_every_commit(killer, places, tmp_path, scene, moment, tried, least=least)
 
 
 @requirement("runs:8")
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_long_conversation_killed_at_any_commit_ends_as_if_it_had_not_been(
-    killer: Killer, places: Places, tmp_path: Path, moment: str, *, is_soak: bool
+    killer: Killer, places: Places, tmp_path: Path, tried: Tried, moment: str, *, is_soak: bool
 ) -> None:
     if not is_soak:
         pytest.skip("long form: --soak")
-    kill_at_every_commit(killer, places, tmp_path, "conversation", moment)
+    kill_at_every_commit(killer, places, tmp_path, "conversation", moment, tried)
 
 
 def kill_at_every_commit(
-    killer: Killer, places: Places, directory: Path, scenario: str, moment: str, *, step: int = 1
-) -> int:
-    """At every commit, or at every so manieth, beginning anywhere; how many kills that were."""
+    killer: Killer, places: Places, directory: Path, scenario: str, moment: str, tried: Tried, *, least: int = 1
+) -> None:
+    """At every commit that is tried, again and again until that many kills came about."""
     killer.carry_out_to_end(places(scenario, directory / "undisturbed"))
     undisturbed = read_dump(directory / "undisturbed")
     if scenario in ("exchange", "conversation"):
         check_exchange(undisturbed)
-    first = 1 + (crc32((scenario + moment).encode()) % step if step > 2 else 0)
-    numbers = range(first, undisturbed["commits"] + 1, step)
-    kills = unknown = 0
-    for number in numbers:
-        place = directory / str(number)
+    kills = unknown = lives = 0
+    numbers = tried.numbers(undisturbed["commits"], scenario + moment, is_enough=lambda: kills >= least)
+    for lives, number in enumerate(numbers, 1):
+        place = directory / str(lives)
         request = replace(places(scenario, place), kill_at=number, moment=moment)
         kills += killer.carry_out(request) == -9
         bury_the_dead(request)
@@ -147,9 +161,8 @@ def kill_at_every_commit(
                 assert comparable(dump["sessions"][key]) == comparable(events), f"killed {moment} commit {number}"
         assert dump["deliveries"] == undisturbed["deliveries"]
     # Some commits are shared or not as it happens, so the last numbers may not be reached.
-    assert kills > 0.8 * len(numbers) - 1
+    assert kills > 0.8 * lives - 1 and kills >= least
     assert unknown == 0 or scenario in ("effects", "approvals", "conversation")
-    return kills
 
 
 def check_exchange(dump: Dump) -> None:
@@ -280,26 +293,25 @@ def test_runs_that_wait_for_children_get_every_reply_once_however_often_the_proc
 @requirement("tasks:1", "channels:1")
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_each_slot_of_a_task_has_one_run_and_one_result_wherever_the_process_is_killed(
-    killer: Killer, places: Places, tmp_path: Path, moment: str, *, is_soak: bool
+    killer: Killer, places: Places, tmp_path: Path, tried: Tried, moment: str, *, is_soak: bool
 ) -> None:
     """At every commit from the slot to its delivery: the slots are all accounted for, and nothing is done twice."""
     killer.carry_out_to_end(places("tasks", tmp_path / "undisturbed"))
     undisturbed = read_dump(tmp_path / "undisturbed")
     assert [outcome for _, _, outcome in undisturbed["slots"]] == ["ok"] * SLOTS
-    kills = recovered = rounds = 0
-    least, numbers = 10 if is_soak else 1, range(1, undisturbed["commits"] + 1)
-    # Commits are shared or not as it happens, so once through may miss those after which a run is recovered.
-    while rounds < least or (recovered == 0 and rounds < least + MOST_ROUNDS):
-        for number in numbers:
-            directory = tmp_path / f"{rounds}-{number}"
-            request = replace(places("tasks", directory), kill_at=number, moment=moment)
-            kills += killer.carry_out(request) == -9
-            bury_the_dead(request)
-            killer.carry_out_to_end(request)
-            recovered += check_slots(directory, read_dump(directory))
-        rounds += 1
+    kills = recovered = lives = 0
+    numbers = tried.numbers(
+        undisturbed["commits"], moment, rounds=10 if is_soak else 1, is_enough=lambda: recovered > 0
+    )
+    for lives, number in enumerate(numbers, 1):
+        directory = tmp_path / str(lives)
+        request = replace(places("tasks", directory), kill_at=number, moment=moment)
+        kills += killer.carry_out(request) == -9
+        bury_the_dead(request)
+        killer.carry_out_to_end(request)
+        recovered += check_slots(directory, read_dump(directory))
     print(f"{kills} kills, {recovered} runs recovered")
-    assert kills > 0.7 * rounds * len(numbers) and recovered > 0
+    assert kills > 0.7 * lives - 1 and recovered > 0
 
 
 def check_slots(directory: Path, dump: Dump) -> int:
@@ -321,28 +333,25 @@ def check_slots(directory: Path, dump: Dump) -> int:
 @requirement("checkpoints:1", "checkpoints:2")
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_checkpoint_that_is_killed_at_any_commit_covers_its_range_once(
-    killer: Killer, places: Places, tmp_path: Path, moment: str, *, is_soak: bool
+    killer: Killer, places: Places, tmp_path: Path, tried: Tried, moment: str, *, is_soak: bool
 ) -> None:
     """At every commit from the turns that make it due to its end: the next life covers the same range."""
     killer.carry_out_to_end(places("checkpoints", tmp_path / "undisturbed"))
     check_looked_back(read_dump(tmp_path / "undisturbed"))
     commits = read_dump(tmp_path / "undisturbed")["commits"]
-    least, numbers = 5 if is_soak else 1, range(1, commits + 1)
-    kills = taken_over = rounds = 0
-    # As above: once through may miss those after which a checkpoint is taken over.
-    while rounds < least or (taken_over == 0 and rounds < least + MOST_ROUNDS):
-        for number in numbers:
-            directory = tmp_path / f"{rounds}-{number}"
-            request = replace(places("checkpoints", directory), kill_at=number, moment=moment)
-            kills += killer.carry_out(request) == -9
-            bury_the_dead(request)
-            killer.carry_out_to_end(request)
-            dump = read_dump(directory)
-            check_acknowledged(directory, dump)
-            taken_over += check_looked_back(dump)
-        rounds += 1
+    kills = taken_over = lives = 0
+    numbers = tried.numbers(commits, moment, rounds=5 if is_soak else 1, is_enough=lambda: taken_over > 0)
+    for lives, number in enumerate(numbers, 1):
+        directory = tmp_path / str(lives)
+        request = replace(places("checkpoints", directory), kill_at=number, moment=moment)
+        kills += killer.carry_out(request) == -9
+        bury_the_dead(request)
+        killer.carry_out_to_end(request)
+        dump = read_dump(directory)
+        check_acknowledged(directory, dump)
+        taken_over += check_looked_back(dump)
     print(f"{kills} kills, {taken_over} checkpoints of which more was used than they kept")
-    assert kills > 0.7 * rounds * len(numbers) and taken_over > 0
+    assert kills > 0.7 * lives - 1 and taken_over > 0
 
 
 def check_looked_back(dump: Dump) -> int:
@@ -365,15 +374,15 @@ def check_looked_back(dump: Dump) -> int:
 @requirement("channels:1")
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_every_text_leaves_in_order_under_one_id_wherever_the_process_is_killed(
-    killer: Killer, places: Places, tmp_path: Path, backend: str, moment: str, *, is_soak: bool
+    killer: Killer, places: Places, tmp_path: Path, tried: Tried, moment: str
 ) -> None:
     """A kill before the commit that notes a text as sent comes after its sending: it is sent again."""
     killer.carry_out_to_end(places("outbox", tmp_path / "undisturbed"))
     commits = read_dump(tmp_path / "undisturbed")["commits"]
-    step = 1 if is_soak or backend == "sqlite" else SPARSE
-    kills = repeated = 0
-    for number in range(1, commits + 1, step):
-        directory = tmp_path / str(number)
+    kills = repeated = lives = 0
+    numbers = tried.numbers(commits, moment, is_enough=lambda: repeated > 0 or moment == "after")
+    for lives, number in enumerate(numbers, 1):
+        directory = tmp_path / str(lives)
         request = replace(places("outbox", directory), kill_at=number, moment=moment)
         kills += killer.carry_out(request) == -9
         bury_the_dead(request)
@@ -381,19 +390,18 @@ def test_every_text_leaves_in_order_under_one_id_wherever_the_process_is_killed(
         dump = read_dump(directory)
         check_acknowledged(directory, dump)
         repeated += check_deliveries(directory, dump)
-    assert kills > 0.7 * len(range(1, commits + 1, step))
-    assert repeated > 0 or step > 1 or moment == "after"
+    assert kills > 0.7 * lives - 1
+    assert repeated > 0 or moment == "after"
 
 
 @requirement("channels:1")
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_reply_that_is_shown_while_it_is_written_is_completed_wherever_the_process_is_killed(
-    killer: Killer, places: Places, tmp_path: Path, backend: str, moment: str, *, is_soak: bool
+    killer: Killer, places: Places, tmp_path: Path, tried: Tried, moment: str
 ) -> None:
     killer.carry_out_to_end(places("streamed", tmp_path / "undisturbed"))
     commits = read_dump(tmp_path / "undisturbed")["commits"]
-    step = 1 if is_soak or backend == "sqlite" else SPARSE
-    for number in range(1, commits + 1, step):
+    for number in tried.numbers(commits, moment):
         directory = tmp_path / str(number)
         request = replace(places("streamed", directory), kill_at=number, moment=moment)
         killer.carry_out(request)
@@ -444,16 +452,14 @@ def check_deliveries(directory: Path, dump: Dump) -> int:
 @requirement("approvals:5", "runs:8", "tools:1")
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_call_from_outside_runs_once_or_is_reported_as_unknown_wherever_the_process_is_killed(
-    killer: Killer, places: Places, tmp_path: Path, backend: str, moment: str, *, is_soak: bool
+    killer: Killer, places: Places, tmp_path: Path, tried: Tried, moment: str, *, is_soak: bool
 ) -> None:
     killer.carry_out_to_end(places("outside", tmp_path / "undisturbed"))
     commits = read_dump(tmp_path / "undisturbed")["commits"]
-    step = 1 if is_soak or backend == "sqlite" else 2
-    numbers = range(1, commits + 1, step)
     kills = unknown = lives = 0
     least = SOAKED if is_soak else 1
-    for lives in range(1, MOST_ROUNDS * len(numbers) + 1):
-        number = numbers[(lives - 1) % len(numbers)]
+    numbers = tried.numbers(commits, moment, is_enough=lambda: kills >= least and unknown > 0)
+    for lives, number in enumerate(numbers, 1):
         directory = tmp_path / str(lives)
         request = replace(places("outside", directory), kill_at=number, moment=moment)
         kills += killer.carry_out(request) == -9
@@ -468,11 +474,8 @@ def test_a_call_from_outside_runs_once_or_is_reported_as_unknown_wherever_the_pr
                 unknown += 1
             else:
                 assert (answers[key]["result"], effects[key]) == (f"noted {key}", 1)
-        # Commits are shared or not as it happens, so once through may miss the one after which nobody can know.
-        if lives >= len(numbers) and kills >= least and (unknown > 0 or step > 1):
-            break
-    assert kills > 0.7 * lives and kills >= least
-    assert unknown > 0 or step > 1
+    assert kills > 0.7 * lives - 1 and kills >= least
+    assert unknown > 0
 
 
 @requirement("cli:1", "sessions:4", "runs:3")

@@ -117,6 +117,18 @@ async def test_units_of_one_session_share_transactions_and_others_do_not_wait_fo
     assert commits.units == [["keep"], ["hold"], ["keep"] * 10]
 
 
+async def test_units_one_after_the_other_keep_to_one_connection_and_the_others_stay_unopened(url: str) -> None:
+    async def own_process(query: Query) -> int:
+        row = await query.fetch_one("SELECT pg_backend_pid()")
+        assert row is not None
+        return row[0]
+
+    async with open_store(url) as database:
+        written = {await database.run(own_process) for _ in range(8)}
+        read = {await database.read(own_process) for _ in range(8)}
+    assert len(written) == len(read) == 1
+
+
 async def test_a_unit_that_raises_undoes_only_itself_also_among_others(url: str) -> None:
     woken: list[SessionRow] = []
 

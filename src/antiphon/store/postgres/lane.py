@@ -46,6 +46,46 @@ class _JobLine:
     jobs: deque[LaneJob] = field(default_factory=deque[LaneJob])
 
 
+class _ReadyLines:
+    """Lines that no task works on, oldest first.
+
+    The task that began to wait last gets the next one: the server knows the statements of its connection already.
+    With little to do, most connections are never opened.
+    """
+
+    def __init__(self) -> None:
+        self._lines: deque[_JobLine] = deque()
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def put(self, line: _JobLine) -> None:
+        self._lines.append(line)
+        self._wake_one()
+
+    async def get(self) -> _JobLine:
+        while not self._lines:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                elif self._lines:
+                    self._wake_one()
+                raise
+        return self._lines.popleft()
+
+    def _wake_one(self) -> None:
+        while self._waiting:
+            turn = self._waiting.pop()
+            if not turn.done():  # else its task was cancelled just now
+                turn.set_result(None)
+                return
+
+
 class Lane:
     """Tasks with one connection each, which process lines. Only one task at a time works on a line."""
 
@@ -53,18 +93,18 @@ class Lane:
         self._url = url
         self._work = work
         self._lines: dict[Hashable, _JobLine] = {}
-        self._ready: asyncio.Queue[_JobLine] = asyncio.Queue()
+        self._ready = _ReadyLines()
         self._busy = 0
         self._is_idle = anyio.Event()
 
     def put(self, job: LaneJob, name: Hashable | None) -> None:
         if name is None:
-            self._ready.put_nowait(_JobLine(None, deque((job,))))
+            self._ready.put(_JobLine(None, deque((job,))))
         elif line := self._lines.get(name):
             line.jobs.append(job)
         else:
             line = self._lines[name] = _JobLine(name, deque((job,)))
-            self._ready.put_nowait(line)
+            self._ready.put(line)
 
     async def serve(self) -> None:
         """Processes lines over one connection, until cancelled."""
@@ -85,7 +125,7 @@ class Lane:
                     for job in batch:
                         job.settle()
                     if line.jobs:
-                        self._ready.put_nowait(line)
+                        self._ready.put(line)
                     elif line.name is not None:
                         del self._lines[line.name]
                     self._busy -= 1
@@ -99,7 +139,7 @@ class Lane:
 
     @property
     def _is_quiet(self) -> bool:
-        return self._busy == 0 and self._ready.empty()
+        return self._busy == 0 and not self._ready
 
     async def wait_idle(self) -> None:
         while not self._is_quiet:
