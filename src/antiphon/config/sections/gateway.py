@@ -48,7 +48,7 @@ class DatabaseSection(Section):
     """The address of a shared PostgreSQL database, such as `postgresql://user@host/name`; a file in the home unless
     set."""
     connections: Annotated[int, Field(ge=2, le=500)] = 12
-    """Connections of this process to PostgreSQL for reading and writing, at most; one is opened when all others are busy.
+    """Most connections of this process to PostgreSQL for reading and writing; one is opened when all others are busy.
 
     Its job engine uses about six more.
     """
