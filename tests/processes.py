@@ -4,13 +4,27 @@ import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from threading import Timer
-from typing import AnyStr
+from types import TracebackType
+from typing import AnyStr, Protocol, Self, TypeVar
 
 from tests.waiting import PROCESS_SECONDS
 
 
+class Program(Protocol):
+    """A `subprocess.Popen`, or what can be used as one."""
+
+    def kill(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+
+P = TypeVar("P", bound=Program)
+
+
 @contextmanager
-def ending(process: subprocess.Popen[AnyStr]) -> Generator[subprocess.Popen[AnyStr]]:
+def ending(process: P) -> Generator[P]:
     """The program, which is killed where the block is left. `Popen` alone waits there, for ever if a check failed."""
     with process:
         try:

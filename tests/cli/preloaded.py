@@ -1,8 +1,9 @@
 """Carries out commands in forks of one process that has imported the program, which takes most of a command's time.
 
 `tests/cli/shim.py` is run in the command's place: it hands its arguments, variables, directory and streams over, and
-ends as the command ends. What a command does from `main()` on is the same. Terminals, gateways and workers are begun by
-the program itself, so that imports are tried as well.
+ends as the command ends. What a command does from `main()` on is the same. `Forked` is a gateway or worker that a test
+begins in this way, and signals itself. Terminals and some gateways are begun by the program itself, so that imports
+are tried as well.
 """
 
 import atexit
@@ -11,18 +12,20 @@ import importlib
 import json
 import os
 import pkgutil
+import select
 import selectors
 import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 SHIM = Path(__file__).with_name("shim.py")
 ROOT = Path(__file__).parents[2]
@@ -34,6 +37,8 @@ class Request:
     arguments: list[str]
     directory: str
     variables: dict[str, str]
+    tells_process: bool
+    """Whether the number of the process is told before its end."""
     streams: Streams
     """Standard input, output and error."""
 
@@ -46,8 +51,8 @@ class Request:
             if not chunk:
                 return None
             data += chunk
-        arguments, directory, variables = json.loads(data)
-        return cls(arguments, directory, variables, streams)
+        arguments, directory, variables, tells_process = json.loads(data)
+        return cls(arguments, directory, variables, tells_process, streams)
 
     def take(self) -> None:
         """Makes this process the one that the shim was begun as."""
@@ -102,6 +107,9 @@ class Server:
             return True
         for stream in request.streams:
             os.close(stream)
+        if request.tells_process:
+            with suppress(OSError):
+                connection.sendall(f"{process}\n".encode())
         end = os.pidfd_open(process)
         self._ends[end] = (process, connection)
         self._selector.register(end, selectors.EVENT_READ)
@@ -128,15 +136,86 @@ class Server:
         os.kill(process, number[0] if number else signal.SIGKILL)
 
 
+class Forked:
+    """A process that the server made, as `subprocess.Popen` shows one. It is killed when its tester ends."""
+
+    def __init__(self, arguments: Sequence[str], variables: Mapping[str, str], errors: int) -> None:
+        """Its standard input is empty; its errors go to that descriptor."""
+        self.returncode: int | None = None
+        *_, path = preloaded_command()
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(path)
+        reading, writing = os.pipe()
+        request = json.dumps([list(arguments), str(Path.cwd()), dict(variables), True]).encode() + b"\n"
+        with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - os.devnull is no path of ours
+            sent = socket.send_fds(self._connection, [request], [nothing.fileno(), writing, errors])
+        os.close(writing)
+        self._connection.sendall(request[sent:])
+        self.stdout = os.fdopen(reading, encoding="utf-8")
+        self._told = self._connection.makefile()
+        self.pid = int(self._told.readline())
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code; negative for the signal that ended it. Raises `TimeoutExpired`."""
+        if self.returncode is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(f"antiphon {self.pid}", timeout or 0)
+            self.returncode = int(self._told.readline())
+            self._told.close()
+            self._connection.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stdout.close()
+        self.wait()
+
+
 def import_program() -> None:
     import antiphon
 
     for module in pkgutil.walk_packages(antiphon.__path__, "antiphon."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    importlib.import_module("typer.rich_utils")  # for help and errors; typer imports it late
     assert threading.active_count() == 1, "a process with threads cannot be forked"
     gc.collect()
     gc.freeze()
+
+
+def carry_out() -> None:
+    """As the program does, but modules are not taken apart at the end, which would copy the memory of the server."""
+    from antiphon.cli.main import main
+
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if end.code is None or isinstance(end.code, int) else 1
+        if code != end.code or threading.active_count() > 1:
+            raise
+    else:
+        code = 0
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit((code or 0) & 0xFF)
 
 
 @cache
@@ -163,6 +242,4 @@ if __name__ == "__main__":
     print("ready", flush=True)
     if (given := accepting.serve()) is not None:
         given.take()
-        from antiphon.cli.main import main
-
-        main()
+        carry_out()

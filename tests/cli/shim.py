@@ -11,7 +11,7 @@ def main() -> None:
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(sys.argv[1])
     directory = os.getcwd()  # noqa: PTH109 - pathlib takes as long as all the rest
-    request = json.dumps([sys.argv[2:], directory, dict(os.environ)]).encode() + b"\n"
+    request = json.dumps([sys.argv[2:], directory, dict(os.environ), False]).encode() + b"\n"
     sent = socket.send_fds(connection, [request], [0, 1, 2])
     connection.sendall(request[sent:])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -26,7 +26,7 @@ def mode(path: Path) -> int:
 
 @requirement("first_start:1", "gateway:6")
 def test_the_first_start_needs_nothing_and_makes_home_token_and_link(home: Path) -> None:
-    with serving(home) as gateway:
+    with serving(home, is_forked=False) as gateway:
         assert mode(home) == 0o700
         assert mode(home / "owner.token") == 0o600
         assert mode(home / "gateway.json") == 0o600
@@ -445,3 +445,25 @@ def test_a_token_that_cannot_be_read_is_told_without_a_gateway_too(tmp_path: Pat
     assert said.stderr == (
         f"Error: Owner's token is not text: '{home}/owner.token'. Remove the file; the next start makes a new one.\n"
     )
+
+
+def test_a_command_that_asks_a_running_gateway_imports_neither_settings_nor_the_engine(home: Path) -> None:
+    program = (
+        "import sys\n"
+        "from antiphon.cli.main import app, main\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    heavy = ('antiphon.config.config', 'antiphon.engine', 'antiphon.store', 'sqlite3')\n"
+        "    print([name for name in heavy if name in sys.modules], len(app.registered_groups), file=sys.stderr)"
+    )
+    with serving(home):
+        done = subprocess.run(
+            [COMMAND[0], "-c", program, "sessions", "list"],
+            env=environment({"ANTIPHON_HOME": str(home)}),
+            capture_output=True,
+            text=True,
+            timeout=PROCESS_SECONDS,
+            check=True,
+        )
+    assert done.stderr.splitlines()[-1] == "[] 1"

@@ -46,15 +46,15 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(serve)
-app.command()(worker)
+app.command("serve")(serve)
+app.command("worker")(worker)
 app.command("open")(open_page)
-app.command()(chat.chat)
+app.command("chat")(chat.chat)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
 app.add_typer(tasks.app, name="tasks")
-app.command()(who)
-app.command()(costs)
+app.command("who")(who)
+app.command("costs")(costs)
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(people.app, name="people")
@@ -64,14 +64,14 @@ app.add_typer(routes.app, name="routes")
 app.add_typer(memory.app, name="memory")
 app.add_typer(compartments.app, name="compartments")
 app.add_typer(tokens.app, name="tokens")
-app.command()(mcp)
+app.command("mcp")(mcp)
 
 app.command("tool")(call_tool)
-app.command()(demo)
-app.command()(doctor.doctor)
-app.command()(migrate)
-app.command()(backup)
-app.command()(restore)
+app.command("demo")(demo)
+app.command("doctor")(doctor.doctor)
+app.command("migrate")(migrate)
+app.command("backup")(backup)
+app.command("restore")(restore)
 app.add_typer(config.app, name="config")
 
 
@@ -90,6 +90,14 @@ def antiphon(
     """A durable session runtime and gateway for AI agents."""
 
 
+def keep_only(name: str) -> None:
+    """Leaves out the other commands, if there is one of that name: typer builds all of them, which takes longer."""
+    commands = [command for command in app.registered_commands if command.name == name]
+    groups = [group for group in app.registered_groups if group.name == name]
+    if commands or groups:
+        app.registered_commands, app.registered_groups = commands, groups
+
+
 def main() -> None:
     try:
         _main()
@@ -99,6 +107,7 @@ def main() -> None:
 
 def _main() -> None:
     prepare_output()
+    keep_only(sys.argv[1] if len(sys.argv) > 1 else "")
     if "--json" not in takewhile(lambda argument: argument != "--", sys.argv[1:]):
         app(prog_name="antiphon")
     try:

@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from antiphon.config.sources import default_home
+from antiphon.config.home import default_home
 from antiphon.program import program_path
 
 

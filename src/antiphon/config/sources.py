@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import platformdirs
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
@@ -29,12 +28,6 @@ _SHORT_VARIABLES = {
     "ROLE": ("gateway", "role"),
     "TELEGRAM_TOKEN": ("channels", "telegram", "token"),
 }
-
-
-def default_home() -> Path:
-    """Where everything is kept unless told otherwise: `ANTIPHON_HOME`, else the platform's data directory."""
-    named = os.environ.get("ANTIPHON_HOME")
-    return Path(named) if named else Path(platformdirs.user_data_dir("antiphon", appauthor=False))
 
 
 def find_config_file(home: Path, named: Path | None = None) -> Path | None:
