@@ -530,4 +530,11 @@ BUGS = (
         'f"AND deleted_at IS NULL ORDER BY id DESC LIMIT {limit}) "\n        "SELECT s.id, s.parent, s.key FROM s',
         "tools/test_session_tools.py::test_hidden_children_take_no_place_among_those_that_a_list_names[sqlite]",
     ),
+    Bug(
+        "the connection that waited longest works first",
+        "store/postgres/lane.py",
+        "self._waiting.pop()",
+        "self._waiting.pop(0)",
+        "store/test_postgres.py::test_units_one_after_the_other_keep_to_one_connection_and_the_others_stay_unopened",
+    ),
 )
