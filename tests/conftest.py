@@ -4,8 +4,10 @@ import gc
 import logging
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 from zlib import crc32
@@ -45,7 +47,7 @@ LONG = {
 }
 """Files whose tests take long, below `tests`."""
 EDGES = {"agents", "channels", "gateway", "mcp", "tools"}
-"""Folders whose tests reach the database through the engine alone, whose own tests run on both databases."""
+"""Folders whose tests reach the database through the engine alone."""
 LEFT_OUT = pytest.StashKey[list[pytest.Item]]()
 """Tests that this run does not need; they exist nevertheless."""
 
@@ -55,7 +57,7 @@ OpenHome: TypeAlias = Callable[..., AbstractAsyncContextManager[App]]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="run the long forms of kill, power-cut and reconnect tests")
-    parser.addoption("--one-database", action="store_true", help="run each test of an edge on one of the databases")
+    parser.addoption("--one-database", action="store_true", help="leave out half of the tests on PostgreSQL")
     parser.addoption("--prove", action="store_true", help="run the long forms of the tests of information flow")
 
 
@@ -66,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, default)
     logging.Logger.manager.loggerDict = Loggers(logging.Logger.manager.loggerDict)
+    gc.disable()  # until all tests are collected
 
 
 class Loggers(dict[str, logging.Logger | logging.PlaceHolder]):
@@ -79,6 +82,7 @@ def pytest_collection_finish() -> None:
     """Keeps the tests out of garbage collections, which would look at all of them again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -98,16 +102,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _runs_elsewhere(item: pytest.Item, tests: Path) -> bool:
-    """Whether the same test of an edge runs on the other database: half of them on each, as their names say."""
+    """Whether the next commit's run has the test on this database: half of the engine's on PostgreSQL, half of the
+    edges' on each."""
     database = (
         item.callspec.params.get("database_section")
         if isinstance(item, pytest.Function) and hasattr(item, "callspec")
         else None
     )
-    if database is None or item.path.relative_to(tests).parts[0] not in EDGES:
+    folder = item.path.relative_to(tests).parts[0]
+    if database is None or folder not in {"engine", *EDGES}:
         return False
     name = item.nodeid.replace("postgres", "sqlite")
-    return ("sqlite", "postgres")[crc32(name.encode()) % 2] != database
+    its_turn = ("sqlite", "postgres")[(crc32(name.encode()) + _commits(tests)) % 2]
+    return database != its_turn and (database == "postgres" or folder in EDGES)
+
+
+@cache
+def _commits(folder: Path) -> int:
+    """How many commits led to this one; 0 outside a repository."""
+    command = ["git", "-C", str(folder), "rev-list", "--count", "HEAD"]
+    try:
+        return int(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return 0
 
 
 def _deal(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -20,7 +20,6 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.cli.program import COMMAND, environment, serving
-from tests.gateway.conftest import CHROMIUM
 from tests.gateway.conftest import browser as browser
 from tests.gateway.served_page import TOKEN, LiveGateway
 from tests.processes import ending
@@ -403,7 +402,6 @@ SCRIPTS = rows(
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs {CHROMIUM}")
 @pytest.mark.parametrize("attempt", SCRIPTS)
 def test_a_page_of_another_port_reads_and_changes_nothing(visit: Visit, attempt: Script) -> None:
     before = visit.stage.count()
@@ -416,7 +414,6 @@ def test_a_page_of_another_port_reads_and_changes_nothing(visit: Visit, attempt:
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs {CHROMIUM}")
 def test_what_another_server_gets_of_a_browser_opens_nothing(visit: Visit) -> None:
     """The browser sends it the cookie. So it has that, and is a program that can forge every header."""
     visit.evil.reload()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import takewhile
 from zoneinfo import ZoneInfo
 
@@ -45,6 +46,7 @@ STARS: dict[str, Callable[[datetime], bool]] = {
 }
 
 
+@cache
 def transitions(zone: ZoneInfo) -> list[datetime]:
     """The moments at which the zone's offset changes, to the minute."""
     found: list[datetime] = []
@@ -62,18 +64,20 @@ def transitions(zone: ZoneInfo) -> list[datetime]:
     return found
 
 
-def at_fixed_times(zone: ZoneInfo, times: list[tuple[int, int]], days: set[int]) -> list[datetime]:
+def at_fixed_times(
+    zone: ZoneInfo, times: list[tuple[int, int]], days: set[int], start: datetime = START, end: datetime = END
+) -> list[datetime]:
     """One firing for each local day and time: the first of two, and the shift for one that does not exist."""
     shifts = transitions(zone)
     offsets = {time.astimezone(zone).utcoffset() for shift in [START, *shifts] for time in (shift - MINUTE, shift)}
     found: set[datetime] = set()
-    day = (START - 2 * DAY).date()
-    while day <= (END + 2 * DAY).date():
+    day = (start - 2 * DAY).date()
+    while day <= (end + 2 * DAY).date():
         if day.isoweekday() in days:
             for hour, minute in times:
                 found.add(moment(zone, datetime(day.year, day.month, day.day, hour, minute), offsets, shifts))
         day += DAY
-    return sorted(time for time in found if START < time < END)
+    return sorted(time for time in found if start < time < end)
 
 
 def moment(zone: ZoneInfo, wanted: datetime, offsets: set[timedelta | None], shifts: list[datetime]) -> datetime:
@@ -89,16 +93,28 @@ def between(schedule: Schedule, start: datetime, end: datetime) -> list[datetime
 
 
 @pytest.mark.parametrize("name", ZONES)
-def test_fixed_times_fire_once_a_local_day_for_ten_years(name: str) -> None:
+@pytest.mark.parametrize(
+    ("expression", "times", "days"),
+    [("30 2 * * *", [(2, 30)], set(range(1, 8))), ("0 0 * * 0,3", [(0, 0)], {3, 7})],
+)
+def test_fixed_times_fire_once_a_local_day_for_ten_years(
+    name: str, expression: str, times: list[tuple[int, int]], days: set[int]
+) -> None:
+    found = between(Schedule(Cron(expression), name), START, END)
+    assert found == at_fixed_times(ZoneInfo(name), times, days)
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("name", ZONES)
+def test_several_fixed_times_of_a_day_fire_once_each_around_every_change_of_a_clock(
+    name: str, *, is_soak: bool
+) -> None:
     zone = ZoneInfo(name)
-    for expression, times, days in (
-        ("30 2 * * *", [(2, 30)], set(range(1, 8))),
-        ("0 0 * * 0,3", [(0, 0)], {3, 7}),
-        ("15,45 1-3 * * *", [(hour, minute) for hour in (1, 2, 3) for minute in (15, 45)], set(range(1, 8))),
-    ):
-        found = between(Schedule(Cron(expression), name), START, END)
-        assert found == at_fixed_times(zone, times, days), expression
-        assert len(set(found)) == len(found)
+    times = [(hour, minute) for hour in (1, 2, 3) for minute in (15, 45)]
+    spans = [(START, END)] if is_soak else [(shift - 3 * DAY, shift + 3 * DAY) for shift in transitions(zone)]
+    for start, end in spans:
+        found = between(Schedule(Cron("15,45 1-3 * * *"), name), start, end)
+        assert found == at_fixed_times(zone, times, set(range(1, 8)), start, end)
 
 
 @pytest.mark.parametrize("name", ZONES)

@@ -1,6 +1,7 @@
 """`doctor --deep` finds each kind of damage, and says what to do."""
 
 import re
+import shutil
 import sqlite3
 from contextlib import closing
 from datetime import timedelta
@@ -28,11 +29,18 @@ KEY = "agent:main:cli:damaged"
 PROCESS = "INSERT INTO processes VALUES ('proc_old', 'all', 'here', 1, '0', '', '[]', 0, 0)"
 
 
-@pytest.fixture
-def written_home(home: Path) -> Path:
+@pytest.fixture(scope="module")
+def left_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with two messages, which nobody works on."""
+    home = tmp_path_factory.mktemp("left") / "home"
     for text in ("first", WORD * 1_000):
         antiphon_json("chat", "-m", text, home=home)
     return home
+
+
+@pytest.fixture
+def written_home(left_home: Path, home: Path) -> Path:
+    return shutil.copytree(left_home, home)
 
 
 def test_a_sound_home_is_read_to_its_last_row(written_home: Path) -> None:
