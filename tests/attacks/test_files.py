@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,6 +18,9 @@ import anyio
 import httpx
 import pytest
 from anyio.from_thread import start_blocking_portal
+from mcp import Client as McpClient
+from mcp import StdioServerParameters
+from mcp.types import CallToolResult
 
 from antiphon.app import open_app
 from antiphon.cli.connection.client import Client
@@ -31,7 +34,8 @@ from antiphon.home import prepare_home
 from antiphon.owner_token import find_token, owner_token
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.claims import requirement
-from tests.waiting import SECONDS
+from tests.cli.program import environment, serving
+from tests.waiting import PROCESS_SECONDS, SECONDS
 
 STRANGER = 54321
 """A uid that nobody has."""
@@ -296,6 +300,40 @@ async def test_a_program_that_takes_the_address_of_an_ended_gateway_gets_nothing
         assert refused.value.code == "gateway_unproven"
         assert caught and not any(token.encode() in each for each in caught)
     client.close()
+
+
+@requirement("first_start:1")
+@pytest.mark.anyio
+async def test_a_program_that_takes_the_address_of_an_ended_gateway_gets_nothing_of_an_outside_agents_tools(
+    home: Path,
+) -> None:
+    """`antiphon mcp` lives for hours; when its gateway is back at another address, the call is answered from there."""
+    with anyio.fail_after(PROCESS_SECONDS), serving(home) as first:
+        port, token = int(first.url.rpartition(":")[2]), find_token(home)
+        assert token
+        variables = environment({"ANTIPHON_HOME": str(home)})
+        command = StdioServerParameters(
+            command=sys.executable, args=["-m", "antiphon", "mcp", "--as", "main"], env=variables
+        )
+        async with McpClient(command) as client:
+            assert not (await client.call_tool("session_status", {})).is_error
+            first.stop()
+            has_come, answers = threading.Event(), list[CallToolResult]()
+
+            def answer(path: str, body: bytes) -> bytes:
+                has_come.set()
+                return b"{}"
+
+            async def call() -> None:
+                answers.append(await client.call_tool("session_status", {}))
+
+            with catching(answer, port=port) as (_, caught), ExitStack() as stack:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(call)
+                    assert await anyio.to_thread.run_sync(has_come.wait, PROCESS_SECONDS)
+                    await anyio.to_thread.run_sync(stack.enter_context, serving(home))
+                assert not any(token.encode() in each for each in caught)
+        assert [each.is_error for each in answers] == [False]
 
 
 @requirement("first_start:1")

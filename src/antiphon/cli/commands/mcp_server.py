@@ -2,10 +2,10 @@
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote
 
 import anyio
@@ -15,11 +15,18 @@ from mcp.server.stdio import stdio_server
 
 from antiphon import __version__
 from antiphon.agents.model import ToolSchema
-from antiphon.cli.connection.client import CONNECT_SECONDS, ENDED, Client, error_of
+from antiphon.cli.connection.client import (
+    CONNECT_SECONDS,
+    CONNECTED,
+    ENDED,
+    Client,
+    check_identity,
+    error_of,
+)
 from antiphon.cli.connection.connect import client_of
 from antiphon.cli.connection.gateway_file import find_gateway
 from antiphon.cli.connection.home import home_of
-from antiphon.domain.errors import AntiphonError, Unavailable
+from antiphon.domain.errors import AntiphonError, Denied, Unavailable
 from antiphon.domain.message import JsonObject
 from antiphon.mcp.server import build_server
 
@@ -32,13 +39,17 @@ PAUSE_SECONDS = 0.5
 
 def serve(client: Client, session_key: str, home: Path | None) -> None:
     """Serves until standard input ends."""
-    anyio.run(_serve, RemoteTools(client, session_key, home))
+    anyio.run(_serve, client, session_key, home)
 
 
-async def _serve(tools: "RemoteTools") -> None:
-    server = build_server(lambda context: tools, __version__)
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+async def _serve(client: Client, session_key: str, home: Path | None) -> None:
+    timeout = httpx.Timeout(LONGEST_CALL_SECONDS, connect=CONNECT_SECONDS)
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(timeout=timeout, limits=limits, trust_env=False) as http:
+        tools = RemoteTools(client, http, session_key, home)
+        server = build_server(lambda context: tools, __version__)
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
 
 
 class RemoteTools:
@@ -48,8 +59,9 @@ class RemoteTools:
     is then repeated, safely by its key.
     """
 
-    def __init__(self, client: Client, session_key: str, home: Path | None) -> None:
+    def __init__(self, client: Client, http: httpx.AsyncClient, session_key: str, home: Path | None) -> None:
         self._client = client
+        self._http = http
         self._session_key = session_key
         self._home = home_of(home)
 
@@ -78,13 +90,18 @@ class RemoteTools:
             try:
                 return await self._ask_once(method, path, body, headers)
             except httpx.TransportError:
-                pass
+                failure = None
             except Unavailable as error:
                 if error.code not in ENDED:
                     raise
+                failure = None
+            except Denied as error:  # another program may have taken the address of a gateway that ended
+                if error.code != "gateway_unproven":
+                    raise
+                failure = error
             failing_since = failing_since or anyio.current_time()
             if anyio.current_time() - failing_since > PATIENCE_SECONDS:
-                raise Unavailable(
+                raise failure or Unavailable(
                     f"Gateway does not answer: {self._client.url!r}. Start it with `antiphon serve`.",
                     code="gateway_unreachable",
                 )
@@ -94,18 +111,26 @@ class RemoteTools:
     async def _ask_once(
         self, method: str, path: str, body: JsonObject | None, headers: dict[str, str] | None
     ) -> JsonObject:
-        timeout = httpx.Timeout(LONGEST_CALL_SECONDS, connect=CONNECT_SECONDS)
-        async with httpx.AsyncClient(base_url=self._client.url, timeout=timeout, trust_env=False) as http:
-            response = await http.request(
-                method,
-                path,
-                content=None if body is None else json.dumps(body),
-                headers={
-                    "Authorization": f"Bearer {self._client.token}",
-                    "Content-Type": "application/json",
-                    **(headers or {}),
-                },
-            )
+        address = self._client.address
+
+        async def watch_connections(event: str, information: Mapping[str, Any]) -> None:
+            if event == CONNECTED and address.must_prove:
+                stream = information["return_value"]
+                try:
+                    # Nothing is read from the connection yet; the proof is, by another thread.
+                    with stream.get_extra_info("socket").dup() as connection:
+                        await anyio.to_thread.run_sync(check_identity, connection, address.url, address.token)
+                except BaseException:
+                    await stream.aclose()
+                    raise
+
+        response = await self._http.request(
+            method,
+            address.url + path,
+            content=None if body is None else json.dumps(body),
+            headers={"Authorization": f"Bearer {address.token}", "Content-Type": "application/json", **(headers or {})},
+            extensions={"trace": watch_connections},
+        )
         if response.is_error:
             raise error_of(response)
         answer = cast(JsonObject, response.json())

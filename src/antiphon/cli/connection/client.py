@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from socket import socket
 from threading import Lock
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -31,6 +31,8 @@ RETRY_SECONDS = 0.5
 ENDED = ("gateway_unreachable", "draining", "stopped")
 """Codes of a gateway that has ended or is about to."""
 GIVE_UP_SECONDS = 30.0
+CONNECTED = "connection.connect_tcp.complete"
+"""What httpx traces when a new connection is open and nothing was sent on it."""
 PROOF_SECONDS = 20.0
 ENDING_SECONDS = 10.0
 """For a gateway that is about to end."""
@@ -79,6 +81,26 @@ class ServerEvent(Struct, frozen=True, kw_only=True):
     id: int | None = None
 
 
+class GatewayAddress(NamedTuple):
+    """Where a gateway is, and our connections to it."""
+
+    url: str
+    token: str
+    must_prove: bool
+    """On each new connection the gateway proves that it is the home's, before the token is sent."""
+    http: httpx.Client
+
+    def watch_connections(self, event: str, information: object) -> None:
+        """Before anything is sent on a new connection: another program may have taken the address meanwhile."""
+        if event == CONNECTED and self.must_prove:
+            stream: Any = cast(Mapping[str, object], information)["return_value"]
+            try:
+                check_identity(stream.get_extra_info("socket"), self.url, self.token)
+            except BaseException:
+                stream.close()
+                raise
+
+
 class Client:
     """Speaks to one gateway as the home's owner. Every method raises an `AntiphonError` for what goes wrong.
 
@@ -88,14 +110,10 @@ class Client:
     def __init__(
         self, url: str, token: str, elsewhere: Callable[[], "Client"] | None = None, *, must_prove: bool = False
     ) -> None:
-        """`must_prove`: on each new connection the gateway proves that it is the home's, before the token is sent."""
-        self._must_prove = must_prove
-        self.url = url
-        self.token = token
         self._elsewhere = elsewhere
         self._moving = Lock()
         self._left: list[httpx.Client] = []
-        self._http = httpx.Client(
+        http = httpx.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
@@ -103,13 +121,18 @@ class Client:
             # To load certificates takes as long as a short command; without TLS there is nothing to verify.
             verify=not url.startswith("http:"),
         )
+        self.address = GatewayAddress(url, token, must_prove, http)
+
+    @property
+    def url(self) -> str:
+        return self.address.url
 
     def prove(self) -> None:
         """Opens a connection, on which the gateway has to prove itself. Raises `Denied`, `Unavailable`."""
         self._ask_here(_Request(method="GET", path="/health"))
 
     def close(self) -> None:
-        for http in (self._http, *self._left):
+        for http in (self.address.http, *self._left):
             http.close()
 
     def get(self, path: str, **parameters: Parameter) -> JsonObject:
@@ -214,16 +237,17 @@ class Client:
     ) -> Generator[httpx.Response]:
         """Raises `Unavailable` with `was_not_done` where it is not even begun."""
         timeout = httpx.Timeout(QUIET_SECONDS, connect=CONNECT_SECONDS)
-        request = self._http.build_request(
+        address = self.address
+        request = address.http.build_request(
             method,
             path,
             params=_present(parameters) or None,
             json=body,
             timeout=timeout,
-            extensions={"trace": self._watch_connections},
+            extensions={"trace": address.watch_connections},
         )
         try:
-            response = self._http.send(request, stream=True)
+            response = address.http.send(request, stream=True)
         except httpx.ConnectError as error:
             raise self._unreachable() from error
         try:
@@ -312,23 +336,23 @@ class Client:
                     time.sleep(ENDING_PAUSE_SECONDS)
             except AntiphonError:
                 return False
-            self._left.append(self._http)
-            self.url, self.token, self._http, self._elsewhere = other.url, other.token, other._http, other._elsewhere
-            self._must_prove = other._must_prove
+            self._left.append(self.address.http)
+            self.address, self._elsewhere = other.address, other._elsewhere
             return True
 
     def _ask_here(self, request: _Request) -> JsonObject:
         wait = request.parameters.get("wait")
+        address = self.address
         limit = ANSWER_SECONDS + (wait if isinstance(wait, float) else request.seconds)
         try:
-            response = self._http.request(
+            response = address.http.request(
                 request.method,
                 request.path,
                 params=_present(request.parameters) or None,  # an empty mapping would take the query out of the path
                 json=request.body,
                 headers=request.headers,
                 timeout=httpx.Timeout(limit, connect=CONNECT_SECONDS),
-                extensions={"trace": self._watch_connections},
+                extensions={"trace": address.watch_connections},
             )
         except httpx.TransportError as error:
             raise self._unreachable() from error
@@ -337,16 +361,6 @@ class Client:
         if response.is_error:
             raise error_of(response)
         return cast(JsonObject, response.json()) if response.content else {}
-
-    def _watch_connections(self, event: str, information: object) -> None:
-        """Before anything is sent on a new connection: another program may have taken the address meanwhile."""
-        if event == "connection.connect_tcp.complete" and self._must_prove:
-            stream: Any = cast(Mapping[str, object], information)["return_value"]
-            try:
-                check_identity(stream.get_extra_info("socket"), self.url, self.token)
-            except BaseException:
-                stream.close()
-                raise
 
     def _unreachable(self) -> Unavailable:
         return Unavailable(
