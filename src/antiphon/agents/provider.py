@@ -32,6 +32,7 @@ from antiphon.agents.providers.event_lines import EventLines
 from antiphon.agents.providers.library_model import ModelAddress, open_library_model
 from antiphon.agents.providers.request_head import OpenLibraryModel, RequestHead, build_head, classify
 from antiphon.agents.text import whole_text
+from antiphon.certificates import known_certificates
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import Usage
 
@@ -228,7 +229,7 @@ class ProviderModel:
         try:
             with anyio.fail_after(LOOK_SECONDS):
                 async with (
-                    httpx2.AsyncClient(timeout=None) as http,
+                    httpx2.AsyncClient(timeout=None, verify=known_certificates()) as http,
                     http.stream("GET", url, headers=headers) as response,
                 ):
                     status, kind = response.status_code, response.headers.get("content-type", "")
@@ -277,7 +278,7 @@ class ProviderModel:
         timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
         limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=IDLE_CONNECTIONS)
         return _Connection(
-            http=httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=True),
+            http=httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=True, verify=known_certificates()),
             open_model=lambda http: open_library_model(self._address, key, self._settings, http),
             secrets=tuple(secret for secret in (key, *self._settings.headers.values()) if secret),
         )

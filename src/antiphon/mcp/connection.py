@@ -12,6 +12,7 @@ import anyio
 from anyio import to_thread
 from pydantic import ValidationError
 
+from antiphon.certificates import known_certificates
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.message import JsonObject
@@ -306,6 +307,7 @@ async def _address(url: str, settings: ServerSettings) -> AsyncGenerator["Transp
         httpx2.AsyncClient(
             headers={"accept-encoding": "identity", **settings.headers},
             timeout=timeout,
+            verify=known_certificates(),
             event_hooks={"response": [bound_response]},
         ) as http,
         streamable_http_client(url, http_client=http) as streams,

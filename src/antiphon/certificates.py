@@ -1,0 +1,12 @@
+"""Certificates of the servers that this process talks to. Loading them takes tens of milliseconds."""
+
+import ssl
+from functools import cache
+
+
+@cache
+def known_certificates() -> ssl.SSLContext:
+    """What every client of ours trusts: loaded once, with `SSL_CERT_FILE` and `SSL_CERT_DIR` of the environment."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
