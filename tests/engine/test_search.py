@@ -28,6 +28,7 @@ from antiphon.feed.local import LocalNotifier
 from antiphon.policy.acts import Act
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
+from antiphon.store import incarnations
 from antiphon.store import search as index
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
@@ -83,7 +84,7 @@ async def _append(tx: Transaction, session: Session, messages: tuple[NewEvent, .
 
 
 async def set_taint(app: App, session: Session, level: Level) -> None:
-    await app.database.run(rows.set_taint, session.id, Classification(level))
+    await app.database.run(incarnations.set_taint, session.id, Classification(level))
 
 
 async def test_messages_of_people_and_models_are_found_newest_first(open_home: OpenHome) -> None:
@@ -225,7 +226,7 @@ async def test_data_above_the_caller_is_not_found_whatever_carries_it(open_home:
         assert sorted(places(await search(app, main, "needle"))) == shown
         await set_taint(app, main, Level.CONFIDENTIAL)
         assert len(await search(app, main, "needle")) == 5
-        await app.database.run(rows.set_taint, main.id, secret.join(boxed))
+        await app.database.run(incarnations.set_taint, main.id, secret.join(boxed))
         assert len(await search(app, main, "needle")) == 6
 
 

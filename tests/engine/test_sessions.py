@@ -18,8 +18,8 @@ from antiphon.domain.transcript import Input, Step, Transcript
 from antiphon.engine.sessions.sessions import SessionAttributes
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.policy.system import SYSTEM_REACH
+from antiphon.store import incarnations
 from antiphon.store import runs as ledger
-from antiphon.store import sessions as rows
 from antiphon.store.database import Query
 from antiphon.store.sessions import SessionFilter
 from tests.claims import requirement
@@ -310,7 +310,7 @@ async def test_a_fork_is_as_classified_as_what_it_was_made_of(open_home: OpenHom
         assert forked.taint == secret and forked.clearance == session.clearance
         if is_older:
             return
-        await app.database.run(rows.set_taint, session.id, session.base.join(Classification(Level.RESTRICTED)))
+        await app.database.run(incarnations.set_taint, session.id, session.base.join(Classification(Level.RESTRICTED)))
         risen = await app.services.forks.fork(OWNER, app.services.sessions.target(session.id), None)
         assert risen.taint == Classification(Level.RESTRICTED)
 

@@ -12,6 +12,7 @@ from antiphon.domain.event import EventType
 from antiphon.domain.message import text_content
 from antiphon.domain.session import Session, SessionStatus, SessionType, Source
 from antiphon.engine.sessions.inbox import Envelope
+from antiphon.store import incarnations
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
 from tests.channels.fake_channel import FakeChannel
@@ -78,7 +79,7 @@ async def test_a_silent_word_at_the_taint_of_its_session_moves_it(open_home: Ope
 
 
 async def raise_taint(tx: Transaction, incarnation: Any) -> None:
-    await rows.set_taint(tx, incarnation, SECRET)
+    await incarnations.set_taint(tx, incarnation, SECRET)
 
 
 @requirement("flow:13", "sessions:2", "sessions:6")

@@ -13,7 +13,7 @@ from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus
 from antiphon.engine.children.govern import MAX_LISTED
 from antiphon.engine.sessions.upkeep import Upkeep
-from antiphon.store import sessions as rows
+from antiphon.store import incarnations
 from antiphon.testing import Call, FakeRequest, Reply, fake_provider
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -237,7 +237,9 @@ async def test_a_session_above_its_child_tells_it_nothing_more(open_home: OpenHo
         boss = await story.opens("boss")
         child = await boss.spawns("!say one", mode="session", label="helper")
         await story.settles()
-        await story.app.database.run(rows.set_taint, (await boss.session()).id, Classification(Level.CONFIDENTIAL))
+        await story.app.database.run(
+            incarnations.set_taint, (await boss.session()).id, Classification(Level.CONFIDENTIAL)
+        )
         refused = await boss.steers("helper", "the secret")
         assert (refused["status"], refused["code"]) == ("forbidden", "write_down")
         assert "the secret" not in await child.texts()

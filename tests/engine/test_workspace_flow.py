@@ -11,7 +11,7 @@ from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.event import EventType
 from antiphon.domain.ids import SessionId
 from antiphon.engine.sessions.patches import session_columns
-from antiphon.store import sessions as rows
+from antiphon.store import incarnations
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
@@ -45,7 +45,7 @@ async def output(character: Character, text: str) -> dict[str, Any]:
 async def make_workspace(story: Story, character: Character, made_of: Classification) -> None:
     """The workspace was made of that; the session does not know yet."""
     session = await character.session()
-    await story.app.database.run(rows.set_workspace, SessionId(session.id), made_of, sessions=(session.row,))
+    await story.app.database.run(incarnations.set_workspace, SessionId(session.id), made_of, sessions=(session.row,))
 
 
 @requirement("flow:7")

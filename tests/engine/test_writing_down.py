@@ -18,8 +18,7 @@ from antiphon.domain.targets import RelativeTarget, Target
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.exchanges.send import Address, SendMessage, Sent, send_message
 from antiphon.engine.rules import Rules
-from antiphon.store import exchanges
-from antiphon.store import sessions as rows
+from antiphon.store import exchanges, incarnations
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
@@ -116,7 +115,7 @@ async def test_that_a_target_that_has_risen_is_deleted_is_not_told_to_those_belo
         desk, peer = await story.opens("desk"), await story.opens("peer")
         await desk.hears(to_send("!say never", sessionKey=peer.key, timeoutSeconds=0), wait_at("end"))
         await story.comes_to("end")  # the request waits for the only slot
-        await story.app.database.run(rows.set_taint, SessionId((await peer.session()).id), SECRET)
+        await story.app.database.run(incarnations.set_taint, SessionId((await peer.session()).id), SECRET)
         await story.deletes(peer)
         story.opens_gate("end")
         await story.settles()

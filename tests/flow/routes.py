@@ -98,7 +98,7 @@ ROUTES = (
         name="earlier conversations over HTTP: their first words and how many messages",
         doors=("http sessions.incarnations",),
         sink="the clearance of the person or token, message by message",
-        check="store/incarnations.py::list_ended",
+        check="store/ended_incarnations.py::list_ended",
         tests=(WORLDS, "gateway/test_incarnations.py::test_first_words_above_the_reader_are_withheld"),
     ),
     Route(

@@ -332,7 +332,7 @@ BUGS = (
     Bug(
         "what comes late for an ended conversation is lost to it",
         "store/events.py",
-        "        await sessions.stretch_incarnation(tx, incarnation, last_seq)\n",
+        "        await incarnations.stretch(tx, incarnation, last_seq)\n",
         "        pass\n",
         "engine/test_reports.py::"
         "test_a_result_that_comes_after_a_reset_goes_to_the_old_incarnation_and_starts_nothing[sqlite]",
@@ -1006,7 +1006,7 @@ BUGS = (
     Bug(
         "what a run takes in leaves its session's taint as it was",
         "engine/ledger/append.py",
-        "    await rows.set_taint(tx, run.session_id, raised)\n",
+        "    await incarnations.set_taint(tx, run.session_id, raised)\n",
         "",
         "engine/test_classified_runs.py::test_no_event_is_above_the_stored_taint_once_it_was_read[sqlite]",
     ),

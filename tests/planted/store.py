@@ -26,7 +26,7 @@ BUGS = (
     ),
     Bug(
         "earlier conversations are listed from the first one on",
-        "store/incarnations.py",
+        "store/ended_incarnations.py",
         "ORDER BY first_seq DESC LIMIT",
         "ORDER BY first_seq LIMIT",
         "gateway/test_incarnations.py::test_pages_of_ended_conversations_skip_none_and_repeat_none[sqlite]",

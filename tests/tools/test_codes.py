@@ -16,6 +16,7 @@ from antiphon.domain.person import PersonRole
 from antiphon.engine.exchanges.send import MAX_MESSAGE_BYTES
 from antiphon.engine.sessions.patches import session_columns
 from antiphon.engine.sessions.upkeep import Upkeep
+from antiphon.store import incarnations
 from antiphon.store import sessions as rows
 from antiphon.tools.session_tool import SessionTool
 from tests.claims import requirement
@@ -218,7 +219,9 @@ async def test_what_governs_children_answers_its_codes_and_no_others(open_home: 
         steering: dict[str, Any] = {"action": "steer", "target": busy[0].run_id, "message": "x"}
         found["subagents"].append(await own.calls("subagents", principal=await _user_in(story.app, own), **steering))
         await own.cancels_children()
-        await story.app.database.run(rows.set_taint, (await own.session()).id, Classification(Level.CONFIDENTIAL))
+        await story.app.database.run(
+            incarnations.set_taint, (await own.session()).id, Classification(Level.CONFIDENTIAL)
+        )
         found["subagents"].append(await own.steers(staying.run_id, "x"))
         main = story.session("agent:main:main")
         found["sessions_yield"].append(await main.calls_in_a_run("sessions_yield"))

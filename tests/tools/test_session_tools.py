@@ -31,7 +31,7 @@ from antiphon.domain.redaction import MASK, redact
 from antiphon.domain.run import RunStatus
 from antiphon.engine.views import views
 from antiphon.store import events as log
-from antiphon.store import sessions as rows
+from antiphon.store import incarnations
 from antiphon.store.database import Transaction
 from antiphon.tools.bounds import OMITTED
 from antiphon.wire.encoding import compact_json
@@ -127,7 +127,7 @@ async def test_hidden_children_take_no_place_among_those_that_a_list_names(
         children = [await own.spawns("!say x") for _ in range(5)]
         for child in children[2:]:
             id = SessionId((await child.session()).id)
-            await app.database.run(rows.set_taint, id, Classification(Level.CONFIDENTIAL))
+            await app.database.run(incarnations.set_taint, id, Classification(Level.CONFIDENTIAL))
         listed = rows_of(await own.calls("sessions_list"))
         (named,) = [row["childSessions"] for row in listed if row["key"] == own.key]
         assert named == [children[1].key, children[0].key]

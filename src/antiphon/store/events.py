@@ -12,7 +12,7 @@ from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.policy.flow import is_public
 from antiphon.policy.reach import Grant
-from antiphon.store import sessions
+from antiphon.store import incarnations, sessions
 from antiphon.store.codec import (
     COLUMNS_WITHIN,
     EVENT_COLUMNS,
@@ -81,7 +81,7 @@ async def append(tx: Transaction, session: SessionRow, addition: Addition) -> in
             await tx.execute(_insert(len(rows) // EVENT_WIDTH), rows)
             rows = []
     if present != incarnation:
-        await sessions.stretch_incarnation(tx, incarnation, last_seq)
+        await incarnations.stretch(tx, incarnation, last_seq)
     tx.wake(session)
     return last_seq
 

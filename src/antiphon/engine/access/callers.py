@@ -17,6 +17,7 @@ from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import may_enter
 from antiphon.policy.standing import Standing
+from antiphon.store import incarnations
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
 from antiphon.store.people import find_standing
@@ -88,7 +89,7 @@ async def _find_held(query: Query, found: Session) -> Classification:
         return EVERYTHING  # nobody can tell any more
     if present.id == found.id:
         return present.taint
-    ended = await rows.find_incarnation(query, found.id)
+    ended = await incarnations.find(query, found.id)
     return EVERYTHING if ended is None else present.taint.join(ended.taint)
 
 

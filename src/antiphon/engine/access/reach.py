@@ -32,7 +32,7 @@ from antiphon.policy.rights import decide_act
 from antiphon.policy.shown import shown_session
 from antiphon.policy.standing import Standing
 from antiphon.policy.visibility import AgentToAgent, Visibility
-from antiphon.store import askers, tasks
+from antiphon.store import askers, incarnations, tasks
 from antiphon.store import sessions as rows
 from antiphon.store.askers import Portion
 from antiphon.store.database import Query
@@ -74,7 +74,7 @@ class Candidate(Struct, frozen=True):
     """A session and the named incarnation: the present one, unless the id of an ended one was given."""
 
     session: Session
-    incarnation: rows.Incarnation
+    incarnation: incarnations.Incarnation
 
 
 class Found(Struct, frozen=True):
@@ -83,7 +83,7 @@ class Found(Struct, frozen=True):
     grant: Grant
     session: Session
     """The whole row, to decide and to act by; readers get `shown` or `as_named`."""
-    incarnation: rows.Incarnation
+    incarnation: incarnations.Incarnation
 
     @property
     def is_ended(self) -> bool:
@@ -194,7 +194,7 @@ async def find_head(
         return standing, _refused(reach)
     by_id = None
     if target.session_id:
-        incarnation = await rows.find_incarnation(query, target.session_id)
+        incarnation = await incarnations.find(query, target.session_id)
         by_id = await portion.find_by_row(query, incarnation.session if incarnation else NOBODY)
     head = by_key or by_id
     if reach.participant is None:  # nothing to read; every message of an owner comes through here
@@ -255,7 +255,7 @@ async def look_up(query: Query, target: NamedTarget) -> Candidate | None:
 
 async def _look_up_besides(query: Query, by_key: Session | None, id: SessionId | None) -> Candidate | None:
     """The session that was found by its key, else the one with the id."""
-    incarnation = await rows.find_incarnation(query, id) if id else None
+    incarnation = await incarnations.find(query, id) if id else None
     by_id = await rows.find_by_row(query, incarnation.session if incarnation else NOBODY) if id else None
     session = by_key or by_id
     if session is None:
@@ -273,8 +273,8 @@ async def _look_up_relative(query: Query, reach: Reach, target: RelativeTarget) 
     return None if session is None else Candidate(session, present_incarnation(session))
 
 
-def present_incarnation(session: Session) -> rows.Incarnation:
-    return rows.Incarnation(
+def present_incarnation(session: Session) -> incarnations.Incarnation:
+    return incarnations.Incarnation(
         id=SessionId(session.id),
         session=session.row,
         first_seq=session.incarnation_seq,

@@ -43,7 +43,7 @@ from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.caps import GUESTS_CAP, PERSON_CAP
 from antiphon.policy.flow import may_enter
-from antiphon.store import checkpoints, processes
+from antiphon.store import checkpoints, incarnations, processes
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.checkpoints import CheckpointFence, DueCheckpoint, StoredCheckpoint
@@ -79,7 +79,7 @@ async def begin_checkpoint(tx: Transaction, command: BeginCheckpoint) -> BegunCh
     session = await rows.find_by_row(tx, row)
     if session is None:
         return None
-    life = await rows.find_incarnation(tx, incarnation)
+    life = await incarnations.find(tx, incarnation)
     if life is None or life.session != row:  # the session was deleted and made anew since it was listed
         return None
     stored = await checkpoints.find(tx, incarnation)
@@ -255,7 +255,7 @@ async def _writer(query: Query, session: SessionRow, incarnation: SessionId) -> 
 
 async def _find_ceiling(query: Query, session: Session, incarnation: SessionId, rules: Rules) -> Classification:
     """What the incarnation has taken in, as far as the place of its answers may have it now. Contract: flow 2."""
-    life = await rows.find_incarnation(query, incarnation)
+    life = await incarnations.find(query, incarnation)
     assert life is not None
     return life.taint.meet(await find_ceiling(query, session, rules.sinks))
 

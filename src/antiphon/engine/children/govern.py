@@ -40,9 +40,9 @@ from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.request_ids import new_run_id
 from antiphon.store import events as log
+from antiphon.store import incarnations, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store import spawns
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.people import find_standing
 
@@ -192,7 +192,7 @@ async def _find_hidden(
         giver = None if child.parent != own.row or report is None else report.requester_incarnation
         if giver == own.id:
             continue
-        ended = None if giver is None else await rows.find_incarnation(query, giver)
+        ended = None if giver is None else await incarnations.find(query, giver)
         if ended is None or not may_enter(ended.taint, own.taint):
             hidden.add(child.row)
     return hidden

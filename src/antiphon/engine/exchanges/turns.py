@@ -46,6 +46,7 @@ from antiphon.engine.ledger.queue import queue_run
 from antiphon.policy.flow import may_enter
 from antiphon.policy.sinks import Sinks
 from antiphon.store import exchanges as rows_of_exchanges
+from antiphon.store import incarnations
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import moment
@@ -197,7 +198,7 @@ async def _clearance_of_other(query: Query, exchange: Exchange, sides: Sides, si
     incarnation = exchange.requester_incarnation if side is Side.TARGET else exchange.target_incarnation
     if other.id == incarnation:
         return other.taint
-    ended = await rows.find_incarnation(query, incarnation)
+    ended = await incarnations.find(query, incarnation)
     return PUBLIC if ended is None else ended.taint
 
 

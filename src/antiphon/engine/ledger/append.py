@@ -21,8 +21,8 @@ from antiphon.domain.session import DescriptionSource, Session, SessionStatus
 from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
 from antiphon.policy.flow import ceiling, is_public, may_enter
 from antiphon.store import events as log
+from antiphon.store import incarnations, spawns
 from antiphon.store import sessions as rows
-from antiphon.store import spawns
 from antiphon.store.checkpoints import CHECKPOINT_DUE
 from antiphon.store.codec import classification_values
 from antiphon.store.compartments import read_compartments
@@ -164,7 +164,7 @@ async def may_be_noticed(query: Query, session: SessionRow, made_of: Classificat
     """Whether sessions that see this one may learn that such an event was stored. Reads nothing for public ones."""
     if is_public(made_of):
         return True
-    taint = await rows.find_present_taint(query, session)
+    taint = await incarnations.find_present_taint(query, session)
     return taint is None or may_enter(made_of, taint)
 
 
@@ -212,14 +212,14 @@ async def _raise_taint(tx: Transaction, run: Run, made_of: Classification, end: 
     """Raises the taint of the run's incarnation; the event that says so, None unless more than integrity changed."""
     taint = None if end is None else end.taint
     if taint is None:
-        incarnation = await rows.find_incarnation(tx, run.session_id)
+        incarnation = await incarnations.find(tx, run.session_id)
         if incarnation is None:
             return None
         taint = incarnation.taint
     raised = taint.join(made_of)
     if raised == taint:
         return None
-    await rows.set_taint(tx, run.session_id, raised)
+    await incarnations.set_taint(tx, run.session_id, raised)
     if may_enter(made_of, taint):
         return None
     names = await read_compartments(tx) if raised.compartments else NO_COMPARTMENTS
@@ -235,16 +235,16 @@ async def _raise_taint(tx: Transaction, run: Run, made_of: Classification, end: 
 async def raise_workspace(tx: Transaction, session: SessionRow, incarnation: SessionId, left: Classification) -> None:
     """Raises what the workspace of the incarnation was made of, before a call leaves data there. Contract: flow 8."""
     await rows.hold(tx, session)
-    held = await rows.find_workspace(tx, incarnation)
+    held = await incarnations.find_workspace(tx, incarnation)
     if held is not None and held.join(left) != held:
-        await rows.set_workspace(tx, incarnation, held.join(left))
+        await incarnations.set_workspace(tx, incarnation, held.join(left))
 
 
 async def keep_taint(tx: Transaction, ended: SessionId, renewed: SessionId) -> Classification:
     """Gives an incarnation the taint of the one that ended before it, and returns it. Contract: sessions 6."""
-    before = await rows.find_incarnation(tx, ended)
+    before = await incarnations.find(tx, ended)
     assert before is not None
-    await rows.set_taint(tx, renewed, before.taint)
+    await incarnations.set_taint(tx, renewed, before.taint)
     return before.taint
 
 
@@ -267,7 +267,7 @@ async def append_copies(
         set |= _described(copies)
     taken = (copy.classification for copy in copies if may_enter(copy.classification, ceiling(session, None)))
     joined = join_all([taint, session.base, *taken])
-    await rows.set_taint(tx, SessionId(session.id), joined)
+    await incarnations.set_taint(tx, SessionId(session.id), joined)
     add = {"message_count": sum(copy.message is not None for copy in copies)}
     addition = Addition(incarnation=session.id, events=copies, at_ms=at_ms, set=set, add=add)
     last_seq = await log.append(tx, session.row, addition)

@@ -20,8 +20,8 @@ from antiphon.engine.ledger.append import append_steps
 from antiphon.engine.ledger.spending import Spender, note_spent
 from antiphon.policy.flow import is_public, may_enter
 from antiphon.policy.sinks import Sinks
+from antiphon.store import incarnations
 from antiphon.store import runs as ledger
-from antiphon.store import sessions as rows
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.sessions import LogEnd
 
@@ -104,7 +104,7 @@ async def made_by_run(query: Query, run: Run, events: Sequence[Event]) -> Classi
     What was withheld from the run, or not read yet, is above its incarnation's taint and does not count.
     """
     made_of = join_all(event.classification for event in events)
-    if is_public(made_of) or (incarnation := await rows.find_incarnation(query, run.session_id)) is None:
+    if is_public(made_of) or (incarnation := await incarnations.find(query, run.session_id)) is None:
         return made_of
     return join_all(event.classification for event in events if may_enter(event.classification, incarnation.taint))
 

@@ -47,9 +47,9 @@ from antiphon.engine.reports.result import find_result
 from antiphon.engine.reports.settle import put_away
 from antiphon.policy.flow import may_enter
 from antiphon.policy.sinks import Sinks
+from antiphon.store import incarnations, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store import spawns
 from antiphon.store.database import Query, Transaction
 from antiphon.store.runs import NewRun
 
@@ -238,7 +238,7 @@ async def _taint_of(query: Query, session: Session, incarnation: SessionId) -> C
     """The taint of the session's incarnation, which may have ended: late results go there even after a reset."""
     if session.id == incarnation:
         return session.taint
-    ended = await rows.find_incarnation(query, incarnation)
+    ended = await incarnations.find(query, incarnation)
     return PUBLIC if ended is None else ended.taint
 
 

@@ -37,7 +37,7 @@ from antiphon.policy.flow import admitted, is_public, may_enter
 from antiphon.policy.sinks import Sinks
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
-from antiphon.store import approvals, people, standing_approvals
+from antiphon.store import approvals, incarnations, people, standing_approvals
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -550,7 +550,7 @@ async def _first_seq_needed(query: Query, run: Run) -> int:
         from_seq = compaction.data["fromSeq"]
         assert isinstance(from_seq, int)
         return from_seq
-    incarnation = await rows.find_incarnation(query, run.session_id)
+    incarnation = await incarnations.find(query, run.session_id)
     return incarnation.first_seq if incarnation is not None else 1
 
 

@@ -29,6 +29,7 @@ from antiphon.policy.reach import Grant
 from antiphon.policy.shown import shown_session
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
+from antiphon.store import incarnations
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Transaction
@@ -128,7 +129,7 @@ async def copy_conversation(
     tx: Transaction, source: Session, into: Session, *, origin: Run | None, at_ms: int
 ) -> Session:
     """Begins the new session with the other's conversation, up to the input of the `origin` run; returns its row."""
-    incarnation = await rows.find_incarnation(tx, SessionId(source.id))
+    incarnation = await incarnations.find(tx, SessionId(source.id))
     assert incarnation is not None
     up_to = source.last_seq if origin is None else origin.newest_seq
     events = await _read_all(tx, system_grant(source.row), incarnation, up_to)
@@ -145,7 +146,7 @@ async def copy_conversation(
     return copied
 
 
-async def _read_all(tx: Transaction, grant: Grant, incarnation: rows.Incarnation, up_to: int) -> list[Event]:
+async def _read_all(tx: Transaction, grant: Grant, incarnation: incarnations.Incarnation, up_to: int) -> list[Event]:
     events: list[Event] = []
     after = incarnation.first_seq - 1
     while page := await log.read_incarnation_after(tx, grant, incarnation.id, after, limit=PAGE_EVENTS):

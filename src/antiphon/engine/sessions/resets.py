@@ -25,9 +25,9 @@ from antiphon.engine.runs.lifecycle import call_off, end_parked_run, end_queued_
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import may_clear, may_reset
 from antiphon.policy.shown import shown_session
+from antiphon.store import incarnations, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store import spawns
 from antiphon.store.database import Database, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
@@ -141,9 +141,9 @@ async def begin_anew(tx: Transaction, session: Session, renewal: Renewal) -> Ses
     current = await rows.find_by_row(tx, session.row)
     assert current is not None
     await queue_checkpoint(tx, current, renewal.rules, at_ms)
-    await rows.end_incarnation(tx, session.id, last_seq=current.last_seq, at_ms=at_ms)
+    await incarnations.end(tx, session.id, last_seq=current.last_seq, at_ms=at_ms)
     first_seq = current.last_seq + 1
-    await rows.start_incarnation(tx, session.row, new_id, first_seq=first_seq, at_ms=at_ms, workspace_seq=first_seq)
+    await incarnations.start(tx, session.row, new_id, first_seq=first_seq, at_ms=at_ms, workspace_seq=first_seq)
     started = NewEvent(
         type=EventType.SESSION_STARTED,
         actor=renewal.actor,

@@ -52,7 +52,7 @@ from antiphon.policy.reach import Grant, grant_listed, is_as_far
 from antiphon.policy.rights import may_open, reaches_all
 from antiphon.policy.shown import shown_session
 from antiphon.policy.standing import Standing
-from antiphon.store import activities, people, spawns
+from antiphon.store import activities, incarnations, people, spawns
 from antiphon.store import sessions as rows
 from antiphon.store.activities import LastRun
 from antiphon.store.codec import classification_values, clearance_columns, json_text, milliseconds, moment
@@ -450,7 +450,7 @@ async def _free_session_id(tx: Transaction, key: SessionKey, named: SessionId | 
     if candidate is None and key.agent_id is not None and key.kind is SessionKind.OTHER and key.chat_type is None:
         _, _, rest = key.value.split(":", 2)
         candidate = SessionId(rest) if ":" in rest and not rest.startswith("main:") else None
-    if candidate is None or await rows.find_incarnation(tx, candidate) is not None:
+    if candidate is None or await incarnations.find(tx, candidate) is not None:
         return None
     return candidate
 

@@ -17,9 +17,9 @@ from antiphon.engine.ledger.text_work import work_on
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
-from antiphon.store import incarnations as rows
+from antiphon.store import ended_incarnations as rows
 from antiphon.store.database import Database, Query
-from antiphon.store.incarnations import EndedIncarnation
+from antiphon.store.ended_incarnations import EndedIncarnation
 
 NEWEST = 2**63 - 1
 
