@@ -46,8 +46,7 @@ LONG = {
     "worlds/test_worlds.py",
 }
 """Files whose tests take long, below `tests`."""
-EDGES = {"agents", "channels", "gateway", "mcp", "tools"}
-"""Folders whose tests reach the database through the engine alone."""
+DATABASES = ("sqlite", "postgres")
 LEFT_OUT = pytest.StashKey[list[pytest.Item]]()
 """Tests that this run does not need; they exist nevertheless."""
 
@@ -57,7 +56,11 @@ OpenHome: TypeAlias = Callable[..., AbstractAsyncContextManager[App]]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="run the long forms of kill, power-cut and reconnect tests")
-    parser.addoption("--one-database", action="store_true", help="leave out half of the tests on PostgreSQL")
+    parser.addoption(
+        "--one-database",
+        action="store_true",
+        help="run each test on one of the databases, on the other at the next commit",
+    )
     parser.addoption("--prove", action="store_true", help="run the long forms of the tests of information flow")
 
 
@@ -102,25 +105,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _runs_elsewhere(item: pytest.Item, tests: Path) -> bool:
-    """Whether the next commit's run has the test on this database: half of the engine's on PostgreSQL, half of the
-    edges' on each."""
-    database = (
-        item.callspec.params.get("database_section")
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-        else None
-    )
-    folder = item.path.relative_to(tests).parts[0]
-    if database is None or folder not in {"engine", *EDGES}:
+    """Whether it is the turn of the same test on the other database; those of the store run on both."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return False
+    parameters = item.callspec.params
+    database = parameters.get("database_section", parameters.get("backend"))
+    if database not in DATABASES or item.path.is_relative_to(tests / "store"):
         return False
     name = item.nodeid.replace("postgres", "sqlite")
-    its_turn = ("sqlite", "postgres")[(crc32(name.encode()) + _commits(tests)) % 2]
-    return database != its_turn and (database == "postgres" or folder in EDGES)
+    return database != DATABASES[(crc32(name.encode()) + turn()) % 2]
 
 
 @cache
-def _commits(folder: Path) -> int:
-    """How many commits led to this one; 0 outside a repository."""
-    command = ["git", "-C", str(folder), "rev-list", "--count", "HEAD"]
+def turn() -> int:
+    """A number that goes up with each commit, for what takes turns; 0 outside a repository."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-list", "--count", "HEAD"]
     try:
         return int(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
@@ -171,7 +170,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=DATABASES)
 def database_section(request: pytest.FixtureRequest) -> Generator[DatabaseSection]:
     """Where the test's home has its database: in a file, or in a PostgreSQL database of its own."""
     if request.param == "sqlite":

@@ -1,7 +1,8 @@
 """What only one place may do is done nowhere else."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src" / "antiphon"
@@ -31,9 +32,19 @@ def sources() -> Iterator[tuple[str, ast.Module]]:
         yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text("utf-8"))
 
 
+@cache
+def walked() -> Sequence[tuple[str, Sequence[ast.AST]]]:
+    """Each file with all of its nodes."""
+    return [(file, [*ast.walk(tree)]) for file, tree in sources()]
+
+
+def teardown_module() -> None:
+    walked.cache_clear()
+
+
 def places_of(name: str) -> list[str]:
     """The files in which the name stands, as a name, an attribute, a parameter or a function; once for each time."""
-    return [file for file, tree in sources() for node in ast.walk(tree) if name in _names_in(node)]
+    return [file for file, nodes in walked() for node in nodes if name in _names_in(node)]
 
 
 def _names_in(node: ast.AST) -> tuple[str | None, ...]:
@@ -49,10 +60,7 @@ def _names_in(node: ast.AST) -> tuple[str | None, ...]:
 def callers_of(name: str, *, of: str | None = None) -> set[str]:
     """The files that call it: by its bare name, or as an attribute of `of`."""
     return {
-        file
-        for file, tree in sources()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _is(node.func, name, of)
+        file for file, nodes in walked() for node in nodes if isinstance(node, ast.Call) and _is(node.func, name, of)
     }
 
 
@@ -68,10 +76,7 @@ def _is(called: ast.expr, name: str, of: str | None) -> bool:
 
 def importers_of(module: str) -> set[str]:
     return {
-        file
-        for file, tree in sources()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module == module
+        file for file, nodes in walked() for node in nodes if isinstance(node, ast.ImportFrom) and node.module == module
     }
 
 
@@ -97,7 +102,17 @@ def test_policy_alone_asks_who_is_the_owner() -> None:
 
 def test_events_enter_logs_at_one_place() -> None:
     assert callers_of("append", of="log") == {"engine/ledger/append.py"}
-    assert callers_of("set_taint", of="rows") == {"engine/ledger/append.py"}
+    assert callers_of("set_taint", of="incarnations") == {"engine/ledger/append.py"}
+
+
+def test_commands_send_the_token_from_where_a_gateway_has_to_prove_itself_first() -> None:
+    senders = {
+        file
+        for file, nodes in walked()
+        for node in nodes
+        if file.startswith("cli/") and isinstance(node, ast.Constant) and node.value == "Authorization"
+    }
+    assert senders == {"cli/connection/client.py", "cli/commands/mcp_server.py"}
 
 
 def test_what_is_looked_for_is_found() -> None:

@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Self, TypeAlias
 
@@ -221,7 +222,9 @@ def carry_out() -> None:
 @cache
 def preloaded_command() -> tuple[str, ...]:
     """What to run instead of `antiphon`, for as long as this process lives."""
-    path = str(Path(mkdtemp(prefix="antiphon-preloaded-")) / "socket")
+    folder = mkdtemp(prefix="antiphon-preloaded-")
+    atexit.register(rmtree, folder, ignore_errors=True)
+    path = str(Path(folder) / "socket")
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.cli.preloaded", path],
         cwd=ROOT,

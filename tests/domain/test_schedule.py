@@ -106,9 +106,7 @@ def test_fixed_times_fire_once_a_local_day_for_ten_years(
 
 
 @pytest.mark.parametrize("name", ZONES)
-def test_several_fixed_times_of_a_day_fire_once_each_around_every_change_of_a_clock(
-    name: str, *, is_soak: bool
-) -> None:
+def test_several_fixed_times_of_a_day_fire_once_around_each_change_of_a_clock(name: str, *, is_soak: bool) -> None:
     zone = ZoneInfo(name)
     times = [(hour, minute) for hour in (1, 2, 3) for minute in (15, 45)]
     spans = [(START, END)] if is_soak else [(shift - 3 * DAY, shift + 3 * DAY) for shift in transitions(zone)]

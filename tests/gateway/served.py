@@ -78,7 +78,9 @@ async def serve(
 def new_client(url: str, token: str | None = None) -> httpx.AsyncClient:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    return httpx.AsyncClient(base_url=url, headers=headers, timeout=SECONDS, limits=limits, trust_env=False)
+    return httpx.AsyncClient(
+        base_url=url, headers=headers, timeout=SECONDS, limits=limits, trust_env=False, verify=False
+    )
 
 
 @dataclass(frozen=True, slots=True)

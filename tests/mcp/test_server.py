@@ -42,7 +42,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 @asynccontextmanager
 async def connected(url: str, headers: dict[str, str], *, mode: str = "auto") -> AsyncGenerator[Client]:
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=SECONDS, trust_env=False) as http,
+        httpx2.AsyncClient(headers=headers, timeout=SECONDS, trust_env=False, verify=False) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
         yield client
@@ -127,7 +127,7 @@ async def test_what_acts_as_no_session_is_refused_in_the_common_shape(open_home:
                 (bearer(token) | {"Origin": "http://elsewhere.example"}, 403, "origin_not_allowed"),
                 (bearer(token) | {"Host": "elsewhere.example"}, 403, "host_not_allowed"),
             ):
-                async with httpx2.AsyncClient(headers=headers, trust_env=False, timeout=SECONDS) as http:
+                async with httpx2.AsyncClient(headers=headers, trust_env=False, verify=False, timeout=SECONDS) as http:
                     answer = await http.post(f"{served.url}/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
                     assert answer.status_code == status, answer.text
                     assert code is None or answer.json()["error"]["code"] == code
