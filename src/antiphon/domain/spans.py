@@ -48,17 +48,21 @@ class CharacterRuns:
 
 
 class Occurrences:
-    """The next match of an expression. At ascending places, it reads each character once."""
+    """The next match of an expression. At ascending places, it reads each character once; it may begin anew."""
 
     def __init__(self, text: str, pattern: re.Pattern[str]) -> None:
         self._text = text
         self._pattern = pattern
+        self._asked = 0
         self._read_to = 0
         """No occurrence begins between the last requested place and this one, except `_found`."""
         self._found: Span | None = None
 
     def next(self, start: int, limit: int) -> Span | None:
         """The first that begins at `start` or later and ends at `limit` or before."""
+        if start < self._asked:
+            self._found, self._read_to = None, 0
+        self._asked = start
         if self._found is not None and self._found[0] >= start:
             return self._found if self._found[1] <= limit else None
         found = self._pattern.search(self._text, max(start, self._read_to), limit)
