@@ -41,8 +41,8 @@ CHILDREN = 7
 SOAKED = 125
 """Kills of the long form in each of the eight tests of approvals, 10³ in all."""
 MOST_ROUNDS = 40
-STEPS = {"sqlite": 3, "postgres": 9}
-"""The short form tries every third commit, or every ninth where a life takes long."""
+STEPS = {"sqlite": 5, "postgres": 15}
+"""The short form tries every fifth commit, or every fifteenth where a life takes long."""
 NAMES = re.compile(r"(run|msg|appr)_[0-9a-f]{31}|subagent:[0-9a-f-]{36}|spawn:[0-9a-f]{12}")
 MEASURES = re.compile(r"runtime [0-9.]+ s · tokens [0-9]+ in, [0-9]+ out")
 Dump: TypeAlias = dict[str, Any]
