@@ -6,7 +6,7 @@ from functools import cache
 
 @cache
 def known_certificates() -> ssl.SSLContext:
-    """What every client of ours trusts: loaded once, with `SSL_CERT_FILE` and `SSL_CERT_DIR` of the environment."""
+    """What clients of providers and MCP servers trust; `SSL_CERT_FILE` and `SSL_CERT_DIR` count when first asked."""
     import httpx2
 
     return httpx2.create_ssl_context()
