@@ -169,7 +169,7 @@ class World:
         """Returns when nothing is at work and nothing waits to be sent."""
         with anyio.fail_after(SECONDS):
             while await self.app.database.read(_count_work):
-                await anyio.sleep(0.001)
+                await anyio.sleep(0.005)
 
     async def token_of(self, key: str) -> str:
         if key not in self.bound:
@@ -200,7 +200,7 @@ def ordered_by_time(text: str) -> str:
 async def until_indexed(app: App) -> None:
     with anyio.fail_after(SECONDS):
         while await app.services.search.lag():
-            await anyio.sleep(0.001)
+            await anyio.sleep(0.005)
 
 
 async def _count_runs_of(query: Query, key: str) -> int:
@@ -247,7 +247,7 @@ async def open_world(home: Path, side: str, url: str | None = None) -> AsyncGene
         """Returns when nothing is at work in the session, so that what comes of this run comes after what it does."""
         with anyio.fail_after(SECONDS):
             while await app.database.read(_count_runs_of, session):
-                await anyio.sleep(0.001)
+                await anyio.sleep(0.005)
         return "at rest"
 
     async def indexes() -> str:
@@ -649,7 +649,7 @@ async def _approve_books(cast: Cast, step: Step) -> None:
     await approvals.resolve(OWNER, approval, Verdict.ONCE)
     with anyio.fail_after(SECONDS):
         while (await approvals.get(OWNER, approval)).is_due:
-            await anyio.sleep(0.001)
+            await anyio.sleep(0.005)
     cast.world.approved[cast.plan.seed] = key, page
 
 

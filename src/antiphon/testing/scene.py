@@ -249,13 +249,15 @@ class AttackScene(Struct, frozen=True):
         """Returns when no run is at work and no text waits to be sent."""
         services = self.app.services
         with anyio.fail_after(SECONDS):
-            while True:
-                work = await services.activities.now(OWNER, limit=1)
-                waiting = await services.deliveries.list(OWNER, DeliveryFilter(), limit=20)
-                is_sent = all(delivery.status.is_terminal for delivery in waiting)
-                if not work.total and is_sent and not await services.search.lag():
-                    return
-                await anyio.sleep(0.002)
+            while await self._is_at_work() or await services.search.lag():
+                await anyio.sleep(0.01)
+
+    async def _is_at_work(self) -> bool:
+        services = self.app.services
+        if (await services.activities.now(OWNER, limit=1)).total:
+            return True
+        waiting = await services.deliveries.list(OWNER, DeliveryFilter(), limit=20)
+        return not all(delivery.status.is_terminal for delivery in waiting)
 
     async def asks(self, method: str, path: str, token: str, body: object = None) -> str:
         answer = await self.door.ask(method, path, token=token, body=body)
