@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import typer
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from typer.main import get_command
 
 from antiphon.building import App
 from antiphon.cli.connection.local_gateway import run_gateway
@@ -29,6 +30,8 @@ from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
 from tests.claims import requirement
 
+COMMAND_LINE = get_command(program)
+"""Made once, which takes as long as many a command."""
 OWNERS, USERS, EVERYONE = "owner", "user", "guest"
 """The least role that may give a command; below owner, only about a session that the person takes part in."""
 RANKS = (EVERYONE, USERS, OWNERS)
@@ -263,7 +266,7 @@ def code_of(*arguments: str) -> tuple[str, str]:
     """The code that the command ends with, and all that it wrote."""
     out, errors = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(errors):
-        exit_code = program([*arguments, "--json"], prog_name="antiphon", standalone_mode=False)
+        exit_code = COMMAND_LINE([*arguments, "--json"], prog_name="antiphon", standalone_mode=False)
     said = out.getvalue() + errors.getvalue()
     if not exit_code:
         return "ok", said

@@ -7,9 +7,11 @@ from threading import Lock
 from typing import Final
 
 from anyio import to_thread
+from typer.main import get_command
 
-from antiphon.cli.main import app as program
+from antiphon.cli.main import app
 
+_PROGRAM: Final = get_command(app)
 _ONE_AT_A_TIME: Final = Lock()
 """What a command writes goes to the streams of the whole process."""
 
@@ -22,5 +24,5 @@ async def run_command_line(home: Path, *words: str) -> str:
 def _run(words: list[str]) -> str:
     written = io.StringIO()
     with _ONE_AT_A_TIME, redirect_stdout(written), redirect_stderr(written):
-        program(words, prog_name="antiphon", standalone_mode=False)
+        _PROGRAM(words, prog_name="antiphon", standalone_mode=False)
     return written.getvalue()
