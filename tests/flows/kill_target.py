@@ -52,8 +52,10 @@ from antiphon.engine.sessions.inbox import Envelope
 from antiphon.store.database import Query
 from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
+from antiphon.store.sqlite import connect_sqlite
 from tests.engine.stage import ManualClock
 from tests.logs import whole_log
+from tests.sqlite_template import connect_to_copy
 from tests.waiting import PROCESS_SECONDS, at_least
 
 SCENES = (
@@ -218,7 +220,14 @@ class Program:
 
     async def run(self) -> None:
         clock = self._clock if self._request.scenario == "tasks" else None
-        parts = Parts(commit_hook=self._on_commit, tools=self._tools(), channels=[self._channel()], clock=clock)
+        parts = Parts(
+            commit_hook=self._on_commit,
+            tools=self._tools(),
+            channels=[self._channel()],
+            clock=clock,
+            # One that may die at any instruction makes its home by itself.
+            connect=connect_to_copy if self._request.kill_after_seconds is None else connect_sqlite,
+        )
         database = {"url": self._request.database, "connections": 6}
         subagents = {"max_spawn_depth": 2, "max_children_per_agent": 1000}
         config = Config.model_validate(

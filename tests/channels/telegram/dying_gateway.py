@@ -24,6 +24,7 @@ from antiphon.app import open_app
 from antiphon.building import Parts
 from antiphon.config.config import Config
 from antiphon.testing.telegram import FakeTelegram
+from tests.sqlite_template import connect_to_copy, template
 from tests.waiting import PROCESS_SECONDS
 
 LOOK_SECONDS = 0.02
@@ -60,7 +61,11 @@ def live(life: Life) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     async def serve() -> None:
-        parts = Parts(commit_hook=on_commit, tools=[tool(wipe, effects=["deletes"], is_idempotent=True)])
+        parts = Parts(
+            commit_hook=on_commit,
+            tools=[tool(wipe, effects=["deletes"], is_idempotent=True)],
+            connect=connect_to_copy,
+        )
         async with open_app(Path(life.home), Config.model_validate(life.settings), parts):
             await anyio.sleep_forever()
 
@@ -147,4 +152,5 @@ def serve_lives() -> None:
 if __name__ == "__main__":
     for lazy in ("antiphon.channels.telegram.channel", "antiphon.channels.telegram.loop", "antiphon.store.sqlite"):
         importlib.import_module(lazy)  # so that each life begins at once
+    template()
     serve_lives()
