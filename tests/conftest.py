@@ -153,6 +153,9 @@ def _deal(config: pytest.Config, items: list[pytest.Item]) -> None:
     for worker in range(workers):
         size = (len(items) - len(dealt)) // (workers - worker)
         share = long[worker::workers]
+        # Each at another place of the same way: else all would wait together, and then all need the processor.
+        first = len(share) * worker // workers
+        share = share[first:] + share[:first]
         dealt += [*share, *others[: max(0, size - len(share))]]
         del others[: max(0, size - len(share))]
     items[:] = [*dealt, *others]
