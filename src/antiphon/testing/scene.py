@@ -246,13 +246,13 @@ class AttackScene(Struct, frozen=True):
         return await self.calls(name, "sessions_history", "HTTP", sessionKey="current", includeTools=True, limit=1000)
 
     async def settles(self) -> None:
-        """Returns when no run is at work and no text waits to be sent."""
-        services = self.app.services
+        """Returns when no run is at work, no text waits to be sent, and everything can be found."""
         with anyio.fail_after(SECONDS):
-            while await self._is_at_work() or await services.search.lag():
+            while await self._is_at_work() or await self.app.services.search.lag():
                 await anyio.sleep(0.01)
 
     async def _is_at_work(self) -> bool:
+        """Whether a run is at work, or a text waits to be sent."""
         services = self.app.services
         if (await services.activities.now(OWNER, limit=1)).total:
             return True
