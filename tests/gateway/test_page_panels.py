@@ -215,6 +215,20 @@ def test_a_fork_begins_at_the_message_that_was_chosen(page: Page) -> None:
     expect(page.locator("#entries .text").last).to_have_text("echo: one")
 
 
+def test_a_list_that_arrives_while_a_chat_is_opened_takes_nothing_back(page: Page) -> None:
+    # When the new chat stands in the page, and before htmx has finished with it.
+    page.evaluate("""() => document.addEventListener('htmx:before:settle', (event) => {
+        if (event.detail.newContent.some((node) => node.id === 'main')) {
+            document.dispatchEvent(new Event('htmx:after:swap'));
+        }
+    })""")
+    page.get_by_role("button", name="New chat").click()
+    expect(page.locator("#conversation")).not_to_have_attribute("data-key", "agent:main:main")
+    expect(page.locator("#conversation.is-followed")).to_be_visible()
+    say(page, "hello")
+    expect(page.locator("#entries .text").last).to_have_text("echo: hello")
+
+
 def test_a_deletion_says_what_it_takes_away(page: Page) -> None:
     page.get_by_role("button", name="New chat").click()
     expect(page.locator("#conversation")).not_to_have_attribute("data-key", "agent:main:main")
