@@ -62,7 +62,7 @@ async def test_the_next_run_is_found_without_reading_those_that_ended(tmp_path: 
         counts: list[int] = []
         for session in sessions:
             counter = InstructionCounter(connection)
-            found = await ledger.find_first(counter, SessionRow(session))
-            assert found is not None and found.run.session == session
+            first = await ledger.find_first(counter, SessionRow(session))
+            assert first is not None and first.in_log.run.session == session
             counts.append(counter.instructions)
     assert abs(counts[0] - counts[1]) <= 5

@@ -87,10 +87,10 @@ _SUSPENDED = (
     f"EXISTS (SELECT 1 FROM {PRESENT} WHERE p.id = SUBSTR(r.principal, 8) "
     "AND SUBSTR(r.principal, 1, 7) = 'person:' AND q.is_suspended = 1)"
 )
-_SELECT_WITH_END = (
-    "SELECT s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, s.depth, s.last_seq, "
+_WITH_END = (
+    "s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, s.depth, s.last_seq, "
     f"s.incarnation, {SHOWS_CLASSIFIED}, s.pending_approvals, s.turn_count - s.covered_turns, s.source_kind, "
-    f"{_SUSPENDED}, {codec.classification_columns('s.base_')}, "
+    f"{codec.classification_columns('s.base_')}, "
     f"{codec.classification_columns('i.taint_')}, {codec.classification_columns('i.workspace_')}, {_RUN.text} "
     f"{_FROM_WITH_END}"
 )
@@ -112,9 +112,9 @@ _FIND_RANK = (
     "COALESCE(MAX(CASE WHEN q.role = 'owner' AND q.is_suspended = 0 THEN 1 ELSE 0 END), 0) AS is_favoured "
     f"FROM {PRESENT} WHERE p.id = ?) f"
 )
-_FIND_IN_LOG = f"{_SELECT_WITH_END} WHERE r.id = ?"
+_FIND_IN_LOG = f"SELECT {_WITH_END} WHERE r.id = ?"
 _FIND_FIRST = (
-    f"{_SELECT_WITH_END} WHERE r.id = COALESCE((SELECT r.id {_ACTIVE_IN}), (SELECT r.id {_QUEUED_IN} "
+    f"SELECT {_SUSPENDED}, {_WITH_END} WHERE r.id = COALESCE((SELECT r.id {_ACTIVE_IN}), (SELECT r.id {_QUEUED_IN} "
     "ORDER BY CASE r.mode WHEN 'interrupt' THEN 0 ELSE 1 END, r.seq LIMIT 1))"
 )
 
@@ -321,12 +321,19 @@ class InLog(NamedTuple):
     """Completed turns of the session that no checkpoint covers."""
     source_kind: str
     """Where the session came from."""
+
+
+class FirstRun(NamedTuple):
+    """The run of a session that a worker looks at first."""
+
+    in_log: InLog
     is_suspended: bool
     """Whether the person with whose rights it acts is suspended."""
 
 
 async def find_in_log(query: Query, run_id: RunId) -> InLog | None:
-    return _in_log(await query.fetch_one(_FIND_IN_LOG, (run_id,)))
+    row = await query.fetch_one(_FIND_IN_LOG, (run_id,))
+    return None if row is None else _in_log(row)
 
 
 async def find_active(query: Query, session: SessionRow) -> Run | None:
@@ -406,9 +413,10 @@ async def call_off_announcement(tx: Transaction, child: SessionRow, report: str)
     )
 
 
-async def find_first(query: Query, session: SessionRow) -> InLog | None:
+async def find_first(query: Query, session: SessionRow) -> FirstRun | None:
     """The run that holds the session, else the queued run that starts next."""
-    return _in_log(await query.fetch_one(_FIND_FIRST, (session, session)))
+    row = await query.fetch_one(_FIND_FIRST, (session, session))
+    return None if row is None else FirstRun(_in_log(row[1:]), bool(row[0]))
 
 
 async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None:
@@ -704,17 +712,16 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
     return {AgentId(agent_id): Spent(tokens, microusd) for agent_id, tokens, microusd in rows}
 
 
-def _in_log(row: Row | None) -> InLog | None:
-    if row is None:
-        return None
-    channel, to, account_id, thread_id, depth, last_seq, incarnation, shows_classified, pending = row[:9]
-    turns, source, is_suspended = row[9:12]
-    base = codec.classification(*row[12:16])
-    taint = None if row[16] is None else codec.classification(*row[16:20])
-    workspace = None if row[20] is None else codec.classification(*row[20:24])
+def _in_log(row: Row) -> InLog:
+    channel, to, account_id, thread_id, depth, last_seq, incarnation, shows_classified, pending, turns, source = row[
+        :11
+    ]
+    base = codec.classification(*row[11:15])
+    taint = None if row[15] is None else codec.classification(*row[15:19])
+    workspace = None if row[19] is None else codec.classification(*row[19:23])
     place = delivery_context(channel, to, account_id, thread_id)
     end = LogEnd(last_seq, incarnation, base, taint, workspace, bool(shows_classified))
-    return InLog(_RUN.read(row[24:]), place, depth, end, pending, turns, source, bool(is_suspended))
+    return InLog(_RUN.read(row[23:]), place, depth, end, pending, turns, source)
 
 
 def run_ids_text(run_ids: Sequence[RunId]) -> str | None:

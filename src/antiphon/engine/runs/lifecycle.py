@@ -59,7 +59,7 @@ from antiphon.store.codec import json_text, milliseconds, moment
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
-from antiphon.store.runs import InLog
+from antiphon.store.runs import FirstRun, InLog
 from antiphon.store.usage import note_told
 
 SUSPENDED = Outcome(status=RunStatus.CANCELLED, error="The person who asked is suspended.", code="suspended")
@@ -80,17 +80,18 @@ async def claim(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms:
     A run that waits for an approval is parked for the next one. None if a living process works on the run, or if no
     run is waiting. The claimant must not already work on the session.
     """
-    found = await ledger.find_first(tx, session)
-    if found is None:
+    first = await ledger.find_first(tx, session)
+    if first is None:
         return None
+    found = first.in_log
     run = found.run
     if run.status is RunStatus.QUEUED:
-        return await _claim_queued(tx, found, claimant, at_ms)
+        return await _claim_queued(tx, first, claimant, at_ms)
     if run.status is RunStatus.AWAITING_APPROVAL:
         return await _claim_beside(tx, found, claimant, at_ms)
     if run.process != claimant.process and await processes.is_alive(tx, run.process):
         return None
-    return await _take_over(tx, found, claimant, at_ms)
+    return await _take_over(tx, first, claimant, at_ms)
 
 
 async def _claim_beside(tx: Transaction, awaiting: InLog, claimant: Claimant, at_ms: int) -> Run | None:
@@ -104,15 +105,15 @@ async def _claim_beside(tx: Transaction, awaiting: InLog, claimant: Claimant, at
 
 async def _claim_next(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
     """The same for a session that no run holds."""
-    found = await ledger.find_first(tx, session)
-    return None if found is None else await _claim_queued(tx, found, claimant, at_ms)
+    first = await ledger.find_first(tx, session)
+    return None if first is None else await _claim_queued(tx, first, claimant, at_ms)
 
 
-async def _claim_queued(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> Run | None:
-    run = found.run
+async def _claim_queued(tx: Transaction, first: FirstRun, claimant: Claimant, at_ms: int) -> Run | None:
+    found, run = first.in_log, first.in_log.run
     assert run.status is RunStatus.QUEUED
-    if run.is_cancel_requested or found.is_suspended:
-        await end_queued_run(tx, run, SUSPENDED if found.is_suspended else CANCELLED_EARLY, at_ms=at_ms)
+    if run.is_cancel_requested or first.is_suspended:
+        await end_queued_run(tx, run, SUSPENDED if first.is_suspended else CANCELLED_EARLY, at_ms=at_ms)
         return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
     if run.agent_id not in claimant.time_limits and await _is_known_elsewhere(tx, run.agent_id):
         return None
@@ -145,10 +146,10 @@ async def _is_known_elsewhere(query: Query, agent_id: AgentId) -> bool:
     return any(agent_id in process.agents for process in await processes.list_all(query))
 
 
-async def _take_over(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> Run | None:
+async def _take_over(tx: Transaction, first: FirstRun, claimant: Claimant, at_ms: int) -> Run | None:
     """The run, claimed again; after too many crashes it is ended instead. Contract: runs 8."""
-    run = found.run
-    if found.is_suspended:
+    found, run = first.in_log, first.in_log.run
+    if first.is_suspended:
         await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=SUSPENDED, at_ms=at_ms))
         return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
     if run.purpose is Purpose.TASK and run.attempt and not await _has_done_a_step(tx, run):
