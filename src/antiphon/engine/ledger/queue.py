@@ -17,8 +17,8 @@ async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewR
     Does not dispatch if the session has a worker: it also works on this run. For an owner's run
     only runs of owners count, because a guest's may wait for a place.
     """
-    seq = await append_words(tx, session, words, at_ms, run_id=run.id)
     rank = await ledger.find_rank(tx, session.row, run.principal)
+    seq = await append_words(tx, session, words, at_ms, run_id=run.id)
     run = replace(run, principal=rank.principal)
     await ledger.insert(tx, session.row, run, is_favoured=rank.is_favoured, seq=seq, at_ms=at_ms)
     if not rank.is_delivered:

@@ -67,6 +67,8 @@ async def connect(url: str) -> AsyncConnection[Row]:
         keepalives_interval=5,
         keepalives_count=3,
     )
+    # Planning takes longer than most statements do.
+    connection.prepare_threshold = 1
     connection.prepared_max = 1024
     # One type for all integers; otherwise each size makes another prepared statement.
     connection.adapters.register_dumper(int, Int8Dumper)
