@@ -713,9 +713,8 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
 
 
 def _in_log(row: Row) -> InLog:
-    channel, to, account_id, thread_id, depth, last_seq, incarnation, shows_classified, pending, turns, source = row[
-        :11
-    ]
+    channel, to, account_id, thread_id, depth = row[:5]
+    last_seq, incarnation, shows_classified, pending, turns, source = row[5:11]
     base = codec.classification(*row[11:15])
     taint = None if row[15] is None else codec.classification(*row[15:19])
     workspace = None if row[19] is None else codec.classification(*row[19:23])
