@@ -122,12 +122,12 @@ def _readable(reach: Reach) -> Condition:
     ended, unfinished = flow("r.", reach.clearance), flow("i.taint_", reach.clearance)
     if ended is ANY:
         return ANY
-    cases = [
-        all_of([Condition("r.ended_at IS NOT NULL"), ended]),
-        all_of([Condition("r.ended_at IS NULL"), unfinished]),
-    ]
-    met = any_of(cases)
-    return Condition(f"({met.text})", met.values)
+    return any_of(
+        [
+            all_of([Condition("r.ended_at IS NOT NULL"), ended]),
+            all_of([Condition("r.ended_at IS NULL"), unfinished]),
+        ]
+    )
 
 
 async def count_caused(query: Query, reach: Reach, runs: Sequence[RunId]) -> dict[RunId, int]:

@@ -29,24 +29,36 @@ ANY = Condition("1 = 1")
 
 async def branches(query: Query, reach: Reach) -> list[Condition]:
     """Conditions, each using one index; a session in the reach meets exactly one of them."""
-    viewer = reach.viewer
-    if viewer is None:
-        return [_of_person(reach)]
-    common = [flow("i.taint_", reach.clearance)]
-    if reach.participant is not None:
-        common.append(_access(reach, viewer, reach.participant))
-    return [all_of([branch, *common]) for branch in await _branches(query, reach, viewer)]
+    found, common = await _parts(query, reach)
+    return [all_of([branch, *common]) for branch in found]
+
+
+async def inside(query: Query, reach: Reach) -> Condition:
+    """The condition that a session is in the reach; what needs its incarnation comes last, and once."""
+    found, common = await _parts(query, reach)
+    return all_of([any_of(found), *common])
 
 
 async def within(query: Query, reach: Reach, column: str) -> Condition:
     """The condition that the column holds the row of a session in the reach."""
     if reach.is_everything:
         return ANY
-    met = any_of(await branches(query, reach))
+    met = await inside(query, reach)
     return Condition(
         f"{column} IN (SELECT s.id FROM sessions s JOIN incarnations i ON i.id = s.incarnation WHERE {met.text})",
         met.values,
     )
+
+
+async def _parts(query: Query, reach: Reach) -> tuple[list[Condition], list[Condition]]:
+    """Branches, of which a session in the reach meets exactly one, and conditions of which it meets all."""
+    viewer = reach.viewer
+    if viewer is None:
+        return [_of_person(reach)], []
+    common = [flow("i.taint_", reach.clearance)]
+    if reach.participant is not None:
+        common.append(_access(reach, viewer, reach.participant))
+    return await _branches(query, reach, viewer), common
 
 
 async def _branches(query: Query, reach: Reach, viewer: Viewer) -> list[Condition]:
@@ -154,8 +166,10 @@ def _takes_part(participant: str) -> Condition:
 
 
 def any_of(conditions: list[Condition]) -> Condition:
+    if len(conditions) == 1:
+        return conditions[0]
     return Condition(
-        " OR ".join(f"({condition.text})" for condition in conditions),
+        f"({' OR '.join(f'({condition.text})' for condition in conditions)})",
         tuple(value for condition in conditions for value in condition.values),
     )
 

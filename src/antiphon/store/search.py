@@ -19,7 +19,7 @@ from antiphon.policy.visibility import Visibility
 from antiphon.store import codec
 from antiphon.store.codec import EVENT_COLUMNS, event_from_row
 from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.scopes import ANY, Condition, all_of, any_of, branches, flow, skipped_before, when
+from antiphon.store.scopes import ANY, Condition, all_of, branches, flow, inside, skipped_before, when
 
 SCHEMA = 9
 """The migration that created the present index."""
@@ -136,7 +136,7 @@ async def find_messages(
     Newest first, at most `limit`. For an asking session, session, incarnation and message must flow to it; for people,
     in sessions they take part in, only the message. Contract: flow 3, visibility 4.
     """
-    inside = any_of(await branches(query, reach))
+    reached = await inside(query, reach)
     messages = flow("hit.", reach.clearance)
     incarnations = ANY if reach.viewer is None else flow("o.taint_", reach.clearance)
     description = when(
@@ -145,36 +145,35 @@ async def find_messages(
     rows = await query.fetch_all(
         # First the index rows, then one row of each other table: no planner may begin elsewhere. PostgreSQL expects
         # that hardly any message passes `flow`, so it is asked only once the rows of the page are there.
-        "WITH page (id) AS (SELECT rowid FROM message_words(?) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?), "
+        "WITH page (id) AS MATERIALIZED ("
+        "SELECT rowid FROM message_words(?) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?), "
         "hit AS MATERIALIZED (SELECT m.id, m.session, m.seq, m.incarnation, m.level, m.compartments, m.person "
-        "FROM page CROSS JOIN indexed_messages m WHERE m.id = page.id) "
-        "SELECT hit.id, hit.session, hit.seq, s.key, s.label, s.display_name, "
-        f"CASE WHEN hit.incarnation = s.incarnation THEN {description.text} END FROM hit CROSS JOIN sessions s "
+        "FROM page CROSS JOIN indexed_messages m WHERE m.id = page.id), "
+        "found AS (SELECT hit.id, hit.session, hit.seq, hit.incarnation FROM hit CROSS JOIN sessions s "
         "CROSS JOIN incarnations i CROSS JOIN incarnations o "
         "WHERE s.id = hit.session AND i.id = s.incarnation AND o.id = hit.incarnation AND hit.seq >= s.first_seq "
-        f"AND {messages.text} AND {incarnations.text} AND ({inside.text}) ORDER BY hit.id DESC LIMIT ?",
+        f"AND {reached.text} AND {messages.text} AND {incarnations.text} ORDER BY hit.id DESC LIMIT ?) "
+        # One row at least: where the page ends is read with its messages, so that the index is asked once.
+        "SELECT last.id, last.count, found.id, found.session, found.seq, s.key, s.label, s.display_name, "
+        f"CASE WHEN found.incarnation = s.incarnation THEN {description.text} END "
+        "FROM (SELECT MIN(id) AS id, COUNT(*) AS count FROM page) last LEFT JOIN found ON TRUE "
+        "LEFT JOIN sessions s ON s.id = found.session ORDER BY found.id DESC",
         (
             asked,
             before,
             depth,
-            *description.values,
+            *reached.values,
             *messages.values,
             *incarnations.values,
-            *inside.values,
             limit,
+            *description.values,
         ),
     )
-    places = [_Place(*row) for row in rows]
+    last_id, count, *_ = rows[0]
+    places = [_Place(*row[2:]) for row in rows if row[2] is not None]
     found = await _read_found(query, places, None if reach.viewer is None else reach.clearance)
-    if len(rows) == limit:
+    if len(places) == limit:
         return found, places[-1].id
-    end = await query.fetch_one(
-        "SELECT MIN(rowid), COUNT(*) FROM "
-        "(SELECT rowid FROM message_words(?) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?) page",
-        (asked, before, depth),
-    )
-    assert end is not None
-    last_id, count = end
     return found, last_id if count == depth else None
 
 

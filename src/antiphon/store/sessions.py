@@ -32,7 +32,7 @@ from antiphon.policy.shown import shown_session
 from antiphon.store import codec, incarnations
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.names import has_words, with_folded
-from antiphon.store.scopes import ANY, MAX_DEPTH, Condition, all_of, any_of, branches, flow, when, within
+from antiphon.store.scopes import ANY, MAX_DEPTH, Condition, all_of, branches, flow, inside, when, within
 from antiphon.store.select_list import Combined, SelectList
 
 
@@ -583,14 +583,14 @@ async def list_children(query: Query, reach: Reach, parents: Sequence[SessionRow
     """Living sessions in the reach that one of `parents` spawned, newest first, at most `limit`."""
     if not parents:
         return []
-    inside = any_of(await branches(query, reach))
+    reached = await inside(query, reach)
     rows = await query.fetch_all(
         "WITH s AS MATERIALIZED (SELECT id, parent, key, agent_id, incarnation, ancestor_0, ancestor_1, ancestor_2, "
         f"ancestor_3, ancestor_4 FROM sessions WHERE parent IN ({', '.join('?' * len(parents))}) "
         "AND deleted_at IS NULL) "
         "SELECT s.id, s.parent, s.key FROM s JOIN incarnations i ON i.id = s.incarnation "
-        f"WHERE {inside.text} ORDER BY s.id DESC LIMIT ?",
-        (*parents, *inside.values, limit),
+        f"WHERE {reached.text} ORDER BY s.id DESC LIMIT ?",
+        (*parents, *reached.values, limit),
     )
     return [Child(*row) for row in rows]
 
