@@ -62,7 +62,7 @@ class ReachedCap(Struct, frozen=True, kw_only=True):
     who: str
     """Whose runs it ends: the id of an agent, a principal, `guests`, or nothing for all agents together."""
     limits: DailyLimits
-    spent: ledger.Spent
+    spent: usage.Spent
 
 
 class Needs(Struct, frozen=True, kw_only=True):
@@ -195,8 +195,8 @@ async def _caps(query: Query, who: _Onlooker) -> Sequence[ReachedCap]:
     if isinstance(reach, Refusal) or reach.clearance is not EVERYTHING:
         return ()  # what was spent says something of every run
     rules, day = who.rights.rules, day_of(who.at_ms)
-    spent = await ledger.spent_on(query, day)
-    total = ledger.Spent(sum(each.tokens for each in spent.values()), sum(each.microusd for each in spent.values()))
+    spent = await usage.find_agents_spent(query, day)
+    total = usage.sum_spent(spent.values())
     caps = [
         ReachedCap(setting="limits.daily", who=agent.id, limits=agent.daily, spent=spent[agent.id])
         for agent in rules.agents.values()

@@ -690,28 +690,6 @@ async def delete_all(tx: Transaction, session: SessionRow) -> None:
     await tx.execute("DELETE FROM runs WHERE session = ?", (session,))
 
 
-class Spent(Struct, frozen=True):
-    """The usage of an agent in a day."""
-
-    tokens: int = 0
-    microusd: int = 0
-
-
-async def add_spent(tx: Transaction, day: str, agent_id: AgentId, spent: Spent) -> None:
-    await tx.execute(
-        "INSERT INTO daily_usage (day, agent_id, tokens, microusd) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (day, agent_id) DO UPDATE SET tokens = daily_usage.tokens + excluded.tokens, "
-        "microusd = daily_usage.microusd + excluded.microusd",
-        (day, agent_id, spent.tokens, spent.microusd),
-    )
-
-
-async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
-    """Each agent's usage on the UTC day `yyyy-mm-dd`, if it has any."""
-    rows = await query.fetch_all("SELECT agent_id, tokens, microusd FROM daily_usage WHERE day = ?", (day,))
-    return {AgentId(agent_id): Spent(tokens, microusd) for agent_id, tokens, microusd in rows}
-
-
 def _in_log(row: Row) -> InLog:
     channel, to, account_id, thread_id, depth = row[:5]
     last_seq, incarnation, shows_classified, pending, turns, source = row[5:11]

@@ -1,12 +1,21 @@
-"""What persons used: tokens and money in a UTC day, and messages in a minute."""
+"""What agents and persons used: tokens and money in a UTC day; and messages of persons in a minute."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from msgspec import Struct
+
+from antiphon.domain.ids import AgentId
 from antiphon.store.database import Query, Transaction
-from antiphon.store.runs import Spent
 
 MINUTE_MS = 60_000
+
+
+class Spent(Struct, frozen=True):
+    """What somebody used in a day."""
+
+    tokens: int = 0
+    microusd: int = 0
 
 
 class Pace(NamedTuple):
@@ -14,6 +23,28 @@ class Pace(NamedTuple):
 
     messages: int
     since_ms: int
+
+
+def sum_spent(spent: Iterable[Spent]) -> Spent:
+    tokens = microusd = 0
+    for each in spent:
+        tokens, microusd = tokens + each.tokens, microusd + each.microusd
+    return Spent(tokens, microusd)
+
+
+async def add_agent_spent(tx: Transaction, day: str, agent_id: AgentId, spent: Spent) -> None:
+    await tx.execute(
+        "INSERT INTO daily_usage (day, agent_id, tokens, microusd) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (day, agent_id) DO UPDATE SET tokens = daily_usage.tokens + excluded.tokens, "
+        "microusd = daily_usage.microusd + excluded.microusd",
+        (day, agent_id, spent.tokens, spent.microusd),
+    )
+
+
+async def find_agents_spent(query: Query, day: str) -> dict[AgentId, Spent]:
+    """Each agent's usage on the UTC day `yyyy-mm-dd`, if it has any."""
+    rows = await query.fetch_all("SELECT agent_id, tokens, microusd FROM daily_usage WHERE day = ?", (day,))
+    return {AgentId(agent_id): Spent(tokens, microusd) for agent_id, tokens, microusd in rows}
 
 
 async def add_spent(tx: Transaction, day: str, spender: str, spent: Spent) -> None:

@@ -10,10 +10,9 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.message import Usage
 from antiphon.policy.caps import Cap, PersonCaps, caps_of, spenders_of
 from antiphon.policy.standing import Standing
-from antiphon.store import runs as ledger
 from antiphon.store.database import Query, Transaction
 from antiphon.store.people import find_standing
-from antiphon.store.usage import add_spent, find_spent
+from antiphon.store.usage import Spent, add_agent_spent, add_spent, find_agents_spent, find_spent, sum_spent
 
 
 def day_of(at_ms: int) -> str:
@@ -30,8 +29,8 @@ class Spender(Struct, frozen=True):
 
 async def note_spent(tx: Transaction, spender: Spender, usage: Usage, at_ms: int) -> None:
     """Adds to the sums of the day: of the agent, and of the person with whose rights it asked its model."""
-    spent = ledger.Spent(usage.total_tokens, usage.cost_microusd or 0)
-    await ledger.add_spent(tx, day_of(at_ms), spender.agent_id, spent)
+    spent = Spent(usage.total_tokens, usage.cost_microusd or 0)
+    await add_agent_spent(tx, day_of(at_ms), spender.agent_id, spent)
     for person in spenders_of(await find_standing(tx, spender.principal)):
         await add_spent(tx, day_of(at_ms), person, spent)
 
@@ -39,11 +38,11 @@ async def note_spent(tx: Transaction, spender: Spender, usage: Usage, at_ms: int
 class SpentToday(Struct, frozen=True):
     """What was used so far in a UTC day."""
 
-    own: ledger.Spent
+    own: Spent
     """By the agent."""
-    total: ledger.Spent
+    total: Spent
     """By all agents together."""
-    by_person: Sequence[tuple[ledger.Spent, Cap]]
+    by_person: Sequence[tuple[Spent, Cap]]
     """By the person with whose rights it acts, and by all guests, each with its cap."""
 
 
@@ -60,9 +59,9 @@ class SpenderNow(Struct, frozen=True):
 
 
 async def find_spent_by(query: Query, day: str, spender: SpenderNow, person_caps: PersonCaps) -> SpentToday:
-    spent = await ledger.spent_on(query, day)
-    total = ledger.Spent(sum(entry.tokens for entry in spent.values()), sum(entry.microusd for entry in spent.values()))
+    spent = await find_agents_spent(query, day)
+    total = sum_spent(spent.values())
     caps = caps_of(spender.standing, person_caps)
     by_person = await find_spent(query, day, caps)
-    capped = [(by_person.get(person, ledger.Spent()), cap) for person, cap in caps.items()]
-    return SpentToday(spent.get(spender.agent_id, ledger.Spent()), total, capped)
+    capped = [(by_person.get(person, Spent()), cap) for person, cap in caps.items()]
+    return SpentToday(spent.get(spender.agent_id, Spent()), total, capped)

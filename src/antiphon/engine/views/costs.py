@@ -17,12 +17,10 @@ from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.caps import Cap, caps_of
 from antiphon.store import costs as rows
-from antiphon.store import runs as ledger
 from antiphon.store.costs import CostFilter
 from antiphon.store.database import Database, Query
 from antiphon.store.people import find_standing
-from antiphon.store.runs import Spent
-from antiphon.store.usage import find_spent
+from antiphon.store.usage import Spent, find_agents_spent, find_spent, sum_spent
 
 NONE = Spent()
 MOST_LISTED = 100
@@ -145,7 +143,7 @@ async def _read(query: Query, rights: Rights, where: CostFilter) -> _FoundCosts 
     checkpoints = await rows.sum_checkpoints(query, reach, where)
     is_cleared = reach.clearance is EVERYTHING
     if reach.is_everything:
-        spent = await ledger.spent_on(query, where.today.isoformat()) if is_cleared else _seen(used, where.today)
+        spent = await find_agents_spent(query, where.today.isoformat()) if is_cleared else _seen(used, where.today)
         return _FoundCosts(used, checkpoints, _agent_caps(rights.rules, spent, only=where.agent_id))
     return _FoundCosts(used, checkpoints, await _own_caps(query, rights, used, where.today, is_cleared=is_cleared))
 
@@ -159,7 +157,7 @@ def _agent_caps(rules: Rules, spent: Mapping[AgentId, Spent], *, only: AgentId |
     ]
     if only is not None:
         return lines
-    total = Spent(sum(each.tokens for each in spent.values()), sum(each.microusd for each in spent.values()))
+    total = sum_spent(spent.values())
     cap = Cap(limits=rules.daily_total, setting="limits.daily_total", name="daily cap of all agents together")
     return [CapLine(cap=cap, spent=total), *lines]
 
@@ -174,8 +172,7 @@ async def _own_caps(
         spent = (await find_spent(query, today.isoformat(), [own])).get(own, NONE)
     else:
         mine = [each for each in used if each.principal == own]
-        seen = _seen(mine, today).values()
-        spent = Spent(sum(each.tokens for each in seen), sum(each.microusd for each in seen))
+        spent = sum_spent(_seen(mine, today).values())
     return [
         CapLine(cap=cap, spent=spent)
         for spender, cap in caps.items()
