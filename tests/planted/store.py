@@ -174,7 +174,7 @@ BUGS = (
     ),
     Bug(
         "a day's use of tokens is that of its last run",
-        "store/runs.py",
+        "store/usage.py",
         'DO UPDATE SET tokens = daily_usage.tokens + excluded.tokens, "',
         'DO UPDATE SET tokens = excluded.tokens, "',
         "engine/test_runs.py::test_the_daily_cap_stops_the_next_step_and_the_day_after_begins_anew[sqlite]",
