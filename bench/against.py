@@ -1,4 +1,4 @@
-"""`python -m bench.against BASE [B1 …]`: benches of a commit and of the present tree, by turns; ratios of medians."""
+"""`python -m bench.against BASE [B1 …]`: benches of a commit and of the present tree, by turns; medians of ratios."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from operator import truediv
 from pathlib import Path
 
 from rich.console import Console
@@ -72,9 +73,10 @@ def main() -> None:
     table = Table("", "figure", f"median at {base[:12]}", "median now", "ratio")
     for name in before:
         if name in now:
-            was, is_now = statistics.median(before[name]), statistics.median(now[name])
-            ratio = f"{is_now / was:.3f}" if was else "–"
-            table.add_row(*name, f"{was:.6g}", f"{is_now:.6g}", ratio)
+            was, is_now = before[name], now[name]
+            # Of each pair, as the machine's speed changes between pairs by more than what is looked for.
+            ratio = f"{statistics.median(map(truediv, is_now, was)):.3f}" if all(was) else "–"
+            table.add_row(*name, f"{statistics.median(was):.6g}", f"{statistics.median(is_now):.6g}", ratio)
     Console(width=140).print(table)
 
 
