@@ -388,7 +388,7 @@ def build(
         names=names,
         compartments=HomeCompartments(database, clock),
         buckets=Buckets(rules.shares.rates, clock),
-        ownership=Ownership(database, rules, base.home, clock=clock, ids=ids),
+        ownership=Ownership(database, notifier, rules, base.home, clock=clock, ids=ids),
         credentials=Credentials(database, clock),
         health=health,
         measures=Measures(database, worker if config.gateway.role.works else None, health.meter, version=VERSION),

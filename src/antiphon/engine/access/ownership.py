@@ -2,6 +2,7 @@
 
 import hmac
 import logging
+import math
 from pathlib import Path
 
 import anyio
@@ -14,11 +15,12 @@ from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
+from antiphon.feed.notifier import Notifier
 from antiphon.owner_token import find_token, finish_replacing, next_token, owner_token
 from antiphon.policy.acts import Act
 from antiphon.store import tokens
 from antiphon.store.database import Database, Transaction
-from antiphon.store.people import find_standing
+from antiphon.store.people import NAMES, find_standing
 
 MAX_AGE_SECONDS = 0.4
 """How long a gateway uses a hash it has read. A token replaced elsewhere may still be accepted for this long."""
@@ -27,14 +29,19 @@ logger = logging.getLogger(__name__)
 
 
 class Ownership:
-    def __init__(self, database: Database, rules: Rules, home: Path, *, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self, database: Database, notifier: Notifier, rules: Rules, home: Path, *, clock: Clock, ids: Ids
+    ) -> None:
         self._database = database
         self._rules = rules
         self._home = home
         self._clock = clock
         self._ids = ids
         self._known: str | None = None
-        self._known_at = 0.0
+        self._known_at = -math.inf
+        self._changes = 0
+        """How often the rights of somebody have changed."""
+        notifier.subscribe(NAMES, self._note_rights)
         self.revision = 0
         """Of the rights of the token's person, at the last read."""
         self.is_suspended = False
@@ -100,12 +107,12 @@ class Ownership:
         """Whether this is the owner's token. If the database has no token yet, `first` is claimed.
 
         Reads the database if the token differs from the last one known, or its person was suspended, or if that was
-        read more than 0.4 s ago.
+        read more than 0.4 s ago or before somebody's rights changed. A request would otherwise begin with rights that
+        have ended.
         Raises `Unavailable`.
         """
         hash = hash_of(token)
-        is_recent = self._clock.monotonic() - self._known_at <= MAX_AGE_SECONDS
-        may_trust = is_recent and not self.is_suspended
+        may_trust = self._is_recent() and not self.is_suspended
         if self._known is not None and may_trust and hmac.compare_digest(hash, self._known):
             return True
         known = await self._read()
@@ -116,19 +123,26 @@ class Ownership:
 
     async def proof_key(self) -> bytes:
         """The hash of the owner's token, at most 0.4 s old. Raises `Unavailable`."""
-        is_recent = self._clock.monotonic() - self._known_at <= MAX_AGE_SECONDS
-        known = self._known if self._known is not None and is_recent else await self._read()
+        known = self._known if self._known is not None and self._is_recent() else await self._read()
         return bytes.fromhex(known or "")
 
     def held(self, token: str) -> bool:
         """Whether this was the owner's token at the last read. Does not read the database."""
         return hmac.compare_digest(hash_of(token), self._known or "")
 
+    def _is_recent(self) -> bool:
+        return self._clock.monotonic() - self._known_at <= MAX_AGE_SECONDS
+
+    def _note_rights(self) -> None:
+        self._changes += 1
+        self._known_at = -math.inf
+
     async def _read(self) -> str | None:
-        read_at = self._clock.monotonic()
+        read_at, changes = self._clock.monotonic(), self._changes
         found = await self._database.read(tokens.find_owner_token)
         self.revision, self.is_suspended = (0, False) if found is None else (found.revision, found.is_suspended)
-        self._known, self._known_at = None if found is None else found.hash, read_at
+        self._known = None if found is None else found.hash
+        self._known_at = read_at if changes == self._changes else -math.inf
         return self._known
 
 
