@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from operator import truediv
 from pathlib import Path
 
 from rich.console import Console
@@ -74,10 +73,14 @@ def main() -> None:
     for name in before:
         if name in now:
             was, is_now = before[name], now[name]
-            # Of each pair, as the machine's speed changes between pairs by more than what is looked for.
-            ratio = f"{statistics.median(map(truediv, is_now, was)):.3f}" if all(was) else "–"
-            table.add_row(*name, f"{statistics.median(was):.6g}", f"{statistics.median(is_now):.6g}", ratio)
+            medians = (f"{statistics.median(each):.6g}" for each in (was, is_now))
+            table.add_row(*name, *medians, _ratio(was, is_now))
     Console(width=140).print(table)
+
+
+def _ratio(was: list[float], is_now: list[float]) -> str:
+    """The median over the pairs: a machine changes its speed between pairs by more than what is looked for."""
+    return f"{statistics.median(b / a for a, b in zip(was, is_now, strict=True)):.3f}" if all(was) else "–"
 
 
 if __name__ == "__main__":

@@ -88,8 +88,8 @@ LEAKS = (
     Bug(
         "search order by score",
         "store/search.py",
-        "AND ({inside.text}) ORDER BY hit.id DESC LIMIT ?",
-        "AND ({inside.text}) ORDER BY hit.id * (1 - 2 * ((SELECT COUNT(*) FROM indexed_messages) % 2)) LIMIT ?",
+        "ON s.id = found.session ORDER BY found.id DESC",
+        "ON s.id = found.session ORDER BY found.id * (1 - 2 * ((SELECT COUNT(*) FROM indexed_messages) % 2))",
         after("say much above"),
     ),
     Bug(
