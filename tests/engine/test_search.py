@@ -15,6 +15,7 @@ from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import AssistantMessage, TextPart, ThinkingPart, UserMessage, text_content
+from antiphon.domain.person import PersonRole
 from antiphon.domain.session import Session
 from antiphon.domain.words import query_words, words_of
 from antiphon.engine.access.caller import Caller
@@ -533,3 +534,28 @@ async def _index_as_before(tx: Transaction) -> None:
     words = f"{index.session_word(row[1])} needle hunter22"
     await tx.execute("INSERT INTO message_words (rowid, words) VALUES (?, ?)", (row[0], words))
     await tx.execute("UPDATE indexed_logs SET reading = 1")
+
+
+async def test_a_person_in_few_sessions_asks_the_index_for_these_alone(open_home: OpenHome) -> None:
+    """Otherwise a word that others use often costs reading all their messages."""
+    async with open_home() as app:
+        people = app.services.people
+        eve = (await people.invite(OWNER, "Eve", PersonRole.USER)).person.principal
+        sessions = [await open_session(app, f"api:n{number}") for number in range(index.NARROW + 1)]
+
+        async def narrow(query: Query) -> set[SessionRow] | None:
+            reach = await find_reach(query, Rights(eve, app.services.rules), Act.READ)
+            assert not isinstance(reach, Refusal)
+            found = await index.find_narrow(query, reach)
+            return None if found is None else set(found)
+
+        for number, session in enumerate(sessions):
+            expected = {each.row for each in sessions[:number]}
+            assert await app.database.read(narrow) == expected
+            await app.database.run(rows.add_participant, session.row, str(eve))
+        assert await app.database.read(narrow) is None
+        for session in (sessions[0], await open_session(app, "api:closed")):
+            await store(app, session, ["needle"])
+        await until_indexed(app)
+        hits = (await app.services.search.messages(eve, "needle", limit=10)).hits
+        assert [str(hit.session_key) for hit in hits] == [str(sessions[0].key)]

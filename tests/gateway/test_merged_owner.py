@@ -16,6 +16,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import wait_at
 from tests.engine.gates import Gates
+from tests.engine.stage import ManualClock
 from tests.gateway.served import Json, Served, following, new_client, serve
 from tests.gateway.test_revocation import until_open
 from tests.waiting import SECONDS
@@ -126,7 +127,7 @@ async def test_a_browser_of_a_suspended_survivor_is_let_in_nowhere(open_home: Op
 async def test_the_homes_token_of_a_suspended_person_is_refused_before_what_it_asks_is_looked_at(
     open_home: OpenHome,
 ) -> None:
-    async with serve(open_home) as served:
+    async with serve(open_home, parts=Parts(clock=ManualClock())) as served:
         await merge_owner(served)
         people = served.app.services.people
         ben = (await people.get(OWNER, "ben")).person.principal
@@ -144,12 +145,12 @@ async def test_the_homes_token_of_a_suspended_person_is_refused_before_what_it_a
 @requirement("access:1", "access:2")
 async def test_a_request_that_begins_after_a_change_of_rights_is_not_ended_by_it(open_home: OpenHome) -> None:
     gates, answers = Gates(), list[httpx.Response]()
-    async with serve(open_home, parts=Parts(tools=[gates.tool])) as served:
+    async with serve(open_home, parts=Parts(tools=[gates.tool], clock=ManualClock())) as served:
         await served.open(KEY)
         services = served.app.services
         ann = (await services.people.invite(OWNER, "Ann", PersonRole.OWNER)).person.principal
         posted = await served.client.post(f"/sessions/{KEY}/messages", json={"text": wait_at("end", "words")})
-        await gates.until_reached("end")  # by now the gateway remembers who holds the home's token
+        await gates.until_reached("end")  # the gateway remembers the home's token, and no time passes
         await services.people.change_role(ann, "owner", PersonRole.USER)
         await services.people.change_role(ann, "owner", PersonRole.OWNER)
 

@@ -803,9 +803,16 @@ BUGS = (
     Bug(
         "a request with the home's token begins with the rights of 0.4 s ago",
         "engine/access/ownership.py",
-        "        self._known_at = -math.inf\n\n",
-        "\n",
+        "        self._changes += 1\n        self._known_at = -math.inf\n",
+        "        self._changes += 1\n",
         "gateway/test_merged_owner.py::test_a_request_that_begins_after_a_change_of_rights_is_not_ended_by_it[sqlite]",
+    ),
+    Bug(
+        "a read of the home's token that a change overlapped is remembered",
+        "engine/access/ownership.py",
+        "            if changes == self._changes:\n                break\n",
+        "            break\n",
+        "engine/test_ownership.py::test_a_read_that_a_change_overlaps_is_repeated[sqlite-rights]",
     ),
     Bug(
         "a changed role leaves open streams",

@@ -99,8 +99,13 @@ class IndexedMessage(Struct, frozen=True, kw_only=True):
 
 
 async def find_narrow(query: Query, reach: Reach) -> list[SessionRow] | None:
-    """The sessions in the reach, if they are few and an index finds them; else None."""
+    """The sessions in the reach, or a few more, if they are few and an index finds them; else None."""
     viewer = reach.viewer
+    if viewer is None and reach.participant is not None:
+        rows = await query.fetch_all(
+            "SELECT session FROM participants WHERE principal = ? LIMIT ?", (reach.participant, NARROW + 1)
+        )
+        return [session for (session,) in rows] if len(rows) <= NARROW else None
     if viewer is None or viewer.visibility not in (Visibility.SELF, Visibility.TREE):
         return None
     found: list[SessionRow] = []

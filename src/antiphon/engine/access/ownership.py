@@ -40,8 +40,8 @@ class Ownership:
         self._known: str | None = None
         self._known_at = -math.inf
         self._changes = 0
-        """How often the rights of somebody have changed."""
-        notifier.subscribe(NAMES, self._note_rights)
+        """How often the token was replaced here, or the rights of somebody changed."""
+        notifier.subscribe(NAMES, self._note_change)
         self.revision = 0
         """Of the rights of the token's person, at the last read."""
         self.is_suspended = False
@@ -94,6 +94,7 @@ class Ownership:
         self._known = None
         hash = hash_of(token)
         await self._database.run(tokens.insert_owner_hash, hash, self._clock.now_ms())
+        self._note_change()
         return await self._read() == hash
 
     async def replace(self, principal: Principal, token: str) -> None:
@@ -101,15 +102,14 @@ class Ownership:
         self._known = None
         rights = Rights(principal, self._rules)
         accepted(await self._database.run(_replace, rights, hash_of(token), self._clock.now_ms()))
-        self._known = None  # a read may have begun before the COMMIT
+        self._known = None
+        self._note_change()
 
     async def holds(self, token: str, *, first: str) -> bool:
         """Whether this is the owner's token. If the database has no token yet, `first` is claimed.
 
-        Reads the database if the token differs from the last one known, or its person was suspended, or if that was
-        read more than 0.4 s ago or before somebody's rights changed. A request would otherwise begin with rights that
-        have ended.
-        Raises `Unavailable`.
+        Reads the database unless this token was read at most 0.4 s ago, its person was not suspended, and nobody's
+        rights have changed since: a request would otherwise begin with rights that have ended. Raises `Unavailable`.
         """
         hash = hash_of(token)
         may_trust = self._is_recent() and not self.is_suspended
@@ -133,16 +133,19 @@ class Ownership:
     def _is_recent(self) -> bool:
         return self._clock.monotonic() - self._known_at <= MAX_AGE_SECONDS
 
-    def _note_rights(self) -> None:
+    def _note_change(self) -> None:
+        """What was read before counts no more."""
         self._changes += 1
         self._known_at = -math.inf
 
     async def _read(self) -> str | None:
-        read_at, changes = self._clock.monotonic(), self._changes
-        found = await self._database.read(tokens.find_owner_token)
+        while True:
+            read_at, changes = self._clock.monotonic(), self._changes
+            found = await self._database.read(tokens.find_owner_token)
+            if changes == self._changes:
+                break
         self.revision, self.is_suspended = (0, False) if found is None else (found.revision, found.is_suspended)
-        self._known = None if found is None else found.hash
-        self._known_at = read_at if changes == self._changes else -math.inf
+        self._known, self._known_at = None if found is None else found.hash, read_at
         return self._known
 
 

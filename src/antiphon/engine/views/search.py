@@ -26,8 +26,9 @@ from antiphon.store.sessions import SessionFilter
 
 NEWEST = 2**63 - 1
 FIRST_DEPTH = 128
+"""How many messages with all words the first read looks at: enough for callers that may see most of them."""
 MAX_DEPTH = 1024
-"""How many messages with all words one read looks at, at most. The first read finds enough for most callers."""
+"""How many each later read looks at."""
 
 
 class Hit(Struct, frozen=True, kw_only=True):

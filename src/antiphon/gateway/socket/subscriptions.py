@@ -229,7 +229,7 @@ class Subscriptions:
                     )
                 )
 
-            return Raw(await listing.snapshot((params.limit, params.cursor), read))
+            return Raw(await listing.snapshot((params.limit, params.cursor, ask.rights_changed), read))
 
         key = key_of("sessions", ask.principal, where)
         return await self._begin("sessions", key, lambda: list_of_sessions(self._gateway, ask.principal, where), answer)
