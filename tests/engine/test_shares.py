@@ -64,6 +64,22 @@ async def test_one_guest_leaves_a_place_to_another(open_home: OpenHome) -> None:
 
 
 @requirement("runs:1")
+async def test_one_guest_leaves_a_place_to_another_after_a_start(open_home: OpenHome) -> None:
+    """All sessions are delivered at once, and the first begin before anybody knows whose they are."""
+    settings = config(runs__max_concurrent=6, gateway__drain_seconds=0)
+    async with open_home(settings, Parts(runner=HeldRunner())) as app:
+        eves = [await say(app, EVE, f"eve-{number}") for number in range(10)]
+        bobs = [await say(app, BOB, f"bob-{number}") for number in range(4)]
+    runner = HeldRunner()
+    async with open_home(settings, Parts(runner=runner)) as app:
+        await runner.until_begun(4)
+        assert len(set(runner.begun) & set(eves)) == len(set(runner.begun) & set(bobs)) == 2
+        runner.release_all()
+        for run in (*eves, *bobs):
+            await wait_end(app, run)
+
+
+@requirement("runs:1")
 async def test_the_owner_is_not_held_up_by_a_guests_message_that_waits_before_theirs(open_home: OpenHome) -> None:
     runner = HeldRunner()
     async with open_home(config(runs__max_concurrent=2), Parts(runner=runner)) as app:
@@ -122,6 +138,19 @@ def test_askers_take_turns_whatever_each_has_waiting() -> None:
     assert line.count(lambda each: each == BOBS) == 1 and len(line) == 2
     assert line.next(lambda each: each == OWNERS) is None
     assert line.next(lambda each: each == BOBS) == (SessionRow(2), BOBS)
+
+
+def test_a_place_of_an_unknown_guest_counts_in_the_share_of_each() -> None:
+    freed: list[int] = []
+    slots = Slots(6, lambda: freed.append(1))
+    assert slots.try_take(None) and slots.try_take(None) and not slots.try_take(None)
+    assert not slots.try_take(EVES) and not slots.try_take(BOBS)
+    assert slots.try_take(OWNERS)
+    slots.reassign(None, EVES)
+    assert freed == [1]
+    assert slots.try_take(BOBS) and not slots.try_take(EVES) and not slots.try_take(BOBS)
+    slots.reassign(None, EVES)
+    assert slots.try_take(BOBS) and not slots.try_take(EVES) and not slots.try_take(BOBS)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -704,9 +704,23 @@ BUGS = (
     Bug(
         "one guest holds all places of guests",
         "engine/work/slots.py",
-        "return self.free_for_guests > 0 and self._guests[holder] < self._most_of_one",
+        "return self.free_for_guests > 0 and self._guests[holder] + self._guests[None] < self._most_of_one",
         "return self.free_for_guests > 0",
         "engine/test_shares.py::test_one_guest_leaves_a_place_to_another[sqlite]",
+    ),
+    Bug(
+        "places of unknown guests count in nobody's share",
+        "engine/work/slots.py",
+        "self._guests[holder] + self._guests[None] < self._most_of_one",
+        "self._guests[holder] < self._most_of_one",
+        "engine/test_shares.py::test_a_place_of_an_unknown_guest_counts_in_the_share_of_each",
+    ),
+    Bug(
+        "nobody is told that a guest became known",
+        "engine/work/slots.py",
+        "        if holder is None or other.is_favoured:\n",
+        "        if other.is_favoured:\n",
+        "engine/test_shares.py::test_a_place_of_an_unknown_guest_counts_in_the_share_of_each",
     ),
     Bug(
         "a run out of time goes on",

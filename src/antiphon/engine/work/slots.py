@@ -11,8 +11,9 @@ from antiphon.policy.shares import most_of_one, reserve_of
 class Slots:
     """At most `count` places, some only for the owner's runs; one guest holds at most half of the others.
 
-    A holder is the asker of the run, None if not known yet; its role is that of the time when the run was queued. A run
-    that takes its place again comes before runs that have not begun.
+    A holder is the asker of the run, None if not known yet; its role is that of the time when the run was queued. A
+    place of an unknown holder counts in every guest's share until its run is claimed. A run that takes its place again
+    comes before runs that have not begun.
     """
 
     def __init__(self, count: int, on_free: Callable[[], None]) -> None:
@@ -41,7 +42,7 @@ class Slots:
     def may_take(self, holder: Asker) -> bool:
         if holder.is_favoured:
             return self._free > 0
-        return self.free_for_guests > 0 and self._guests[holder] < self._most_of_one
+        return self.free_for_guests > 0 and self._guests[holder] + self._guests[None] < self._most_of_one
 
     def try_take(self, holder: Asker | None) -> bool:
         """Takes a free place for a run that has not begun; False if there is none for the holder."""
@@ -55,7 +56,7 @@ class Slots:
         self._uncount(holder)
         self._count(other)
         self._resume()
-        if other.is_favoured:
+        if holder is None or other.is_favoured:
             self._on_free()
 
     def give_back(self, holder: Asker | None) -> None:
