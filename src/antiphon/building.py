@@ -293,7 +293,7 @@ def build(
         Joins(database, waits, rules.sinks, clock),
         Subagents(database, rules, clock, ids),
     )
-    callers = Callers(database, rules, clock)
+    callers = Callers(database, notifier, rules, clock)
     cursors = Cursors(home_key)
     own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
     own_tools.append(memory(Memories(database, rules, clock, ids)))

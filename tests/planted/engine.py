@@ -190,6 +190,13 @@ BUGS = (
         "gateway/test_clearances.py::test_a_session_with_data_above_a_caller_answers_no_calls_of_theirs[sqlite]",
     ),
     Bug(
+        "rights that ended during a call count for its answer",
+        "engine/access/callers.py",
+        "if found.changes == self._changes and self",
+        "if self",
+        "engine/test_keyed_calls.py::test_who_lost_their_rights_meanwhile_gets_no_answer[sqlite-demote-0]",
+    ),
+    Bug(
         "each page of found messages is the first",
         "engine/views/search.py",
         "        before = NEWEST if before is None else before\n",

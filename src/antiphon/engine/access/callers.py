@@ -14,16 +14,17 @@ from antiphon.engine.access.reach import Outsider, Rights, find_session, look_up
 from antiphon.engine.ledger.append import raise_workspace
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
+from antiphon.feed.notifier import Notifier
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import may_enter
 from antiphon.policy.standing import Standing
 from antiphon.store import incarnations
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
-from antiphon.store.people import find_standing
+from antiphon.store.people import NAMES, find_standing
 
 FRESH_SECONDS = 1.0
-"""How long rights count that were found. Contract: access 2."""
+"""How long rights count that were found, unless somebody's change before. Contract: access 2."""
 
 
 class FoundCaller(Struct, frozen=True):
@@ -36,27 +37,34 @@ class FoundCaller(Struct, frozen=True):
     """What the caller may read."""
     since: float = 0.0
     """When that was so, by the monotonic clock."""
+    changes: int = 0
+    """How often the rights of somebody had changed until then."""
 
 
 class Callers:
     """Callers of tools from outside a run."""
 
-    def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
+    def __init__(self, database: Database, notifier: Notifier, rules: Rules, clock: Clock) -> None:
         self._database = database
         self._rules = rules
         self._clock = clock
+        self._changes = 0
+        notifier.subscribe(NAMES, self._note_change)
 
     async def find(self, actor: Outsider, target: NamedTarget, call_id: str) -> FoundCaller:
         """A client outside that acts as the session. Raises `NotFound` if it is missing or out of reach."""
-        since = self._clock.monotonic()
+        since, changes = self._clock.monotonic(), self._changes
         found = accepted(await self._database.read(find_caller, Rights(actor, self._rules), target, call_id))
-        return replace(found, since=since)
+        return replace(found, since=since, changes=changes)
 
     async def present(self, found: FoundCaller, actor: Outsider, target: NamedTarget, call_id: str) -> FoundCaller:
         """The same caller with the rights of now, which a wait may have outlived. Raises like `find`."""
-        if self._clock.monotonic() - found.since < FRESH_SECONDS:
+        if found.changes == self._changes and self._clock.monotonic() - found.since < FRESH_SECONDS:
             return found
         return await self.find(actor, target, call_id)
+
+    def _note_change(self) -> None:
+        self._changes += 1
 
     async def are_one(self, target: NamedTarget, other: NamedTarget) -> bool:
         """Whether both targets name the same existing session."""
