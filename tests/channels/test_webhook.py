@@ -511,7 +511,7 @@ async def test_an_address_where_nobody_answers_is_tried_again_and_a_hanging_one_
     deaf = bind("127.0.0.1", 0)  # takes connections, and answers nothing
     port = deaf.getsockname()[1]
     try:
-        async with serve_door(open_home, clock, f"http://127.0.0.1:{port}/", timeout_seconds=0.1) as (served, client):
+        async with serve_door(open_home, clock, f"http://127.0.0.1:{port}/", timeout_seconds=1) as (served, client):
             await answered(served.app, await ring(client, clock, message("hello")))
             (waiting,) = await Story(served.app).deliveries()
             assert (waiting.status, waiting.code) == ("queued", "channel_timeout")

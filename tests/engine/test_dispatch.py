@@ -18,7 +18,7 @@ from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
-from antiphon.domain.run import RunStatus
+from antiphon.domain.run import Run, RunStatus
 from antiphon.engine.ledger.fence import Claimant
 from antiphon.engine.runs import lifecycle
 from antiphon.engine.runs.runner import ConstantRunner
@@ -415,9 +415,7 @@ async def test_a_worker_whose_run_another_process_took_over_changes_nothing(
         row = (await find_session(app, "main")).row
         mine = await find_run(app, posted.run_id)
         assert mine.process is not None
-        await app.database.run(give_up, mine.process)
-        await app.database.run(processes.insert, OTHER, 0)
-        taken = await app.database.run(lifecycle.claim, row, claimant, 0)
+        taken = await app.database.run(take_over, mine.process, row, claimant)
         assert taken is not None and taken.fence == mine.fence + 1
         runner.release(mine.id)
         with anyio.fail_after(SECONDS):
@@ -428,6 +426,13 @@ async def test_a_worker_whose_run_another_process_took_over_changes_nothing(
         ended = await wait_end(app, mine.id)
         assert (ended.status, ended.attempt) == (RunStatus.OK, mine.attempt + 2)
         assert texts(await read_log(app, "main")) == ["m-1", "answer to m-1"]
+
+
+async def take_over(tx: Transaction, process: ProcessId, session: SessionRow, claimant: Claimant) -> Run | None:
+    """In one unit: in between, the living process would show itself again."""
+    await processes.delete(tx, process)
+    await processes.insert(tx, OTHER, 0)
+    return await lifecycle.claim(tx, session, claimant, 0)
 
 
 async def give_up(tx: Transaction, process: ProcessId) -> None:

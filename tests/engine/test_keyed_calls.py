@@ -3,7 +3,7 @@
 import json
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -21,7 +21,7 @@ from antiphon.domain.errors import AntiphonError, Conflict, Denied, Limited
 from antiphon.domain.ids import ProcessId
 from antiphon.domain.message import JsonObject
 from antiphon.domain.person import PersonRole
-from antiphon.engine.access.callers import FoundCaller
+from antiphon.engine.access.callers import Callers, FoundCaller
 from antiphon.engine.access.keyed_calls import (
     MAX_AT_WORK,
     BeginKeyedCall,
@@ -33,14 +33,17 @@ from antiphon.engine.access.keyed_calls import (
 )
 from antiphon.engine.access.reach import Outsider, Rights, TokenHolder
 from antiphon.engine.sessions.upkeep import Upkeep
+from antiphon.feed.local import LocalNotifier
 from antiphon.store import keyed_calls as rows
-from antiphon.store.database import Query, Transaction
+from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.keyed_calls import KEPT
+from antiphon.store.people import NAMES
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
 from tests.engine.stage import ManualClock, ask, config, open_session, wait_end
 from tests.engine.test_approvals import Disk, S, asking, call, decide, pending
+from tests.engine.test_ownership import SlowDatabase
 from tests.engine.test_people import hear, invite
 from tests.engine.test_standing_approvals import allow_always
 from tests.waiting import SECONDS
@@ -276,6 +279,34 @@ async def test_who_lost_their_rights_meanwhile_gets_no_answer(open_home: OpenHom
             counter.released.set()
         assert len(answers) == 2 and "canary" not in str(answers)
         assert counter.calls == ["milk"]
+
+
+@requirement("tools:1", "access:2")
+async def test_rights_that_end_while_they_are_read_again_are_not_those_of_a_call(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        await open_session(app, S)
+        ann = await invite(app, "Ann", PersonRole.OWNER)
+        database, notifier, people = SlowDatabase(app.database), LocalNotifier(), app.services.people
+        callers = Callers(cast(Database, database), notifier, app.services.rules, ManualClock())
+        target, refused = app.services.sessions.target(S), list[str]()
+
+        async def present() -> None:
+            found = await callers.find(ann, target, "k")
+            notifier.publish([NAMES])
+            database.is_slow = True
+            try:
+                await callers.present(found, ann, target, "k")
+            except AntiphonError as error:
+                refused.append(error.code)
+
+        with anyio.fail_after(SECONDS):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(present)
+                await database.has_read.wait()
+                await people.suspend(OWNER, "ann")
+                notifier.publish([NAMES])
+                database.may_answer.set()
+    assert refused == ["suspended"]
 
 
 async def lives(tx: Transaction, process: ProcessId) -> None:

