@@ -24,7 +24,7 @@ from antiphon.store.database import Database, Query
 from antiphon.store.people import NAMES, find_standing
 
 FRESH_SECONDS = 1.0
-"""How long rights count that were found, unless somebody's change before. Contract: access 2."""
+"""How long found rights count, unless anybody's rights change meanwhile. Contract: access 2."""
 
 
 class FoundCaller(Struct, frozen=True):
