@@ -17,6 +17,8 @@ SENDS = "comes with exchanges between sessions"
 PEOPLE = "comes with people and tokens"
 FLOW = "comes with policies, releases and the audit"
 PEERS = "comes with peers"
+WORLD = "comes with answers that always arrive"
+OTHERS = "comes with runners and harnesses of others"
 
 
 REQUIREMENTS = {
@@ -29,6 +31,10 @@ REQUIREMENTS = {
     "answers:3": Requirement("Unknown parameters, and naming oneself in arguments, are refused."),
     "answers:4": Requirement("Wire times are whole milliseconds; durations carry their unit in the name."),
     "answers:5": Requirement("HTTP errors are one JSON shape with the listed status codes."),
+    "answers:6": Requirement(
+        "A refused or failed act leaves nothing behind, save its count and the audit row of the refusal.",
+        "comes with checks before the first write",
+    ),
     # 1. Keys
     "keys:1": Requirement("Keys have the listed forms; old short forms are canonicalised."),
     "keys:2": Requirement("A key's kind follows from its canonical text."),
@@ -79,7 +85,10 @@ REQUIREMENTS = {
     "runs:1": Requirement(
         "One run of a session at a time, in order; many sessions at once up to a limit.",
     ),
-    "runs:2": Requirement("The run id is returned before the model is called; the reply is stored on the run."),
+    "runs:2": Requirement(
+        "The run id is returned before the model is called; the reply is stored on the run; every step's text arrives.",
+        remaining="texts beside tool calls are not delivered step by step, and a cut answer does not say so",
+    ),
     "runs:3": Requirement("Waiting reads the ledger, and survives reconnects and restarts; its timeout ends only it."),
     "runs:4": Requirement(
         "A busy session enqueues, collects, steers, interrupts or rejects, per principal.",
@@ -89,6 +98,7 @@ REQUIREMENTS = {
     ),
     "runs:6": Requirement(
         "Runs have limits, agents and persons a daily cap, and fifteen tool failures in a row end a run.",
+        remaining="estimates where a provider counts nothing, progress in content, and the default of a run's time",
     ),
     "runs:7": Requirement(
         "A run acts with the rights of whoever posted its message.",
@@ -98,6 +108,7 @@ REQUIREMENTS = {
     ),
     "runs:9": Requirement(
         "Near the context limit older turns are summarised; the log keeps everything.",
+        remaining="a refusal as too long in any words, and entries that a provider refuses",
     ),
     # 5. Visibility
     "visibility:1": Requirement("Sessions see themselves, their tree, their agent's or all sessions."),
@@ -111,6 +122,7 @@ REQUIREMENTS = {
     # 6. Tools
     "tools:1": Requirement(
         "The caller is injected; which agents and sub-agents get session tools; calls from outside.",
+        remaining="`tools.subagents.tools` as `{allow, deny}`",
     ),
     "list:1": Requirement("sessions_list pages newest first within its limits and filters."),
     "list:2": Requirement(
@@ -124,7 +136,10 @@ REQUIREMENTS = {
     "history:2": Requirement("Tool results are hidden unless asked for; cursors skip nothing and stay stable."),
     "history:3": Requirement("A page is bounded, oldest dropped first."),
     "search:1": Requirement("sessions_search finds all words of any script, newest first, in readable text."),
-    "send:1": Requirement("A send names a key or a label; an ambiguous label and oneself are errors."),
+    "send:1": Requirement(
+        "A send names a key or a label; an ambiguous label and oneself are errors.",
+        remaining="an agent's main does not come into being by a send",
+    ),
     "send:2": Requirement("A send waits up to its timeout; a late reply still arrives."),
     "send:3": Requirement(
         "The reply is that of the very run, and enters the requester once.",
@@ -153,22 +168,34 @@ REQUIREMENTS = {
     "session_status:1": Requirement("session_status tells one session's state, gated like a read."),
     "message:1": Requirement(
         "message sends to a channel past hooks, send policy and flow.",
-        remaining="hooks come with policies",
+        remaining="hooks come with policies; groups and a webhook's owner as recipients",
     ),
     "summarize:1": Requirement("summarize gives a summary with the join of its inputs."),
     "simulate:1": Requirement("simulate_tool_call answers by the enforcing pipeline, without effects.", FLOW),
     "foreign_tools:1": Requirement(
         "Python functions and MCP servers are tools with declared effects under the same policy.",
-        remaining="hooks come with policies",
+        remaining="hooks come with policies; effects proposed and confirmed, and labels of servers",
     ),
     # 7. Send policy
-    "send_policy:1": Requirement("Override, denies, allows and default decide, in this order."),
+    "send_policy:1": Requirement(
+        "Override, denies, allows and default decide, in this order; `group` fits channels.",
+        remaining="`group` does not fit chats of type channel",
+    ),
     "send_policy:2": Requirement("Only the owner's `/send` and patches set the override."),
-    "send_policy:3": Requirement("It is enforced in chats, deliveries and announces, and again at claiming."),
+    "send_policy:3": Requirement(
+        "It is enforced in chats, deliveries and announces, and again at claiming, by the place that is addressed.",
+        remaining="it is judged by the session that speaks; comes with the one exit",
+    ),
     # 8. Groups
     "groups:1": Requirement("Owners and mentions trigger a run in groups that are allowed; the rest is stored."),
     "groups:2": Requirement("The model sees names, and which owner messages are not for it."),
     "groups:3": Requirement("Silence markers are stripped from replies, never from the log."),
+    "groups:4": Requirement("A run with a place never ends in silence, and one row says what its place got.", WORLD),
+    "groups:5": Requirement(
+        "What belongs together is one message with its context; a forward is somebody else's words.",
+        "comes with messages in parts and forwards",
+    ),
+    "groups:6": Requirement("The instructions end with a line that says when and where the agent speaks.", WORLD),
     # 9. Approvals
     "approvals:1": Requirement(
         "A call that needs approval is recorded and asked for days, then is denied.",
@@ -176,6 +203,7 @@ REQUIREMENTS = {
     "approvals:2": Requirement("It does not hold its session; the decision queues the continuation."),
     "approvals:3": Requirement(
         "A person decides once, always or deny, for exactly the recorded call.",
+        remaining="`always` on untrusted questions comes with decisions by integrity",
     ),
     "approvals:4": Requirement(
         "Runs without a person ask or are denied; one step is one request.",
@@ -207,6 +235,7 @@ REQUIREMENTS = {
     "flow:1": Requirement("Level, compartments and integrity classify; flow is ≤ and ⊆; parsing is exact."),
     "flow:2": Requirement(
         "Events carry what they were made of; taint rises by the session's own act.",
+        remaining="words of sessions are untrusted whatever they were made of; sources of distrust",
     ),
     "flow:3": Requirement(
         "Readers see only what flows to them; the rest does not exist.",
@@ -226,10 +255,10 @@ REQUIREMENTS = {
     "flow:8": Requirement(
         "Derived data carries the join of its inputs.",
     ),
-    "flow:9": Requirement("Fixed checks, then rules as data, then code hooks; rules only tighten.", FLOW),
+    "flow:9": Requirement("Fixed checks, then rules as data, then code hooks outside units; rules only tighten.", FLOW),
     "flow:10": Requirement("Effects under untrusted content need approval by default.", FLOW),
     "flow:11": Requirement("Only the owner declassifies, exact bytes to one destination, once.", FLOW),
-    "flow:12": Requirement("Effects, denials and reads are audited in a chain that can be verified.", FLOW),
+    "flow:12": Requirement("Events are chained by hashes, other decisions in a chain of their own; both verify.", FLOW),
     "flow:13": Requirement("Data above an observer changes nothing that the observer sees."),
     "flow:14": Requirement("Presets give people this without the words; refusals are explained plainly.", FLOW),
     # 13. Gateway
@@ -246,14 +275,23 @@ REQUIREMENTS = {
     # 14. Channels
     "channels:1": Requirement(
         "Adapters take inbound at most once and send outbound at least once.",
-        remaining="channels other than `telegram` and `webhook`, and e-mail",
+        remaining="channels other than `telegram` and `webhook`; packages, and parts that go on after a restart",
     ),
     "channels:2": Requirement("A routes table maps places to agents and sessions."),
-    "channels:3": Requirement("Chats have the listed commands."),
+    "channels:3": Requirement(
+        "Chats have the listed commands.",
+        remaining="`/session switch #id` to an earlier conversation",
+    ),
     "channels:4": Requirement("Commands are standalone and of authorised senders; batches are all or none."),
     # 15. Tasks
-    "tasks:1": Requirement("A task fires at most once a slot and delivers once."),
-    "tasks:2": Requirement("Errors back off; tasks are shown and changed only where they belong."),
+    "tasks:1": Requirement(
+        "A task fires at most once a slot and delivers once, to the chat it was made in unless it says another place.",
+        remaining="places, and slots that are skipped when late",
+    ),
+    "tasks:2": Requirement(
+        "Errors back off; a slot that made no step is tried again; tasks are changed only where they belong.",
+        remaining="a slot that failed before its first step is not tried again",
+    ),
     # 16. Configuration
     "config:1": Requirement(
         "One file and variables configure all; errors name the line and the nearest name.",
@@ -262,7 +300,7 @@ REQUIREMENTS = {
     # 17. Command line and Python
     "cli:1": Requirement(
         "The command line has the listed commands, for people and as JSON.",
-        remaining="setup, connect, agents, policy, audit, acp, and sessions export|import, come with those parts",
+        remaining="setup, connect, who, tool, agents, skills, policy, audit, import, service, acp, sessions export",
     ),
     # 18. First start
     "first_start:1": Requirement("`antiphon serve` works with no configuration, and alone on its home."),
@@ -273,4 +311,14 @@ REQUIREMENTS = {
     "peers:2": Requirement("Its runs are executed by it, under the same rules.", PEERS),
     "peers:3": Requirement("How it is reached is shown truthfully, with receipts.", PEERS),
     "peers:4": Requirement("Connecting is off by default, and can be undone.", PEERS),
+    "peers:5": Requirement("Permission prompts that a client relays become approvals, decided by persons only.", PEERS),
+    # 20. Agents and clients of others
+    "others:1": Requirement("A runner of somebody else carries out runs with every property of our own.", OTHERS),
+    "others:2": Requirement("ACP harnesses run as agents, and editors reach sessions as ACP agents.", OTHERS),
+    "others:3": Requirement("OpenAI's forms of requests, within a person's rights.", "not yet, by the contract"),
+    "others:4": Requirement("Exporters are sinks with a clearance.", "not yet, by the contract"),
+    "others:5": Requirement("Skills are named per agent and trusted by hash.", "comes with skills"),
+    "others:6": Requirement(
+        "The shipped tools read pages, search the web, read files and run skills.", "comes with shipped tools"
+    ),
 }
