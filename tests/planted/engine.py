@@ -723,6 +723,20 @@ BUGS = (
         "engine/test_shares.py::test_one_guest_leaves_a_place_to_another[sqlite]",
     ),
     Bug(
+        "a free slot is given to a run that was just cancelled",
+        "engine/work/slots.py",
+        "            if resuming.done():",
+        "            if False:",
+        "engine/test_slots.py::test_a_slot_that_comes_free_goes_past_a_waiter_that_was_just_cancelled",
+    ),
+    Bug(
+        "a slot given to a run that is cancelled before it wakes is lost",
+        "engine/work/slots.py",
+        "                self.give_back(holder)\n            raise",
+        "                pass\n            raise",
+        "engine/test_slots.py::test_a_slot_given_to_a_waiter_that_is_cancelled_before_it_wakes_goes_to_the_next",
+    ),
+    Bug(
         "places of unknown guests count in nobody's share",
         "engine/work/slots.py",
         "return self._has_share(holder, self._guests[None])",

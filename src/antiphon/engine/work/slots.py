@@ -89,6 +89,8 @@ class Slots:
         for resuming, holder in tuple(self._resuming.items()):
             if not self._free:
                 return
+            if resuming.done():  # its run was cancelled, and takes itself out once it wakes
+                continue
             if holder is not None and self.may_take(holder):
                 del self._resuming[resuming]
                 self._count(holder)
