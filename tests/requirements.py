@@ -193,7 +193,7 @@ REQUIREMENTS = {
     "groups:4": Requirement("A run with a place never ends in silence, and one row says what its place got.", WORLD),
     "groups:5": Requirement(
         "What belongs together is one message with its context; a forward is somebody else's words.",
-        "comes with messages in parts and forwards",
+        remaining="messages in parts, and what a message points at as context",
     ),
     "groups:6": Requirement("The instructions end with a line that says when and where the agent speaks.", WORLD),
     # 9. Approvals

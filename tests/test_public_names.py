@@ -121,6 +121,8 @@ LEFT_OUT = {
     ("sessions.post", "stream"): "`run.stream`",
     ("sessions.post", "role"): "only for appending",
     ("sessions.post", "occurred_at"): "only for appending",
+    ("sessions.post", "attribution"): "a bridge, which passes on what others wrote, does so over HTTP",
+    ("sessions.append", "attribution"): "likewise",
     ("sessions.append", "queue_mode"): "only for posting",
     ("sessions.append", "mentioned"): "only for posting",
     ("sessions.history", "follow"): "`session.follow`",

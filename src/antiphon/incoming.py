@@ -3,12 +3,15 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, islice
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
+from msgspec import Meta, Struct
 from pydantic import ValidationError
 
 from antiphon.domain.errors import Invalid
+from antiphon.domain.message import Attribution, AttributionKind
+from antiphon.domain.text import bracketed_name
 
 MAX_PROBLEMS = 10
 """Problems listed for one refused value."""
@@ -25,6 +28,17 @@ _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*)`$", re.DOTALL)
 _VALUE = re.compile(r"'.*'|\".*\"", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+
+
+class GivenAttribution(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose words a message holds that are not its sender's, as its body says it."""
+
+    kind: AttributionKind
+    name: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    """The author's name, as the platform shows it."""
+
+    def read(self) -> Attribution:
+        return Attribution(kind=self.kind, name=None if self.name is None else bracketed_name(self.name))
 
 
 class NotJson(Invalid):

@@ -13,6 +13,7 @@ class Attacker(StrEnum):
     PAGE = "page of another origin"
     LOCAL_USER = "another local user"
     GUEST = "guest"
+    STRANGER = "stranger whose words are passed on"
     BOUND_TOKEN = "bound token"
     SANDBOXED = "sandboxed agent"
     TOOL_RESULT = "tool result"
@@ -26,6 +27,7 @@ class Door(StrEnum):
     MCP = "mcp"
     COMMAND_LINE = "command line"
     WEBHOOK = "webhook"
+    TELEGRAM = "telegram"
     SANDBOX = "sandbox"
     FILES = "files"
 

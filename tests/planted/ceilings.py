@@ -89,7 +89,7 @@ BUGS = (
     Bug(
         "a silent word above a session resets it",
         "engine/sessions/inbox.py",
-        "    if triggers or await may_be_noticed(tx, session.row, classify_message(standing, command.route)):",
+        "    if triggers or await may_be_noticed(tx, session.row, _made_of(command, standing)):",
         "    if triggers or not triggers:",
         f"{SILENT}test_a_silent_word_above_a_session_neither_wakes_nor_resets_it[sqlite]",
     ),

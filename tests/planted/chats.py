@@ -9,7 +9,44 @@ GROUPS = "engine/chats/test_groups.py::"
 QUESTIONS = "engine/chats/test_questions.py::"
 ROUTES = "engine/chats/test_routes.py::"
 
+FOREIGN = "channels/telegram/test_foreign_words.py::"
+
 BUGS = (
+    Bug(
+        "a forwarded command is the command of who passes it on",
+        "engine/chats/take_in.py",
+        'inbound.attribution is None and inbound.text.lstrip().startswith("/")',
+        'inbound.text.lstrip().startswith("/")',
+        FOREIGN + "test_a_strangers_forward_that_waited_is_still_a_forward[sqlite]",
+    ),
+    Bug(
+        "a forwarded code links the account of who passes it on",
+        "engine/chats/take_in.py",
+        "if inbound.attribution is not None or inbound.images",
+        "if inbound.images",
+        FOREIGN + "test_a_strangers_forward_that_waited_is_still_a_forward[sqlite]",
+    ),
+    Bug(
+        "a forwarded message is as trusted as who passes it on",
+        "policy/flow.py",
+        "is_trusted(standing) and attribution is None",
+        "is_trusted(standing)",
+        FOREIGN + "test_words_that_are_not_the_senders_are_a_message_of_theirs_and_no_command[sqlite-inline bot]",
+    ),
+    Bug(
+        "a forward stands in the prompt as the sender's words",
+        "agents/prompt.py",
+        "    if message.attribution is not None:\n        fence =",
+        "    if message.attribution is None:\n        fence =",
+        FOREIGN + "test_a_model_sees_a_forward_as_data_with_its_author_between_marks[sqlite]",
+    ),
+    Bug(
+        "a mention in a forward addresses the bot",
+        "channels/telegram/updates.py",
+        "(attribution is None and _is_meant(message, me))",
+        "_is_meant(message, me)",
+        FOREIGN + "test_a_mention_in_a_forward_does_not_address_the_bot[sqlite]",
+    ),
     Bug(
         "a message that comes again is taken in again",
         "engine/chats/take_in.py",

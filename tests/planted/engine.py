@@ -1069,8 +1069,8 @@ BUGS = (
     Bug(
         "a guest's words are trusted",
         "policy/flow.py",
-        "route if is_trusted(standing) else route.distrusted()",
-        "route",
+        "is_trusted(standing) and attribution is None",
+        "attribution is None",
         "engine/test_classified_runs.py::test_words_of_a_guest_are_untrusted_and_so_is_what_is_made_of_them[sqlite]",
     ),
     Bug(

@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.agents.fence import DataFences
+from antiphon.agents.foreign_words import foreign_words
 from antiphon.agents.hook_words import hook_words
 from antiphon.agents.inter_session import raw_words, request_text, shown_words, stage_of
 from antiphon.agents.memory_words import memory_words
@@ -169,7 +170,8 @@ def shown_input(entry: Input, waited: Mapping[str, str], framing: Framing) -> Us
     message, session_type = entry.message, framing.session_type
     if isinstance(message, AssistantMessage):
         return message
-    if session_type is SessionType.DIRECT and message.provenance.kind is ProvenanceKind.EXTERNAL:
+    is_plain = message.provenance.kind is ProvenanceKind.EXTERNAL and message.attribution is None
+    if session_type is SessionType.DIRECT and is_plain:
         return message
     prefix = shown_prefix(
         session_type,
@@ -182,13 +184,21 @@ def shown_input(entry: Input, waited: Mapping[str, str], framing: Framing) -> Us
         return replace(message, content=text_content(hook_words(message, framing.fences.of(entry.seq))))
     if is_of_session(message):
         return replace(message, content=text_content(shown_words(message, waited, framing.fences.of(entry.seq))))
+    if message.attribution is not None:
+        fence = framing.fences.of(entry.seq)
+        return replace(message, content=foreign_words(message, message.attribution, prefix, fence))
     return replace(message, content=_prefixed(prefix, message.content)) if prefix else message
 
 
-def is_of_session(message: UserMessage | AssistantMessage) -> bool:
-    """Whether another session said it, so that its words are fenced."""
+def is_of_session(message: UserMessage) -> bool:
+    """Whether another session said it."""
     kinds = (ProvenanceKind.INTER_SESSION, ProvenanceKind.ANNOUNCE)
-    return isinstance(message, UserMessage) and message.provenance.kind in kinds
+    return message.provenance.kind in kinds
+
+
+def is_fenced(message: UserMessage | AssistantMessage) -> bool:
+    """Whether prompts show its words between marks, because they are another session's or not the sender's."""
+    return isinstance(message, UserMessage) and (is_of_session(message) or message.attribution is not None)
 
 
 def _prefixed(prefix: str, content: tuple[Part, ...]) -> tuple[Part, ...]:

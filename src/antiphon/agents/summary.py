@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from antiphon.agents.asking import Asking
 from antiphon.agents.model import Model, Prompt, PromptPurpose, PromptText
-from antiphon.agents.prompt import Framing, is_of_session, shown_input
+from antiphon.agents.prompt import Framing, is_fenced, shown_input
 from antiphon.domain.message import AssistantMessage, Message, TextPart, ToolResult, Usage
 from antiphon.domain.transcript import Entry, Input, Step, Summary
 
@@ -65,7 +65,7 @@ def _render(entry: Entry, framing: Framing, most: int) -> str:
             return f"Summary of the earlier conversation:\n{framing.fences.of_summary(text).around(text[-most:])}"
         case Input():
             shown = shown_input(_shortened(entry, most), {}, framing)
-            if is_of_session(entry.message):
+            if is_fenced(entry.message):
                 return _text(shown)
             who = "Assistant" if isinstance(shown, AssistantMessage) else "User"
             return f"{who}:\n{framing.fences.of(entry.seq).around(_text(shown))}"

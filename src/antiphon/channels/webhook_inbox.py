@@ -27,7 +27,7 @@ from antiphon.engine.deliveries.replies import ChannelReply, Replies
 from antiphon.engine.services import Services
 from antiphon.engine.sessions.inbox import MAX_MESSAGE_ID, Envelope
 from antiphon.engine.sessions.sessions import Newcomer
-from antiphon.incoming import decode
+from antiphon.incoming import GivenAttribution, decode
 from antiphon.wire.runs import PostedShape
 from antiphon.wire.runs import posted as shown_posted
 
@@ -48,6 +48,8 @@ class WebhookMessage(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     thread_id: Name | None = None
     sender: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     """The display name of the peer."""
+    attribution: GivenAttribution | None = None
+    """Whose words the text is, if it is not the peer's: a forward, say. Such a text is never a command."""
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)] | None = None
     """Seconds to wait for the reply."""
 
@@ -102,7 +104,8 @@ class WebhookInbox:
         else:
             services.buckets.take_in_crowd(principal, crowd)
         chat = self._chat_of(webhook, message, principal)
-        if (command := parse(message.text)) is not None:
+        attribution = None if message.attribution is None else message.attribution.read()
+        if attribution is None and (command := parse(message.text)) is not None:
             return await self._carry_out(chat, message, command)
         principal, target = await services.peer_chats.enter(
             chat,
@@ -117,6 +120,7 @@ class WebhookInbox:
             message_id=self._message_id(webhook, message),
             envelope=Envelope(
                 sender=message.sender,
+                attribution=attribution,
                 place=chat.place,
                 queue_mode=webhook.queue_mode,
                 classification=webhook.classification,

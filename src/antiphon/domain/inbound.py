@@ -9,7 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from antiphon.domain.keys import ChatType
-from antiphon.domain.message import Part
+from antiphon.domain.message import Attribution, Part
 from antiphon.domain.session import DeliveryContext
 
 
@@ -49,7 +49,9 @@ class Inbound(Struct, frozen=True, kw_only=True):
     sender: Sender
     text: str
     is_meant: bool = True
-    """Whether the bot is addressed: mentioned, replied to, commanded by name; always in direct chats."""
+    """Whether the sender addresses the bot: mentions, answers or commands it by name; always in direct chats."""
+    attribution: Attribution | None = None
+    """Whose words the text is; None for the sender's own. Words of others are never a command. Contract: groups 5."""
     images: tuple[Part, ...] = ()
     """Image parts."""
     files: tuple[InboundFile, ...] = ()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 
 from antiphon.domain.errors import Invalid, TooLarge
+from antiphon.domain.text import bracketed_name
 
 if TYPE_CHECKING:
     JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
@@ -45,6 +46,40 @@ class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     source_session_key: str | None = None
     source_channel: str | None = None
     source_tool: str | None = None
+
+
+class AttributionKind(StrEnum):
+    """How words of somebody else come to be in a message."""
+
+    FORWARD = "forward"
+    """The sender passed a message on, or a channel did so by itself."""
+    INLINE_BOT = "inline_bot"
+    """A bot made the message, and the sender chose it."""
+    QUOTE = "quote"
+
+
+class Attribution(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Whose words a message holds, if they are not its sender's: they are data, and nobody vouches for them.
+
+    Contract: groups 5.
+    """
+
+    kind: AttributionKind
+    name: str | None = None
+    """The author's name as the platform shows it, chosen by the author; None if it is hidden."""
+
+    @property
+    def for_people(self) -> str:
+        """What it is, in a few words."""
+        what, of = _ATTRIBUTIONS[self.kind]
+        return what if self.name is None else f"{what} {of} {bracketed_name(self.name)}"
+
+
+_ATTRIBUTIONS = {
+    AttributionKind.FORWARD: ("forwarded", "from"),
+    AttributionKind.INLINE_BOT: ("made by an inline bot", "called"),
+    AttributionKind.QUOTE: ("quoted", "from"),
+}
 
 
 EXTERNAL = Provenance()
@@ -196,6 +231,8 @@ class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="us
     """The display name that the model sees as `[Name]` in groups; absent in direct chats."""
     mentioned: bool = True
     provenance: Provenance = EXTERNAL
+    attribution: Attribution | None = None
+    """Whose words it holds; None for the sender's own."""
     exchange: ExchangeStep | None = None
     report: ReportStep | None = None
 

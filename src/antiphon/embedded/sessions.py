@@ -101,7 +101,7 @@ class SessionHandle:
             _content(text),
             message_id=message_id,
             role=role,
-            sender=sender,
+            envelope=Envelope(sender=sender),
             occurred_at=occurred_at,
         )
         return posted.seq

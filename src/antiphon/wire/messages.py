@@ -9,6 +9,8 @@ from antiphon.domain.event import Event
 from antiphon.domain.message import (
     EXTERNAL,
     AssistantMessage,
+    Attribution,
+    AttributionKind,
     ExchangeStage,
     ExchangeStep,
     ImagePart,
@@ -58,6 +60,14 @@ class ProvenanceShape(Shape, frozen=True, kw_only=True):
     source_tool: str | None = None
 
 
+class AttributionShape(Shape, frozen=True, kw_only=True):
+    """Whose words a message holds that are not its sender's."""
+
+    kind: AttributionKind
+    name: str | None = None
+    """The author's name, as the platform shows it."""
+
+
 class ExchangeShape(Shape, frozen=True, kw_only=True):
     """The place of a message in its exchange."""
 
@@ -104,6 +114,8 @@ class MessageShape(Shape, frozen=True, kw_only=True):
     tool_name: str | None = None
     is_error: bool | None = None
     provenance: ProvenanceShape | None = None
+    attribution: AttributionShape | None = None
+    """Set if the words are not the sender's: a forward, an inline bot's, a quote."""
     exchange: ExchangeShape | None = None
     report: ReportShape | None = None
     classification: ClassificationShape | None = None
@@ -216,6 +228,7 @@ def _own_fields(body: UserMessage | AssistantMessage | ToolResult) -> dict[str, 
             return {
                 "sender": body.sender,
                 "provenance": None if body.provenance == EXTERNAL else _provenance(body.provenance),
+                "attribution": None if body.attribution is None else _attribution(body.attribution),
                 "exchange": None if body.exchange is None else _exchange(body.exchange),
                 "report": None if body.report is None else _report(body.report),
             }
@@ -271,6 +284,10 @@ def _provenance(provenance: Provenance) -> ProvenanceShape:
         source_channel=provenance.source_channel,
         source_tool=provenance.source_tool,
     )
+
+
+def _attribution(attribution: Attribution) -> AttributionShape:
+    return AttributionShape(kind=attribution.kind, name=attribution.name)
 
 
 def _exchange(step: ExchangeStep) -> ExchangeShape:

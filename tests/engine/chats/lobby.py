@@ -12,7 +12,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId, ProcessId
 from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound, InboundFile, Sender
 from antiphon.domain.keys import ChatType
-from antiphon.domain.message import TextPart
+from antiphon.domain.message import Attribution, AttributionKind, TextPart
 from antiphon.domain.person import Identity
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.chats.accounts import AccountLease
@@ -57,6 +57,7 @@ class Lobby:
         position: int | None = None,
         files: tuple[InboundFile, ...] = (),
         name: str | None = None,
+        attributed: AttributionKind | None = None,
     ) -> Received:
         """What becomes of the message; its id is a new one unless the test names it."""
         inbound = Inbound(
@@ -68,6 +69,7 @@ class Lobby:
             sender=Sender(id=sender, name=name or f"Sender {sender}"),
             text=text,
             is_meant=is_meant,
+            attribution=None if attributed is None else Attribution(kind=attributed, name="Mallory"),
             files=files,
         )
         return await self.reception.receive(inbound, lease)

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from antiphon.channels.telegram.settings import ACCOUNT, LARGEST_FILE, LARGEST_IMAGE, NAME
 from antiphon.domain.inbound import ButtonPress, ChangeKind, ChatChange, Inbound, Sender
 from antiphon.domain.keys import ChatType
+from antiphon.domain.message import Attribution, AttributionKind
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import bracketed_name
 
@@ -78,6 +79,18 @@ class _File(Struct, frozen=True, kw_only=True):
 
 
 class _ForwardOrigin(Struct, frozen=True, kw_only=True):
+    """Who wrote a forwarded message first. Each type of origin has one of these fields."""
+
+    sender_user: _User | None = None
+    sender_user_name: str | None = None
+    """Of a user who hides their account in forwards."""
+    sender_chat: _TelegramChat | None = None
+    """A group, in whose name an admin wrote."""
+    chat: _TelegramChat | None = None
+    """A channel."""
+
+
+class _Answered(Struct, frozen=True, kw_only=True):
     """A message that another one answers."""
 
     sender: _User | None = field(default=None, name="from")
@@ -98,7 +111,14 @@ class _Message(Struct, frozen=True, kw_only=True):
     caption_entities: tuple[_Entity, ...] = ()
     message_thread_id: int | None = None
     is_topic_message: bool = False
-    reply_to_message: _ForwardOrigin | None = None
+    reply_to_message: _Answered | None = None
+    forward_origin: _ForwardOrigin | None = None
+    forward_date: object = None
+    """In place of `forward_origin`, from servers of the Bot API before 7.0."""
+    is_automatic_forward: bool = False
+    """Set if a channel's post appears in its discussion group."""
+    via_bot: _User | None = None
+    """The inline bot that made the message."""
     migrate_to_chat_id: int | None = None
     migrate_from_chat_id: int | None = None
     new_chat_members: tuple[_User, ...] = ()
@@ -195,7 +215,8 @@ def _read_message(message: _Message, me: Me, position: int) -> ReadUpdate | None
     text = message.text if message.text is not None else message.caption
     if text is None and not attachments and not refused:
         return None
-    is_meant = is_direct or _is_meant(message, me)
+    attribution = _attribution_of(message)
+    is_meant = is_direct or (attribution is None and _is_meant(message, me))
     return ReadUpdate(
         content=Inbound(
             platform_id=f"{me.id}:{message.chat.id}:{message.message_id}",
@@ -206,12 +227,31 @@ def _read_message(message: _Message, me: Me, position: int) -> ReadUpdate | None
             sender=_sender(sender),
             text=whole_characters(text or ""),
             is_meant=is_meant,
+            attribution=attribution,
             has_files=bool(attachments),
             refused=refused if is_meant else (),
             sent_at=_moment(message.date),
         ),
         attachments=attachments,
     )
+
+
+def _attribution_of(message: _Message) -> Attribution | None:
+    """Whose words the message holds; None for the sender's own, also if it answers or quotes another message."""
+    if message.forward_origin is not None or message.forward_date is not None or message.is_automatic_forward:
+        name = None if message.forward_origin is None else _author_of(message.forward_origin)
+        return Attribution(kind=AttributionKind.FORWARD, name=name)
+    if message.via_bot is not None:
+        return Attribution(kind=AttributionKind.INLINE_BOT, name=_sender(message.via_bot).name)
+    return None
+
+
+def _author_of(origin: _ForwardOrigin) -> str | None:
+    if origin.sender_user is not None:
+        return _sender(origin.sender_user).name
+    chat = origin.chat or origin.sender_chat
+    name = origin.sender_user_name if chat is None else chat.title
+    return None if name is None else bracketed_name(whole_characters(name))
 
 
 def _files_of(message: _Message) -> tuple[tuple[SentFile, ...], tuple[str, ...]]:

@@ -1,8 +1,10 @@
 """How sessions, messages and outcomes are shown to people."""
 
+import msgspec
+
 from antiphon.cli.rendering.output import ago, calls_of, clock_time, console, error_console, show, styled, text_of
 from antiphon.domain.actor import OWNER
-from antiphon.domain.message import JsonObject, report_for_people, step_for_people
+from antiphon.domain.message import Attribution, JsonObject, report_for_people, step_for_people
 from antiphon.domain.text import exact
 from antiphon.incoming import shortened
 from antiphon.program import with_path
@@ -149,7 +151,11 @@ def author_of(message: JsonObject) -> str:
     if isinstance(provenance, dict) and provenance.get("kind") != "external":
         return f"  ({provenance.get('sourceSessionKey') or provenance.get('kind')})"
     author = message.get("sender") or message.get("author")
-    return f"  ({author})" if author and author != OWNER.name else ""
+    named = [str(author)] if author and author != OWNER.name else []
+    attribution = message.get("attribution")
+    if isinstance(attribution, dict):
+        named.append(msgspec.convert(attribution, Attribution).for_people)
+    return f"  ({', '.join(named)})" if named else ""
 
 
 def brief_result(message: JsonObject) -> str:

@@ -161,6 +161,7 @@ async def post_in_chat(
             content=content,
             sender=None if inbound.chat_type is ChatType.DIRECT else inbound.sender.name or inbound.sender.id,
             mentioned=inbound.is_meant and not group.is_silent,
+            attribution=inbound.attribution,
         ),
         may_repeat=True,
         mode=chat.rules.queue_mode,

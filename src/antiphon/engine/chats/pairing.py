@@ -7,6 +7,7 @@ import hmac
 from collections.abc import Sequence
 from datetime import timedelta
 
+import msgspec
 from msgspec import Struct
 
 from antiphon.clock import Clock
@@ -16,6 +17,7 @@ from antiphon.domain.errors import Invalid, NotFound, Unavailable
 from antiphon.domain.ids import Ids
 from antiphon.domain.inbound import Inbound, Sender
 from antiphon.domain.keys import ChatType, SessionKey
+from antiphon.domain.message import Attribution, JsonObject
 from antiphon.domain.person import PersonId
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import PREVIEW_LENGTH, one_line, plain
@@ -212,7 +214,10 @@ def was_told(pairing: Pairing, at_ms: int) -> bool:
 
 def _stored(inbound: Inbound) -> str:
     text = inbound.text.encode("utf-8", "replace")[:MAX_WAITING_BYTES].decode("utf-8", "ignore")
-    return json_text({"platformId": inbound.platform_id, "text": text, "name": inbound.sender.name})
+    stored: JsonObject = {"platformId": inbound.platform_id, "text": text, "name": inbound.sender.name}
+    if inbound.attribution is not None:
+        stored["attribution"] = msgspec.to_builtins(inbound.attribution)
+    return json_text(stored)
 
 
 def _waiting_message(pairing: Pairing) -> Inbound | None:
@@ -225,6 +230,7 @@ def _waiting_message(pairing: Pairing) -> Inbound | None:
         chat_type=ChatType.DIRECT,
         sender=Sender(id=pairing.platform_id, name=str(stored["name"])),
         text=str(stored["text"]),
+        attribution=msgspec.convert(stored.get("attribution"), Attribution | None),
     )
 
 
@@ -251,10 +257,14 @@ def _shown(pairing: Pairing) -> WaitingSender:
         account=account_of(place),
         platform_id=pairing.platform_id,
         name=pairing.name,
-        preview=None if message is None else one_line(plain(message.text), PREVIEW_LENGTH),
+        preview=None if message is None else one_line(plain(_begins(message)), PREVIEW_LENGTH),
         created_at_ms=milliseconds(pairing.created_at),
         expires_at_ms=milliseconds(pairing.expires_at),
     )
+
+
+def _begins(message: Inbound) -> str:
+    return message.text if message.attribution is None else f"({message.attribution.for_people}) {message.text}"
 
 
 async def _find(query: Query, command: DecidePairing) -> Pairing | Refusal:

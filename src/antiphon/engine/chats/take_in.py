@@ -261,12 +261,14 @@ async def _say(tx: Transaction, command: TakeIn, text: str, *, about: str = "ans
 
 
 def _command_in(inbound: Inbound, bot_name: str | None) -> ChatCommand | None:
-    """The command that the message is; one with files is a message."""
-    return None if inbound.images or inbound.files or inbound.has_files else parse(inbound.text, bot_name)
+    """The command that the message is; one with files is a message, and so are words that are not the sender's."""
+    if inbound.attribution is not None or inbound.images or inbound.files or inbound.has_files:
+        return None
+    return parse(inbound.text, bot_name)
 
 
 def _is_command(inbound: Inbound) -> bool:
-    return inbound.text.lstrip().startswith("/")
+    return inbound.attribution is None and inbound.text.lstrip().startswith("/")
 
 
 def _code_in(inbound: Inbound) -> str | None:

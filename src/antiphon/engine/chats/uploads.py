@@ -28,7 +28,7 @@ async def prepare(tx: Transaction, rules: Rules, inbound: Inbound, drawn: DrawnI
     session = await open_chat(tx, rules, chat, who, drawn=drawn)
     if not isinstance(session, Refusal):
         assert chat.rules is not None
-        left = classify_message(who.standing, chat.rules.classification)
+        left = classify_message(who.standing, chat.rules.classification, inbound.attribution)
         await raise_workspace(tx, session.row, session.id, left)
     return session
 

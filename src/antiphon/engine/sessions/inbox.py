@@ -21,6 +21,7 @@ from antiphon.domain.message import (
     EXTERNAL,
     SYNTHETIC,
     AssistantMessage,
+    Attribution,
     Message,
     Part,
     Role,
@@ -73,6 +74,8 @@ class Envelope(Struct, frozen=True, kw_only=True):
     """The name of its author in a group."""
     mentioned: bool = True
     """Whether it addresses the agent."""
+    attribution: Attribution | None = None
+    """Whose words it holds; None for the author's own."""
     place: DeliveryContext | None = None
     """The place of the reply, as given by the channel that brings the message; None outside channels."""
     channel: str | None = None
@@ -166,6 +169,7 @@ class Inbox:
             content=content,
             sender=envelope.sender,
             mentioned=envelope.mentioned,
+            attribution=envelope.attribution,
             provenance=replace(EXTERNAL, source_channel=envelope.channel),
         )
         command = PostMessage(
@@ -194,7 +198,7 @@ class Inbox:
         *,
         message_id: str | None = None,
         role: Role = Role.USER,
-        sender: str | None = None,
+        envelope: Envelope = PLAIN,
         occurred_at: datetime | None = None,
     ) -> Posted:
         """Stores the message for later turns, without a run; an assistant's message is marked synthetic."""
@@ -204,7 +208,8 @@ class Inbox:
         if role is Role.ASSISTANT:
             message = AssistantMessage(message_id=name, content=content, provenance=SYNTHETIC)
         elif role is Role.USER:
-            message = UserMessage(message_id=name, content=content, sender=sender)
+            sender, attribution = envelope.sender, envelope.attribution
+            message = UserMessage(message_id=name, content=content, sender=sender, attribution=attribution)
         else:
             raise Invalid(f"Role cannot be appended: {role.value!r}. Use 'user' or 'assistant'.", code="invalid_role")
         may_repeat, at_ms = message_id is not None, self._clock.now_ms()
@@ -252,7 +257,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         owner_trigger=command.rules.owner_trigger,
     )
     # Other sessions see a reset, and must not learn of a message above them that no run answers.
-    if triggers or await may_be_noticed(tx, session.row, classify_message(standing, command.route)):
+    if triggers or await may_be_noticed(tx, session.row, _made_of(command, standing)):
         session = await begin_anew_if_stale(
             tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
         )
@@ -290,6 +295,10 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     return _posted(session, message, seq, joined or command.run_id)
 
 
+def _made_of(command: PostMessage, standing: Standing) -> Classification:
+    return classify_message(standing, command.route, command.message.attribution)
+
+
 async def _refuse_route(
     query: Query, session: SessionHead, command: PostMessage, place: DeliveryContext
 ) -> Refusal | None:
@@ -311,7 +320,7 @@ async def _speak(
     run_id: RunId | None,
 ) -> None:
     """Sends the message through the session's channel. Contract: sessions 4."""
-    made_of = classify_message(standing, command.route).join(session.end.base)
+    made_of = _made_of(command, standing).join(session.end.base)
     message = command.message
     outgoing = Outgoing(text=text_of(message.content), made_of=made_of, sinks=command.rules.sinks)
     await outbox.enqueue_message(
@@ -425,7 +434,7 @@ def _words(session: SessionHead, command: PostMessage, standing: Standing) -> Wo
     return Words(
         message=command.message,
         actor=str(command.principal),
-        classification=classify_message(standing, command.route),
+        classification=_made_of(command, standing),
         is_addressed=command.may_repeat,
         channel=None if has_channel else command.message.provenance.source_channel,
         end=session.end,
@@ -459,7 +468,8 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     is_counted, shares = not is_favoured(standing), command.rules.shares
     if is_counted and (refusal := await refuse_message(tx, standing, message.content, shares, at_ms=command.at_ms)):
         return refusal
-    actor, made_of = str(standing.principal), classify_message(standing, PUBLIC)
+    attribution = message.attribution if isinstance(message, UserMessage) else None
+    actor, made_of = str(standing.principal), classify_message(standing, PUBLIC, attribution)
     words = Words(message, actor, made_of, Arrival.APPENDED, command.may_repeat, command.occurred_at, session.end)
     seq = await append_words(tx, session, words, command.at_ms)
     if is_counted:

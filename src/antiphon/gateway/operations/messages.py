@@ -12,7 +12,7 @@ from starlette.responses import StreamingResponse
 from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.errors import Invalid, NotFound
 from antiphon.domain.event import Event
-from antiphon.domain.message import MAX_PARTS, ImagePart, Part, Role, TextPart, text_content
+from antiphon.domain.message import MAX_PARTS, Attribution, ImagePart, Part, Role, TextPart, text_content
 from antiphon.domain.person import person_principal
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import WEBCHAT
@@ -38,6 +38,7 @@ from antiphon.gateway.operations.following import (
 from antiphon.gateway.operations.operation import Ask, Http, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit, NamedSession
 from antiphon.gateway.sse import FollowResponse, event_view, frame, message_view
+from antiphon.incoming import GivenAttribution
 from antiphon.wire import messages as wire
 from antiphon.wire.encoding import compact_json
 from antiphon.wire.runs import PostedShape, posted
@@ -78,9 +79,15 @@ class MessageParams(NamedSession, frozen=True, kw_only=True):
     sender: SenderName | SenderParams | None = None
     """A name to show. With a channel's token: the sender, `{id, name?}`, by the platform's immutable id."""
     mentioned: bool = True
+    attribution: GivenAttribution | None = None
+    """Whose words it holds, if they are not the sender's: the model sees them as data, and they are untrusted."""
     role: Literal["user", "assistant"] = "user"
     occurred_at: Annotated[int, Meta(ge=0, le=253402300799000)] | None = None
     """Milliseconds since 1970."""
+
+    @property
+    def words_of(self) -> Attribution | None:
+        return None if self.attribution is None else self.attribution.read()
 
     @property
     def sender_name(self) -> str | None:
@@ -146,7 +153,11 @@ async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResp
         message_id=params.message_id,
         mode=params.queue_mode,
         envelope=Envelope(
-            sender=params.sender_name, mentioned=params.mentioned, channel=_channel_of(ask), deliver=params.deliver
+            sender=params.sender_name,
+            mentioned=params.mentioned,
+            attribution=params.words_of,
+            channel=_channel_of(ask),
+            deliver=params.deliver,
         ),
     )
     if params.stream and stored.run_id is not None:
@@ -164,6 +175,8 @@ async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResp
 )
 async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
     """Stores a message without starting a run."""
+    if params.role != "user" and params.attribution is not None:
+        raise Invalid("'attribution' is for messages of role 'user'. Leave it out.", code="invalid_message")
     occurred_at = None
     if params.occurred_at is not None:
         occurred_at = datetime.fromtimestamp(params.occurred_at / 1000, UTC)
@@ -174,7 +187,7 @@ async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
         parts,
         message_id=params.message_id,
         role=Role(params.role),
-        sender=params.sender_name,
+        envelope=Envelope(sender=params.sender_name, attribution=params.words_of),
         occurred_at=occurred_at,
     )
     return posted(stored)

@@ -100,6 +100,8 @@ class PageEntry(Struct, frozen=True, kw_only=True):
     """The request that is asked, or was decided."""
     is_foreign: bool = False
     """Whether a user message comes from another session or the runtime, not from a person."""
+    attribution: str = ""
+    """Whose words it holds that are not the sender's, in a few words."""
     is_partial: bool = False
     is_error: bool = False
 
@@ -117,6 +119,7 @@ def entry_of(event: Event, names: FindName) -> PageEntry | None:
                 pieces=_pieces(event.seq, message.content, is_markdown=False) or (ABOVE,),
                 who=_author(message, person),
                 principal="" if person is None else str(person.principal),
+                attribution="" if message.attribution is None else message.attribution.for_people,
                 is_foreign=message.provenance.kind is not ProvenanceKind.EXTERNAL,
                 run=event.run_id or "",
             )
