@@ -27,6 +27,11 @@ _DEVICES = frozenset(
 """Names that are devices on Windows, with any extension."""
 _FORBIDDEN = frozenset("/\\:")
 """Characters that some system treats as part of a path."""
+_HIDDEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Letters and marks that look like nothing."""
+_LONGEST_ENDING = 32
 _ASCII_BLANKS = re.compile(r"[ \t\r\n\f\v]+")
 
 
@@ -106,9 +111,33 @@ def folded_name(name: str) -> str:
     return normalize("NFC", normalize("NFD", name).upper().casefold())
 
 
-def is_safe_name(name: str) -> bool:
-    """Whether a file may have this name, on any system."""
-    return _problem_of(name) is None
+def fitting_name(name: str, usual: str) -> str:
+    """A name that a file may have on any system, as like the sender's as possible: its ending stays.
+
+    `usual` stands for a name of which nothing can be shown; it must be a name that a file may have.
+    """
+    text = " ".join(normalize("NFC", "".join(map(_fitting, name))).split()).rstrip(". ")
+    stem, dot, ending = text.rpartition(".")
+    if not dot or _size(ending) > _LONGEST_ENDING:
+        stem, dot, ending = text, "", ""
+    stem = stem[:MAX_NAME_BYTES] if stem.strip(". ") else usual
+    while _size(fit := (stem.rstrip(". ") + dot + ending)) >= MAX_NAME_BYTES:
+        stem = stem[:-1]
+    return fit if _problem_of(fit) is None else f"_{fit}"
+
+
+def _fitting(character: str) -> str:
+    if character in _FORBIDDEN:
+        return "_"
+    if character.isspace():
+        return " "
+    is_hidden = category(character) in ("Cc", "Cf", "Cs", "Co", "Cn") or _HIDDEN.match(character)
+    return "" if is_hidden else character
+
+
+def _size(name: str) -> int:
+    """In UTF-8, in the longer of the forms in which file systems store it."""
+    return max(len(normalize(form, name).encode()) for form in ("NFC", "NFD"))
 
 
 def _check_name(name: str) -> None:
@@ -124,7 +153,7 @@ def _problem_of(name: str) -> str | None:
     """Why a file cannot have this name; None if it can."""
     if any("\ud800" <= character <= "\udfff" for character in name):
         return "contains half of a character (a lone surrogate)"
-    size = max(len(normalize(form, name).encode()) for form in ("NFC", "NFD"))
+    size = _size(name)
     if name.strip() == "" or name in (".", ".."):
         return "is not the name of a file"
     if any(character in _FORBIDDEN for character in name):

@@ -26,7 +26,8 @@ from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
     "Runs a command with /bin/sh in this session's workspace and returns its exit code and output. Files in the "
-    "workspace stay between calls; background processes are stopped when the command ends."
+    "workspace stay between calls; background processes are stopped when the command ends. Files that people sent can "
+    "be read under ../received, at the paths that their messages name."
 )
 MAX_COMMAND_BYTES = 100_000
 
@@ -71,6 +72,7 @@ def run_command(
         command = Command(
             text=arguments.command,
             workspace=await to_thread.run_sync(workspace.open),
+            received=await to_thread.run_sync(workspace.received.find),
             home=home,
             limits=limits,
             is_sandboxed=is_guest(standing) or _needs_walls(caller, agent, session, mode),

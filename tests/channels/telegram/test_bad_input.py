@@ -10,6 +10,7 @@ import pytest
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import UserMessage, text_of
+from antiphon.store.database import Transaction
 from antiphon.testing.faults import Fault
 from antiphon.testing.telegram import FakeTelegram, Json, person
 from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, Bot, open_bot, pass_time, until
@@ -179,3 +180,17 @@ async def test_an_empty_answer_sends_nothing(open_home: OpenHome, fake: FakeTele
         writer.end(await writer.begins(), "")
         await bot.settles()
         assert fake.texts(7) == [] and await words(bot) == ["hello"]
+
+
+@requirement("channels:1")
+async def test_damage_of_one_chat_holds_up_no_other(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with open_bot(open_home, fake, access="public") as bot:
+        await bot.says("hello", sender=ANN)
+        await bot.settles()
+
+        async def damage(tx: Transaction) -> None:
+            await tx.execute("UPDATE sessions SET metadata = '{' WHERE key = ?", (ANNS,))
+
+        await bot.app.database.run(damage)
+        fake.write("lost", sender=ANN)
+        await bot.says("hello", sender=BEN)

@@ -238,7 +238,7 @@ async def test_a_file_lies_in_the_workspace_before_the_message_tells_of_it(open_
         assert lines[0] == "look" and len(lines) == 3
         names = [line.partition(": ")[2].partition(",")[0] for line in lines[1:]]
         assert [(workspace / name).read_bytes() for name in names] == [b"%PDF", b"voice"]
-        assert names[1].endswith("/voice-2")
+        assert names[1].endswith("/.._._x")
         again = await scene.hears("42", "look", id="u1", files=files)
         assert again.is_repeated
 

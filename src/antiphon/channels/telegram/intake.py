@@ -17,7 +17,7 @@ from antiphon.engine.chats.reception import Reception
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 3
-"""How often an update that fails by a bug is tried; then the next one is taken in."""
+"""How often an update is tried that fails for another reason than the store; then the next one is taken in."""
 PAUSE_SECONDS = 0.5
 LONGEST_TOAST = 200
 
@@ -46,11 +46,12 @@ class Intake:
                 return
             except LeaseLost:
                 raise
-            except Unavailable:
-                if lease is None:
-                    raise
-                await anyio.sleep(PAUSE_SECONDS)
-            except Exception:  # a bug of ours must not stop the chats behind it
+            except Exception as error:  # a bug of ours, or damage of one chat, must not stop the chats behind it
+                if isinstance(error, Unavailable) and self._reception.must_wait(error):
+                    if lease is None:
+                        raise
+                    await anyio.sleep(PAUSE_SECONDS)
+                    continue
                 failures += 1
                 is_over = failures == ATTEMPTS or lease is None
                 logger.exception(

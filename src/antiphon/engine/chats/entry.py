@@ -42,11 +42,13 @@ class SessionMoved(Exception):
 
 
 class Uploaded(Struct, frozen=True, kw_only=True):
-    """The files of a message, in the workspace of an incarnation."""
+    """The files of a message, beside the workspace of an incarnation."""
 
     session_id: SessionId
     lines: tuple[str, ...]
     """A line for each, which tells the agent where it is."""
+    refused: tuple[str, ...] = ()
+    """What could not be stored, one plain sentence each, for the sender."""
 
 
 class DrawnIds(Struct, frozen=True, kw_only=True):

@@ -51,6 +51,10 @@ class Reception:
         foreseen = await self._database.read(foresee, self._rules, inbound, self._clock.now_ms())
         return foreseen.is_entering
 
+    def must_wait(self, error: Unavailable) -> bool:
+        """Whether the store fails for everybody. Otherwise what this message needs is damaged, and others go on."""
+        return error.code != "store_corrupt" or self._database.failure is not None
+
     async def receive(self, inbound: Inbound, lease: AccountLease | None = None) -> Received:
         """Takes a message in. Without a lease, as for a platform that posts to the gateway, any process may.
 

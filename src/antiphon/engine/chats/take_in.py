@@ -212,8 +212,9 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
         if answer is not None:
             await _say(tx, command, answer)
         return Received(outcome=ArrivalOutcome.COMMAND if answer is not None else ArrivalOutcome.IGNORED)
-    if inbound.refused and inbound.is_meant:
-        await _say(tx, command, "\n".join(inbound.refused), about="refused")
+    refused = (*inbound.refused, *(() if command.uploaded is None else command.uploaded.refused))
+    if refused and inbound.is_meant:
+        await _say(tx, command, "\n".join(refused), about="refused")
     content = content_of(inbound, command.uploaded)
     if not content:
         return Received(outcome=ArrivalOutcome.IGNORED)

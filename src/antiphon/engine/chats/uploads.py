@@ -1,13 +1,19 @@
-"""Files that people send on channels: they go into the workspace of the chat's session. Contract: spawn 5, flow 8."""
+"""Files that people send on channels: they lie beside the workspace of the chat's session. Contract: spawn 5, flow 8.
 
+Commands of the session read them and cannot write there, so that no agent is in the way of what people send next.
+"""
+
+import logging
 import re
 from hashlib import sha256
 
 from anyio import to_thread
 
-from antiphon.domain.attachments import Attachment, folded_name, is_safe_name
+from antiphon.domain.attachments import Attachment, fitting_name, folded_name
+from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.inbound import Inbound
 from antiphon.domain.session import Session
+from antiphon.domain.text import bracketed_name
 from antiphon.engine.chats.entry import DrawnIds, Uploaded, find_chat, open_chat
 from antiphon.engine.chats.who import find_who
 from antiphon.engine.ledger.append import raise_workspace
@@ -17,8 +23,7 @@ from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.flow import classify_message
 from antiphon.store.database import Transaction
 
-DIRECTORY = "inbox"
-"""The directory of a workspace in which files of messages lie, each message's in one of its own."""
+logger = logging.getLogger(__name__)
 
 
 async def prepare(tx: Transaction, rules: Rules, inbound: Inbound, drawn: DrawnIds) -> Session | Refusal:
@@ -34,16 +39,28 @@ async def prepare(tx: Transaction, rules: Rules, inbound: Inbound, drawn: DrawnI
 
 
 async def write_files(workspaces: Workspaces, session: Session, inbound: Inbound) -> Uploaded:
-    """Writes the files, and returns the lines that tell the agent where they are. May be called again."""
-    directory = f"{DIRECTORY}/{_directory_name(inbound)}"
-    files = attachments_of(inbound)
-    workspace = workspaces.of_session(session)
-    await to_thread.run_sync(workspace.write_attachments, directory, files)
-    lines = [
-        f"[{sent.kind}: {directory}/{file.name}, {len(file.data)} bytes]"
-        for sent, file in zip(inbound.files, files, strict=True)
-    ]
-    return Uploaded(session_id=session.id, lines=tuple(lines))
+    """Writes the files, and returns the lines that tell the agent where they are. May be called again.
+
+    If they cannot be written, the agent and the sender are told so: the message counts more than its files.
+    """
+    directory, files = _directory_name(inbound), attachments_of(inbound)
+    received = workspaces.of_session(session).received
+    named = list(zip((sent.kind for sent in inbound.files), files, strict=True))
+    try:
+        await to_thread.run_sync(received.write_attachments, directory, files)
+    except (Conflict, Unavailable) as error:
+        logger.warning("Files of a message were not stored", extra={"action": "files_not_stored", "code": error.code})
+        return Uploaded(
+            session_id=session.id,
+            lines=tuple(f"[{kind}: {file.name}, could not be stored]" for kind, file in named),
+            refused=tuple(
+                f"The file {bracketed_name(file.name)!r} could not be stored. An owner can find out why."
+                for file in files
+            ),
+        )
+    path = f"../{received.name}/{directory}"
+    lines = tuple(f"[{kind}: {path}/{file.name}, {len(file.data)} bytes]" for kind, file in named)
+    return Uploaded(session_id=session.id, lines=lines)
 
 
 def attachments_of(inbound: Inbound) -> list[Attachment]:
@@ -51,9 +68,9 @@ def attachments_of(inbound: Inbound) -> list[Attachment]:
     taken: set[str] = set()
     files: list[Attachment] = []
     for number, file in enumerate(inbound.files, 1):
-        name = file.name if is_safe_name(file.name) else f"{file.kind}-{number}"
+        name = fitting_name(file.name, f"{file.kind}-{number}")
         if folded_name(name) in taken:
-            name = f"{number}-{name}"[:200]
+            name = fitting_name(f"{number}-{name}", f"{file.kind}-{number}")
         taken.add(folded_name(name))
         files.append(Attachment(name=name, data=file.data, sha256=sha256(file.data).hexdigest()))
     return files

@@ -1,7 +1,7 @@
 """Workspaces: the directory of each incarnation for its commands and attachments. Contract: spawn 5, sessions 6.
 
-Agents control the content of workspaces, so nothing here follows a link: every step uses the descriptor of the
-directory above.
+Files that people sent lie beside it, where sandboxed commands cannot write. Agents control the content of workspaces,
+so nothing here follows a link: every step uses the descriptor of the directory above.
 """
 
 import errno
@@ -26,6 +26,8 @@ from antiphon.domain.session import Session
 
 WORKSPACES_NAME = "workspaces"
 """The name of their directory in the home."""
+RECEIVED_NAME = "received"
+"""The name of the directory, beside an agent's workspaces, of files that people sent."""
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 _UNFINISHED = ".new"
@@ -47,6 +49,19 @@ class Workspace(Struct, frozen=True):
     @property
     def path(self) -> Path:
         return self.directory / self.agent_id / self.name
+
+    @property
+    def received(self) -> "Workspace":
+        """The directory of what people sent to the incarnation: from its workspace, `../received/<name>`."""
+        return Workspace(self.directory, self.agent_id, f"{RECEIVED_NAME}/{self.name}")
+
+    def find(self) -> Path | None:
+        """Its path, if it exists and is ours: no link leads to another one."""
+        try:
+            with self._opened(makes=False):
+                return self.path
+        except (AntiphonError, FileNotFoundError):
+            return None
 
     def open(self) -> Path:
         """Its path; the directory is created (0700) if it does not exist.
@@ -96,38 +111,29 @@ class Workspace(Struct, frozen=True):
 
     def remove(self) -> None:
         """Removes the workspace and everything in it, but not the targets of its links."""
-        path = self.path
-        try:
-            root = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _unsafe(self.directory, error) from error
-        try:
-            agent = os.open(self.agent_id, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=root)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _unsafe(path.parent, error) from error
-        finally:
-            os.close(root)
-        try:
-            with _explained(path):
-                remove_entry(agent, self.name)
-        finally:
-            os.close(agent)
+        *parents, name = self._parts
+        home = self.directory.parent
+        with (
+            suppress(FileNotFoundError),
+            _root(home) as root,
+            _walked(root, parents, home, makes=False) as parent,
+            _explained(self.path),
+        ):
+            remove_entry(parent, name)
+
+    @property
+    def _parts(self) -> list[str]:
+        """The names of the directories from the home down to it."""
+        return [self.directory.name, self.agent_id, *self.name.split("/")]
 
     @contextmanager
-    def _opened(self) -> Generator[int]:
-        with _explained(self.directory):
-            self.directory.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        parent = os.open(self.directory.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            parts = [self.directory.name, self.agent_id, self.name]
-            with _walked(parent, parts, self.directory.parent) as workspace:
-                yield workspace
-        finally:
-            os.close(parent)
+    def _opened(self, *, makes: bool = True) -> Generator[int]:
+        home = self.directory.parent
+        if makes:
+            with _explained(self.directory):
+                home.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        with _root(home) as root, _walked(root, self._parts, home, makes=makes) as workspace:
+            yield workspace
 
 
 class Workspaces:
@@ -149,27 +155,29 @@ class Workspaces:
         return self.of(session.agent_id, session.row, session.created_at, session.workspace_seq)
 
     def list_of(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> list[Workspace]:
-        """The existing workspaces of all its incarnations. Blocks, and raises like `list_all`."""
-        name = _name(row, created_at)
-        with _explained(self.directory), suppress(FileNotFoundError):
+        """The existing directories of all its incarnations: workspaces, and what these received.
+
+        Blocks, and raises like `list_all`.
+        """
+        name, agent = _name(row, created_at), self.directory / agent_id
+        with _explained(self.directory):
             return [
-                Workspace(self.directory, agent_id, path.name)
-                for path in _directories(self.directory / agent_id)
+                Workspace(self.directory, agent_id, str(path.relative_to(agent)))
+                for path in _of_agent(agent)
                 if path.name == name or path.name.startswith(f"{name}-")
             ]
-        return []
 
     def list_all(self) -> dict[Path, SessionRow]:
-        """Every workspace, with the number of its session; ignores anything else in the directory.
+        """Every workspace, and what each received, with the number of its session; ignores all else in the directory.
 
         Blocks. Raises `Unavailable` (`workspace_unusable`) if the directory cannot be read.
         """
         found: dict[Path, SessionRow] = {}
-        with _explained(self.directory), suppress(FileNotFoundError):
+        with _explained(self.directory):
             for agent in _directories(self.directory):
                 found |= {
                     path: SessionRow(int(path.name.partition("-")[0]))
-                    for path in _directories(agent)
+                    for path in _of_agent(agent)
                     if _NAME.fullmatch(path.name)
                 }
         return found
@@ -201,10 +209,25 @@ def _listed_entry(path: str, name: str, directory: int) -> ListedEntry:
     return ListedEntry(path, state.st_mode, state.st_size, state.st_mtime_ns, state.st_ctime_ns, target)
 
 
+def _of_agent(directory: Path) -> list[Path]:
+    """Directories of an agent's workspaces, and of what these received."""
+    return [*_directories(directory), *_directories(directory / RECEIVED_NAME)]
+
+
 def _directories(parent: Path) -> list[Path]:
-    """Its directories, without links."""
+    """Its directories, without links; none if it is itself a link, or does not exist."""
+    if not stat.S_ISDIR(_mode_of(parent)):
+        return []
     with os.scandir(parent) as entries:
         return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def _mode_of(path: Path) -> int:
+    """0 for what does not exist."""
+    try:
+        return path.lstat().st_mode
+    except FileNotFoundError:
+        return 0
 
 
 def _parts(rel_dir: str) -> tuple[str, ...]:
@@ -214,14 +237,30 @@ def _parts(rel_dir: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def _walked(directory: int, names: Sequence[str], path: Path) -> Generator[int]:
-    """The descriptor of the directory at the end of the path. Creates missing directories, and refuses links."""
+def _root(path: Path) -> Generator[int]:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield directory
+    finally:
+        os.close(directory)
+
+
+@contextmanager
+def _walked(directory: int, names: Sequence[str], path: Path, *, makes: bool = True) -> Generator[int]:
+    """The descriptor of the directory at the end of the path. Creates missing directories, and refuses links.
+
+    If it makes none, it raises `FileNotFoundError` for a missing one.
+    """
     current = os.dup(directory)
     try:
         for name in names:
             path = path / name
+            if not makes:
+                os.stat(name, dir_fd=current, follow_symlinks=False)
             with _explained(path):
-                following = _open_or_make(current, name)
+                if makes:
+                    _make(current, name)
+                following = _open(current, name)
             os.close(current)
             current = following
             if os.fstat(current).st_uid != os.geteuid():
@@ -235,13 +274,16 @@ def _walked(directory: int, names: Sequence[str], path: Path) -> Generator[int]:
         os.close(current)
 
 
-def _open_or_make(parent: int, name: str) -> int:
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+def _make(parent: int, name: str) -> None:
     try:
         os.mkdir(name, DIRECTORY_MODE, dir_fd=parent)
         os.fsync(parent)
     except FileExistsError:
         pass
+
+
+def _open(parent: int, name: str) -> int:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
     try:
         return os.open(name, flags, dir_fd=parent)
     except PermissionError:

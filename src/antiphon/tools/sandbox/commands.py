@@ -23,6 +23,8 @@ class Command(Struct, frozen=True, kw_only=True):
     text: str
     """The text for the shell."""
     workspace: Path
+    received: Path | None = None
+    """What people sent to the session, which a sandboxed command may read."""
     home: Path
     """The home, hidden from the command."""
     limits: SandboxLimits
@@ -73,7 +75,12 @@ class Commands:
         if not command.is_sandboxed:
             return HostProcess(command.text, command.workspace)
         return SandboxProcess(
-            self._program, command.text, workspace=command.workspace, home=command.home, limits=command.limits
+            self._program,
+            command.text,
+            workspace=command.workspace,
+            received=command.received,
+            home=command.home,
+            limits=command.limits,
         )
 
 

@@ -7,6 +7,8 @@ from msgspec import Struct
 
 WORKSPACE = "/workspace"
 """Where a command finds its workspace; it can write only there and to `/tmp`."""
+RECEIVED = "/received"
+"""Beside the workspace, as on the host: what people sent to the session, which no command can change."""
 USER = 1000
 SHARED_MEMORY_BYTES = 16 * 1024 * 1024
 
@@ -70,6 +72,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     """The walls around one command."""
 
     workspace: Path
+    received: Path | None
+    """What people sent to the session; None if nobody did."""
     home: Path
     """Hidden, wherever it is."""
     network: bool
@@ -116,6 +120,8 @@ def _words(profile: Profile) -> Iterator[tuple[str, ...]]:
     yield ("--remount-ro", "/dev")
     yield ("--size", str(profile.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp")
     yield ("--bind", str(profile.workspace), WORKSPACE, "--chdir", WORKSPACE)
+    if profile.received is not None:
+        yield ("--ro-bind", str(profile.received), f"{RECEIVED}/{profile.received.name}")
     yield ("--remount-ro", "/", "--clearenv")
     for name, value in ENVIRONMENT.items():
         yield ("--setenv", name, value)

@@ -41,7 +41,9 @@ HELD_SHELL = 'echo; IFS= read -r go || exit 125; exec /bin/sh -c "$1" </dev/null
 class SandboxProcess(Execution):
     """A shell alone in its namespaces, with the workspace and little else."""
 
-    def __init__(self, program: str, text: str, *, workspace: Path, home: Path, limits: SandboxLimits) -> None:
+    def __init__(
+        self, program: str, text: str, *, workspace: Path, received: Path | None, home: Path, limits: SandboxLimits
+    ) -> None:
         """Raises `Unavailable` (`sandbox_unavailable`) before the command runs."""
         path = shutil.which(program)
         if path is None or not sys.platform.startswith("linux"):
@@ -55,6 +57,7 @@ class SandboxProcess(Execution):
             self._host_paths = {str(workspace): "the workspace", str(home): "the home"}
             profile = Profile(
                 workspace=workspace,
+                received=received,
                 home=home,
                 network=limits.network,
                 tmp_bytes=min(limits.disk_bytes, limits.memory_bytes),
@@ -152,8 +155,9 @@ def find_problem(program: str = "bwrap") -> str | None:
     """Tries to run a command in a sandbox; returns why it fails, without `REMEDY`, or None."""
     with tempfile.TemporaryDirectory() as directory:
         try:
+            place = Path(directory)
             with SandboxProcess(
-                program, "true", workspace=Path(directory), home=Path(directory), limits=SandboxLimits()
+                program, "true", workspace=place, received=None, home=place, limits=SandboxLimits()
             ) as process:
                 ended = process.exit_code()
         except Unavailable as error:
