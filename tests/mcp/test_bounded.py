@@ -41,10 +41,10 @@ def test_an_error_stands_for_a_message_that_is_too_large_and_others_come_as_they
 
 def test_an_error_stands_for_a_message_of_too_many_values() -> None:
     many = b'{"id":1,"result":[' + b"{}," * MAX_MESSAGE_VALUES + b"{}]}\n"
-    one = json.dumps({"id": 2, "result": "[{}, " * 2 * MAX_MESSAGE_VALUES}).encode() + b"\n"
+    one = json.dumps({"id": 2, "result": {"text": "[{}, " * 2 * MAX_MESSAGE_VALUES}}).encode() + b"\n"
     first, second = [json.loads(each) for each in decoded(many + one, PIECE).splitlines()]
     assert first["id"] == 1 and "more than 50000 values" in first["error"]["message"]
-    assert second["result"].startswith("[{}, ")
+    assert second["result"]["text"].startswith("[{}, ")
 
 
 def test_no_more_is_held_than_a_message_may_have() -> None:

@@ -1,16 +1,16 @@
 """Limits the size of messages from MCP servers: a larger message is dropped as it arrives, and its call fails.
 
 The same happens to a message with so many values that reading it would block everything else. An answer made here
-replaces the message, so that the call fails at once and the connection continues.
+replaces the message, so that the call fails at once and the connection continues. Others pass as `envelopes` makes
+them readable.
 """
 
 import codecs
-import json
-import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from antiphon.incoming import holds_more_than
+from antiphon.mcp.envelopes import answer_among, error_answer, readable, readable_event
 
 if TYPE_CHECKING:
     import httpx2
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 ENCODING = "antiphon-bounded-lines"
-"""The name of this codec in Python: UTF-8 whose decoder drops lines that are too long."""
+"""The name of this codec in Python: UTF-8 whose decoder drops lines that are too long, and mends others."""
 MAX_MESSAGE_VALUES = 50_000
 """Numbers, texts, lists, objects and names. A block of content with one text has three and takes 20 µs."""
 TOO_LARGE = f"The answer is larger than {MAX_MESSAGE_BYTES // 1024**2} MiB, which is the limit. Ask for less."
 TOO_MANY = f"The answer holds more than {MAX_MESSAGE_VALUES} values, which is the limit. Ask for less."
-_ID = re.compile(rb'"id"\s{0,9}:\s{0,9}([0-9]{1,18}|"[^"\\]{1,100}")')
 _NEAR = 1024
 """Bytes at each end of a message that are searched for its id."""
 
@@ -79,14 +78,17 @@ class BoundedMessages:
             whole = self._refused(TOO_LARGE)
         elif holds_more_than(MAX_MESSAGE_VALUES, whole):
             whole = self._refused(TOO_MANY)
+        elif self._before:
+            whole = b"\n\n".join(readable_event(whole))
+        elif self._separator is None:
+            whole = answer_among(readable(whole))
+        else:
+            whole = self._separator.join(readable(whole))
         self._held, self._size, self._is_dropping, self._head, self._tail = [], 0, False, b"", b""
         return whole
 
     def _refused(self, reason: str) -> bytes:
-        found = _ID.search(self._head) or _ID.search(self._tail)
-        error = json.dumps({"code": -32001, "message": reason}).encode()
-        id = found[1] if found else b"null"
-        return self._before + b'{"jsonrpc":"2.0","id":' + id + b',"error":' + error + b"}"
+        return self._before + error_answer(self._head, self._tail, reason)
 
 
 class _LineDecoder(codecs.IncrementalDecoder):
@@ -96,7 +98,7 @@ class _LineDecoder(codecs.IncrementalDecoder):
 
     def decode(self, input: "ReadableBuffer", final: bool = False) -> str:
         data = self._messages.take(bytes(input)) + (self._messages.end() if final else b"")
-        return data.decode("utf-8", self.errors)
+        return data.decode("utf-8", "replace")
 
 
 def register() -> None:

@@ -18,6 +18,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import AgentId
 from antiphon.domain.message import JsonObject
 from antiphon.mcp.connection import ServerConnection
+from antiphon.mcp.lenient import UNREADABLE
 from antiphon.mcp.results import cut, text_of_result
 from antiphon.mcp.settings import ServerSettings
 
@@ -236,10 +237,10 @@ async def look_at_servers(settings: Sequence[ServerSettings], own: Toolset) -> l
 
 
 def _reason_against(tool: "ListedTool", name: str) -> str | None:
+    if tool.meta and (unreadable := tool.meta.get(UNREADABLE)):
+        return str(unreadable)
     if not _NAME.fullmatch(name):
         return "its prefixed name is longer than 64 characters, or not of letters, digits, '_' and '-'"
-    if tool.input_schema.get("type") != "object":
-        return "its arguments are not an object"
     if len(json.dumps(tool.input_schema)) > MAX_SCHEMA_BYTES:
         return f"its schema is larger than {MAX_SCHEMA_BYTES} bytes"
     return None

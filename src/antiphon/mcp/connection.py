@@ -17,8 +17,10 @@ from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.message import JsonObject
 from antiphon.incoming import bounded, problems_of
-from antiphon.mcp.bounded import ENCODING, bound_response, register
+from antiphon.mcp.bounded import ENCODING, MAX_MESSAGE_BYTES, bound_response, register
+from antiphon.mcp.lenient import lenient
 from antiphon.mcp.settings import ServerSettings
+from antiphon.mcp.statuses import SESSION_LOST, tell_status
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -49,6 +51,10 @@ class ServerUnavailable(Unavailable):
     """The server cannot be reached, or the connection to it broke."""
 
     default_code = "mcp_unavailable"
+
+
+class _SessionLost(Exception):
+    """The server has forgotten the session, and so has not carried out what was asked."""
 
 
 class CallFailed(Unavailable):
@@ -90,6 +96,8 @@ class ServerConnection:
         self._tools: ToolList = []
         self._listed_at: float | None = None
         self._listing = anyio.Lock()
+        self._changes = 0
+        """How often the server said that its tools have changed."""
 
     async def run(self) -> None:
         """Connects whenever a task needs the connection, until cancelled."""
@@ -129,14 +137,14 @@ class ServerConnection:
             if self._listed_at is not None and now - self._listed_at < LISTING_LIFE_SECONDS:
                 return self._tools
             found: ToolList = []
-            cursor = None
+            cursor, changes = None, self._changes
             for _ in range(MAX_PAGES):
                 page = await client.list_tools(cursor=cursor)
                 found += page.tools
                 cursor = page.next_cursor
                 if not cursor:
                     break
-            self._tools, self._listed_at = found, now
+            self._tools, self._listed_at = found, now if changes == self._changes else None
             return found
 
     async def _ask(self, what: str, question: "Callable[[Client], Awaitable[T]]") -> T:
@@ -145,7 +153,16 @@ class ServerConnection:
         try:
             with anyio.fail_after(seconds):
                 opened = await self._opened()
-                return await self._put(opened, question)
+                try:
+                    return await self._put(opened, question)
+                except _SessionLost:
+                    self._forget(opened)
+                    opened = await self._opened()
+                    return await self._put(opened, question)
+        except _SessionLost as error:
+            raise CallFailed(
+                f"MCP server forgets its sessions at once: {self.settings.name!r}. It did not {what}."
+            ) from error
         except TimeoutError as error:
             if opened is None:
                 self._problem = self._problem or self._describe(error)
@@ -162,6 +179,8 @@ class ServerConnection:
         try:
             return await question(opened.client)
         except MCPError as error:
+            if error.message == SESSION_LOST:
+                raise _SessionLost from error
             if error.code == CONNECTION_CLOSED or error.message == "Session terminated":
                 self._lose(opened, GONE)
                 raise ServerUnavailable(
@@ -216,6 +235,13 @@ class ServerConnection:
 
         if isinstance(message, ToolListChangedNotification):
             self._listed_at = None
+            self._changes += 1
+
+    def _forget(self, opened: _Open) -> None:
+        """Closes a connection whose session is lost; the next use connects at once."""
+        if self._open is opened:
+            self._open = self._listed_at = None
+            opened.lost.set()
 
     def _lose(self, opened: _Open, problem: str) -> None:
         """Closes the connection; the first task to notice sets the problem."""
@@ -294,7 +320,7 @@ async def _program(settings: ServerSettings) -> AsyncGenerator["TransportStreams
     register()
     with _open_log(settings) as log:
         async with stdio_client(parameters, errlog=log) as streams:
-            yield streams
+            yield lenient(streams)
 
 
 @asynccontextmanager
@@ -308,11 +334,11 @@ async def _address(url: str, settings: ServerSettings) -> AsyncGenerator["Transp
             headers={"accept-encoding": "identity", **settings.headers},
             timeout=timeout,
             verify=known_certificates(),
-            event_hooks={"response": [bound_response]},
+            event_hooks={"response": [tell_status, bound_response]},
         ) as http,
-        streamable_http_client(url, http_client=http) as streams,
+        streamable_http_client(url, http_client=http, max_sse_event_size=2 * MAX_MESSAGE_BYTES) as streams,
     ):
-        yield streams
+        yield lenient(streams)
 
 
 def _open_log(settings: ServerSettings) -> TextIO:
