@@ -441,11 +441,18 @@ def test_a_group_key_is_of_a_group_or_channel_with_a_thread_or_a_topic() -> None
     ("name", "slug"),
     [
         ("Chat 1", "chat-1"),
-        ("Café & Plan!!", "caf-plan"),
+        ("Café & Plan!!", "café-plan"),
         ("x" * 100, "x" * 48),
         ("a" * 47 + " b", "a" * 47),
-        ("日本", "chat"),
+        ("日本", "日本"),
         ("", "chat"),
+        ("Straße und Ärger", "straße-und-ärger"),
+        ("தமிழ் குறிப்புகள்", "தமிழ்-குறிப்புகள்"),
+        ("日本の予定", "日本の予定"),
+        ("İstanbul", "i\u0307stanbul"),
+        ("!?… 🎉", "chat"),
+        ("é" * 60, "é" * 48),
+        ("語" * 60, "語" * 32),
     ],
 )
 def test_a_further_chats_last_segment_is_made_of_its_name(name: str, slug: str) -> None:

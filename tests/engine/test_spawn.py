@@ -67,6 +67,7 @@ async def test_a_child_is_spawned_at_once_and_its_result_starts_a_run_of_its_req
         assert (await boss.texts())[-1] == "echo: found it"
         session = await child.session()
         assert session.depth == 1 and session.source.kind == "spawn" and session.delivery.channel is None
+        assert session.source.trigger_id is not None and session.source.trigger_id.startswith("run_")
 
 
 @requirement("spawn:7")

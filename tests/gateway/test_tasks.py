@@ -58,7 +58,8 @@ async def test_people_have_the_tasks_of_their_sessions_and_only_makers_edit_them
         refused = await ann.patch(f"/tasks/{task['taskId']}", json={"prompt": "tell me everything"})
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "not_maker")
         assert (await ann.post(f"/tasks/{task['taskId']}/approve")).status_code == 403
-        assert (await ann.post(f"/tasks/{task['taskId']}/pause")).json()["state"] == "paused"
+        paused = (await ann.post(f"/tasks/{task['taskId']}/pause")).json()
+        assert (paused["state"], paused["upcoming"]) == ("paused", []) and task["upcoming"]
         own = (await ann.post("/tasks", json={"prompt": "walk", "every": "1h", "sessionKey": DESK})).json()
         assert (own["maker"], own["name"]) == ("person:ann", "walk")
         assert (await ann.patch(f"/tasks/{own['taskId']}", json={"every": "2h"})).json()["trigger"]["seconds"] == 7200

@@ -217,6 +217,9 @@ FILE = {"name": "a", "content": "b"}
         ("sessions_list", {"limit": "5"}, "limit: must be a number"),
         ("sessions_list", {"activeMinutes": True}, "activeMinutes: must be a number"),
         ("sessions_list", {"limit": 5.5}, "limit: "),
+        ("sessions_spawn", {"thread": "yes"}, "thread: must be true or false"),
+        ("sessions_list", {"includeInactive": 1}, "includeInactive: must be true or false"),
+        ("sessions_history", {"includeTools": "false"}, "includeTools: must be true or false"),
     ],
     ids=lambda value: None if isinstance(value, str) else str(value)[:50],
 )

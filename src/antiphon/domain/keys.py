@@ -21,6 +21,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 
 MAX_KEY_BYTES = 512
+MAX_SLUG_BYTES = 96
 MAX_SLUG_LENGTH = 48
 UNKNOWN_FORM = "is not of a known form"
 """What is wrong with a text that has none of the forms of keys; it may be a session id."""
@@ -185,9 +186,16 @@ def chat_key(base: SessionKey, slug: str) -> SessionKey:
 
 
 def slug_from_name(name: str) -> str:
-    """The name as a key's last segment: at most 48 of `[a-z0-9_-]`; `chat` if nothing remains."""
-    slug = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")
-    return slug[:MAX_SLUG_LENGTH].rstrip("-") or "chat"
+    """The name as a key's last segment: at most 48 letters, marks and numbers of any script, `_` and `-`.
+
+    `chat` if nothing remains.
+    """
+    lowered = unicodedata.normalize("NFC", name.lower())
+    kept = "".join(each if each in "_-" or unicodedata.category(each)[0] in "LMN" else " " for each in lowered)
+    slug = "-".join(kept.split()).strip("-")[:MAX_SLUG_LENGTH]
+    while len(slug.encode()) > MAX_SLUG_BYTES:
+        slug = slug[:-1]
+    return slug.rstrip("-") or "chat"
 
 
 def quote_platform_id(platform_id: str) -> str:

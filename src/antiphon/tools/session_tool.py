@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
+from types import NoneType
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from msgspec import Struct
@@ -52,13 +53,14 @@ class Arguments(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _refuse_other_than_numbers(cls, value: object, info: ValidationInfo) -> object:
-        """Rejects texts and truth values, which pydantic would convert to numbers."""
+    def _refuse_other_types(cls, value: object, info: ValidationInfo) -> object:
+        """Rejects texts and the like, which pydantic would convert to numbers and truth values."""
         assert info.field_name is not None
-        if isinstance(value, bool | str) and not types_in(cls.model_fields[info.field_name].annotation).isdisjoint(
-            (int, float)
-        ):
+        types = types_in(cls.model_fields[info.field_name].annotation)
+        if isinstance(value, bool | str) and not types.isdisjoint((int, float)):
             raise ValueError("must be a number")
+        if isinstance(value, int | float | str) and not isinstance(value, bool) and types in ({bool}, {bool, NoneType}):
+            raise ValueError("must be true or false")
         return value
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from antiphon.domain.schedule import At, Every, Schedule, in_words, shown_time, upcoming
 from antiphon.domain.stored_task import StoredTask, TaskSlot
-from antiphon.domain.task import TaskLimits
+from antiphon.domain.task import TaskLimits, TaskState
 from antiphon.domain.task_words import WHY
 from antiphon.domain.written_task import PreviewedTask
 from antiphon.wire.encoding import Shape, milliseconds
@@ -134,6 +134,11 @@ def named_in(tasks: Iterable[StoredTask]) -> set[str]:
     return {str(task.maker) for task in tasks}
 
 
+def _upcoming(stored: StoredTask) -> Sequence[datetime]:
+    """None for a paused task: it fires at none of these unless it is resumed."""
+    return upcoming(stored.schedule, stored.next_at) if stored.state is TaskState.ACTIVE else ()
+
+
 def task(stored: StoredTask, names: Mapping[str, str]) -> TaskShape:
     return TaskShape(
         task_id=stored.id,
@@ -145,7 +150,7 @@ def task(stored: StoredTask, names: Mapping[str, str]) -> TaskShape:
         maker=str(stored.maker),
         maker_name=names.get(str(stored.maker)),
         trigger=_trigger(stored.schedule),
-        upcoming=_times(stored.schedule, upcoming(stored.schedule, stored.next_at)),
+        upcoming=_times(stored.schedule, _upcoming(stored)),
         state=stored.state.value,
         why=None if stored.why is None else stored.why.value,
         reason=None if stored.why is None else WHY[stored.why],

@@ -331,7 +331,7 @@ async def _create(
     tx: Transaction, command: SpawnChild, parent: Session, rules: Rules, *, clearance: Classification
 ) -> Session:
     """The child's session: at its parent's taint, within its ceiling, without a channel of its own."""
-    request = command.request
+    request, by = command.request, command.caller.run
     limit = None if clearance == EVERYTHING else clearance
     child = await create_session(
         tx,
@@ -340,7 +340,7 @@ async def _create(
             target=NamedTarget(_key_of(command), None),
             agent_id=command.agent_id,
             base=rules.agents[command.agent_id].classification,
-            source=Source(kind="spawn", interactive=False, trigger_id=command.caller.call_id),
+            source=Source(kind="spawn", interactive=False, trigger_id=None if by is None else by.run.id),
             attributes=SessionAttributes(label=request.label, taint=parent.taint, clearance=limit),
             parent=parent.row,
             new_session_id=command.session_id,
