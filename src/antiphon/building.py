@@ -350,7 +350,7 @@ def build(
         cursors=cursors,
         sessions=sessions,
         inbox=inbox,
-        senders=Senders(database, rules, clock),
+        senders=Senders(rules, clock),
         commands=ChatCommands(database, rules, clock=clock, ids=ids),
         peer_chats=PeerChats(database, rules),
         hooks=Hooks(database, rules, clock=clock, ids=ids),

@@ -468,7 +468,7 @@ ROUTES = (
             "event domain/event.py::user_event",
             "event engine/ledger/append.py::_event",
             "event engine/ledger/append.py::_raise_taint",
-            "run engine/sessions/inbox.py::post_message",
+            "run engine/sessions/inbox.py::store_post",
         ),
         sink="the session's context, once a run reads it",
         check="engine/ledger/append.py::_raise_taint",

@@ -89,8 +89,8 @@ BUGS = (
     Bug(
         "a silent word above a session resets it",
         "engine/sessions/inbox.py",
-        "    if triggers or await may_be_noticed(tx, session.row, _made_of(command, standing)):",
-        "    if triggers or not triggers:",
+        "    if judged.triggers or await may_be_noticed(tx, session.row, _made_of(command, standing)):",
+        "    if judged.triggers or not judged.triggers:",
         f"{SILENT}test_a_silent_word_above_a_session_neither_wakes_nor_resets_it[sqlite]",
     ),
     Bug(

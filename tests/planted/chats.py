@@ -157,8 +157,8 @@ BUGS = (
     Bug(
         "a code takes an account from its person",
         "engine/chats/linking.py",
-        "    if not is_guest(who.stored) or who.stored.is_suspended:\n        return Linked.TAKEN\n",
-        "",
+        "    return Linked.TAKEN if is_taken else Linked.LINKED, person",
+        "    return Linked.LINKED, person",
         LINKING + "test_a_code_takes_no_account_from_a_user[sqlite]",
     ),
     Bug(

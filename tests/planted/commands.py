@@ -40,7 +40,7 @@ BUGS = (
     Bug(
         "a command of somebody who may not use it is carried out",
         "engine/chats/commands.py",
-        "    if not may_command(chat.standing, command, rules.role_commands, is_group=is_group):\n        logger",
+        "    if not may_use(chat, command, rules):\n        logger",
         "    if chat.standing.is_suspended:\n        logger",
         f"{E2E}test_a_command_of_somebody_who_may_not_use_it_is_consumed_with_a_line_in_the_log[sqlite]",
     ),
@@ -54,8 +54,8 @@ BUGS = (
     Bug(
         "a message that comes again goes to the session that its chat uses now",
         "engine/chats/peer_chats.py",
-        "    if pinned is not None and pinned.posted is not None:\n",
-        "    if pinned is not None and pinned.posted is not None and not route.is_stored:\n",
+        "    if pinned is None or pinned.posted is None:\n",
+        "    if pinned is None or pinned.posted is None or route.is_stored:\n",
         f"{E2E}test_a_message_that_comes_again_finds_its_first_answer_wherever_the_chat_is_now[sqlite]",
     ),
     Bug(

@@ -354,8 +354,8 @@ BUGS = (
     Bug(
         "a repeated message is answered twice",
         "engine/sessions/inbox.py",
-        "        return await _repeated(tx, session, first, principal=command.principal, message=command.message)",
-        "        await _repeated(tx, session, first, principal=command.principal, message=command.message)",
+        "        return await _repeated(tx, session, first, principal=command.principal, message=message)",
+        "        await _repeated(tx, session, first, principal=command.principal, message=message)",
         "engine/test_inbox.py::test_the_same_message_again_gets_the_first_answer[sqlite]",
     ),
     Bug(
@@ -992,8 +992,8 @@ BUGS = (
     Bug(
         "messages in a minute are not counted",
         "engine/access/allowances.py",
-        "    if pace.messages > shares.messages_per_minute:",
-        "    if pace.messages < 0:",
+        "    if pace.messages <= shares.messages_per_minute:",
+        "    if pace.messages > 0:",
         "engine/test_caps.py::test_messages_beyond_so_many_in_a_minute_are_refused_and_not_stored[sqlite]",
     ),
     Bug(

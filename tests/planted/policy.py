@@ -168,7 +168,7 @@ BUGS = (
     Bug(
         "a channel opens sessions of other namespaces",
         "engine/sessions/sessions.py",
-        "    if reach.namespace is not None and not is_key_of_channel(_key_of(command), reach.namespace):\n"
+        "    if reach.namespace is not None and not is_key_of_channel(key_of(command), reach.namespace):\n"
         "        return _outside(reach.namespace)\n",
         "",
         "gateway/test_channel_tokens.py::test_a_channel_sees_and_changes_only_sessions_of_its_namespace[sqlite]",
@@ -190,8 +190,8 @@ BUGS = (
     Bug(
         "guests name their chats by opening them again",
         "engine/sessions/sessions.py",
-        "        if command.place is None and _would_edit(found, command) and",
-        "        if command.place is not None and",
+        "    if command.place is None and _would_edit(found, command) and",
+        "    if command.place is not None and",
         "engine/test_people.py::test_guests_write_in_their_chat_and_neither_name_nor_delete_it[sqlite]",
     ),
     Bug(

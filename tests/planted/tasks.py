@@ -6,6 +6,40 @@ FIRING, TASKS, STORE = "engine/schedules/firing.py", "engine/schedules/tasks.py"
 
 BUGS = (
     Bug(
+        "a refused edit of a task takes away what was allowed to it",
+        "engine/schedules/tasks.py",
+        "    columns = rows.edit_columns(edit)\n",
+        "    columns = rows.edit_columns(edit)\n    await standing_approvals.delete_of_task(tx, task.id)\n",
+        "engine/test_refused_writes.py::test_a_refused_edit_of_a_task_leaves_what_was_allowed_to_it[sqlite]",
+    ),
+    Bug(
+        "refused tasks of a chat open its session",
+        "engine/schedules/tasks.py",
+        "    if refusal := await _refuse_more(",
+        "    home = home if isinstance(home, Session) else (await carry_out(tx, home)).session\n"
+        "    if refusal := await _refuse_more(",
+        "channels/test_refused_messages.py::test_tasks_that_are_refused_open_no_session_of_a_chat[sqlite]",
+    ),
+    Bug(
+        "a sender whose words are refused takes part",
+        "engine/sessions/inbox.py",
+        "    found = await _as_sender(tx, sender, await rows.find_head(tx, sender.session.row))\n",
+        "    found = await _as_sender(tx, sender, await rows.find_head(tx, sender.session.row))\n"
+        "    await admit_sender(tx, sender)\n",
+        "channels/test_refused_messages.py::test_a_sender_whose_words_are_refused_takes_part_in_nothing[sqlite-post]",
+    ),
+    Bug(
+        "a refused message begins a stale session anew",
+        "engine/sessions/inbox.py",
+        "async def _judge_run(query: Query, judged: JudgedPost) -> JudgedPost | Refusal:\n",
+        "async def _judge_run(tx: Transaction, judged: JudgedPost) -> JudgedPost | Refusal:\n"
+        "    query, c = tx, judged.command\n"
+        "    await begin_anew_if_stale(\n"
+        "        tx, judged.destination.head, c.rules, session_id=c.new_session_id, now=c.now, at_ms=c.at_ms\n"
+        "    )\n",
+        "engine/test_refused_writes.py::test_a_refused_message_begins_no_stale_session_anew[sqlite]",
+    ),
+    Bug(
         "a slot fires again after the clock went back",
         FIRING,
         "if not await tasks.insert_slot(tx, replace(due, run=firing.run_id)):",
@@ -192,7 +226,7 @@ BUGS = (
     Bug(
         "the session of a task is opened by hand",
         "engine/sessions/sessions.py",
-        "    if is_of_task(_key_of(command)):\n",
+        "    if is_of_task(key_of(command)):\n",
         "    if False:\n",
         "engine/test_tasks.py::test_the_session_of_a_task_is_not_opened_or_written_by_hand[sqlite]",
     ),

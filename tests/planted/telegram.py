@@ -138,8 +138,8 @@ BUGS = (
     Bug(
         "a message is lost whose id somebody else has used",
         "engine/chats/entry.py",
-        '    if isinstance(posted, Refusal) and posted.error.code == "message_id_reused":\n',
-        '    if isinstance(posted, Refusal) and posted.error.code == "":\n',
+        '    if isinstance(entered, Refusal) and entered.error.code == "message_id_reused":\n',
+        '    if isinstance(entered, Refusal) and entered.error.code == "":\n',
         "channels/telegram/test_chats.py::test_nobody_keeps_a_message_out_by_using_its_id_first[sqlite]",
     ),
     Bug(

@@ -20,6 +20,7 @@ from antiphon.domain.message import text_content
 from antiphon.domain.person import Identity, person_principal
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import NOWHERE, DeliveryContext, Source
+from antiphon.domain.targets import NamedTarget
 from antiphon.domain.text import bracketed_name
 from antiphon.engine.chats.chat import ChatAddress
 from antiphon.engine.chats.peer_chats import PeerChat
@@ -107,15 +108,9 @@ class WebhookInbox:
         attribution = None if message.attribution is None else message.attribution.read()
         if attribution is None and (command := parse(message.text)) is not None:
             return await self._carry_out(chat, message, command)
-        principal, target = await services.peer_chats.enter(
-            chat,
-            message.message_id,
-            new_session_id=services.sessions.new_session_id(Source(kind="channel", platform=NAME)),
-            at_ms=services.clock.now_ms(),
-        )
-        posted = await services.inbox.post(
+        posting = services.inbox.posting(
             principal,
-            target,
+            NamedTarget(chat.key_with(chat.agent_id), None),
             text_content(message.text),
             message_id=self._message_id(webhook, message),
             envelope=Envelope(
@@ -126,6 +121,9 @@ class WebhookInbox:
                 classification=webhook.classification,
             ),
         )
+        new_id = services.sessions.new_session_id(Source(kind="channel", platform=NAME))
+        posting = replace(posting, new_session_id=new_id)
+        posted = await services.peer_chats.post(chat, message.message_id, posting)
         answer = replace(shown_posted(posted), message_id=message.message_id)
         if message.wait is None or posted.run_id is None:
             return answer

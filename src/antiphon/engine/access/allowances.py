@@ -10,18 +10,18 @@ from antiphon.policy.shares import Shares
 from antiphon.policy.standing import Standing
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store.database import Transaction
+from antiphon.store.database import Query, Transaction
 from antiphon.store.usage import MINUTE_MS, count_message
 
 PATIENCE_SECONDS = 5
 """How long a guest whose runs wait should wait before it asks again."""
 
 
-async def refuse_session(tx: Transaction, standing: Standing, shares: Shares) -> Refusal | None:
+async def refuse_session(query: Query, standing: Standing, shares: Shares) -> Refusal | None:
     """The refusal if the principal may not take part in another session."""
     if is_favoured(standing):
         return None
-    taken = await rows.taken_by(tx, str(standing.principal))
+    taken = await rows.taken_by(query, str(standing.principal))
     if taken.sessions < shares.sessions:
         return None
     return Refusal(
@@ -33,23 +33,28 @@ async def refuse_session(tx: Transaction, standing: Standing, shares: Shares) ->
     )
 
 
-async def refuse_message(
-    tx: Transaction, standing: Standing, content: tuple[Part, ...], shares: Shares, *, at_ms: int
-) -> Refusal | None:
-    """Counts the message; the refusal if the principal may not store one of that content, or not so soon."""
+async def refuse_pace(tx: Transaction, standing: Standing, shares: Shares, *, at_ms: int) -> Refusal | None:
+    """Counts a message; the refusal if the principal may not store one so soon. A refused one is counted too."""
     if is_favoured(standing):
         return None
     pace = await count_message(tx, str(standing.principal), at_ms)
-    if pace.messages > shares.messages_per_minute:
-        return Refusal(
-            Limited(
-                f"Messages are too frequent: more than {shares.messages_per_minute} within a minute. This one is not "
-                "stored; an owner can raise access.messagesPerMinute.",
-                code="too_many_messages",
-                retry_after_seconds=max(1, math.ceil((pace.since_ms + MINUTE_MS - at_ms) / 1000)),
-            )
+    if pace.messages <= shares.messages_per_minute:
+        return None
+    return Refusal(
+        Limited(
+            f"Messages are too frequent: more than {shares.messages_per_minute} within a minute. This one is not "
+            "stored; an owner can raise access.messagesPerMinute.",
+            code="too_many_messages",
+            retry_after_seconds=max(1, math.ceil((pace.since_ms + MINUTE_MS - at_ms) / 1000)),
         )
-    taken = await rows.taken_by(tx, str(standing.principal))
+    )
+
+
+async def refuse_bytes(query: Query, standing: Standing, content: tuple[Part, ...], shares: Shares) -> Refusal | None:
+    """The refusal if the principal may not store a message of that content."""
+    if is_favoured(standing):
+        return None
+    taken = await rows.taken_by(query, str(standing.principal))
     if taken.stored_bytes + stored_bytes(content) <= shares.stored_bytes:
         return None
     return Refusal(
@@ -61,11 +66,11 @@ async def refuse_message(
     )
 
 
-async def refuse_run(tx: Transaction, standing: Standing, shares: Shares) -> Refusal | None:
+async def refuse_run(query: Query, standing: Standing, shares: Shares) -> Refusal | None:
     """The refusal if no further run of the principal may be queued now."""
     if is_favoured(standing):
         return None
-    waiting = await ledger.count_queued_by(tx, standing.principal, shares.queued_runs)
+    waiting = await ledger.count_queued_by(query, standing.principal, shares.queued_runs)
     if waiting < shares.queued_runs:
         return None
     return Refusal(

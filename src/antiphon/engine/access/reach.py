@@ -220,9 +220,9 @@ async def find_by_label(query: Query, reach: Reach, label: str, agent_id: AgentI
     return Found(grant_listed(reach, session), session, present_incarnation(session))
 
 
-async def admit(query: Query, reach: Reach, candidate: Candidate | None) -> Found | None:
-    """The candidate, if it exists and is within reach."""
-    takes_part = await _takes_part(query, reach, candidate.session.row if candidate else NOBODY)
+async def admit(query: Query, reach: Reach, candidate: Candidate | None, *, is_joining: bool = False) -> Found | None:
+    """The candidate, if it exists and is within reach; of a session that the actor is joining, as its participant."""
+    takes_part = is_joining or await _takes_part(query, reach, candidate.session.row if candidate else NOBODY)
     if candidate is None:
         return None
     session, incarnation = candidate.session, candidate.incarnation
@@ -230,9 +230,11 @@ async def admit(query: Query, reach: Reach, candidate: Candidate | None) -> Foun
     return None if isinstance(grant, Deny) else Found(grant, session, incarnation)
 
 
-async def admit_head(query: Query, reach: Reach, head: H | None) -> FoundHead[H] | None:
+async def admit_head(query: Query, reach: Reach, head: H | None, *, is_joining: bool = False) -> FoundHead[H] | None:
     """Like `admit`, for people, with only the head of the row."""
-    takes_part = reach.participant is not None and await _takes_part(query, reach, head.row if head else NOBODY)
+    takes_part = is_joining or (
+        reach.participant is not None and await _takes_part(query, reach, head.row if head else NOBODY)
+    )
     return _decide_head(reach, head, takes_part)
 
 

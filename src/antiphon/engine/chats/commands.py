@@ -38,12 +38,14 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_session
 from antiphon.engine.sessions.patches import SessionPatch, patch_session
 from antiphon.engine.sessions.resets import BeginAnew, reset_session
+from antiphon.engine.sessions.senders import JudgedSender, Speaker, admit_sender, judge_sender, principal_of
 from antiphon.policy.acts import Act
 from antiphon.policy.authorize import Limits, decide_scope
 from antiphon.policy.commands import may_command, needed_scopes
 from antiphon.policy.decision import Deny
 from antiphon.policy.rights import is_guest
 from antiphon.policy.shown import shown_session
+from antiphon.policy.standing import Standing
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.people import find_names, find_standing
@@ -71,7 +73,7 @@ async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: O
     In that case nothing is sent, and the log of Antiphon says so. Contract: channels 4.
     """
     rules, is_group = occasion.rules, chat.chat_type is not ChatType.DIRECT
-    if not may_command(chat.standing, command, rules.role_commands, is_group=is_group):
+    if not may_use(chat, command, rules):
         logger.info(
             "Command was ignored",
             extra={
@@ -115,6 +117,12 @@ async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: O
             return await perform_task(tx, chat, command, occasion)
         case CommandName.APPROVE | CommandName.DENY:
             return await decide(tx, chat, command, occasion)
+
+
+def may_use(chat: Chat, command: ChatCommand, rules: Rules) -> bool:
+    """Whether the sender may give the command in this chat."""
+    is_group = chat.chat_type is not ChatType.DIRECT
+    return may_command(chat.standing, command, rules.role_commands, is_group=is_group)
 
 
 def _help(chat: Chat, rules: Rules, *, is_group: bool) -> str:
@@ -222,7 +230,7 @@ async def _set_sending(tx: Transaction, chat: Chat, sub: Subcommand, occasion: O
 
 
 class TypedCommand(Struct, frozen=True, kw_only=True):
-    principal: Principal
+    speaker: Speaker
     target: NamedTarget
     """The session in which it was typed."""
     command: ChatCommand
@@ -239,7 +247,7 @@ class ChatCommands:
         self._ids = ids
 
     async def run(
-        self, principal: Principal, target: NamedTarget, text: str, *, held: frozenset[TokenScope] = ALL_SCOPES
+        self, speaker: Speaker, target: NamedTarget, text: str, *, held: frozenset[TokenScope] = ALL_SCOPES
     ) -> str | None:
         """Carries out the command that the text is, and returns its answer; None for ordinary text.
 
@@ -248,11 +256,11 @@ class ChatCommands:
         """
         command = parse(text)
         if command is None:
-            accepted(await self._database.read(find_session, Rights(principal, self._rules), Act.READ, target))
+            accepted(await self._database.read(_look, speaker, target, self._rules))
             return None
-        if refusal := _refuse_credential(principal, command, held):
+        if refusal := _refuse_credential(speaker, command, held):
             raise refusal.error
-        typed = TypedCommand(principal=principal, target=target, command=command, occasion=self.occasion())
+        typed = TypedCommand(speaker=speaker, target=target, command=command, occasion=self.occasion())
         answer = accepted(await self._database.run(_run_in_session, typed, sessions=(target,)))
         if answer is None:
             raise Denied(f"Command is not open to you: '/{command.name}'. /help lists those that are.")
@@ -267,30 +275,44 @@ class ChatCommands:
         )
 
 
-def _refuse_credential(principal: Principal, command: ChatCommand, held: frozenset[TokenScope]) -> Refusal | None:
+def _refuse_credential(speaker: Speaker, command: ChatCommand, held: frozenset[TokenScope]) -> Refusal | None:
     """The refusal of a command that does more than its credential may."""
     for scope in sorted(needed_scopes(command) - held):
         decision = decide_scope(Limits(scopes=held), scope, serves_bound=False)
         assert isinstance(decision, Deny)
         return Refusal(Denied(decision.reason, code=decision.rule))
-    return refuse_clearance(principal, None) if command.name is CommandName.LINK else None
+    return refuse_clearance(principal_of(speaker), None) if command.name is CommandName.LINK else None
+
+
+async def _look(query: Query, speaker: Speaker, target: NamedTarget, rules: Rules) -> Session | JudgedSender | Refusal:
+    """The session in which something is typed; with the sender for whom a channel speaks."""
+    if not isinstance(speaker, Principal):
+        return await judge_sender(query, speaker)
+    found = await find_session(query, Rights(speaker, rules), Act.READ, target)
+    return found if isinstance(found, Refusal) else found.session
 
 
 async def _run_in_session(tx: Transaction, typed: TypedCommand) -> str | None | Refusal:
-    found = await find_session(tx, Rights(typed.principal, typed.occasion.rules), Act.READ, typed.target)
+    speaker, rules = typed.speaker, typed.occasion.rules
+    found = await _look(tx, speaker, typed.target, rules)
     if isinstance(found, Refusal):
         return found
-    chat = await _chat_here(tx, typed.principal, found.session)
+    if isinstance(found, Session):
+        chat = _chat_here(await find_standing(tx, principal_of(speaker)), found)
+        return await perform(tx, chat, typed.command, typed.occasion)
+    chat = _chat_here(found.standing, found.session)
+    if may_use(chat, typed.command, rules):
+        await admit_sender(tx, found)
     return await perform(tx, chat, typed.command, typed.occasion)
 
 
-async def _chat_here(query: Query, principal: Principal, session: Session) -> Chat:
+def _chat_here(standing: Standing, session: Session) -> Chat:
     """The session as the chat of somebody who reads its log."""
     is_group = session.source.type is SessionType.GROUP
     return Chat(
         place=HERE,
         chat_type=session.key.chat_type or (ChatType.GROUP if is_group else ChatType.DIRECT),
-        standing=await find_standing(query, principal),
+        standing=standing,
         route=ChatRoute(
             address=ChatAddress(channel="webchat", account=DEFAULT_ACCOUNT, peer=""),
             agent_id=session.agent_id,

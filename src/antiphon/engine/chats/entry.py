@@ -18,8 +18,9 @@ from antiphon.engine.chats.routing import find_route, own_key, rules_of, setting
 from antiphon.engine.chats.who import Who
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
-from antiphon.engine.sessions.inbox import Posted, PostMessage, post_message
-from antiphon.engine.sessions.sessions import Newcomer, Opened, OpenSession, SessionAttributes, open_session
+from antiphon.engine.sessions.inbox import Posted, PostMessage
+from antiphon.engine.sessions.posting import judge_entry, open_and_post
+from antiphon.engine.sessions.sessions import Newcomer, OpenSession, SessionAttributes, carry_out
 from antiphon.policy.chats import GroupRules
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.store import sessions as rows
@@ -110,10 +111,10 @@ def group_rules(chat: Chat) -> GroupRules:
     return groups.get(id) or groups.get(chat.place.to or "") or GroupRules()
 
 
-async def open_chat(tx: Transaction, rules: Rules, chat: Chat, who: Who, *, drawn: DrawnIds) -> Session | Refusal:
-    """The chat's session, created if it does not exist; from now on its answers go to the chat's place."""
+def _opening(rules: Rules, chat: Chat, who: Who, drawn: DrawnIds) -> OpenSession:
+    """Opens the chat's session; from now on its answers go to the chat's place."""
     assert chat.rules is not None
-    command = OpenSession(
+    return OpenSession(
         principal=who.standing.principal,
         target=target_of(chat.route.session_key),
         agent_id=chat.route.agent_id,
@@ -129,8 +130,6 @@ async def open_chat(tx: Transaction, rules: Rules, chat: Chat, who: Who, *, draw
         new_session_id=drawn.session_id(chat.route.address.channel),
         at_ms=drawn.at_ms,
     )
-    opened = await open_session(tx, command, rules)
-    return opened.session if isinstance(opened, Opened) else opened
 
 
 def _metadata(chat: Chat) -> JsonObject:
@@ -145,17 +144,37 @@ def _metadata(chat: Chat) -> JsonObject:
 async def post_in_chat(
     tx: Transaction, rules: Rules, chat: Chat, who: Who, *, content: tuple[Part, ...], inbound: Inbound, drawn: DrawnIds
 ) -> Posted | Refusal:
-    """Stores the message and queues its run, as the sender, in the unit of its arrival."""
-    session = await open_chat(tx, rules, chat, who, drawn=drawn)
-    if isinstance(session, Refusal):
-        return session
+    """Stores the message and queues its run, as the sender, in the unit of its arrival; a refusal leaves no session."""
+    opening = _opening(rules, chat, who, drawn)
+    post = _posting(rules, chat, who, content=content, inbound=inbound, drawn=drawn)
+    entered = await open_and_post(tx, opening, post, rules)
+    if isinstance(entered, Refusal) and entered.error.code == "message_id_reused":
+        # Its arrival shows that it came once; somebody else who may post here has used its id.
+        own = MessageId(f"{post.message.message_id}:{drawn.random}")
+        entered = await open_and_post(tx, opening, replace(post, message=replace(post.message, message_id=own)), rules)
+    return entered if isinstance(entered, Refusal) else entered.posted
+
+
+async def open_for_files(
+    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, inbound: Inbound, drawn: DrawnIds
+) -> Session | Refusal:
+    """The chat's session, opened for files of a message that may be stored; the message is counted with its unit."""
+    opening = _opening(rules, chat, who, drawn)
+    post = _posting(rules, chat, who, content=content_of(inbound), inbound=inbound, drawn=drawn)
+    judged = await judge_entry(tx, opening, post, rules, is_counted=False)
+    return judged if isinstance(judged, Refusal) else (await carry_out(tx, judged.opening)).session
+
+
+def _posting(
+    rules: Rules, chat: Chat, who: Who, *, content: tuple[Part, ...], inbound: Inbound, drawn: DrawnIds
+) -> PostMessage:
     assert chat.rules is not None
     group = group_rules(chat)
     if group.is_silent:
         rules = replace(rules, owner_trigger=OwnerTrigger.MENTION)
     elif group.owner_trigger is not None:
         rules = replace(rules, owner_trigger=group.owner_trigger)
-    command = PostMessage(
+    return PostMessage(
         principal=who.standing.principal,
         target=target_of(chat.route.session_key),
         message=UserMessage(
@@ -177,12 +196,6 @@ async def post_in_chat(
         now=drawn.now,
         at_ms=drawn.at_ms,
     )
-    posted = await post_message(tx, command)
-    if isinstance(posted, Refusal) and posted.error.code == "message_id_reused":
-        # Its arrival shows that it came once; somebody else who may post here has used its id.
-        own = MessageId(f"{command.message.message_id}:{drawn.random}")
-        return await post_message(tx, replace(command, message=replace(command.message, message_id=own)))
-    return posted
 
 
 def content_of(inbound: Inbound, uploaded: Uploaded | None = None) -> tuple[Part, ...]:

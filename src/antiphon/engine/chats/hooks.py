@@ -23,11 +23,12 @@ from antiphon.domain.session_ids import parse_session_id
 from antiphon.engine.chats.entry import DrawnIds, SessionMoved, target_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.sessions.inbox import Posted, PostMessage, post_message
-from antiphon.engine.sessions.sessions import Newcomer, OpenSession, SessionAttributes, open_session
+from antiphon.engine.sessions.inbox import Posted, PostMessage
+from antiphon.engine.sessions.posting import open_and_post
+from antiphon.engine.sessions.sessions import Newcomer, OpenSession, SessionAttributes
 from antiphon.policy.machines import HOOK, identity_of_hook
 from antiphon.request_ids import new_run_id
-from antiphon.store import arrivals
+from antiphon.store import arrivals, sessions
 from antiphon.store.arrivals import ArrivalName, ArrivalOutcome, ArrivalRow, PostedRow
 from antiphon.store.database import Database, Query, Transaction
 
@@ -126,11 +127,6 @@ async def take_hook(tx: Transaction, command: TakeHook, foreseen: SessionKey) ->
         new_session_id=new_id,
         at_ms=drawn.at_ms,
     )
-    opened = await open_session(tx, opening, _with_any_sessions(rules))
-    if isinstance(opened, Refusal):
-        return opened
-    if opened.session.agent_id != message.agent_id:
-        raise _of_another_agent(key, opened.session.agent_id, message.agent_id)
     posting = PostMessage(
         principal=principal,
         target=target_of(key),
@@ -152,13 +148,15 @@ async def take_hook(tx: Transaction, command: TakeHook, foreseen: SessionKey) ->
         now=drawn.now,
         at_ms=drawn.at_ms,
     )
-    posted = await post_message(tx, posting)
-    if isinstance(posted, Refusal):
-        if opened.is_new:
-            raise posted.error  # so that no empty session stays
-        return posted
+    existing = await sessions.find_head_by_key(tx, key)
+    if existing is not None and existing.agent_id != message.agent_id:
+        return Refusal(_of_another_agent(key, existing.agent_id, message.agent_id))
+    entered = await open_and_post(tx, opening, posting, _with_any_sessions(rules))
+    if isinstance(entered, Refusal):
+        return entered
+    posted = entered.posted
     if first is None or first.posted is None:
-        row = PostedRow(opened.session.row, str(key), posted.message_id, posted.seq, posted.run_id)
+        row = PostedRow(entered.session.row, str(key), posted.message_id, posted.seq, posted.run_id)
         await arrivals.store(tx, arrival, ArrivalRow(ArrivalOutcome.POSTED, row), drawn.at_ms)
     return posted
 

@@ -143,19 +143,27 @@ async def link(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> Linke
     return linked
 
 
-async def _link(tx: Transaction, who: Who, named: PersonId, at_ms: int) -> Linked:
+async def foresee_link(tx: Transaction, who: Who, named: PersonId) -> tuple[Linked, PersonId]:
+    """What `link` will do, and the person as whom that one acts. Holds who is an owner until the unit commits."""
     await people.hold_owners(tx)
     person = PersonId((await find_standing(tx, person_principal(named))).principal.name)
     before = None if who.stored is None else person_of(who.stored.principal)
     if before == person:
-        return Linked.ALREADY
-    if who.stored is None or before is None:
+        return Linked.ALREADY, person
+    is_taken = who.stored is not None and before is not None and (not is_guest(who.stored) or who.stored.is_suspended)
+    return Linked.TAKEN if is_taken else Linked.LINKED, person
+
+
+async def _link(tx: Transaction, who: Who, named: PersonId, at_ms: int) -> Linked:
+    linked, person = await foresee_link(tx, who, named)
+    if linked is not Linked.LINKED:
+        return linked
+    before = None if who.stored is None else person_of(who.stored.principal)
+    if before is None:
         await introduce(tx, who, person, at_ms)
-        return Linked.LINKED
-    if not is_guest(who.stored) or who.stored.is_suspended:
-        return Linked.TAKEN
+        return linked
     target = await people.find(tx, person)
     if target is None:
         await introduce(tx, who, person, at_ms)  # a person whom only the settings name
     await merge_into(tx, before, person, at_ms)
-    return Linked.LINKED
+    return linked

@@ -29,7 +29,7 @@ from antiphon.engine.access.tokens import refuse_clearance, refuse_credential
 from antiphon.engine.chats.accounts import milliseconds_of
 from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.entry import DrawnIds, SessionMoved, content_of, find_chat, post_in_chat, target_of
-from antiphon.engine.chats.linking import Linked, link
+from antiphon.engine.chats.linking import Linked, foresee_link, link
 from antiphon.engine.chats.owners import ask_about_sender
 from antiphon.engine.chats.who import Who, find_who, introduce
 from antiphon.engine.deliveries.outbox import enqueue_notice
@@ -298,12 +298,14 @@ async def approve_pairing(
         return Refusal(NotFound(f"Person not found: {command.into[:80]!r}. `antiphon people list` shows them."))
     if refusal := await _refuse_program(tx, command, who):
         return refusal
-    if command.into is not None and await link(tx, who, command.into, drawn.at_ms) is Linked.TAKEN:
+    if command.into is not None and (await foresee_link(tx, who, command.into))[0] is Linked.TAKEN:
         return Refusal(Invalid("Account belongs to another person already. Merge the two.", code="invalid_request"))
     by, at_ms = str(command.rights.principal), drawn.at_ms
     if not await rows.decide(tx, pairing.id, PairingState.APPROVED, by=by, at_ms=at_ms):
         return Refusal(NotFound(f"Nobody waits with this code or id: {command.named[:80]!r}."))
-    if command.into is None and not who.is_linked:
+    if command.into is not None:
+        await link(tx, who, command.into, drawn.at_ms)
+    elif not who.is_linked:
         await introduce(tx, who, who.identity.person_id, drawn.at_ms)
     who = await find_who(tx, rules, pairing.place, sender)
     posted = await _post_waiting(tx, command, pairing, who, foreseen=foreseen)

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Classification
 from antiphon.domain.commands import ChatCommand
 from antiphon.domain.errors import Conflict
-from antiphon.domain.ids import AgentId, MessageId, SessionId
+from antiphon.domain.ids import AgentId, MessageId
 from antiphon.domain.keys import ChatType, SessionKey, parse_key
 from antiphon.domain.person import Identity
 from antiphon.domain.session import DeliveryContext, Source
@@ -26,7 +27,9 @@ from antiphon.engine.chats.routing import find_route
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.sessions.sessions import Newcomer, OpenSession, SessionAttributes, open_session
+from antiphon.engine.sessions.inbox import Posted, PostMessage
+from antiphon.engine.sessions.posting import open_and_post
+from antiphon.engine.sessions.sessions import Newcomer, OpenSession, SessionAttributes
 from antiphon.policy.chats import ChannelRules
 from antiphon.store import arrivals
 from antiphon.store import sessions as rows
@@ -80,16 +83,15 @@ class PeerChats:
         self._database = database
         self._rules = rules
 
-    async def enter(
-        self, chat: PeerChat, message_id: str, *, new_session_id: SessionId, at_ms: int
-    ) -> tuple[Principal, NamedTarget]:
-        """Opens the session of a message, and pins the message to it; who writes, and the session.
+    async def post(self, chat: PeerChat, message_id: str, posting: PostMessage) -> Posted:
+        """Opens the session of a message, stores it there as the peer's, and pins it to that session, in one unit.
 
-        Raises `NotFound`, `Denied`, `Invalid`, `Limited`.
+        `posting` is the command of `Inbox.post`, whatever its principal and target. Raises `NotFound`, `Denied`,
+        `Invalid`, `Conflict`, `Limited`; then nothing is stored.
         """
-        target = await self._database.read(_target_of, chat, self._rules)
-        command = OpenPeerChat(chat=chat, message_id=message_id, new_session_id=new_session_id, at_ms=at_ms)
-        return accepted(await self._database.run(_open, command, self._rules, sessions=(target,)))
+        command = PostPeerMessage(chat=chat, message_id=message_id, posting=posting)
+        target = NamedTarget((await self._database.read(_found_for, command)).key, None)
+        return accepted(await self._database.run(_post, command, sessions=(target,)))
 
     async def carry_out(self, chat: PeerChat, message_id: str, command: ChatCommand, occasion: Occasion) -> CommandDone:
         """Carries out a command, once, and queues its answer if the webhook has an address. Raises `Conflict`."""
@@ -105,11 +107,21 @@ class PeerCommand(Struct, frozen=True, kw_only=True):
     occasion: Occasion
 
 
-class OpenPeerChat(Struct, frozen=True, kw_only=True):
+class PostPeerMessage(Struct, frozen=True, kw_only=True):
     chat: PeerChat
     message_id: str
-    new_session_id: SessionId
-    at_ms: int
+    """As the peer names it."""
+    posting: PostMessage
+
+
+class _PeerTarget(NamedTuple):
+    """Where a message goes."""
+
+    principal: Principal
+    key: SessionKey
+    agent_id: AgentId
+    pinned: ArrivalRow | None
+    """What became of it, if it came before."""
 
 
 def _arrival(chat: PeerChat, message_id: str) -> arrivals.ArrivalName:
@@ -138,16 +150,20 @@ async def _target_of(query: Query, chat: PeerChat, rules: Rules) -> NamedTarget:
     return NamedTarget((await _look(query, chat, rules)).route.session_key, None)
 
 
-async def _open(tx: Transaction, command: OpenPeerChat, rules: Rules) -> tuple[Principal, NamedTarget] | Refusal:
-    chat, (principal, route) = command.chat, await _look(tx, command.chat, rules)
-    place = _arrival(chat, command.message_id)
-    pinned = await arrivals.find(tx, place)
-    key, agent_id = route.session_key, route.agent_id
+async def _found_for(query: Query, command: PostPeerMessage) -> _PeerTarget:
+    chat, (principal, route) = command.chat, await _look(query, command.chat, command.posting.rules)
+    pinned = await arrivals.find(query, _arrival(chat, command.message_id))
+    if pinned is None or pinned.posted is None:
+        return _PeerTarget(principal, route.session_key, route.agent_id, pinned)
+    key = parse_key(pinned.posted.session_key)
+    return _PeerTarget(principal, key, key.agent_id or route.agent_id, pinned)
+
+
+async def _post(tx: Transaction, command: PostPeerMessage) -> Posted | Refusal:
+    chat, posting, rules = command.chat, command.posting, command.posting.rules
+    principal, key, agent_id, pinned = await _found_for(tx, command)
     if pinned is not None and pinned.outcome is arrivals.ArrivalOutcome.COMMAND:
         return _reused(command.message_id)
-    if pinned is not None and pinned.posted is not None:
-        key = parse_key(pinned.posted.session_key)
-        agent_id = key.agent_id or agent_id
     opening = OpenSession(
         principal=principal,
         target=NamedTarget(key, None),
@@ -157,16 +173,18 @@ async def _open(tx: Transaction, command: OpenPeerChat, rules: Rules) -> tuple[P
         attributes=SessionAttributes(taint=chat.classification),
         place=chat.place,
         newcomer=chat.newcomer,
-        new_session_id=command.new_session_id,
-        at_ms=command.at_ms,
+        new_session_id=posting.new_session_id,
+        at_ms=posting.at_ms,
     )
-    opened = await open_session(tx, opening, rules)
-    if isinstance(opened, Refusal):
-        return opened
+    posting = replace(posting, principal=principal, target=NamedTarget(key, None))
+    entered = await open_and_post(tx, opening, posting, rules)
+    if isinstance(entered, Refusal):
+        return entered
     if pinned is None:
-        posted = PostedRow(opened.session.row, str(key), MessageId(command.message_id), opened.session.last_seq, None)
-        await arrivals.store(tx, place, ArrivalRow(arrivals.ArrivalOutcome.POSTED, posted), command.at_ms)
-    return principal, NamedTarget(key, None)
+        row = PostedRow(entered.session.row, str(key), MessageId(command.message_id), entered.posted.seq, None)
+        place = _arrival(chat, command.message_id)
+        await arrivals.store(tx, place, ArrivalRow(arrivals.ArrivalOutcome.POSTED, row), posting.at_ms)
+    return entered.posted
 
 
 async def _carry_out(tx: Transaction, typed: PeerCommand) -> CommandDone | Refusal:

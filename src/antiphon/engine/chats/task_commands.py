@@ -38,7 +38,6 @@ from antiphon.engine.schedules.tasks import (
     resume_task,
     run_task,
 )
-from antiphon.engine.sessions.sessions import open_session
 from antiphon.policy.flow import may_enter
 from antiphon.store.database import Query, Transaction
 
@@ -104,13 +103,11 @@ async def _create(tx: Transaction, chat: Chat, written: tuple[WrittenTask, ...],
             new.append(NewTask(name=parse_name(each.name), prompt=each.prompt, schedule=schedule))
         except (Invalid, TooLarge) as error:
             return error.message if len(written) == 1 else f"Task {number}: {error.message}\nNothing was saved."
-    if chat.session is None:
-        opened = await open_session(tx, opening_of(chat, chat.route.session_key, None, occasion), occasion.rules)
-        if isinstance(opened, Refusal):
-            return opened.error.message
+    is_new = chat.session is None
     command = CreateTasks(
         rights=occasion.rights(chat),
         target=occasion.target(chat),
+        opening=opening_of(chat, chat.route.session_key, None, occasion) if is_new else None,
         new=tuple(new),
         ids=tuple(TaskId(f"task-{_digits(occasion, f'task {number}')[:10]}") for number in range(len(new))),
         place=chat.place,

@@ -14,7 +14,7 @@ from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.inbound import Inbound
 from antiphon.domain.session import Session
 from antiphon.domain.text import bracketed_name
-from antiphon.engine.chats.entry import DrawnIds, Uploaded, find_chat, open_chat
+from antiphon.engine.chats.entry import DrawnIds, Uploaded, find_chat, open_for_files
 from antiphon.engine.chats.who import find_who
 from antiphon.engine.ledger.append import raise_workspace
 from antiphon.engine.refusal import Refusal
@@ -27,10 +27,13 @@ logger = logging.getLogger(__name__)
 
 
 async def prepare(tx: Transaction, rules: Rules, inbound: Inbound, drawn: DrawnIds) -> Session | Refusal:
-    """The chat's session, whose workspace may take the sender's files in. Their message is stored after them."""
+    """The chat's session, whose workspace may take the sender's files in. Their message is stored after them.
+
+    Refused like the message, before anything is written.
+    """
     who = await find_who(tx, rules, inbound.place, inbound.sender)
     chat = await find_chat(tx, rules, inbound, who)
-    session = await open_chat(tx, rules, chat, who, drawn=drawn)
+    session = await open_for_files(tx, rules, chat, who, inbound=inbound, drawn=drawn)
     if not isinstance(session, Refusal):
         assert chat.rules is not None
         left = classify_message(who.standing, chat.rules.classification, inbound.attribution)

@@ -138,14 +138,8 @@ async def begin_wait(tx: Transaction, command: WaitForRuns) -> Begun | Refusal:
     if isinstance(runs, Refusal):
         return runs
     sessions = tuple(SessionRow(run.session) for run in runs)
-    # Otherwise a child that ends meanwhile could be deleted before its result is read.
-    await spawns.keep_until(tx, sessions, milliseconds(command.until + MARGIN))
-    is_over = all(run.is_over for run in runs)
-    if origin is None:
-        return Begun(command.until, sessions, is_over)
-    if origin.wait_call == caller.call_id and origin.wait_until is not None:
-        return Begun(origin.wait_until, sessions, is_over)
-    for run in runs:
+    is_repeated = origin is not None and origin.wait_call == caller.call_id and origin.wait_until is not None
+    for run in runs if origin is not None and not is_repeated else ():
         if not run.is_over and await waits_for(tx, SessionRow(run.session), caller.session):
             return Refusal(
                 Conflict(
@@ -154,6 +148,13 @@ async def begin_wait(tx: Transaction, command: WaitForRuns) -> Begun | Refusal:
                     code="wait_cycle",
                 )
             )
+    # Otherwise a child that ends meanwhile could be deleted before its result is read.
+    await spawns.keep_until(tx, sessions, milliseconds(command.until + MARGIN))
+    is_over = all(run.is_over for run in runs)
+    if origin is None:
+        return Begun(command.until, sessions, is_over)
+    if is_repeated and origin.wait_until is not None:
+        return Begun(origin.wait_until, sessions, is_over)
     await ledger.change(
         tx,
         origin.id,

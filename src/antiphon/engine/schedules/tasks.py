@@ -37,7 +37,7 @@ from antiphon.engine.deliveries import outbox
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.schedules.firing import Firing, begin_run, is_running, may_fire, may_leave, with_use
-from antiphon.engine.sessions.sessions import OpenSession, create_session, refuse_agent
+from antiphon.engine.sessions.sessions import OpenSession, SessionOpening, carry_out, judge_opening, refuse_agent
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import classify_message, may_enter
 from antiphon.policy.reach import Reach
@@ -65,6 +65,8 @@ class CreateTasks(Struct, frozen=True, kw_only=True):
     rights: Rights
     target: NamedTarget | None
     """The session in which they are made; a calling session makes them in itself."""
+    opening: OpenSession | None = None
+    """How a chat opens that session; None if it exists."""
     new: tuple[NewTask, ...]
     ids: tuple[TaskId, ...]
     """An id for each."""
@@ -303,25 +305,25 @@ async def _find(query: Query, scope: _Scope, id: TaskId) -> StoredTask | Refusal
 
 
 async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask] | Refusal:
-    """All of the tasks, or none."""
+    """All of the tasks, or none; then no session is opened for them either."""
     rights, rules = command.rights, command.rights.rules
     scope = await _find_scope(tx, rights, None)
     if isinstance(scope, Refusal):
         return scope
-    session = scope.session or await _home(tx, command, scope.standing)
-    if isinstance(session, Refusal):
-        return session
+    home = scope.session or await _home(tx, command, scope)
+    if isinstance(home, Refusal):
+        return home
     caller = rights.actor if isinstance(rights.actor, Caller) else None
     if caller is not None and caller.task is not None:
         return Refusal(Denied("A task's run makes no tasks. Ask the person to make one.", code="task_in_task"))
-    if refusal := refuse_agent(scope.standing, session.agent_id, rules):
+    if refusal := refuse_agent(scope.standing, home.agent_id, rules):
         return refusal
-    place = command.place if caller is None else _place_of(caller, session)
+    place = _place_of(caller, home) if caller is not None and isinstance(home, Session) else command.place
     if place is not None and not place.is_outside:
         place = None
-    made_of = _made_of(scope.standing, session, caller, command.route)
+    made_of = _made_of(scope.standing, home, caller, command.route)
     if place is not None and (limit := await find_place_clearance(tx, rules.sinks, place)) is not None:
-        base = rules.agent(session.agent_id).classification
+        base = rules.agent(home.agent_id).classification
         if refusal := refuse_above(made_of.join(base), limit):
             return refusal
     if refusal := await _refuse_more(tx, scope.standing, len(command.new)):
@@ -331,8 +333,10 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
         if next_slot(new.schedule, command.now) is None:
             return Refusal(_never_fires(new.schedule))
         earlier = {each.name for each in command.new[:number]}
-        if new.name in earlier or await rows.has_name(tx, session.row, new.name, clearance):
+        if new.name in earlier or await rows.has_name(tx, home.row, new.name, clearance):
             return Refusal(_name_taken(new.name))
+    await rows.delete_ended(tx, scope.standing.principal, kept=MOST_TASKS)
+    session = home if isinstance(home, Session) else (await carry_out(tx, home)).session
     created: list[StoredTask] = []
     for id, new in zip(command.ids, command.new, strict=True):
         task = StoredTask(
@@ -360,12 +364,14 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
     return created
 
 
-async def _home(tx: Transaction, command: CreateTasks, standing: Standing) -> Session | Refusal:
-    """The session in which the tasks are made; an agent's main session comes into being for an owner."""
-    target, rules = command.target, command.rights.rules
+async def _home(query: Query, command: CreateTasks, scope: _Scope) -> Session | SessionOpening | Refusal:
+    """The session in which the tasks are made, or how it is opened: a chat's, or an owner's main session."""
+    target, standing, rules = command.target, scope.standing, command.rights.rules
+    if command.opening is not None:
+        return await judge_opening(query, command.opening, rules)
     if target is None:
         return Refusal(Invalid("Session is missing. Name the session in which the task is made.", code="invalid_task"))
-    found = await find_session(tx, command.rights, Act.TASKS, target)
+    found = await find_session(query, command.rights, Act.TASKS, target)
     if not isinstance(found, Refusal):
         return found.session
     key = target.key
@@ -382,11 +388,11 @@ async def _home(tx: Transaction, command: CreateTasks, standing: Standing) -> Se
         new_session_id=parse_session_id(f"api:{command.random}"),
         at_ms=milliseconds(command.now),
     )
-    return await create_session(tx, opening, standing)
+    return SessionOpening(command=opening, standing=standing, existing=None, clearance=scope.reach.clearance)
 
 
 async def _refuse_more(tx: Transaction, standing: Standing, more: int) -> Refusal | None:
-    """The refusal beyond the cap of a person; makes room among ended tasks."""
+    """The refusal beyond the cap of a person, who is held until this unit commits."""
     maker = standing.principal
     if (id := person_of(maker)) is not None:
         await people.hold(tx, id)
@@ -396,7 +402,6 @@ async def _refuse_more(tx: Transaction, standing: Standing, more: int) -> Refusa
                 f"Person has {MOST_TASKS} tasks, which is the limit. Cancel one that is not needed.", code="task_cap"
             )
         )
-    await rows.delete_ended(tx, maker, kept=MOST_TASKS)
     return None
 
 
@@ -404,9 +409,13 @@ def _place_of(caller: Caller, session: Session) -> DeliveryContext | None:
     return outbox.answers_to(None if caller.run is None else caller.run.run, session.delivery)
 
 
-def _made_of(standing: Standing, session: Session, caller: Caller | None, route: Classification) -> Classification:
+def _made_of(
+    standing: Standing, session: Session | SessionOpening, caller: Caller | None, route: Classification
+) -> Classification:
     """What the words of a task were made of. Contract: flow 2."""
-    words = classify_message(standing, route) if caller is None else context_of(caller, session)
+    words = classify_message(standing, route)
+    if caller is not None and isinstance(session, Session):
+        words = context_of(caller, session)
     return words.join(session.base)
 
 
@@ -496,13 +505,13 @@ async def edit_task(tx: Transaction, command: EditTask) -> StoredTask | Refusal:
         if isinstance(made_of, Refusal):
             return made_of
         columns |= rows.made_of_columns(made_of)
-    if edit.prompt not in (None, task.prompt) and refuse_act(scope.standing, Act.APPROVE_ALWAYS):
-        columns["may_consult"] = 0  # what an owner approved were the words before
-        await standing_approvals.delete_of_task(tx, task.id)
     if edit.schedule is not None:
         if (slot := next_slot(edit.schedule, command.now)) is None:
             return Refusal(_never_fires(edit.schedule))
         columns["next_at"] = milliseconds(slot)
+    if edit.prompt not in (None, task.prompt) and refuse_act(scope.standing, Act.APPROVE_ALWAYS):
+        columns["may_consult"] = 0  # what an owner approved were the words before
+        await standing_approvals.delete_of_task(tx, task.id)
     return await _change(tx, task, columns | {"version": task.version + 1}, command.now)
 
 

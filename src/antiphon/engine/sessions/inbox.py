@@ -34,9 +34,9 @@ from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.domain.session import HERE, DeliveryContext, SessionType, Source
 from antiphon.domain.session_ids import is_of_task
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.allowances import refuse_message, refuse_run, stored_bytes
+from antiphon.engine.access.allowances import refuse_bytes, refuse_pace, refuse_run, stored_bytes
 from antiphon.engine.access.ceilings import find_ceiling, refuse_above
-from antiphon.engine.access.reach import FoundHead, find_head, refuse_act
+from antiphon.engine.access.reach import FoundHead, H, admit_head, find_head, reach_of, refuse_act
 from antiphon.engine.access.send_policy import may_post
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Outgoing
@@ -46,10 +46,19 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import CANCELLED_AWAITING, call_off
 from antiphon.engine.sessions.resets import begin_anew_if_stale
-from antiphon.engine.sessions.sessions import OpenSession, Sessions, create_session, of_task
+from antiphon.engine.sessions.senders import (
+    AdmitSender,
+    JudgedSender,
+    Speaker,
+    admit_sender,
+    judge_sender,
+    principal_of,
+)
+from antiphon.engine.sessions.sessions import OpenSession, Sessions, create_session, head_of_new, of_task
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import classify_message, is_public
+from antiphon.policy.reach import Grant
 from antiphon.policy.rights import STAYS, is_favoured
 from antiphon.policy.standing import Standing
 from antiphon.policy.trigger import is_triggering
@@ -111,6 +120,8 @@ class PostMessage(Struct, frozen=True, kw_only=True, gc=False):
     """What the route on which it came adds to every message."""
     is_delivered: bool
     """Whether message and reply go to the session's place."""
+    brought: AdmitSender | None = None
+    """The sender for whom a channel's program speaks; the principal is then theirs."""
     now: datetime
     at_ms: int
 
@@ -127,7 +138,7 @@ class Posted(Struct, frozen=True, gc=False):
 
 
 class AppendMessage(Struct, frozen=True, gc=False):
-    principal: Principal
+    speaker: Speaker
     target: NamedTarget
     message: UserMessage | AssistantMessage
     may_repeat: bool
@@ -148,7 +159,7 @@ class Inbox:
 
     async def post(
         self,
-        principal: Principal,
+        speaker: Speaker,
         target: NamedTarget,
         content: tuple[Part, ...],
         *,
@@ -159,10 +170,25 @@ class Inbox:
         """Stores the message and queues its run, in one transaction; returns before any model is called.
 
         The same `message_id` again returns the first answer. The envelope's `place` is for channels: the reply goes
-        there, and the send policy does not apply to the incoming message. Raises `NotFound`, `Invalid`, `Denied`
+        there, and the send policy does not apply to the incoming message. A sender for whom a channel's
+        program speaks takes part from now on. Raises `NotFound`, `Invalid`, `Denied`
         (`send_denied`), and `Conflict` for an id that was used with another body (`message_id_reused`) or a busy
         session (`session_busy`).
         """
+        command = self.posting(speaker, target, content, message_id=message_id, mode=mode, envelope=envelope)
+        return accepted(await self._database.run(post_message, command, sessions=(target,)))
+
+    def posting(
+        self,
+        speaker: Speaker,
+        target: NamedTarget,
+        content: tuple[Part, ...],
+        *,
+        message_id: str | None = None,
+        mode: QueueMode | None = None,
+        envelope: Envelope = PLAIN,
+    ) -> PostMessage:
+        """The command of `post`, for a unit that does more. Raises `Invalid`."""
         check_content(content)
         message = UserMessage(
             message_id=self._message_id(message_id),
@@ -172,8 +198,9 @@ class Inbox:
             attribution=envelope.attribution,
             provenance=replace(EXTERNAL, source_channel=envelope.channel),
         )
-        command = PostMessage(
-            principal=principal,
+        return PostMessage(
+            principal=principal_of(speaker),
+            brought=_brought(speaker),
             target=target,
             message=message,
             may_repeat=message_id is not None,
@@ -188,11 +215,10 @@ class Inbox:
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(post_message, command, sessions=(target,)))
 
     async def append(
         self,
-        principal: Principal,
+        speaker: Speaker,
         target: NamedTarget,
         content: tuple[Part, ...],
         *,
@@ -213,7 +239,7 @@ class Inbox:
         else:
             raise Invalid(f"Role cannot be appended: {role.value!r}. Use 'user' or 'assistant'.", code="invalid_role")
         may_repeat, at_ms = message_id is not None, self._clock.now_ms()
-        command = AppendMessage(principal, target, message, may_repeat, self._rules, occurred_at, at_ms)
+        command = AppendMessage(speaker, target, message, may_repeat, self._rules, occurred_at, at_ms)
         return accepted(await self._database.run(append_message, command, sessions=(target,)))
 
     def _message_id(self, given: str | None) -> MessageId:
@@ -227,17 +253,87 @@ class Inbox:
         return MessageId(given)
 
 
+def _brought(speaker: Speaker) -> AdmitSender | None:
+    return None if isinstance(speaker, Principal) else speaker
+
+
+class Destination(Struct, frozen=True, gc=False):
+    """Where a message goes, and as whose."""
+
+    standing: Standing
+    head: SessionHead
+    grant: Grant | None
+    """None for a session that does not exist yet."""
+
+
+class JudgedPost(Struct, frozen=True, kw_only=True, gc=False):
+    """A message that may be stored; nothing of it is written yet."""
+
+    command: PostMessage
+    """With its place and its mode settled."""
+    destination: Destination
+    place: DeliveryContext
+    triggers: bool
+    joined: RunId | None = None
+    """The run that it joins."""
+    interrupted: Run | None = None
+    """The run that it ends."""
+
+
 async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusal:
-    standing, found = await _session_for(tx, command)
-    if isinstance(found, Refusal):
+    if command.brought is not None:
+        return await _post_for_sender(tx, command, command.brought)
+    standing, found = await find_head(tx, command.principal, Act.SEND, command.target, portion=HEAD)
+    if not isinstance(found, Refusal):
+        judged = await judge_post(tx, command, Destination(standing, found.head, found.grant))
+        return await store_post(tx, judged, judged.destination.head) if isinstance(judged, JudgedPost) else judged
+    opening = _main_session(command, standing)
+    if opening is None:
         return found
+    judged = await judge_post(tx, command, Destination(standing, head_of_new(opening), None))
+    if not isinstance(judged, JudgedPost):
+        return judged
+    return await store_in(tx, judged, (await create_session(tx, opening, standing)).row)
+
+
+async def _post_for_sender(tx: Transaction, command: PostMessage, brought: AdmitSender) -> Posted | Refusal:
+    sender = await judge_sender(tx, brought)
+    if isinstance(sender, Refusal):
+        return sender
+    found = await _as_sender(tx, sender, await rows.find_head(tx, sender.session.row))
+    command = replace(command, principal=sender.standing.principal)
+    judged = await judge_post(tx, command, Destination(sender.standing, found.head, found.grant))
+    if isinstance(judged, Refusal):
+        return judged
+    await admit_sender(tx, sender)
+    return judged if isinstance(judged, Posted) else await store_post(tx, judged, found.head)
+
+
+async def _as_sender(query: Query, sender: JudgedSender, head: H | None) -> FoundHead[H]:
+    """The session as its sender reaches it once they take part."""
+    reach = reach_of(sender.standing, Act.SEND)
+    assert not isinstance(reach, Refusal)
+    found = await admit_head(query, reach, head, is_joining=sender.is_joining)
+    assert found is not None
+    return found
+
+
+async def judge_post(
+    tx: Transaction, command: PostMessage, destination: Destination, *, is_counted: bool = True
+) -> JudgedPost | Posted | Refusal:
+    """Whether the message may be stored, and how; the first answer to one that was stored before.
+
+    Writes nothing but the count of a guest's messages, which holds for refused ones too. Without `is_counted`, how
+    many came within the minute is not asked.
+    """
+    session, standing = destination.head, destination.standing
     if standing.principal is not command.principal:
         command = replace(command, principal=standing.principal)
-    session, named = found.head, MessageId(command.message.message_id)
     if (key := _key_of_task(session.key)) is not None:
         return Refusal(of_task(key))
-    if command.may_repeat and (first := await log.find_message(tx, found.grant, named)):
-        return await _repeated(tx, session, first, principal=command.principal, message=command.message)
+    message, named, grant = command.message, MessageId(command.message.message_id), destination.grant
+    if command.may_repeat and grant is not None and (first := await log.find_message(tx, grant, named)):
+        return await _repeated(tx, session, first, principal=command.principal, message=message)
     place = await _place_of_answers(tx, session, command, standing)
     if isinstance(place, Refusal):
         return place
@@ -245,39 +341,66 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         return refusal
     if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
-    if refusal := await refuse_message(
-        tx, standing, command.message.content, command.rules.shares, at_ms=command.at_ms
-    ):
+    shares = command.rules.shares
+    if is_counted and (refusal := await refuse_pace(tx, standing, shares, at_ms=command.at_ms)):
         return refusal
-    message = command.message
-    triggers = is_triggering(
-        SessionType(session.type),
-        standing,
-        mentioned=message.mentioned,
-        owner_trigger=command.rules.owner_trigger,
+    if refusal := await refuse_bytes(tx, standing, message.content, shares):
+        return refusal
+    judged = JudgedPost(
+        command=command,
+        destination=destination,
+        place=place,
+        triggers=is_triggering(
+            SessionType(session.type),
+            standing,
+            mentioned=message.mentioned,
+            owner_trigger=command.rules.owner_trigger,
+        ),
     )
+    return await _judge_run(tx, judged) if judged.triggers else judged
+
+
+async def _judge_run(query: Query, judged: JudgedPost) -> JudgedPost | Refusal:
+    """With the run that answers the message: one that it joins, or its own, for which an active one may have to end."""
+    destination, command = judged.destination, judged.command
+    mode = await _mode_for(query, destination.head, command, destination.standing)
+    command = replace(command, mode=mode, place=judged.place)
+    taken = await _run_to_take(query, destination.head, command)
+    if isinstance(taken, Refusal):
+        return taken
+    if taken is not None and command.mode is not QueueMode.INTERRUPT:
+        return replace(judged, command=command, joined=taken.id)
+    if refusal := await refuse_run(query, destination.standing, command.rules.shares):
+        return refusal
+    return replace(judged, command=command, interrupted=taken)
+
+
+async def store_in(tx: Transaction, judged: JudgedPost, row: SessionRow) -> Posted:
+    """Stores the message in the session, which this unit has opened."""
+    session = await rows.find_head(tx, row)
+    assert session is not None
+    return await store_post(tx, judged, session)
+
+
+async def store_post(tx: Transaction, judged: JudgedPost, session: SessionHead) -> Posted:
+    """Stores the message and queues its run, in the unit that decided it."""
+    command, standing, place = judged.command, judged.destination.standing, judged.place
+    message, joined = command.message, judged.joined
     # Other sessions see a reset, and must not learn of a message above them that no run answers.
-    if triggers or await may_be_noticed(tx, session.row, _made_of(command, standing)):
+    if judged.triggers or await may_be_noticed(tx, session.row, _made_of(command, standing)):
         session = await begin_anew_if_stale(
             tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
         )
-    if not triggers:
-        words = replace(_words(session, command, standing), untriggered=_untriggered(session, command))
-        seq = await append_words(tx, session, words, command.at_ms)
-        await _count(tx, standing, session, message)
-        if command.is_delivered:
-            await _speak(tx, session, command, standing, place=place, run_id=None)
-        return _posted(session, message, seq, None)
-    command = replace(command, mode=await _mode_for(tx, session, command, standing), place=place)
-    joined = await _run_to_join(tx, session, command)
-    if isinstance(joined, Refusal):
-        return joined
-    if command.mode is QueueMode.INTERRUPT:  # an interrupted run that waited for an approval has ended in the log
+    if judged.interrupted is not None:
+        await call_off(tx, judged.interrupted, CANCELLED_AWAITING, at_ms=command.at_ms)
+        # A run that waited for an approval has ended in the log.
         session = await rows.find_head(tx, session.row) or session
-    if joined is None and (refusal := await refuse_run(tx, standing, command.rules.shares)):
-        return refusal
-    if joined is not None:
-        seq = await join_run(tx, session, _words(session, command, standing), joined, at_ms=command.at_ms)
+    words, run_id = _words(session, command, standing), (joined or command.run_id) if judged.triggers else None
+    if not judged.triggers:
+        words = replace(words, untriggered=_untriggered(session, command))
+        seq = await append_words(tx, session, words, command.at_ms)
+    elif joined is not None:
+        seq = await join_run(tx, session, words, joined, at_ms=command.at_ms)
     else:
         run = NewRun(
             id=command.run_id,
@@ -288,11 +411,11 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
             principal=command.principal,
             place=command.place,
         )
-        seq = await queue_run(tx, session, _words(session, command, standing), run, at_ms=command.at_ms)
+        seq = await queue_run(tx, session, words, run, at_ms=command.at_ms)
     await _count(tx, standing, session, message)
     if command.is_delivered:
-        await _speak(tx, session, command, standing, place=place, run_id=joined or command.run_id)
-    return _posted(session, message, seq, joined or command.run_id)
+        await _speak(tx, session, command, standing, place=place, run_id=run_id)
+    return _posted(session, message, seq, run_id)
 
 
 def _made_of(command: PostMessage, standing: Standing) -> Classification:
@@ -306,7 +429,8 @@ async def _refuse_route(
     if is_public(command.route):
         return None
     whole = await rows.find_by_row(query, session.row)
-    assert whole is not None
+    if whole is None:
+        return None  # a session that is opened for the message has the route in its base, which was judged
     return refuse_above(command.route, await find_ceiling(query, whole, command.rules.sinks, place=place))
 
 
@@ -339,36 +463,27 @@ async def _place_of_answers(
     if refusal := refuse_act(standing, Act.SPEAK):
         return refusal
     whole = await rows.find_by_row(query, session.row)
-    assert whole is not None
-    if not outbox.is_external(whole.delivery):
+    if whole is None or not outbox.is_external(whole.delivery):
         return Refusal(Conflict(f"Session has no channel: {session.key!r}. {STAYS}.", code="no_place"))
     return whole.delivery
 
 
-async def _session_for(tx: Transaction, command: PostMessage) -> tuple[Standing, FoundHead[SessionHead] | Refusal]:
-    """The session to post to; creates an agent's main session for an owner. Contract: sessions 4."""
-    standing, found = await find_head(tx, command.principal, Act.SEND, command.target, portion=HEAD)
-    if not isinstance(found, Refusal):
-        return standing, found
+def _main_session(command: PostMessage, standing: Standing) -> OpenSession | None:
+    """An agent's main session, which an owner's message opens. Contract: sessions 4."""
     key = command.target.key
     if key is None or key.kind is not SessionKind.MAIN or refuse_act(standing, Act.OPEN):
-        return standing, found
+        return None
     if key.agent_id is None or key.agent_id not in command.rules.agents:
-        return standing, found
-    await create_session(
-        tx,
-        OpenSession(
-            principal=standing.principal,
-            target=command.target,
-            agent_id=key.agent_id,
-            base=command.rules.agents[key.agent_id].classification,
-            source=Source(),
-            new_session_id=command.new_session_id,
-            at_ms=command.at_ms,
-        ),
-        standing,
+        return None
+    return OpenSession(
+        principal=standing.principal,
+        target=NamedTarget(key, None),
+        agent_id=key.agent_id,
+        base=command.rules.agents[key.agent_id].classification,
+        source=Source(),
+        new_session_id=command.new_session_id,
+        at_ms=command.at_ms,
     )
-    return await find_head(tx, command.principal, Act.SEND, NamedTarget(key, None), portion=HEAD)
 
 
 async def _mode_for(query: Query, session: SessionHead, command: PostMessage, standing: Standing) -> QueueMode:
@@ -386,12 +501,12 @@ async def _mode_for(query: Query, session: SessionHead, command: PostMessage, st
     return QueueMode.INTERRUPT if is_own else QueueMode.ENQUEUE
 
 
-async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessage) -> RunId | None | Refusal:
-    """The run that the message joins, None if it gets its own. A message joins only its own principal's runs."""
+async def _run_to_take(query: Query, session: SessionHead, command: PostMessage) -> Run | None | Refusal:
+    """The run that the message joins or interrupts; None if it waits for its own. It joins only its principal's."""
     if command.mode is QueueMode.ENQUEUE:
         return None
-    active = await ledger.find_active(tx, session.row)
-    queued = await ledger.find_queued(tx, session.row)
+    active = await ledger.find_active(query, session.row)
+    queued = await ledger.find_queued(query, session.row)
     match command.mode:
         case QueueMode.REJECT if queued or (active and not active.is_awaiting_approval):
             return Refusal(
@@ -401,14 +516,13 @@ async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessa
                 )
             )
         case QueueMode.COLLECT if queued and _is_collecting(queued[-1], session, command):
-            return queued[-1].id
+            return queued[-1]
         case QueueMode.STEER if active and _is_joinable(active, session, command):
-            return active.id
-        case QueueMode.INTERRUPT if active:
-            await call_off(tx, active, CANCELLED_AWAITING, at_ms=command.at_ms)
+            return active
+        case QueueMode.INTERRUPT:
+            return active
         case _:
-            pass
-    return None
+            return None
 
 
 def _is_collecting(queued: Run, session: SessionHead, command: PostMessage) -> bool:
@@ -457,7 +571,15 @@ def _key_of_task(text: str) -> SessionKey | None:
 
 
 async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:
-    standing, found = await find_head(tx, command.principal, Act.SEND, command.target, portion=LOG)
+    speaker, sender = command.speaker, None
+    if isinstance(speaker, Principal):
+        standing, found = await find_head(tx, speaker, Act.SEND, command.target, portion=LOG)
+    else:
+        sender = await judge_sender(tx, speaker)
+        if isinstance(sender, Refusal):
+            return sender
+        standing = sender.standing
+        found = await _as_sender(tx, sender, await rows.find_log_head(tx, sender.session.row))
     if isinstance(found, Refusal):
         return found
     session, message = found.head, command.message
@@ -466,8 +588,12 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
         return await _repeated(tx, session, first, principal=standing.principal, message=message)
     is_counted, shares = not is_favoured(standing), command.rules.shares
-    if is_counted and (refusal := await refuse_message(tx, standing, message.content, shares, at_ms=command.at_ms)):
+    if is_counted and (refusal := await refuse_pace(tx, standing, shares, at_ms=command.at_ms)):
         return refusal
+    if is_counted and (refusal := await refuse_bytes(tx, standing, message.content, shares)):
+        return refusal
+    if sender is not None:
+        await admit_sender(tx, sender)
     attribution = message.attribution if isinstance(message, UserMessage) else None
     actor, made_of = str(standing.principal), classify_message(standing, PUBLIC, attribution)
     words = Words(message, actor, made_of, Arrival.APPENDED, command.may_repeat, command.occurred_at, session.end)

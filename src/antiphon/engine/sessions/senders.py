@@ -1,23 +1,27 @@
 """The senders for whom the program of a channel speaks: each is a person, by an account. Contract: access 2, 3."""
 
+from typing import TypeAlias
+
 from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.person import Identity, Person, PersonRole, person_principal
+from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.allowances import refuse_session
 from antiphon.engine.access.machines import refuse_machine_account
 from antiphon.engine.access.reach import Rights, find_session, refuse_act
-from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import reaches_all
+from antiphon.policy.standing import Standing
 from antiphon.store import people
 from antiphon.store import sessions as rows
 from antiphon.store.codec import moment
-from antiphon.store.database import Database, Transaction
+from antiphon.store.database import Query, Transaction
 from antiphon.store.people import find_standing
 
 ACCOUNT = "default"
@@ -32,10 +36,22 @@ class AdmitSender(Struct, frozen=True, kw_only=True):
     name: str
     at_ms: int
 
+    @property
+    def principal(self) -> Principal:
+        """The person of that account, unless it is linked to somebody."""
+        return person_principal(self.identity.person_id)
+
+
+Speaker: TypeAlias = Principal | AdmitSender
+"""Whose words something is: the caller's own, or those of the sender for whom a channel's program speaks."""
+
+
+def principal_of(speaker: Speaker) -> Principal:
+    return speaker if isinstance(speaker, Principal) else speaker.principal
+
 
 class Senders:
-    def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
-        self._database = database
+    def __init__(self, rules: Rules, clock: Clock) -> None:
         self._rules = rules
         self._clock = clock
 
@@ -45,38 +61,56 @@ class Senders:
         assert namespace is not None
         return Identity(channel=namespace, account=ACCOUNT, platform_id=id)
 
-    async def admit(self, channel: Principal, target: NamedTarget, id: str, name: str | None) -> Principal:
-        """The person with that account, who takes part in the session from now on; an unknown one becomes a guest.
+    def admitting(self, channel: Principal, target: NamedTarget, id: str, name: str | None) -> AdmitSender:
+        """Lets the person with that account take part in the session; an unknown one becomes a guest.
 
-        Raises `NotFound` for a session outside the channel's namespace, `Denied` for a person who may not write there.
+        For the unit of what they say, so that nothing stays if that is refused.
         """
-        command = AdmitSender(
+        return AdmitSender(
             rights=Rights(channel, self._rules),
             target=target,
             identity=self.identity(channel, id),
             name=bracketed_name(name or id),
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(admit_sender, command, sessions=(target,)))
 
 
-async def admit_sender(tx: Transaction, command: AdmitSender) -> Principal | Refusal:
-    found = await find_session(tx, command.rights, Act.SEND, command.target)
+class JudgedSender(Struct, frozen=True, kw_only=True):
+    """A sender who may write in the session; nothing of it is written yet."""
+
+    command: AdmitSender
+    standing: Standing
+    session: Session
+    is_joining: bool
+    """Whether they take part in the session from now on."""
+
+
+async def judge_sender(query: Query, command: AdmitSender) -> JudgedSender | Refusal:
+    """The sender as they stand, and the session.
+
+    Refused for a session outside the channel's namespace, and for a person who may not write there.
+    """
+    found = await find_session(query, command.rights, Act.SEND, command.target)
     if isinstance(found, Refusal):
         return found
     if refusal := refuse_machine_account(command.rights.rules, command.identity):
         return refusal
-    id = command.identity.person_id
-    standing = await find_standing(tx, person_principal(id))
+    standing = await find_standing(query, command.principal)
     if refused := refuse_act(standing, Act.SEND):
         return refused
-    row, principal = found.session.row, str(standing.principal)
-    if reaches_all(standing) or await rows.is_participant(tx, row, principal):
-        return standing.principal
-    if refusal := await refuse_session(tx, standing, command.rights.rules.shares):
+    session, principal = found.session, str(standing.principal)
+    is_joining = not reaches_all(standing) and not await rows.is_participant(query, session.row, principal)
+    if is_joining and (refusal := await refuse_session(query, standing, command.rights.rules.shares)):
         return refusal
+    return JudgedSender(command=command, standing=standing, session=session, is_joining=is_joining)
+
+
+async def admit_sender(tx: Transaction, judged: JudgedSender) -> None:
+    """Stores the sender as a participant, in the unit that decided it."""
+    if not judged.is_joining:
+        return
+    command, id = judged.command, judged.command.identity.person_id
     guest = Person(id=id, name=command.name, role=PersonRole.GUEST, created_at=moment(command.at_ms))
     await people.insert(tx, guest)
     await people.insert_identity(tx, command.identity, id, command.at_ms)
-    await rows.add_participant(tx, row, principal)
-    return standing.principal
+    await rows.add_participant(tx, judged.session.row, str(judged.standing.principal))

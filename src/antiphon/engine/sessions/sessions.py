@@ -1,4 +1,4 @@
-"""Opening, finding and listing sessions. Contract: sessions 1 to 3, 7."""
+"""SessionOpening, finding and listing sessions. Contract: sessions 1 to 3, 7."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -29,6 +29,8 @@ from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access.allowances import refuse_session
 from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
 from antiphon.engine.access.reach import (
+    NOBODY,
+    Candidate,
     Found,
     Rights,
     admit,
@@ -48,7 +50,7 @@ from antiphon.engine.sessions.patches import SessionPatch, change_session, patch
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import ceiling, is_public
-from antiphon.policy.reach import Grant, grant_listed, is_as_far
+from antiphon.policy.reach import Grant, Reach, grant_listed, is_as_far
 from antiphon.policy.rights import may_open, reaches_all
 from antiphon.policy.shown import shown_session
 from antiphon.policy.standing import Standing
@@ -59,7 +61,7 @@ from antiphon.store.codec import classification_values, clearance_columns, json_
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
-from antiphon.store.sessions import ListCursor, SessionFilter
+from antiphon.store.sessions import ListCursor, SessionFilter, SessionHead
 
 
 class SessionAttributes(Struct, frozen=True, kw_only=True):
@@ -259,58 +261,106 @@ def _source_of_id(target: NamedTarget, source: Source) -> Source:
     return structs.replace(source, kind="channel", platform=channel)
 
 
+class SessionOpening(Struct, frozen=True, kw_only=True):
+    """A session that may be opened; nothing of it is written yet."""
+
+    command: OpenSession
+    standing: Standing
+    existing: Session | None
+    """The session, if it exists."""
+    clearance: Classification
+    """What its reader may see of it."""
+    is_joining: bool = False
+    """Whether the principal takes part in the existing session from now on."""
+
+    @property
+    def row(self) -> SessionRow:
+        """The session's, with nothing in it if it does not exist yet."""
+        return NOBODY if self.existing is None else self.existing.row
+
+    @property
+    def agent_id(self) -> AgentId:
+        return self.command.agent_id if self.existing is None else self.existing.agent_id
+
+    @property
+    def base(self) -> Classification:
+        return base_of(self.command) if self.existing is None else self.existing.base
+
+
 async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> Opened | Refusal:
-    standing = await find_standing(tx, command.principal)
+    opening = await judge_opening(tx, command, rules)
+    return opening if isinstance(opening, Refusal) else await carry_out(tx, opening)
+
+
+async def judge_opening(query: Query, command: OpenSession, rules: Rules) -> SessionOpening | Refusal:
+    """Whether the session may be opened. Writes nothing, so that a refusal leaves nothing behind."""
+    standing = await find_standing(query, command.principal)
     command = replace(command, principal=standing.principal)
     reach = reach_of(standing, Act.CHANGE)
     if isinstance(reach, Refusal):
         return reach
-    existing = await look_up(tx, command.target)
+    existing = await look_up(query, command.target)
     if existing is not None:
-        found = existing.session
-        is_brought = command.place is not None and not reaches_all(standing)
-        if is_brought and not await rows.is_participant(tx, found.row, str(command.principal)):
-            if refusal := await refuse_session(tx, standing, rules.shares):
-                return refusal
-            await _introduce(tx, command)
-            await rows.add_participant(tx, found.row, str(command.principal))
-        if await admit(tx, reach, existing) is None:
-            # A key that is taken and one that is free get the same refusal.
-            if reach.namespace is not None:
-                return _outside(reach.namespace)
-            return refuse_act(standing, Act.OPEN) or Refusal(not_found(reach, target_name(command.target)))
-        if command.target.key is None and found.agent_id != command.agent_id:
-            return Refusal(
-                Conflict(
-                    f"Session id belongs to another agent: {command.target.session_id!r} is {found.agent_id!r}'s.",
-                    code="agent_mismatch",
-                )
-            )
-        if command.place is None and _would_edit(found, command) and (refused := refuse_act(standing, Act.EDIT)):
-            return refused
-        if refusal := await _refuse_place(tx, found, command, rules):
-            return refusal
-        label = command.attributes.label
-        if label is not None and (refusal := refuse_label(found, label)):
-            return Refusal(refusal)
-        return Opened(shown_session(await _reopen(tx, found, command), reach.clearance), is_new=False)
-    if reach.namespace is not None and not is_key_of_channel(_key_of(command), reach.namespace):
+        return await _judge_existing(query, command, standing, reach=reach, existing=existing, rules=rules)
+    if reach.namespace is not None and not is_key_of_channel(key_of(command), reach.namespace):
         return _outside(reach.namespace)
-    if is_of_task(_key_of(command)):
-        return Refusal(of_task(_key_of(command)))
+    if is_of_task(key_of(command)):
+        return Refusal(of_task(key_of(command)))
     if command.place is None and (refusal := _refuse_new(command, standing, rules)):
         return refusal
-    if refusal := await _refuse_base(tx, command, rules):
+    if refusal := await _refuse_base(query, command, rules):
         return refusal
     try:
-        check_new_key(_key_of(command))
+        check_new_key(key_of(command))
     except Invalid as error:
         return Refusal(error)
-    if refusal := await refuse_session(tx, standing, rules.shares):
+    if refusal := await refuse_session(query, standing, rules.shares):
         return refusal
-    await _introduce(tx, command)
-    session = await create_session(tx, command, standing)
-    return Opened(session, is_new=True)
+    return SessionOpening(command=command, standing=standing, existing=None, clearance=reach.clearance)
+
+
+async def _judge_existing(
+    query: Query, command: OpenSession, standing: Standing, *, reach: Reach, existing: Candidate, rules: Rules
+) -> SessionOpening | Refusal:
+    found = existing.session
+    is_brought = command.place is not None and not reaches_all(standing)
+    is_joining = is_brought and not await rows.is_participant(query, found.row, str(command.principal))
+    if is_joining and (refusal := await refuse_session(query, standing, rules.shares)):
+        return refusal
+    if await admit(query, reach, existing, is_joining=is_joining) is None:
+        # A key that is taken and one that is free get the same refusal.
+        if reach.namespace is not None:
+            return _outside(reach.namespace)
+        return refuse_act(standing, Act.OPEN) or Refusal(not_found(reach, target_name(command.target)))
+    if command.target.key is None and found.agent_id != command.agent_id:
+        return Refusal(
+            Conflict(
+                f"Session id belongs to another agent: {command.target.session_id!r} is {found.agent_id!r}'s.",
+                code="agent_mismatch",
+            )
+        )
+    if command.place is None and _would_edit(found, command) and (refused := refuse_act(standing, Act.EDIT)):
+        return refused
+    if refusal := await _refuse_place(query, found, command, rules):
+        return refusal
+    label = command.attributes.label
+    if label is not None and (refusal := refuse_label(found, label)):
+        return Refusal(refusal)
+    return SessionOpening(
+        command=command, standing=standing, existing=found, clearance=reach.clearance, is_joining=is_joining
+    )
+
+
+async def carry_out(tx: Transaction, opening: SessionOpening) -> Opened:
+    """Opens the session, in the unit that decided it."""
+    command, existing = opening.command, opening.existing
+    if existing is None:
+        await _introduce(tx, command)
+        return Opened(await create_session(tx, command, opening.standing), is_new=True)
+    if opening.is_joining:
+        await _introduce(tx, command)
+        await rows.add_participant(tx, existing.row, str(command.principal))
+    return Opened(shown_session(await _reopen(tx, existing, command), opening.clearance), is_new=False)
 
 
 async def _refuse_place(query: Query, session: Session, command: OpenSession, rules: Rules) -> Refusal | None:
@@ -388,15 +438,14 @@ async def _introduce(tx: Transaction, command: OpenSession) -> None:
 
 async def create_session(tx: Transaction, command: OpenSession, standing: Standing) -> Session:
     """Inserts the row, its first incarnation and `session_started`. The key must be free."""
-    key = _key_of(command)
+    key = key_of(command)
     session_id = command.target.session_id
     is_spawned = command.parent is not None and session_id is None
     free = None if is_spawned else await _free_session_id(tx, key, session_id)
     session_id = free or command.new_session_id
-    is_group = key.kind is SessionKind.GROUP or command.source.type is SessionType.GROUP
     attributes = command.attributes
     columns: dict[str, SqlValue] = {"label": attributes.label}
-    if is_group:
+    if type_of_new(command) is SessionType.GROUP:
         columns["type"] = SessionType.GROUP.value
     if command.place is not None:
         columns |= _place_columns(command.place)
@@ -431,12 +480,43 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
     return session
 
 
+def head_of_new(command: OpenSession) -> SessionHead:
+    """The head that the session will have, for decisions about what is stored in it first."""
+    key, base = key_of(command), base_of(command)
+    level, compartments, integrity, person = classification_values(base)
+    return SessionHead(
+        row=NOBODY,
+        key=key.value,
+        agent_id=command.agent_id,
+        id=command.new_session_id,
+        status=SessionStatus.IDLE.value,
+        type=type_of_new(command).value,
+        last_seq=0,
+        first_seq=1,
+        has_description=False,
+        send_policy=None,
+        channel=None if command.place is None else command.place.channel,
+        queue_mode=None,
+        source_kind=command.source.kind,
+        untriggered_count=0,
+        base_level=level,
+        base_compartments=compartments,
+        base_integrity=integrity,
+        base_person=person,
+        shows_classified=0,
+    )
+
+
+def type_of_new(command: OpenSession) -> SessionType:
+    return SessionType.GROUP if key_of(command).kind is SessionKind.GROUP else command.source.type
+
+
 def base_of(command: OpenSession) -> Classification:
     """The base of the session, if it is new."""
     return command.base.join(command.attributes.taint or PUBLIC)
 
 
-def _key_of(command: OpenSession) -> SessionKey:
+def key_of(command: OpenSession) -> SessionKey:
     """The named key, or the key made from the named id."""
     if command.target.key is not None:
         return command.target.key

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.messages import SenderName, SenderParams, sender_of
+from antiphon.gateway.operations.messages import SenderName, SenderParams, speaker_of
 from antiphon.gateway.operations.operation import Ask, Http, TargetKind, operation
 from antiphon.gateway.operations.sessions import NamedSession
 from antiphon.wire import commands as wire
@@ -37,8 +37,8 @@ async def run_command(ask: Ask, params: RunCommand) -> wire.CommandAnswer:
     `isCommand` is false for any other text. Post that as a message: posted messages are never read as commands.
     """
     target = ask.target(params.key)
-    principal = await sender_of(ask, target, params.sender)
-    answer = await ask.services.commands.run(principal, target, params.text, held=ask.scopes)
+    speaker = speaker_of(ask, target, params.sender)
+    answer = await ask.services.commands.run(speaker, target, params.text, held=ask.scopes)
     return wire.command_answer(answer)
 
 

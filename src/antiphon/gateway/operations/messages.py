@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 from starlette.responses import StreamingResponse
 
-from antiphon.domain.actor import Principal, channel_of
+from antiphon.domain.actor import channel_of
 from antiphon.domain.errors import Invalid, NotFound
 from antiphon.domain.event import Event
 from antiphon.domain.message import MAX_PARTS, Attribution, ImagePart, Part, Role, TextPart, text_content
@@ -19,6 +19,7 @@ from antiphon.domain.session import WEBCHAT
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.sessions.inbox import Envelope
+from antiphon.engine.sessions.senders import Speaker
 from antiphon.gateway.bodies import LARGE_BYTES
 from antiphon.gateway.operations.following import (
     ACCEPT,
@@ -147,7 +148,7 @@ async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResp
         raise Invalid("'role' and 'occurredAt' are for appending. Use ?append=1.", code="invalid_message")
     parts = params.parts()
     stored = await ask.services.inbox.post(
-        await sender_of(ask, target, params.sender),
+        speaker_of(ask, target, params.sender),
         target,
         parts,
         message_id=params.message_id,
@@ -182,7 +183,7 @@ async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
         occurred_at = datetime.fromtimestamp(params.occurred_at / 1000, UTC)
     target, parts = ask.target(params.key), params.parts()
     stored = await ask.services.inbox.append(
-        await sender_of(ask, target, params.sender),
+        speaker_of(ask, target, params.sender),
         target,
         parts,
         message_id=params.message_id,
@@ -302,7 +303,7 @@ async def read_transcript(ask: Ask, params: NamedSession) -> StreamingResponse:
     return StreamingResponse(lines(), media_type=JSON_LINES)
 
 
-async def sender_of(ask: Ask, target: NamedTarget, sender: str | SenderParams | None) -> Principal:
+def speaker_of(ask: Ask, target: NamedTarget, sender: str | SenderParams | None) -> Speaker:
     """Whose words the message holds: the caller's own, or those of the sender for whom a channel speaks.
 
     Raises `Invalid` for a channel's message without a sender, and for a sender named by anybody else.
@@ -319,7 +320,7 @@ async def sender_of(ask: Ask, target: NamedTarget, sender: str | SenderParams | 
         raise Invalid("Message of a channel needs its sender: {'id': …, 'name': …}.", code="invalid_message")
     person = person_principal(services.senders.identity(caller, sender.id).person_id)
     services.buckets.take_in_crowd(person, str(caller))
-    return await services.senders.admit(caller, target, sender.id, sender.name)
+    return services.senders.admitting(caller, target, sender.id, sender.name)
 
 
 def _check_node(ask: Ask, target: NamedTarget, named: str) -> None:
