@@ -31,7 +31,6 @@ FULL = Unavailable("Disk is full", code="disk_full")
 BUSY = Unavailable("Store is busy", code="store_busy")
 
 LOGGED_EACH_TIME = {
-    ("channels/telegram/loop.py", "Bot was not served"): "one line for each turn of the loop, which rests between them",
     (
         "channels/telegram/intake.py",
         "Press was not answered",
@@ -44,10 +43,6 @@ LOGGED_EACH_TIME = {
     ): "one line for each lost lease; a trouble has one of its own",
     ("channels/telegram/loop.py", "Lease was not released"): "once, at the end",
     ("engine/deliveries/deliverer.py", "Adapter failed"): "one line for each text, which is given up after a few",
-    (
-        "engine/deliveries/live.py",
-        "Adapter failed",
-    ): "one line for each reply, which is then shown only once it is over",
     ("engine/sessions/deletion.py", "Workspace was not deleted"): "one line for each deleted session",
     ("engine/work/checkpointer.py", "Checkpoint failed"): "one line for each checkpoint, which ends by it",
     (
@@ -65,6 +60,8 @@ SILENT = {
     ("channels/telegram/loop.py", "_renew"): "every other statement of the process fails with it, and says so",
     ("channels/telegram/loop.py", "_run"): "every other statement of the process fails with it, and says so",
     ("channels/telegram/loop.py", "_store"): "every other statement of the process fails with it, and says so",
+    ("engine/work/health.py", "run"): "the store says itself what it cannot do; a bug has a line of its own",
+    ("feed/postgres.py", "_send_deltas"): "the stored message will contain all of it; a bug has a line of its own",
     ("engine/work/worker.py", "_finish"): "the worker has said it when it claimed, or will when it claims next",
     ("engine/work/worker.py", "_run_to_end"): "a bug of a runner has a line of its own, and ends the run",
     ("store/postgres/lane.py", "serve"): "every waiter gets the error",

@@ -2,6 +2,8 @@
 
 from tests.planted.bug import Bug
 
+LOOPS = "test_loops.py::test_an_error_in_one_item_is_logged_and_the_next_is_served"
+
 BUGS = (
     Bug(
         "the first words of an earlier conversation are shown with their secrets",
@@ -735,6 +737,41 @@ BUGS = (
         "                self.give_back(holder)\n            raise",
         "                pass\n            raise",
         "engine/test_slots.py::test_a_slot_given_to_a_waiter_that_is_cancelled_before_it_wakes_goes_to_the_next",
+    ),
+    Bug(
+        "an error in one item ends its loop",
+        "trouble.py",
+        "            if is_of_all(error):\n                raise\n",
+        "            raise\n",
+        f"{LOOPS}[sqlite-engine/children/due.py Timers.run, a child]",
+    ),
+    Bug(
+        "an item that fails is tried again at once",
+        "trouble.py",
+        "        return rest is not None and time.monotonic() < rest.until\n",
+        "        return False\n",
+        f"{LOOPS}[sqlite-engine/views/indexer.py Indexer._work]",
+    ),
+    Bug(
+        "an error in one look ends the scheduler",
+        "engine/schedules/scheduler.py",
+        "                except Exception as error:\n",
+        "                except OSError as error:\n",
+        f"{LOOPS}[sqlite-engine/schedules/scheduler.py Scheduler.run, the look]",
+    ),
+    Bug(
+        "a log that cannot be read ends the hub for all followers",
+        "feed/follow.py",
+        "    except Exception as error:\n        if is_of_all(error):\n            raise\n",
+        "    except Exception:\n        raise\n",
+        f"{LOOPS}[sqlite-feed/follow.py Hub.run]",
+    ),
+    Bug(
+        "a reader that cannot be woken keeps others from the news of a commit",
+        "feed/local.py",
+        "                    except Exception as error:",
+        "                    except OSError as error:",
+        "test_loops.py::test_a_reader_that_cannot_be_woken_keeps_no_other_from_the_news_of_a_commit",
     ),
     Bug(
         "places of unknown guests count in nobody's share",

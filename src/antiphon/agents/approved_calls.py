@@ -21,7 +21,7 @@ from antiphon.engine.access.keyed_calls import UNKNOWN
 from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.trouble import Trouble
+from antiphon.trouble import Setbacks, Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,9 @@ class ApprovedCalls:
         self._carrying = Trouble(
             logger, "Carrying out a call", action="approved_call_failed", means="Its outcome is reported as unknown."
         )
+        self._setbacks = Setbacks(
+            logger, "Approved call", action="approved_call_broken", means="It is tried again; others are carried out."
+        )
         self._storing = Trouble(
             logger, "Storing an outcome", action="outcome_failed", means="The outcome may be reported as unknown."
         )
@@ -70,7 +73,7 @@ class ApprovedCalls:
                     self._woken.clear()
                     for approval in await self._due():
                         tool = self._tool_of(approval)
-                        if tool is None or approval.id in self._at_work:
+                        if tool is None or approval.id in self._at_work or self._setbacks.rests(approval.id):
                             continue
                         if len(self._at_work) < MAX_AT_ONCE:
                             self._at_work.add(approval.id)
@@ -92,7 +95,7 @@ class ApprovedCalls:
         try:
             # A process that has the tool carries out the others.
             found = await self._approvals.list_to_carry_out(lambda each: self._tool_of(each) is not None)
-        except Unavailable as error:
+        except Exception as error:
             self._looking.failed(error)
             return []
         self._looking.worked()
@@ -104,9 +107,10 @@ class ApprovedCalls:
     async def _carry_out(self, approval: Approval, tool: Tool) -> None:
         is_full = len(self._at_work) == MAX_AT_ONCE
         try:
-            found = await self._begin(approval, tool)
-            if found is not None:
-                await self._end(approval, await self._outcome(found, tool, approval.calls[0]))
+            with self._setbacks.attempt(approval.id, approval_id=approval.id, tool=tool.schema.name):
+                found = await self._begin(approval, tool)
+                if found is not None:
+                    await self._end(approval, await self._outcome(found, tool, approval.calls[0]))
         finally:
             self._at_work.discard(approval.id)
             if is_full:

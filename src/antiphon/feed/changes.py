@@ -15,10 +15,10 @@ from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionRow
-from antiphon.feed.follow import ReadLogs
+from antiphon.feed.follow import ReadLogs, read_each
 from antiphon.feed.notifier import Notifier
 from antiphon.store.people import NAMES
-from antiphon.trouble import Trouble
+from antiphon.trouble import Setbacks, Trouble
 
 GAP_SECONDS = 0.25
 """Between two reports about one session."""
@@ -76,6 +76,9 @@ class Changes:
         """Whether wakes may have been missed."""
         self._has_news = asyncio.Event()
         self._trouble = Trouble(logger, "Reading changes", action="changes_failed", means="Lists show news late.")
+        self._setbacks = Setbacks(
+            logger, "List or log", action="change_failed", means="That one shows news late, or not all of them."
+        )
 
     async def add(self, reader: ChangeReader) -> None:
         """Reports to the reader everything that is committed from now on. Raises `Unavailable`."""
@@ -141,7 +144,7 @@ class Changes:
             try:
                 await self._look_again()
                 await self._report()
-            except Unavailable as error:
+            except Exception as error:
                 self._trouble.failed(error)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._has_news.set()
@@ -157,8 +160,9 @@ class Changes:
             if self._has_missed:
                 await self._find_missed()
             for reader in tuple(self._readers):
-                await reader.look_again()
-        except Unavailable:
+                with self._setbacks.attempt(reader, reader=type(reader).__name__):
+                    await reader.look_again()
+        except BaseException:
             self._is_outdated = True
             raise
 
@@ -172,7 +176,7 @@ class Changes:
                     return
                 self._dirty.update(dict.fromkeys(row for row, seq in page.items() if known.get(row) != seq))
                 above = list(page)[-1]
-        except Unavailable:
+        except BaseException:
             self._has_missed = True
             raise
 
@@ -182,15 +186,18 @@ class Changes:
             return
         try:
             cursors = {session: heads.get(session, 0) for session in due}
-            slices = await self._read_logs(cursors)
-        except Unavailable:
+            slices = await read_each(self._read_logs, cursors, self._setbacks)
+        except BaseException:
             self._dirty.update(dict.fromkeys(due))
             raise
         if heads is not self._heads:
             return  # those who asked have left, and the readers of now begin above this
         changes: list[Change] = []
         for session in cursors:
-            slice = slices.get(session)
+            if session not in slices:
+                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._note, (session,))
+                continue
+            slice = slices[session]
             if slice is None:
                 changes.append(Change(session, (), is_gone=True))
                 continue
@@ -209,7 +216,12 @@ class Changes:
             except Unavailable as error:
                 self._trouble.failed(error)
                 await asyncio.sleep(RETRY_SECONDS)
+            except Exception as error:  # of that list: the others get the changes, and it the next ones
+                sessions = [change.session for change in changes]
+                self._setbacks.failed(reader, error, reader=type(reader).__name__, sessions=sessions)
+                return
             else:
+                self._setbacks.worked(reader, reader=type(reader).__name__)
                 return
 
     def _take_due(self) -> list[SessionRow]:

@@ -27,7 +27,7 @@ from antiphon.metrics import DELTAS_DROPPED, READERS_CUT
 from antiphon.policy.flow import may_enter
 from antiphon.policy.reach import Grant
 from antiphon.store.people import NAMES
-from antiphon.trouble import Trouble
+from antiphon.trouble import Setbacks, Trouble, is_of_all
 
 TAIL_EVENTS = 512
 TAIL_BYTES = 1024 * 1024
@@ -63,6 +63,30 @@ class LogSlice(Struct, frozen=True):
 
 ReadLogs = Callable[[Mapping[SessionRow, int]], Awaitable[Mapping[SessionRow, LogSlice]]]
 """Reads several sessions, each after a cursor. The answer leaves out deleted sessions."""
+
+
+async def read_each(
+    read_logs: ReadLogs, cursors: Mapping[SessionRow, int], setbacks: Setbacks
+) -> Mapping[SessionRow, LogSlice | None]:
+    """The slices, None for a deleted session; leaves out sessions whose log cannot be read now.
+
+    All are read at once; if that fails, each alone. Raises `Unavailable` that concerns all of them.
+    """
+    asked = {session: cursor for session, cursor in cursors.items() if not setbacks.rests(session)}
+    if not asked:
+        return {}
+    try:
+        found = await read_logs(asked)
+    except Exception as error:
+        if is_of_all(error):
+            raise
+    else:
+        return {session: found.get(session) for session in asked}
+    slices: dict[SessionRow, LogSlice | None] = {}
+    for session, cursor in asked.items():
+        with setbacks.attempt(session, session=session):
+            slices[session] = (await read_logs({session: cursor})).get(session)
+    return slices
 
 
 DecideAnew = Callable[[], Awaitable[Grant | None]]
@@ -286,6 +310,10 @@ class Reader:
         self.sending_since: float | None = None
         """When sending of the current frame began; the hub drops a reader that takes too long."""
 
+    @property
+    def session(self) -> SessionRow:
+        return self._feed.session
+
     async def next(self) -> Frame:
         """The next bytes to send, never empty. Raises `LogLost`, `HubClosed`, `ReaderEnded`."""
         while True:
@@ -480,6 +508,9 @@ class Hub:
         """How often the rights of somebody have changed; readers decide anew before they send more."""
         self._stop_watching = notifier.subscribe(NAMES, self._note_rights)
         self.reading = Trouble(logger, "Reading logs", action="follow_failed", means="Followers see news late.")
+        self.setbacks = Setbacks(
+            logger, "Log", action="log_unread", means="Followers of that session see news late; others see them."
+        )
         self.loop = asyncio.get_running_loop()
 
     @asynccontextmanager
@@ -557,14 +588,16 @@ class Hub:
             if not cursors:
                 continue
             try:
-                slices = await self.read_logs(cursors)
-            except Unavailable as error:
+                slices = await read_each(self.read_logs, cursors, self.setbacks)
+            except Exception as error:
                 self.reading.failed(error)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._dirty.update(cursors)
                 self._is_dirty.set()
                 continue
             self.reading.worked()
+            for session in cursors.keys() - slices.keys():
+                self._mark_later(session)
             self._take(cursors, slices)
 
     async def sweep(self) -> None:
@@ -575,19 +608,22 @@ class Hub:
             for start in range(0, len(readers), WAKES_AT_ONCE):
                 now = self.clock.monotonic()
                 for reader in readers[start : start + WAKES_AT_ONCE]:
-                    reader.sweep(now)
+                    with self.setbacks.attempt(reader, session=reader.session):
+                        reader.sweep(now)
                 await asyncio.sleep(0)
 
     def _mark(self, session: SessionRow) -> None:
         self._dirty.add(session)
         self._is_dirty.set()
 
-    def _take(self, cursors: Mapping[SessionRow, int], slices: Mapping[SessionRow, LogSlice]) -> None:
-        for session, cursor in cursors.items():
-            feed = self._feeds.get(session)
+    def _mark_later(self, session: SessionRow) -> None:
+        self.loop.call_later(RETRY_SECONDS, self._mark, session)
+
+    def _take(self, cursors: Mapping[SessionRow, int], slices: Mapping[SessionRow, LogSlice | None]) -> None:
+        for session, slice in slices.items():
+            feed, cursor = self._feeds.get(session), cursors[session]
             if feed is None or feed.head != cursor:
                 continue
-            slice = slices.get(session)
             if slice is None:
                 for reader in feed.readers:  # the feed goes on: a session with this key may be made anew
                     reader.ending = reader.ending or LogLost("deleted")

@@ -1,8 +1,15 @@
 """The notifier within one process."""
 
+import logging
 from collections.abc import Callable, Collection, Iterable
+from typing import TypeVar
 
 from antiphon.domain.ids import SessionRow
+from antiphon.trouble import Trouble
+
+logger = logging.getLogger(__name__)
+
+W = TypeVar("W", Collection[SessionRow], Collection[SessionRow] | None)
 
 
 class LocalNotifier:
@@ -12,6 +19,7 @@ class LocalNotifier:
         self._subscribers: dict[SessionRow, dict[object, Callable[[], None]]] = {}
         self._of_all: dict[object, Callable[[Collection[SessionRow]], None]] = {}
         self._everywhere: dict[object, Callable[[Collection[SessionRow] | None], None]] = {}
+        self._waking = Trouble(logger, "Waking a reader", action="wake_failed", means="That one learns of news late.")
 
     def subscribe(self, session: SessionRow, wake: Callable[[], None]) -> Callable[[], None]:
         token = object()
@@ -47,12 +55,12 @@ class LocalNotifier:
         self.wake(sessions)
         self.tell(sessions)
         for wake in tuple(self._of_all.values()):
-            wake(sessions)
+            self._try(wake, sessions)
 
     def tell(self, sessions: Collection[SessionRow] | None) -> None:
         """Reports commits of any process; None if some may have been missed."""
         for wake in tuple(self._everywhere.values()):
-            wake(sessions)
+            self._try(wake, sessions)
 
     @property
     def subscribed(self) -> list[SessionRow]:
@@ -63,4 +71,13 @@ class LocalNotifier:
         for session in sessions:
             if subscribers := self._subscribers.get(session):
                 for wake in tuple(subscribers.values()):
-                    wake()
+                    try:
+                        wake()
+                    except Exception as error:  # of one reader: the others of the commit are woken, and its work begins
+                        self._waking.failed(error, session=session)
+
+    def _try(self, wake: Callable[[W], None], sessions: W) -> None:
+        try:
+            wake(sessions)
+        except Exception as error:
+            self._waking.failed(error, sessions=None if sessions is None else list(sessions))

@@ -8,7 +8,6 @@ any delta may.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
-from contextlib import suppress
 from typing import Protocol
 
 import anyio
@@ -84,6 +83,10 @@ class PostgresNotifier:
         means = "News reach other processes late."
         self._notifying = Trouble(logger, "Notifying", action="notify_failed", means=means)
         self._listening = Trouble(logger, "Listening", action="listen_failed", means=means)
+        self._showing = Trouble(
+            logger, "Showing replies elsewhere", action="deltas_failed", means="They come when they end."
+        )
+        self._hearing = Trouble(logger, "Reading a notification", action="notification_unread", means=means)
         self._polling = Trouble(logger, "Looking for news", action="poll_failed", means=means)
 
     def subscribe(self, session: SessionRow, wake: Callable[[], None]) -> Callable[[], None]:
@@ -131,7 +134,7 @@ class PostgresNotifier:
                 try:
                     await self._flush_deltas()  # deltas must arrive before the message that ends them
                     await self._channel.send(_text(self._process, woken, interrupted))
-                except Unavailable as error:
+                except Exception as error:
                     self._notifying.failed(error)
                     self._woken.update(dict.fromkeys(woken))  # no poll makes up for wakes of lists and of rights
                     self._interrupted.update(dict.fromkeys(interrupted))
@@ -143,8 +146,14 @@ class PostgresNotifier:
         while True:
             await self._has_deltas.wait()
             self._has_deltas.clear()
-            with suppress(Unavailable):  # the stored message will contain all of it
+            try:
                 await self._flush_deltas()
+            except Unavailable:
+                pass  # the stored message will contain all of it
+            except Exception as error:
+                self._showing.failed(error)
+            else:
+                self._showing.worked()
             await asyncio.sleep(DELTA_SECONDS)
 
     async def _flush_deltas(self) -> None:
@@ -162,10 +171,17 @@ class PostgresNotifier:
                         self._local.wake(self._local.subscribed)  # anything may have been missed
                         self._local.tell(None)
                     else:
-                        self._hear(text)
-            except Unavailable as error:
+                        self._try_to_hear(text)
+            except Exception as error:
                 self._listening.failed(error)
                 await asyncio.sleep(RETRY_SECONDS)
+
+    def _try_to_hear(self, text: str) -> None:
+        """Passes over a notification that cannot be read, perhaps of another version: polls make up for it."""
+        try:
+            self._hear(text)
+        except Exception as error:
+            self._hearing.failed(error, text=text[:80])
 
     def _hear(self, text: str) -> None:
         process, woken, interrupted, deltas = text.split(" ", 3)
@@ -191,7 +207,7 @@ class PostgresNotifier:
                 continue
             try:
                 found = await database.read(rows.find_last_seqs, subscribed)
-            except Unavailable as error:
+            except Exception as error:
                 self._polling.failed(error)
                 continue
             self._polling.worked()

@@ -28,6 +28,7 @@ from antiphon.domain.commands import LANGUAGES, commands_for
 from antiphon.domain.errors import Unavailable
 from antiphon.engine.chats.accounts import RENEWAL, AccountLease, Accounts, LeaseLost
 from antiphon.engine.chats.reception import Reception
+from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class TelegramLoop:
         self._clock = clock
         self._secret = secret
         self._trouble: str | None = None
+        self._serving = Trouble(logger, "Serving the bot", action="bot_failed", means="Its chats wait.")
         self._pauses = pauses
         self._pause = pauses.first
         self._scope = anyio.CancelScope()
@@ -83,20 +85,25 @@ class TelegramLoop:
             await self._run()
 
     async def _run(self) -> None:
-        await self._client.open()
         while True:
             try:
+                await self._client.open()
                 lease = await self._accounts.take_lease(NAME, ACCOUNT)
             except Unavailable:
+                lease = None
+            except Exception as error:
+                self._serving.failed(error, channel=NAME)
                 lease = None
             if lease is None:
                 await anyio.sleep(RENEWAL.total_seconds())
                 continue
             try:
                 await self._hold(lease)
-            except Exception:  # a bug of ours must not end the gateway
-                logger.exception("Bot was not served", extra={"action": "bot_failed", "channel": NAME})
+            except Exception as error:  # a bug of ours must not end the gateway
+                self._serving.failed(error, channel=NAME)
                 await anyio.sleep(RENEWAL.total_seconds())
+            else:
+                self._serving.worked()
             finally:
                 with anyio.move_on_after(RELEASE_SECONDS, shield=True):
                     await self._release(lease)
@@ -129,7 +136,7 @@ class TelegramLoop:
     async def _release(self, lease: AccountLease) -> None:
         try:
             await self._accounts.release(lease)
-        except Unavailable:
+        except Exception:  # it runs out by itself
             logger.debug("Lease was not released", extra={"action": "lease_kept", "channel": NAME})
 
     async def _serve(self, lease: AccountLease) -> None:

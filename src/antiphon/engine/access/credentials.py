@@ -7,7 +7,6 @@ from enum import StrEnum
 import anyio
 
 from antiphon.clock import Clock
-from antiphon.domain.errors import Unavailable
 from antiphon.store import tokens
 from antiphon.store.database import Database
 from antiphon.trouble import Trouble
@@ -57,6 +56,9 @@ class Credentials:
         self._reading = Trouble(
             logger, "Reading credentials", action="sweep_failed", means="Revoked credentials end open requests late."
         )
+        self._ending = Trouble(
+            logger, "Ending a request", action="request_not_ended", means="It may go on with a revoked credential."
+        )
 
     def watch(self, hash: str, revision: int, on_end: Callable[[CredentialEnding], None]) -> Watch:
         """Calls `on_end` within a second after the credential with that hash ends, unless the watch was released.
@@ -92,7 +94,7 @@ class Credentials:
             try:
                 await self.sweep()
                 await self.note_uses()
-            except Unavailable as error:
+            except Exception as error:
                 self._reading.failed(error)
             else:
                 self._reading.worked()
@@ -128,4 +130,7 @@ class Credentials:
                 continue
             self.release(watch)
             watch.ended = reason
-            watch.on_end(reason)
+            try:
+                watch.on_end(reason)
+            except Exception as error:  # of that request: those of others end all the same
+                self._ending.failed(error, credential=hash[:8])

@@ -10,7 +10,6 @@ import anyio
 
 from antiphon.domain.actor import PrincipalKind
 from antiphon.domain.classification import NO_COMPARTMENTS, Classification
-from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
 from antiphon.domain.message import ProvenanceKind, UserMessage
 from antiphon.domain.person import PersonId, ShownPerson, person_principal
@@ -104,7 +103,7 @@ class PersonNames:
             while True:
                 try:
                     await self.refresh()
-                except Unavailable as error:
+                except Exception as error:
                     self._trouble.failed(error)
                     await anyio.sleep(RETRY_SECONDS)
                     continue

@@ -8,11 +8,13 @@ again, so that two processes that find the same one settle it once.
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVarTuple
 
 import anyio
 
 from antiphon.clock import Clock
-from antiphon.domain.errors import Unavailable
+from antiphon.domain.exchange import Exchange
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.session import Session, SessionStatus
 from antiphon.domain.spawn import Cleanup
@@ -27,16 +29,21 @@ from antiphon.feed.notifier import Notifier
 from antiphon.store import approvals, exchanges, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
+from antiphon.store.approvals import DueApproval
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Query, SqlValue, Transaction
-from antiphon.store.spawns import DUE
-from antiphon.trouble import Trouble
+from antiphon.store.spawns import DUE, Parked
+from antiphon.trouble import Setbacks, Trouble
 
 logger = logging.getLogger(__name__)
+
+Ts = TypeVarTuple("Ts")
 
 BATCH = 100
 LOOK_SECONDS = 30.0
 """How soon work that another process scheduled is found, at the latest."""
+PAUSE_SECONDS = 1.0
+"""Between looks while something that is due fails."""
 
 
 class Timers:
@@ -53,6 +60,9 @@ class Timers:
         self._turn = asyncio.Lock()
         self._may_be_sealed = True
         """Whether a request was sealed since the last look, or before this process began."""
+        self._setbacks = Setbacks(
+            logger, "What is due", action="timer_failed", means="That waits and is tried again; all else goes on."
+        )
         self._settling = Trouble(
             logger,
             "Settling what is due",
@@ -69,7 +79,7 @@ class Timers:
                 self._woken.clear()
                 try:
                     seconds = await self.settle_due()
-                except Unavailable as error:
+                except Exception as error:
                     self._settling.failed(error)
                     seconds = LOOK_SECONDS
                 else:
@@ -96,36 +106,67 @@ class Timers:
         await self._steps.look()
         if self._may_be_sealed:
             await self._open_sealed()
-        while True:
-            now_ms = self._clock.now_ms()
-            children = await self._database.read(spawns.list_due, now_ms, BATCH)
-            for child in children:
-                deleted = await self._database.run(put_away, child, now_ms, sessions=(child,))
-                if deleted is not None:
-                    await remove_workspace(self._workspaces, deleted)
-            overdue = await self._database.read(spawns.list_overdue, now_ms, BATCH)
-            for parked in overdue:
-                await self._database.run(end_overdue, parked.run, now_ms, sessions=(parked.session,))
-            expired = await self._database.read(approvals.list_due, now_ms, BATCH)
-            for due in expired:
-                await self._database.run(expire_approval, due.id, now_ms, sessions=(due.session,))
-            if all(len(found) < BATCH for found in (children, overdue, expired)):
-                break
+        while await self._settle_some():
+            pass
         due_ms = await self._database.read(_next_due)
         left = LOOK_SECONDS if due_ms is None else (due_ms - self._clock.now_ms()) / 1000
-        return min(max(left, 0.0), LOOK_SECONDS)
+        return min(max(left, PAUSE_SECONDS if self._setbacks else 0.0), LOOK_SECONDS)
+
+    async def _settle_some(self) -> bool:
+        """Settles what is due, as far as it was listed; whether there may be more."""
+        now_ms, limit = self._clock.now_ms(), BATCH + len(self._setbacks)
+        children = await self._database.read(spawns.list_due, now_ms, limit)
+        settled = [await self._try(child, child, self._put_away, child, now_ms) for child in children]
+        overdue = await self._database.read(spawns.list_overdue, now_ms, limit)
+        settled += [
+            await self._try(parked.run, parked.session, self._end_overdue, parked, now_ms) for parked in overdue
+        ]
+        expired = await self._database.read(approvals.list_due, now_ms, limit)
+        settled += [await self._try(due.id, due.session, self._expire, due, now_ms) for due in expired]
+        return any(settled) and any(len(found) == limit for found in (children, overdue, expired))
+
+    async def _try(
+        self,
+        item: SessionRow | RunId | str,
+        session: SessionRow,
+        settle: Callable[[*Ts], Awaitable[None]],
+        *arguments: *Ts,
+    ) -> bool:
+        """Settles one thing; False if it failed, now or lately, by an error that is its own."""
+        if self._setbacks.rests(item):
+            return False
+        with self._setbacks.attempt(item, session=session, due=str(item)):
+            await settle(*arguments)
+            return True
+        return False
+
+    async def _put_away(self, child: SessionRow, now_ms: int) -> None:
+        deleted = await self._database.run(put_away, child, now_ms, sessions=(child,))
+        if deleted is not None:
+            await remove_workspace(self._workspaces, deleted)
+
+    async def _end_overdue(self, parked: Parked, now_ms: int) -> None:
+        await self._database.run(end_overdue, parked.run, now_ms, sessions=(parked.session,))
+
+    async def _expire(self, due: DueApproval, now_ms: int) -> None:
+        await self._database.run(expire_approval, due.id, now_ms, sessions=(due.session,))
 
     async def _open_sealed(self) -> None:
         """Puts sealed requests into the logs of their targets. Contract: flow 4."""
         self._may_be_sealed = False
+        is_done = False
         try:
-            while sealed := await self._database.read(exchanges.list_sealed, BATCH):
-                for each in sealed:
-                    at_ms, sides = self._clock.now_ms(), (SessionRow(each.requester), SessionRow(each.target))
-                    await self._database.run(open_sealed, each.id, self._rules, at_ms, sessions=sides)
-        except Unavailable:
-            self._may_be_sealed = True
-            raise
+            while sealed := await self._database.read(exchanges.list_sealed, BATCH + len(self._setbacks)):
+                opened = [await self._try(each.id, SessionRow(each.target), self._open, each) for each in sealed]
+                if not any(opened):
+                    return  # all of them rest
+            is_done = True
+        finally:
+            self._may_be_sealed |= not is_done
+
+    async def _open(self, sealed: Exchange) -> None:
+        at_ms, sides = self._clock.now_ms(), (SessionRow(sealed.requester), SessionRow(sealed.target))
+        await self._database.run(open_sealed, sealed.id, self._rules, at_ms, sessions=sides)
 
 
 async def _next_due(query: Query) -> int | None:

@@ -40,7 +40,7 @@ from antiphon.metrics import DELIVERIES_DEAD
 from antiphon.store import deliveries as outbox
 from antiphon.store.database import Database, Transaction
 from antiphon.store.deliveries import OUTBOX, ChannelAccount, Head
-from antiphon.trouble import Trouble
+from antiphon.trouble import Setbacks, Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +107,10 @@ class Deliverer:
         self._is_stopped = False
         means = "Texts for channels wait until this is over."
         self._looking = Trouble(logger, "Reading the outbox", action="outbox_failed", means=means)
-        self._claiming = Trouble(logger, "Delivery", action="delivery_broken", means=means)
+        self._claiming = Trouble(logger, "Claiming a text", action="claim_failed", means=means)
+        self._setbacks = Setbacks(
+            logger, "Delivery", action="delivery_broken", means="That text waits and is tried again; others are sent."
+        )
         self._settling = Trouble(
             logger, "Storing that a text was sent", action="settle_failed", means="It may be sent twice after a crash."
         )
@@ -159,13 +162,15 @@ class Deliverer:
             return False
         try:
             heads = await self._database.read(outbox.list_heads, open_, self._process, self._clock.now_ms())
-        except Unavailable as error:
+        except Exception as error:
             self._looking.failed(error)
             return False
         self._looking.worked()
         begun = 0
         for head in heads:
             if begun >= room or head.id in self._sending or busy[head.account] >= MAX_OF_ACCOUNT:
+                continue
+            if self._setbacks.rests(head.id):
                 continue
             if self._paces.holds(PacedChat(head.account, head.to), head.id):
                 continue
@@ -177,21 +182,22 @@ class Deliverer:
 
     async def _deliver(self, head: Head, sender: PartSender) -> None:
         try:
-            command = ClaimDelivery(id=head.id, process=self._process, rules=self._rules, at_ms=self._clock.now_ms())
-            claimed = await self._database.run(claim_delivery, command, sessions=sessions_of(head.session))
-            self._claiming.worked()
-            if claimed is not None:
-                await self._send(claimed, sender)
+            with self._setbacks.attempt(head.id, delivery_id=head.id, session=head.session):
+                await self._claim_and_send(head, sender)
         except Unavailable as error:
             # Another look finds texts that this process claimed and does not send.
             self._claiming.failed(error)
             await anyio.sleep(RETRY_SECONDS)
-        except Exception as error:  # a bug of ours: the text stays claimed, and is looked at again
-            self._claiming.failed(error, delivery_id=head.id)
-            await anyio.sleep(RETRY_SECONDS)
         finally:
             del self._sending[head.id]
             self.wake()
+
+    async def _claim_and_send(self, head: Head, sender: PartSender) -> None:
+        command = ClaimDelivery(id=head.id, process=self._process, rules=self._rules, at_ms=self._clock.now_ms())
+        claimed = await self._database.run(claim_delivery, command, sessions=sessions_of(head.session))
+        self._claiming.worked()
+        if claimed is not None:
+            await self._send(claimed, sender)
 
     async def _send(self, claimed: Delivery, sender: PartSender) -> None:
         try:

@@ -214,7 +214,7 @@ class LiveReplies:
         """Begins what is due; returns the time until the next, None if nothing is to come."""
         now, waits = self._clock.now_ms(), list[int]()
         for stream in sorted(self._streams.values(), key=lambda stream: stream.shown_at_ms):
-            due = None if stream.is_busy else self._due_at(stream)
+            due = self._try_due_at(stream)
             if due is None:
                 continue
             if due > now:
@@ -228,6 +228,18 @@ class LiveReplies:
                 self._paces.note_use(stream.view.chat)
             tasks.start_soon(self._show_next, stream)
         return min(waits, default=None)
+
+    def _try_due_at(self, stream: _Stream) -> int | None:
+        """When the stream is due; one for which that cannot be said is shown no more, and the others go on."""
+        try:
+            return None if stream.is_busy else self._due_at(stream)
+        except Exception as error:
+            self._crashed(stream, error)
+            return None
+
+    def _crashed(self, stream: _Stream, error: Exception) -> None:
+        stream.is_mute = True
+        logger.error("Adapter failed", exc_info=error, extra={"action": "live_crashed", "run_id": stream.run.id})
 
     def _due_at(self, stream: _Stream) -> int | None:
         view = stream.view
@@ -247,6 +259,20 @@ class LiveReplies:
 
     async def _show_next(self, stream: _Stream) -> None:
         try:
+            await self._show(stream)
+        except Unavailable as error:
+            self._showing.failed(error)
+            stream.is_mute = True
+        except Exception as error:  # a bug in the adapter must not end the others' streams
+            self._crashed(stream, error)
+        finally:
+            stream.is_busy = False
+            stream.scope = None
+            stream.rested.set()
+            self.wake()
+
+    async def _show(self, stream: _Stream) -> None:
+        try:
             with anyio.CancelScope() as stream.scope:
                 while True:
                     await self._judge(stream)
@@ -260,17 +286,6 @@ class LiveReplies:
                 self._showing.worked()
         except DeliveryFailed as failed:
             self._failed(stream, failed)
-        except Unavailable as error:
-            self._showing.failed(error)
-            stream.is_mute = True
-        except Exception:  # a bug in the adapter must not end the others' streams
-            logger.exception("Adapter failed", extra={"action": "live_crashed", "run_id": stream.run.id})
-            stream.is_mute = True
-        finally:
-            stream.is_busy = False
-            stream.scope = None
-            stream.rested.set()
-            self.wake()
 
     async def _has_turn(self, stream: _Stream, view: Showing) -> bool:
         """Whether the words may be shown now: complete texts for the chat, in any thread, go first."""

@@ -10,7 +10,6 @@ from datetime import timedelta
 import anyio
 
 from antiphon.clock import Clock
-from antiphon.domain.errors import Invalid, Unavailable
 from antiphon.domain.ids import Ids, TaskId
 from antiphon.domain.keys import cron_key
 from antiphon.domain.targets import NamedTarget
@@ -21,7 +20,7 @@ from antiphon.feed.notifier import Notifier
 from antiphon.store import tasks
 from antiphon.store.database import Database
 from antiphon.store.tasks import TASKS_DUE, Due
-from antiphon.trouble import Trouble
+from antiphon.trouble import Setbacks, Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +46,8 @@ class Scheduler:
         self._woken = asyncio.Event()
         self._looked_ms: int | None = None
         """When it looked last; None before the first time."""
-        self._reading = Trouble(
-            logger, "Reading a task", action="task_unreadable", means="That task does not fire; others do."
+        self._setbacks = Setbacks(
+            logger, "Task", action="task_unreadable", means="That task does not fire now; others do."
         )
         self._firing = Trouble(logger, "Firing tasks", action="scheduler_failed", means="Tasks wait.")
 
@@ -60,7 +59,7 @@ class Scheduler:
                 self._woken.clear()
                 try:
                     seconds = await self.fire_all_due()
-                except Unavailable as error:
+                except Exception as error:
                     self._firing.failed(error)
                     seconds = LOOK_SECONDS
                 else:
@@ -71,7 +70,10 @@ class Scheduler:
             unsubscribe()
 
     async def fire_all_due(self) -> float:
-        """Fires everything due; returns the seconds until the next slot, at most `LOOK_SECONDS`."""
+        """Fires everything due; returns the seconds until the next slot, at most `LOOK_SECONDS`.
+
+        A task that cannot be read, or whose zone this machine lacks, does not hold up the others.
+        """
         now_ms = self._clock.now_ms()
         if self._looked_ms is None or now_ms < self._looked_ms:
             await self._set_right(now_ms)
@@ -81,8 +83,9 @@ class Scheduler:
         while True:
             found = await self._database.read(tasks.list_due, now_ms, after, BATCH)
             for due in found:
-                if self._is_ours(due, now_ms):
-                    await self._try_to_fire(due.id)
+                if self._is_ours(due, now_ms) and not self._setbacks.rests(due.id):
+                    with self._setbacks.attempt(due.id, task_id=due.id):
+                        await self.fire(due.id)
                     fired += 1
                     if fired > AT_ONCE:
                         await anyio.sleep(PAUSE_SECONDS)
@@ -101,21 +104,8 @@ class Scheduler:
     async def _set_right(self, now_ms: int) -> None:
         """Brings back the slots of tasks that fired while the clock was far ahead."""
         for id in await self._database.read(tasks.list_fired_after, now_ms + FAR_AHEAD // timedelta(milliseconds=1)):
-            try:
+            with self._setbacks.attempt(id, task_id=id):
                 await self._database.run(set_right, id, self._clock.now())
-            except Invalid as error:
-                self._reading.failed(Unavailable(f"Task cannot fire: {id!r}. {error}", code=error.code))
-
-    async def _try_to_fire(self, id: TaskId) -> None:
-        """Fires the task; one that cannot be read, or whose zone this machine lacks, does not hold up the others."""
-        try:
-            await self.fire(id)
-        except Invalid as error:
-            self._reading.failed(Unavailable(f"Task cannot fire: {id!r}. {error}", code=error.code))
-        except Unavailable as error:
-            if error.code != "store_corrupt":
-                raise
-            self._reading.failed(error)
 
     def _is_ours(self, due: Due, now_ms: int) -> bool:
         """Whether this process knows the agent, or no other one has fired the task for a while."""

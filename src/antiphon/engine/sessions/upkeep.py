@@ -4,13 +4,13 @@ Contract: sessions 2, 7, 8.
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import anyio
 from anyio import to_thread
 
 from antiphon.clock import Clock
-from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.sessions.deletion import remove_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
@@ -19,7 +19,7 @@ from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Transaction
-from antiphon.trouble import Trouble
+from antiphon.trouble import Setbacks, Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -45,21 +45,35 @@ class Upkeep:
         self._upkeep = Trouble(
             logger, "Upkeep", action="upkeep_failed", means="Old events and files are removed an hour later."
         )
+        self._setbacks = Setbacks(
+            logger,
+            "Upkeep of a session",
+            action="session_upkeep_failed",
+            means="What is old there stays.",
+        )
 
     async def run(self) -> None:
         """Runs at once, then every hour, until cancelled."""
         while True:
-            try:
-                await self.hide_stale()
-                await self.prune()
-                await self.remove_workspaces()
-                await self.forget_arrivals()
-                await self.forget_keyed_calls()
-            except (Conflict, Unavailable) as error:
-                self._upkeep.failed(error)
-            else:
+            steps = (
+                self.hide_stale,
+                self.prune,
+                self.remove_workspaces,
+                self.forget_arrivals,
+                self.forget_keyed_calls,
+            )
+            has_failed = [not await self._try(step) for step in steps]
+            if not any(has_failed):
                 self._upkeep.worked()
             await anyio.sleep(INTERVAL_SECONDS)
+
+    async def _try(self, step: Callable[[], Awaitable[object]]) -> bool:
+        try:
+            await step()
+        except Exception as error:
+            self._upkeep.failed(error, step=step.__name__)
+            return False
+        return True
 
     async def hide_stale(self) -> int:
         """Sets idle sessions to `inactive` after `stale_after` without an interaction; returns how many."""
@@ -79,12 +93,16 @@ class Upkeep:
         pruned, after = 0, SessionRow(0)
         while page := await self._database.read(rows.list_logs, after, BATCH):
             for session, first_seq in page:
-                while new_first := await self._database.run(
-                    prune_log, session, before_ms, first_seq + BATCH, sessions=(session,)
-                ):
-                    pruned, first_seq = pruned + new_first - first_seq, new_first
+                with self._setbacks.attempt(session, session=session):
+                    pruned += await self._prune(session, first_seq, before_ms)
             after = page[-1][0]
         return pruned
+
+    async def _prune(self, session: SessionRow, first_seq: int, before_ms: int) -> int:
+        end = first_seq
+        while new_first := await self._database.run(prune_log, session, before_ms, end + BATCH, sessions=(session,)):
+            end = new_first
+        return end - first_seq
 
     async def remove_workspaces(self) -> int:
         """Removes the workspaces of deleted sessions; returns how many.
@@ -96,9 +114,10 @@ class Upkeep:
         removed = 0
         for start in range(0, len(sessions), BATCH):
             for left in await self._database.read(rows.list_deleted, sessions[start : start + BATCH]):
-                if await to_thread.run_sync(self._workspaces.list_of, left.agent_id, left.row, left.created_at):
-                    await remove_workspace(self._workspaces, left)
-                    removed += 1
+                with self._setbacks.attempt(left.row, session=left.row):
+                    if await to_thread.run_sync(self._workspaces.list_of, left.agent_id, left.row, left.created_at):
+                        await remove_workspace(self._workspaces, left)
+                        removed += 1
         return removed
 
     async def forget_arrivals(self) -> None:

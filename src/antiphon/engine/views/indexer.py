@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 import anyio
 from msgspec import Struct
 
-from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import text_of
@@ -23,7 +22,7 @@ from antiphon.store import search as index
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.search import IndexedMessage, LogState, Unindexed
-from antiphon.trouble import Trouble
+from antiphon.trouble import Setbacks, Trouble, is_of_all
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +67,12 @@ class Indexer:
         means = "Search does not find new messages until this is over."
         self._indexing = Trouble(logger, "Indexing", action="index_failed", means=means)
         self._looking = Trouble(logger, "Looking for messages", action="index_sweep_failed", means=means)
+        self._setbacks = Setbacks(
+            logger,
+            "Session",
+            action="session_not_indexed",
+            means="Search does not find its new messages.",
+        )
 
     async def run(self) -> None:
         """Runs until cancelled; begins with messages not indexed yet, newest sessions first."""
@@ -82,6 +87,8 @@ class Indexer:
     async def catch_up(self) -> None:
         """Indexes everything that was stored before this call."""
         while sessions := await self._database.read(index.list_backlog, LISTED_AT_ONCE):
+            if all(map(self._setbacks.rests, sessions)):
+                return
             await self._index_all(sessions, rest=0.0)
 
     def _wake(self, sessions: Collection[SessionRow]) -> None:
@@ -119,7 +126,7 @@ class Indexer:
                     found = await self._database.read(_list_recent)
                 self._wake(found)
                 self._looking.worked()
-            except Unavailable as error:
+            except Exception as error:
                 self._looking.failed(error)
                 pause = SWEEP_SECONDS
             with anyio.move_on_after(pause):
@@ -137,14 +144,27 @@ class Indexer:
             ends = {state.session: state.last_seq for state in states}
             while states:
                 began = anyio.current_time()
-                await self._advance(states)
+                await self._advance_each(states)
                 if rest:
                     await anyio.sleep(min(rest * (anyio.current_time() - began), LONGEST_REST))
                 states = [
                     state
                     for state in await self._database.read(index.find_states, part)
-                    if state.is_to_take_out or state.indexed_seq < ends.get(state.session, 0)
+                    if (state.is_to_take_out or state.indexed_seq < ends.get(state.session, 0))
+                    and not self._setbacks.rests(state.session)
                 ]
+
+    async def _advance_each(self, states: Sequence[LogState]) -> None:
+        """All in one step; if that fails, each alone, so that a log that cannot be indexed holds up no other."""
+        states = [state for state in states if not self._setbacks.rests(state.session)]
+        try:
+            await self._advance(states)
+        except Exception as error:
+            if is_of_all(error):
+                raise
+            for state in states:
+                with self._setbacks.attempt(state.session, session=state.session):
+                    await self._advance((state,))
 
     async def _advance(self, states: Sequence[LogState]) -> None:
         for state in states:

@@ -28,7 +28,7 @@ from antiphon.feed.notifier import Notifier
 from antiphon.request_ids import executing_run, new_run_id
 from antiphon.store.checkpoints import CHECKPOINT_DUE, DueCheckpoint, list_due, next_due
 from antiphon.store.database import Database
-from antiphon.trouble import Trouble
+from antiphon.trouble import Setbacks, Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +72,9 @@ class Checkpointer:
         self._looking = Trouble(
             logger, "Looking for checkpoints", action="checkpoints_failed", means="Checkpoints wait."
         )
+        self._setbacks = Setbacks(
+            logger, "Beginning or storing a checkpoint", action="checkpoint_broken", means="It waits; others go on."
+        )
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -114,17 +117,21 @@ class Checkpointer:
             room = AT_ONCE - len(self._at_work)
             if self._is_draining or room <= 0:
                 return LOOK_SECONDS
-            due = await self._database.read(list_due, self._clock.now_ms(), AT_ONCE + 2 * room)
+            limit = AT_ONCE + 2 * room + len(self._setbacks)
+            due = await self._database.read(list_due, self._clock.now_ms(), limit)
             for each in due:
-                if each.incarnation not in self._at_work and len(self._at_work) < AT_ONCE:
-                    await self._begin(tasks, each)
+                if each.incarnation in self._at_work or self._setbacks.rests(each.incarnation):
+                    continue
+                if len(self._at_work) < AT_ONCE:
+                    with self._setbacks.attempt(each.incarnation, session=each.session, incarnation=each.incarnation):
+                        await self._begin(tasks, each)
             due_ms = await self._database.read(next_due)
-        except Unavailable as error:
+        except Exception as error:
             self._looking.failed(error)
             return RETRY_SECONDS
         self._looking.worked()
         left = LOOK_SECONDS if due_ms is None else (due_ms - self._clock.now_ms()) / 1000
-        return min(max(left, SHORTEST_PAUSE_SECONDS), LOOK_SECONDS)
+        return min(max(left, RETRY_SECONDS if self._setbacks else SHORTEST_PAUSE_SECONDS), LOOK_SECONDS)
 
     async def _begin(self, tasks: TaskGroup, due: DueCheckpoint) -> None:
         command = BeginCheckpoint(
@@ -148,6 +155,8 @@ class Checkpointer:
                 await self._settle(begun, looked)
         except Fenced:
             logger.warning("Checkpoint was taken over", extra={"action": "checkpoint_lost", "run_id": begun.run})
+        except Exception as error:  # a bug of ours: it is taken over, like one whose process died
+            self._setbacks.failed(begun.incarnation, error, run_id=begun.run, session=begun.session.row)
         finally:
             del self._at_work[begun.incarnation]
             self._idle.set()

@@ -6,7 +6,6 @@ from typing import Protocol
 
 import anyio
 
-from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database
@@ -87,7 +86,7 @@ class LocalDispatch:
         while True:
             try:
                 found = await self._database.read(ledger.list_busy_sessions)
-            except Unavailable as error:
+            except Exception as error:
                 self._reading.failed(error)
                 await anyio.sleep(RETRY_SECONDS)
                 continue

@@ -2,7 +2,6 @@
 
 import logging
 import os
-from contextlib import suppress
 
 import anyio
 from msgspec import Struct
@@ -46,27 +45,40 @@ def check_descriptors() -> None:
 
 
 class Health:
-    def __init__(self, database: Database, processes: Processes | None) -> None:
+    def __init__(self, database: Database, processes: Processes | None, *, look_seconds: float = LOOK_SECONDS) -> None:
         self._database = database
         self._processes = processes
+        self._look_seconds = look_seconds
         self.meter = StallMeter()
         self._is_draining = False
         self._opening = Trouble(
             logger, "Opening files", action="no_descriptors", means="Connections, commands and models may fail."
         )
+        self._probing = Trouble(
+            logger,
+            "Looking whether anything can be stored",
+            action="probe_failed",
+            means="It is noticed late.",
+        )
 
     async def run(self) -> None:
         """Notices, also if nobody asks, that no more files can be opened, and that something can be stored again."""
         while True:
-            await anyio.sleep(LOOK_SECONDS)
+            await anyio.sleep(self._look_seconds)
             try:
                 check_descriptors()
             except Unavailable as error:
                 self._opening.failed(error)
             else:
                 self._opening.worked()
-            with suppress(Unavailable):  # the store says itself what it cannot do
+            try:
                 await self._check_storing()
+            except Unavailable:
+                pass  # the store says itself what it cannot do
+            except Exception as error:
+                self._probing.failed(error)
+            else:
+                self._probing.worked()
 
     def begin_drain(self) -> None:
         """From now on the process takes no new work."""

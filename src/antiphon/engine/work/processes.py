@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import anyio
 
 from antiphon.clock import Clock
-from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import ProcessId
 from antiphon.store import processes as rows
 from antiphon.store.database import Database
@@ -83,7 +82,7 @@ class Processes:
             try:
                 await self._beat()
                 await self._give_up_dead(now)
-            except Unavailable as error:
+            except Exception as error:
                 self._seen.clear()
                 self._beating.failed(error)
             else:

@@ -6,7 +6,7 @@ while its session is worked on, so that the job of a worker without heartbeat id
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import anyio
@@ -21,13 +21,12 @@ from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
 from antiphon.domain.actor import Asker
-from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.work.dispatch import Driver
 from antiphon.store import jobs
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database, Transaction
-from antiphon.trouble import Trouble
+from antiphon.trouble import Setbacks, Trouble, is_of_all
 
 logger = logging.getLogger(__name__)
 
@@ -134,6 +133,15 @@ class ProcrastinateDispatch:
         self._checking = Trouble(
             logger, "Checking runs", action="check_failed", means="Cancels of other processes come late."
         )
+        self._inviting = Trouble(
+            logger, "Looking for room for guests", action="invite_failed", means="Guests' work begins late."
+        )
+        self._setbacks = Setbacks(
+            logger,
+            "Sending work again",
+            action="redelivery_failed",
+            means="Work of that session waits.",
+        )
 
     def read_from(self, database: Database) -> None:
         """Sets the database to search for work without a job; call before `run`."""
@@ -158,7 +166,7 @@ class ProcrastinateDispatch:
                 while not self._manager.is_stopped:
                     try:
                         await self._work()
-                    except (ProcrastinateException, psycopg.Error, OSError) as error:
+                    except Exception as error:
                         self._jobs.failed(_cause(error))
                     await self._pause(RETRY_SECONDS)
 
@@ -213,14 +221,26 @@ class ProcrastinateDispatch:
                 await self._bury_jobs_of_the_dead()
                 undelivered = await self._database.read(jobs.list_undelivered, DEAD_SECONDS, MAX_SWEPT)
                 if undelivered:
-                    await self._database.run(_deliver_again, *undelivered)
+                    await self._deliver_again(self._database, undelivered)
                     logger.info("Work was sent again", extra={"action": "jobs_swept", "sessions": len(undelivered)})
-            except (ProcrastinateException, psycopg.Error, Unavailable) as error:
+            except Exception as error:
                 self._sweeping.failed(_cause(error))
             else:
                 self._sweeping.worked()
                 self._jobs.worked()
             await self._pause(SWEEP_SECONDS)
+
+    async def _deliver_again(self, database: Database, sessions: Sequence[SessionRow]) -> None:
+        """All in one unit; if that fails, each alone, so that one that cannot be delivered holds up no other."""
+        sessions = [session for session in sessions if not self._setbacks.rests(session)]
+        try:
+            await database.run(_deliver_again, *sessions)
+        except Exception as error:
+            if is_of_all(error):
+                raise
+            for session in sessions:
+                with self._setbacks.attempt(session, session=session):
+                    await database.run(_deliver_again, session)
 
     async def _bury_jobs_of_the_dead(self) -> None:
         for job in await self._manager.get_stalled_jobs(seconds_since_heartbeat=DEAD_SECONDS):
@@ -231,10 +251,16 @@ class ProcrastinateDispatch:
         """Fetches guests' jobs that were passed over, as soon as there is room for them."""
         while not self._manager.is_stopped:
             await self._manager.passed_over.wait()
-            await driver.wait_guest_room()
-            self._manager.passed_over.clear()
-            if self._worker is not None:
-                self._worker.look_again()
+            try:
+                await driver.wait_guest_room()
+                self._manager.passed_over.clear()
+                if self._worker is not None:
+                    self._worker.look_again()
+            except Exception as error:
+                self._inviting.failed(error)
+                await self._pause(RETRY_SECONDS)
+            else:
+                self._inviting.worked()
 
     async def _check(self, driver: Driver) -> None:
         """Makes up for lost interrupts."""
@@ -242,7 +268,7 @@ class ProcrastinateDispatch:
             await self._pause(SWEEP_SECONDS)
             try:
                 await driver.check_all()
-            except Unavailable as error:
+            except Exception as error:
                 self._checking.failed(error)
             else:
                 self._checking.worked()

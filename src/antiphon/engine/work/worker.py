@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -38,7 +37,7 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.database import Query
-from antiphon.trouble import Trouble
+from antiphon.trouble import Setbacks, Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -145,8 +144,11 @@ class Worker:
         self._line = Line()
         self._driving: dict[SessionRow, _Drive] = {}
         self._storing = Trouble(logger, "Storing runs", action="store_retry", means="Runs wait until this is over.")
-        self._driving_runs = Trouble(
+        self._setbacks = Setbacks(
             logger, "Drive", action="drive_failed", means="The session's run is taken over like that of a dead process."
+        )
+        self._checking = Trouble(
+            logger, "Checking a run", action="run_check_failed", means="It may be cancelled or time out late."
         )
         self._leaving: dict[SessionRow, list[asyncio.Future[bool]]] = {}
         self._tasks: TaskGroup | None = None
@@ -160,7 +162,12 @@ class Worker:
         """Works on everything that is delivered, until cancelled."""
         async with anyio.create_task_group() as self._tasks:
             while True:
-                await self._pump()
+                try:
+                    await self._pump()
+                except Exception as error:  # a bug of ours: what waits is looked at again
+                    self._storing.failed(error)
+                    await anyio.sleep(RETRY_SECONDS)
+                    continue
                 await self._has_work.wait()
                 self._has_work.clear()
 
@@ -269,7 +276,7 @@ class Worker:
                 continue
             drive.is_unchecked = True
             if drive.context is not None and drive.cause is None:
-                self._tasks.start_soon(self._check, drive, drive.context)
+                self._tasks.start_soon(self._try_to_check, drive, drive.context)
         while not self._line and self._pending and not self._is_draining and self._slots.try_take(None):
             session = next(iter(self._pending))
             del self._pending[session]
@@ -325,6 +332,9 @@ class Worker:
         except Unavailable as error:
             self._storing.failed(error)
             drive.is_done = True
+        except Exception as error:  # a bug of ours must not end the drives of others
+            self._setbacks.failed(drive.session, error, session=drive.session)
+            await anyio.sleep(RETRY_SECONDS)
         finally:
             if self._driving.get(drive.session) is drive:
                 del self._driving[drive.session]
@@ -356,11 +366,13 @@ class Worker:
             await anyio.sleep(RETRY_SECONDS)
             return True
         except Exception as error:  # a bug of ours: the run is taken over like one whose process died
-            self._driving_runs.failed(error, session=drive.session)
+            run_id = None if run is None else run.id
+            self._setbacks.failed(drive.session, error, session=drive.session, run_id=run_id)
+            drive.give_back()
             await anyio.sleep(RETRY_SECONDS)
-            return True
+            return False
         self._storing.worked()
-        self._driving_runs.worked()
+        self._setbacks.worked(drive.session, session=drive.session)
         drive.is_done = not drive.has_news and (run is None or drive.is_exhausted)
         return not drive.is_done
 
@@ -436,7 +448,7 @@ class Worker:
                     drive.stop(StopCause.CANCEL)
                 elif is_unchecked:
                     assert self._tasks is not None
-                    self._tasks.start_soon(self._check, drive, context)
+                    self._tasks.start_soon(self._try_to_check, drive, context)
                 if self._runtime.live is not None:
                     self._runtime.live.begin(run)
                 drive.settle(await self._run_to_end(context))
@@ -554,6 +566,16 @@ class Worker:
             )
         return await self._finish(context, RunEnding(outcome=_cut(cause, partial), message=message), successors)
 
+    async def _try_to_check(self, drive: _Drive, context: RunContext) -> None:
+        try:
+            await self._check(drive, context)
+        except Exception as error:  # a bug of ours: the run is looked at again
+            self._checking.failed(error, run_id=context.run.id, session=drive.session)
+            await anyio.sleep(RETRY_SECONDS)
+            self.check(drive.session)
+        else:
+            self._checking.worked()
+
     async def _check(self, drive: _Drive, context: RunContext) -> None:
         run = context.run
         try:
@@ -587,8 +609,10 @@ class Worker:
             return
         drive.is_abandoned = True
         logger.error("Run fenced off", extra={"action": "run_fenced_off", "run_id": context.run.id})
-        with suppress(Unavailable):
+        try:
             await self._end_cut(context, cause, None)
+        except Exception as error:  # the run is taken over like one whose process died; its slot is free all the same
+            self._checking.failed(error, run_id=context.run.id, session=drive.session)
         if self._driving.get(drive.session) is drive:
             del self._driving[drive.session]
         drive.give_back()
