@@ -21,7 +21,7 @@ from tests.claims import requirement
 AGENT, SESSION, SEND = CommandName.AGENT, CommandName.SESSION, CommandName.SEND
 APPROVE, DENY = CommandName.APPROVE, CommandName.DENY
 TASK = CommandName.TASK
-HOURLY = WrittenTask(time=WrittenTime(kind=WrittenKind.EVERY, text="1h"), name="A", prompt="a")
+HOURLY = WrittenTask(time=WrittenTime(kind=WrittenKind.EVERY, text="hour"), name="A", prompt="a")
 
 
 @requirement("channels:3")

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from antiphon.domain.durations import parse_duration
 from antiphon.domain.errors import Invalid
 from antiphon.domain.schedule import (
     MOST_COUNTED,
@@ -20,7 +21,6 @@ from antiphon.domain.schedule import (
     next_slot,
     parse_at,
     parse_cron,
-    parse_duration,
     parse_every,
     parse_zone,
     slots,

@@ -104,7 +104,7 @@ def test_a_telephone_may_make_a_dash_of_the_two_hyphens() -> None:
         ("every 30s plan", "invalid_duration", "too short"),
         ("every 400 days plan", "invalid_duration", "365 days"),
         ("every banana plan", "invalid_duration", '"banana"'),
-        ("every weekday tell me", "invalid_time", "every weekday at 8:00"),
+        ("today tell me", "invalid_time", "today at 18:00"),
         ("every day at 25 tell me", "invalid_time", "Time of day"),
         ("at 25:00 plan", "invalid_time", "25:00"),
         ("at soon plan", "invalid_time", "soon"),

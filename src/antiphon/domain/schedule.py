@@ -12,10 +12,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 from msgspec import Struct
 
+from antiphon.domain.durations import duration_text, parse_duration
 from antiphon.domain.errors import Invalid
 
-SHORTEST = timedelta(minutes=1)
-LONGEST = timedelta(days=365)
 FARTHEST = timedelta(days=5 * 366)
 """How far ahead a task may be set."""
 SHOWN_SLOTS = 3
@@ -30,16 +29,16 @@ NAMED = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_UNITS = {
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), timedelta(minutes=1)),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), timedelta(hours=1)),
-    **dict.fromkeys(("d", "day", "days"), timedelta(days=1)),
-    **dict.fromkeys(("w", "week", "weeks"), timedelta(weeks=1)),
-}
 _SECOND, _DAY = timedelta(seconds=1), timedelta(days=1)
-_SMALL_UNITS = frozenset(("s", "sec", "secs", "second", "seconds", "ms"))
-_DURATION_PART = re.compile(r"(\d{1,6})?\s*([a-z]+)\s*")
-_LOCAL_TIME = re.compile(r"(?:(\d{4}-\d{2}-\d{2})[ T])?(\d{1,2}):(\d{2})(?::(\d{2}))?")
+_LOCAL_TIME = re.compile(r"(?:([0-9]{4}-[0-9]{2}-[0-9]{2})[ T])?([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
+
+_AGAIN = (
+    (re.compile(r" on (?=[A-Z][a-z]+day\b(?!.* through ))"), " every "),
+    (re.compile(r" on (?=[A-Z][a-z]+ [0-9])"), " every "),
+    (re.compile(r" day of month$"), " day of every month"),
+    (re.compile(r" of the month$"), " of every month"),
+)
+"""Words of the library that sound as if the time came once, with others for them."""
 
 
 class Every(Struct, frozen=True, tag="every", tag_field="kind"):
@@ -99,29 +98,6 @@ def parse_zone(name: str) -> str:
     """The name, if this machine knows the zone. Raises `Invalid` (`invalid_zone`)."""
     zone_of(name)
     return name
-
-
-def parse_duration(text: str) -> timedelta:
-    """`1h30m`, `10 minutes`, `hour`: from 1 minute to 365 days. Raises `Invalid` (`invalid_duration`)."""
-    rest, total = text.strip().lower(), timedelta(0)
-    if not rest or len(rest) > 60:
-        raise _no_duration(text)
-    is_first = True
-    while rest:
-        part = _DURATION_PART.match(rest)
-        if part is None or (part[1] is None and not (is_first and part.end() == len(rest))):
-            raise _no_duration(text)
-        if part[2] in _SMALL_UNITS:
-            raise Invalid("Duration is too short. Tasks run once a minute at most.", code="invalid_duration")
-        if part[2] not in _UNITS:
-            raise _no_duration(text)
-        total += int(part[1] or 1) * _UNITS[part[2]]
-        rest, is_first = rest[part.end() :], False
-    if not total:
-        raise Invalid("Duration must be greater than 0.", code="invalid_duration")
-    if total > LONGEST:
-        raise Invalid(f"Duration is longer than {LONGEST.days} days.", code="invalid_duration")
-    return total
 
 
 def parse_every(text: str, now: datetime) -> Every:
@@ -234,8 +210,10 @@ def in_words(schedule: Schedule) -> str:
     if isinstance(trigger, At):
         return f"once, {shown_time(trigger.time, schedule.zone)}"
     if isinstance(trigger, Every):
-        return f"every {_duration_text(trigger.interval)}"
+        return f"every {duration_text(trigger.interval)}"
     words = CronSim(trigger.expression, datetime(2000, 1, 1)).explain()
+    for pattern, written in _AGAIN:
+        words = pattern.sub(written, words)
     return f"{words[:1].lower()}{words[1:]} ({schedule.zone})"
 
 
@@ -332,20 +310,3 @@ def _existing(local: datetime) -> datetime:
 def _problem(error: CronSimError) -> str:
     words = str(error)
     return f"{words[:1].lower()}{words[1:]}"
-
-
-def _duration_text(duration: timedelta) -> str:
-    minutes = duration // timedelta(minutes=1)
-    days, rest = divmod(minutes, 24 * 60)
-    hours, minutes = divmod(rest, 60)
-    parts = [(days, "day"), (hours, "hour"), (minutes, "minute")]
-    named = [f"{count} {unit}{'s' if count != 1 else ''}" for count, unit in parts if count]
-    if len(named) == 1 and named[0].startswith("1 "):
-        return named[0][2:]
-    return " ".join(named)
-
-
-def _no_duration(text: str) -> Invalid:
-    return Invalid(
-        f'Invalid duration "{text.strip()[:40]}". Write it as 30m, 1h30m or "2 days".', code="invalid_duration"
-    )

@@ -12,26 +12,18 @@ from antiphon.domain.schedule import next_slot, upcoming
 from antiphon.domain.stored_task import NewTask, TaskEdit
 from antiphon.domain.task import MissedPolicy, TaskLimits
 from antiphon.domain.text import one_line
-from antiphon.domain.written_times import (
-    Phrase,
-    WrittenKind,
-    WrittenTime,
-    first_time,
-    refuse_time,
-    schedule_of,
-    time_at,
-    time_of,
-)
+from antiphon.domain.written_sentences import FoundTime, find_time, in_zone, time_of, whole_time
+from antiphon.domain.written_times import WrittenKind, WrittenTime, schedule_of
 
 FORMS = "every <duration> | at <time> | cron <five fields> -- [<name>:] <prompt>"
-WHEN = "Write when, such as 'every weekday at 8', 'tomorrow at 9', 'in 20 minutes' or 'every 2h'."
 MAX_INFERRED_WORDS = 5
 MAX_NAME_LENGTH = 60
 _SEPARATOR = re.compile(r"\s(?:--|[\u2013\u2014])(?:\s|$)")
 """Telephones make a long dash of two hyphens."""
-_EXPLICIT = frozenset({WrittenKind.EVERY.value, WrittenKind.AT.value, WrittenKind.CRON.value})
 _NAME = re.compile(rf"([^\s:][^:\n]{{0,{MAX_NAME_LENGTH - 1}}}):\s+")
 _ZONE = re.compile(r"\s(UTC|[A-Za-z]\w*(?:/[\w+-]+)+)$")
+_MARK = re.compile(r"[.!?]\s+")
+"""Ends a time that is a sentence of its own."""
 _COURTESY = re.compile(r"(?:(?:please|(?:can|could|will|would) you|remind me|let me know|tell me|to)\b[\s,]*)+", re.I)
 
 
@@ -45,24 +37,16 @@ class WrittenTask(Struct, frozen=True, kw_only=True):
 def read_task(text: str) -> WrittenTask:
     """The task. Raises `Invalid`: `invalid_task` if no time or no prompt is found, else the code of the time."""
     text = text.strip()
-    first = text.split(None, 1)[0].lower() if text else ""
-    if first not in _EXPLICIT:
-        found = first_time(text)
-        if found is None:
-            raise Invalid(f"Task says no time. {WHEN}", code="invalid_task")
-        return _named(found.time, _without(text, found))
     separator = _SEPARATOR.search(text)
     before = None if separator is None else _time_before(text[: separator.start()])
     if separator is not None and before is not None:
         return _named(before, text[separator.end() :])
-    if first == WrittenKind.CRON:
+    if text[:5].lower().split() == [WrittenKind.CRON]:
         raise Invalid(
             "Put -- between the cron expression and the prompt: cron 0 9 * * 1 -- Plan the week", code="invalid_task"
         )
-    found = time_at(text, 0)
-    if found is None:
-        raise refuse_time(text)
-    return _named(found.time, text[found.end :])
+    found = find_time(text)
+    return _named(found.time, _without(text, found))
 
 
 class TaskForm(Struct, frozen=True, kw_only=True):
@@ -128,7 +112,7 @@ def _written(form: TaskForm) -> WrittenTask:
         if (form.prompt, form.every, form.at, form.cron) != (None, None, None, None):
             raise Invalid("Task needs either 'text', or a prompt and a time.", code="invalid_task")
         written = read_task(form.text)
-        time = written.time if form.zone is None else replace(written.time, zone=form.zone)
+        time = in_zone(written.time, form.zone)
         return replace(written, time=time, name=written.name if form.name is None else form.name)
     if form.prompt is None:
         raise Invalid("Task needs 'prompt', or 'text' with time and prompt.", code="invalid_task")
@@ -152,15 +136,16 @@ def _time_before(head: str) -> WrittenTime | None:
         if zone is not None and len(when.split()) == 4:  # a step such as MON/2 is no zone
             zone, when = None, f"{when} {zone[1]}"
         return WrittenTime(kind=WrittenKind.CRON, text=when.strip(), zone=None if zone is None else zone[1])
-    whole = f"{kind} {when.strip()}"
-    found = time_at(whole, 0)
-    if found is None or found.end != len(whole):
-        return None
-    return found.time if zone is None else replace(found.time, zone=zone[1])
+    found = whole_time(head)
+    if found is not None or zone is None:
+        return found
+    found = whole_time(head[: zone.start()])
+    return None if found is None else in_zone(found, zone[1])
 
 
 def _named(time: WrittenTime, rest: str) -> WrittenTask:
-    rest = rest.strip(" \t\r\n,;")
+    rest = rest.strip(" \t\r\n,;").lstrip(" :")
+    rest = _MARK.sub("", rest, count=1) if rest[:1] in (".", "!", "?") else rest
     match = _NAME.match(rest)
     prompt = rest if match is None else rest[match.end() :].strip()
     if not prompt or (match is None and _is_name_alone(rest)):
@@ -172,7 +157,7 @@ def _is_name_alone(rest: str) -> bool:
     return rest.endswith(":") and "\n" not in rest and len(rest) <= MAX_NAME_LENGTH + 1
 
 
-def _without(text: str, phrase: Phrase) -> str:
-    before, after = text[: phrase.start].rstrip(), text[phrase.end :].lstrip()
+def _without(text: str, found: FoundTime) -> str:
+    before, after = text[: found.start].rstrip(), text[found.end :].lstrip()
     joint = "" if not before or after[:1] in (",", ".", ";") else " "
     return f"{before}{joint}{after}"

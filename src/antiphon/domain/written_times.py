@@ -1,10 +1,10 @@
 """When a task is to fire, as a person writes it: `every weekday at 8`, `in 10 minutes`. Contract: tasks 1, channels 3.
 
-Everything is read without knowing the time or the zone; `schedule_of` adds both.
+Everything is read without knowing the time or the zone; `schedule_of` adds both. A phrase is a row of parts in any
+order: days, times of day, a part of the day, a zone.
 """
 
 import re
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo
@@ -12,8 +12,13 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.domain.durations import duration_at, duration_text, is_days, parse_duration
 from antiphon.domain.errors import Invalid
-from antiphon.domain.schedule import At, Schedule, parse_at, parse_cron, parse_duration, parse_every, parse_zone
+from antiphon.domain.schedule import At, Schedule, parse_at, parse_cron, parse_every, parse_zone
+from antiphon.domain.written_clocks import DAY_HOUR, PARTS, Clock, clocks_at, fitted, part_at
+from antiphon.domain.written_days import DAILY, Days, InDays, Repeat, WrittenDay, date_of, day_at, repeat_at
+from antiphon.domain.written_words import Sentence
+from antiphon.domain.written_zones import zone_at
 
 
 class WrittenKind(StrEnum):
@@ -29,54 +34,66 @@ class WrittenTime(Struct, frozen=True, kw_only=True):
 
     kind: WrittenKind
     text: str
+    day: WrittenDay | None = None
+    """Of `at`: the day of the time in `text`; None if the text says it, or for the next such time."""
     zone: str | None = None
     """None for that of the settings."""
 
 
+class Parts(Struct, frozen=True, kw_only=True):
+    """What a phrase says, before it is known whether that makes a time."""
+
+    stated: WrittenTime | None = None
+    """A whole date and time, as programs write them."""
+    interval: timedelta | None = None
+    delay: timedelta | None = None
+    repeat: Repeat | None = None
+    day: Days | None = None
+    part: str | None = None
+    clocks: tuple[Clock, ...] = ()
+    zone: str | None = None
+    has_zone: bool = False
+
+    @property
+    def has_day(self) -> bool:
+        return any(each is not None for each in (self.stated, self.interval, self.delay, self.repeat, self.day))
+
+    @property
+    def part_of_day(self) -> str | None:
+        days = self.repeat or self.day
+        return self.part or (None if days is None else days.part)
+
+    @property
+    def takes_clock(self) -> bool:
+        """Whether a time of day could still be added: a day has none yet."""
+        if self.clocks or self.stated is not None:
+            return False
+        length = self.delay if self.interval is None else self.interval
+        return length is None or is_days(length)
+
+    @property
+    def is_once(self) -> bool:
+        return self.interval is None and self.repeat is None
+
+
 class Phrase(Struct, frozen=True):
-    """A time within a text, from `start` to `end`."""
+    """A time within a sentence, from the word `start` to before the word `end`."""
 
     start: int
     end: int
-    time: WrittenTime
+    parts: Parts
 
 
-_DAYS = {
-    "day": "*",
-    "weekday": "1-5",
-    "weekend": "0,6",
-    **{
-        name: str(number)
-        for number, names in enumerate(
-            (
-                ("sunday", "sun"),
-                ("monday", "mon"),
-                ("tuesday", "tue", "tues"),
-                ("wednesday", "wed"),
-                ("thursday", "thu", "thur", "thurs"),
-                ("friday", "fri"),
-                ("saturday", "sat"),
-            )
-        )
-        for name in names
-    },
-}
-_DAY = "|".join(sorted(_DAYS, key=len, reverse=True))
-_CLOCK = (
-    r"(?:(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?(?:\s*(?P<half>am|pm)|\s*o'clock)?|(?P<noon>noon|midnight))(?![\w:])"
+_STATED = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
+    r"(?!:[0-9])(?![^\s,;:)])",
+    re.IGNORECASE,
 )
-_EVERY_DAYS = re.compile(rf"every\s+(?P<days>(?:{_DAY})s?(?:(?:\s*,\s*|\s+and\s+)(?:{_DAY})s?)*)\s+at\s+{_CLOCK}", re.I)
-_DAYS_ALONE = re.compile(rf"(?:{_DAY})s?(?:(?:\s*,\s*|\s+and\s+)(?:{_DAY})s?)*\b", re.I)
-_AT_CLOCK = re.compile(rf"(?:(?P<day>today|tomorrow)\s+)?at\s+{_CLOCK}", re.I)
-_CLOCK_TOMORROW = re.compile(rf"at\s+{_CLOCK}\s+(?P<day>today|tomorrow)\b", re.I)
-_CLOCK_FOLLOWS = re.compile(r"\s+at\s+\d")
-_DATED = re.compile(r"at\s+(\d{4}-\d{2}-\d{2}(?:[ T]\d{1,2}:\d{2}(?::\d{2})?(?:Z|[+-]\d{2}:?\d{2})?)?)(?!\S)", re.I)
-_BEGINNING = re.compile(r"\b(?:every|at|in|today|tomorrow)\b", re.I)
-_LONGEST_DURATION = 6
-"""Words."""
-_SEARCHED = 1_000
-"""Characters."""
-_RELATIVE = re.compile(r"(today|tomorrow) (\d{2}:\d{2})")
+_OTHER = {"other": 2, "second": 2, "third": 3, "fourth": 4, "fifth": 5}
+_ALTERNATE = {"day": timedelta(days=1), "week": timedelta(weeks=1), "hour": timedelta(hours=1)}
+_EACH = frozenset(("every", "each"))
+_ADVERBS = {"hourly": timedelta(hours=1), "weekly": timedelta(weeks=1), "fortnightly": timedelta(weeks=2)}
+_DAY = timedelta(days=1)
 
 
 def schedule_of(written: WrittenTime, zone: str, now: datetime) -> Schedule:
@@ -90,135 +107,195 @@ def schedule_of(written: WrittenTime, zone: str, now: datetime) -> Schedule:
         case WrittenKind.CRON:
             return Schedule(parse_cron(written.text, zone, now), zone)
         case WrittenKind.AT:
-            return Schedule(parse_at(_dated(written.text, zone, now), zone, now), zone)
+            text = written.text
+            if written.day is not None:
+                text = f"{date_of(written.day, text, now.astimezone(ZoneInfo(zone)))} {text}"
+            return Schedule(parse_at(text, zone, now), zone)
 
 
-def time_of(
-    *, every: str | None = None, at: str | None = None, cron: str | None = None, zone: str | None = None
-) -> WrittenTime:
-    """The one time that is given, as a program or a form gives it. Raises `Invalid` (`invalid_task`)."""
-    given = {WrittenKind.EVERY: every, WrittenKind.AT: at, WrittenKind.CRON: cron}
-    match [(kind, text) for kind, text in given.items() if text is not None]:
-        case [(kind, text)]:
-            pass
-        case _:
-            raise Invalid("Task needs exactly one of 'every', 'at' and 'cron'.", code="invalid_task")
-    spoken = f"{kind} {text.strip()}"
-    found = None if kind is WrittenKind.CRON else time_at(spoken, 0)
-    if found is None or found.end != len(spoken):
-        return WrittenTime(kind=kind, text=text, zone=zone)
-    return replace(found.time, zone=zone)
+def phrase_at(sentence: Sentence, start: int, *, is_first: bool = True) -> Phrase | None:
+    """The longest time that begins at that word; None if none does.
+
+    `is_first` is false within a sentence, where words that could be anything are not taken for a time. Raises
+    `Invalid` for what is a time, and none that a task can have.
+    """
+    end = start + (is_first and sentence.at(start) == "once" and sentence.at(start + 1) not in ("a", "an", *_EACH))
+    end += end > start and sentence.at(end) == ","
+    parts, is_after_day = Parts(), False
+    while True:
+        place = end + (end > start and sentence.at(end) == "," and not sentence.joined(end + 1).isdigit())
+        found = _part(sentence, place, parts, is_after_day=is_after_day and place == end)
+        if found is None:
+            break
+        is_after_day = found[0].has_day and not parts.has_day
+        parts, end = found
+    if parts == Parts() or (parts.has_zone and not parts.has_day and not parts.clocks):
+        return None
+    end += 3 * sentence.has(end, "from", "now", "on")
+    if not sentence.is_over(end):
+        return None
+    return Phrase(start, end, parts)
 
 
-def first_time(text: str) -> Phrase | None:
-    """The first time near the beginning of the text; None without one."""
-    for beginning in _BEGINNING.finditer(text, 0, _SEARCHED):
-        found = time_at(text, beginning.start())
-        if found is not None:
-            return found
+def _part(sentence: Sentence, at: int, parts: Parts, *, is_after_day: bool) -> tuple[Parts, int] | None:
+    """The parts with the one that stands there; None if none does, or if it does not go with them."""
+    is_first = parts == Parts()
+    if is_first and (stated := _stated(sentence, at)) is not None:
+        return stated
+    if parts.takes_clock and (clocks := clocks_at(sentence, at, is_free=is_first)) is not None:
+        return replace(parts, clocks=clocks[0]), clocks[1]
+    if not is_first and not parts.has_zone and (zone := zone_at(sentence, at)) is not None:
+        return replace(parts, zone=zone[0], has_zone=True), zone[1]
+    takes_part = parts.part_of_day is None and (parts.takes_clock or bool(parts.clocks)) and parts.interval is None
+    if takes_part and (part := part_at(sentence, at, is_bare=is_after_day)) is not None:
+        return replace(parts, part=part[0]), part[1]
+    if parts.has_day:
+        return None
+    return _days(sentence, at, parts)
+
+
+def _days(sentence: Sentence, at: int, parts: Parts) -> tuple[Parts, int] | None:
+    """The parts with the days that stand there."""
+    is_first = parts == Parts()
+    if is_first and (length := _length(sentence, at)) is not None:
+        return length
+    if (repeat := repeat_at(sentence, at)) is not None and not (repeat[0].part and parts.part):
+        return replace(parts, repeat=repeat[0]), repeat[1]
+    if (day := day_at(sentence, at, is_first=is_first)) is not None and not (day[0].part and parts.part):
+        return replace(parts, day=day[0]), day[1]
+    if not is_first and (length := _length(sentence, at)) is not None and is_days(length[0].delay or timedelta(1) / 2):
+        return replace(parts, delay=length[0].delay), length[1]
     return None
 
 
-def time_at(text: str, start: int) -> Phrase | None:
-    """The longest time that begins at that place; None if none does."""
-    return next((found for read in _READERS if (found := read(text, start)) is not None), None)
+def _stated(sentence: Sentence, at: int) -> tuple[Parts, int] | None:
+    start = at + (sentence.at(at) in ("at", "on"))
+    if start >= len(sentence.words) or not sentence.at(start).isdigit():
+        return None
+    match = _STATED.match(sentence.text, sentence.words[start].start)
+    if match is None:
+        return None
+    end = next((i for i in range(start, len(sentence.words)) if sentence.words[i].start >= match.end()), None)
+    stated = WrittenTime(kind=WrittenKind.AT, text=match[0].upper())
+    return Parts(stated=stated), len(sentence.words) if end is None else end
 
 
-def refuse_time(text: str) -> Invalid:
-    """Why `every …` or `at …` at the beginning of the text is not a time."""
-    word, _, rest = text.partition(" ")
-    rest = rest.strip()
-    if word.lower() == WrittenKind.EVERY:
-        days = _DAYS_ALONE.match(rest)
-        named = "monday" if days is None else days[0]
-        if days is not None or _CLOCK_FOLLOWS.search(rest[:60]):
-            return Invalid(
-                f"Time of day is missing or not valid. Write 'every {named} at 8:00', or an interval: 'every 1h'.",
+def _length(sentence: Sentence, at: int) -> tuple[Parts, int] | None:
+    """An interval, or a time from now."""
+    word = sentence.at(at)
+    if word in _ADVERBS and sentence.is_over(at + 1):
+        return (Parts(interval=_ADVERBS[word]), at + 1) if repeat_at(sentence, at) is None else None
+    is_once = word == "once" and sentence.at(at + 1) in ("a", "an", *_EACH) and repeat_at(sentence, at) is None
+    if is_once and sentence.at(at + 2) in ("hour", "week"):
+        return Parts(interval=_ALTERNATE[sentence.at(at + 2)]), at + 3
+    if word in _EACH:
+        return _interval(sentence, at)
+    if word == "in":
+        found = duration_at(sentence, at + 1)
+        if found is None or found[1] == at + 2:
+            return None  # "in days", "in hours" say no time
+        end = found[1] + (sentence.joined(found[1]) == "'")
+        return _over(sentence, Parts(delay=found[0]), end + (sentence.at(end) == "time"))
+    found = duration_at(sentence, at)
+    if (
+        found is None
+        or found[1] == at + 1
+        or sentence.at(found[1]) != "from"
+        or sentence.has(found[1] + 1, "now", "on")
+    ):
+        return None
+    is_from_now = sentence.at(found[1] + 1) in ("now", "today")
+    return _over(sentence, Parts(delay=found[0]), found[1] + 2) if is_from_now else None
+
+
+def _interval(sentence: Sentence, at: int) -> tuple[Parts, int] | None:
+    """What `every` begins, if it is not a day."""
+    word, unit = sentence.at(at + 1), sentence.at(at + 2)
+    number = _OTHER.get(word)
+    if number is None and word in ("2", "3", "4", "5") and sentence.joined(at + 2) in ("nd", "rd", "th"):
+        number, unit = int(word), sentence.at(at + 3)
+    if number is not None and unit in _ALTERNATE:
+        end = at + 3 + word.isdigit()
+        return _over(sentence, Parts(interval=number * _ALTERNATE[unit]), end)
+    if word == "day" or (word == "week" and repeat_at(sentence, at) is not None):
+        return None
+    found = duration_at(sentence, at + 1)
+    return None if found is None else _over(sentence, Parts(interval=found[0]), found[1])
+
+
+def _over(sentence: Sentence, parts: Parts, end: int) -> tuple[Parts, int] | None:
+    return (parts, end) if sentence.is_over(end) else None
+
+
+def time_from(parts: Parts) -> WrittenTime:
+    """The time that the parts make. Raises `Invalid` if they make none."""
+    if parts.stated is not None:
+        return replace(parts.stated, zone=parts.zone)
+    if parts.interval is not None or (parts.repeat == DAILY and not parts.clocks and parts.part is None):
+        return _every(parts)
+    part = parts.part_of_day
+    if parts.repeat is not None:
+        clocks = _clocks(parts, part, is_once=False)
+        minutes = {clock.minute for clock in clocks}
+        if len(minutes) > 1:
+            raise Invalid(
+                f"Times of one task must be at the same minute: {_listed(clocks)}. Make a task for each.",
                 code="invalid_time",
             )
-        parts = rest.split()[:2]
-        try:
-            parse_duration(" ".join(parts if parts and parts[0].isdigit() else parts[:1]))
-        except Invalid as error:
-            return error
-    shown = " ".join(rest.split()[:2])[:60]
-    return Invalid(f"Time is not valid: {shown!r}. Write it as '2027-01-31 08:00' or '08:00'.", code="invalid_time")
+        hours = ",".join(map(str, sorted({clock.hour for clock in clocks})))
+        repeat = parts.repeat
+        text = f"{min(minutes)} {hours} {repeat.days} {repeat.months} {repeat.weekdays}"
+        return WrittenTime(kind=WrittenKind.CRON, text=text, zone=parts.zone)
+    if parts.delay is not None and not parts.clocks and part is None:
+        return WrittenTime(kind=WrittenKind.IN, text=_duration(parts.delay), zone=parts.zone)
+    return _once(parts, part)
 
 
-def _read_every_days(text: str, start: int) -> Phrase | None:
-    match = _EVERY_DAYS.match(text, start)
-    clock = None if match is None else _clock(match)
-    if match is None or clock is None:
-        return None
-    names = (name.lower() for name in re.split(r"\s*,\s*|\s+and\s+", match["days"], flags=re.I))
-    days = ",".join(dict.fromkeys(_DAYS.get(name) or _DAYS[name.removesuffix("s")] for name in names))
-    hour, minute = clock
-    expression = f"{minute} {hour} * * {'*' if '*' in days else days}"
-    return Phrase(start, match.end(), WrittenTime(kind=WrittenKind.CRON, text=expression))
+def _every(parts: Parts) -> WrittenTime:
+    if parts.clocks or parts.part:
+        raise Invalid(
+            "Time of day does not go with an interval. Write days: 'every monday at 8:00', or 'every 2 days'.",
+            code="invalid_time",
+        )
+    interval = _DAY if parts.interval is None else parts.interval
+    return WrittenTime(kind=WrittenKind.EVERY, text=_duration(interval), zone=parts.zone)
 
 
-def _read_clock(text: str, start: int) -> Phrase | None:
-    match = _CLOCK_TOMORROW.match(text, start) or _AT_CLOCK.match(text, start)
-    clock = None if match is None else _clock(match)
-    if match is None or clock is None:
-        return None
-    day = "" if match["day"] is None else f"{match['day'].lower()} "
-    written = WrittenTime(kind=WrittenKind.AT, text=f"{day}{clock[0]:02}:{clock[1]:02}")
-    return Phrase(start, match.end(), written)
+def _once(parts: Parts, part: str | None) -> WrittenTime:
+    day = None if parts.day is None else parts.day.day
+    if parts.delay is not None:
+        day = InDays(parts.delay // _DAY)
+    if day == InDays(0) and not parts.clocks and part is None:
+        raise Invalid("Time of day is missing: 'today'. Write 'today at 18:00'.", code="invalid_time")
+    clocks = _clocks(parts, part, is_once=True)
+    clock, *more = clocks
+    if more:
+        raise Invalid(
+            f"One task cannot be at {_listed(clocks)} once. Write 'every day at 8 and 20', or make a task for each.",
+            code="invalid_time",
+        )
+    return WrittenTime(kind=WrittenKind.AT, text=str(clock), day=day, zone=parts.zone)
 
 
-def _read_dated(text: str, start: int) -> Phrase | None:
-    match = _DATED.match(text, start)
-    if match is None:
-        return None
-    return Phrase(start, match.end(), WrittenTime(kind=WrittenKind.AT, text=match[1]))
+def _clocks(parts: Parts, part: str | None, *, is_once: bool) -> tuple[Clock, ...]:
+    """The times of day; the hour of the part of the day, or of any day, if none is named."""
+    if not parts.clocks:
+        return (Clock(DAY_HOUR if part is None else PARTS[part], 0),)
+    is_open = any(not clock.has_half and 0 < clock.hour < 12 for clock in parts.clocks)
+    if is_open and any(clock.has_half for clock in parts.clocks):
+        raise Invalid(
+            f"Times of day can be read in two ways: {_listed(parts.clocks)}. Write am or pm with each, or with none.",
+            code="invalid_time",
+        )
+    return tuple(fitted(clock, part, is_once=is_once) for clock in parts.clocks)
 
 
-def _read_duration(text: str, start: int) -> Phrase | None:
-    """`every` or `in`, and as many words as make a duration."""
-    first, *words = re.finditer(r"\S+", text[start : start + 200])
-    if first[0].lower() not in (WrittenKind.EVERY, WrittenKind.IN):
-        return None
-    for last in reversed(words[:_LONGEST_DURATION]):
-        duration = text[start + first.end() : start + last.end()].strip().rstrip(",;")
-        try:
-            parse_duration(duration)
-        except Invalid:
-            continue
-        kind = WrittenKind(first[0].lower())
-        if kind is WrittenKind.IN and not duration[0].isdigit():
-            return None  # "in days", "in hours" say no time
-        end = start + last.end()
-        if kind is WrittenKind.EVERY and _CLOCK_FOLLOWS.match(text, end):
-            return None  # an interval has no time of day
-        return Phrase(start, end, WrittenTime(kind=kind, text=duration))
-    return None
+def _listed(clocks: tuple[Clock, ...]) -> str:
+    return " and ".join(map(str, clocks[:4]))
 
 
-_READERS: tuple[Callable[[str, int], Phrase | None], ...] = (
-    _read_every_days,
-    _read_duration,
-    _read_dated,
-    _read_clock,
-)
-
-
-def _clock(match: re.Match[str]) -> tuple[int, int] | None:
-    """Hour and minute; None if no clock shows them."""
-    if match["noon"] is not None:
-        return (12 if match["noon"].lower() == "noon" else 0), 0
-    hour, minute, half = int(match["hour"]), int(match["minute"] or 0), (match["half"] or "").lower()
-    if half:
-        if not 1 <= hour <= 12:
-            return None
-        hour = hour % 12 + (12 if half == "pm" else 0)
-    return (hour, minute) if hour < 24 and minute < 60 else None
-
-
-def _dated(text: str, zone: str, now: datetime) -> str:
-    """`tomorrow 08:00` with its date in the zone."""
-    match = _RELATIVE.fullmatch(text)
-    if match is None:
-        return text
-    today = now.astimezone(ZoneInfo(zone)).date()
-    return f"{today + timedelta(days=match[1] == 'tomorrow')} {match[2]}"
+def _duration(length: timedelta) -> str:
+    """The duration as `schedule_of` reads it. Raises `Invalid` (`invalid_duration`)."""
+    text = duration_text(length) or "0m"
+    parse_duration(text)
+    return text
