@@ -32,6 +32,8 @@ class Sums(Struct, frozen=True, kw_only=True):
     """The sum of known costs; None if none is known."""
     unpriced_tokens: int = 0
     """The tokens of runs whose cost is not known."""
+    estimated_tokens: int = 0
+    """The part of the tokens that is estimated."""
 
     @property
     def total_tokens(self) -> int:
@@ -46,6 +48,7 @@ class Sums(Struct, frozen=True, kw_only=True):
             cached_tokens=self.cached_tokens + other.cached_tokens,
             cost_microusd=sum(costs) if costs else None,
             unpriced_tokens=self.unpriced_tokens + other.unpriced_tokens,
+            estimated_tokens=self.estimated_tokens + other.estimated_tokens,
         )
 
 

@@ -203,6 +203,8 @@ class Usage(Struct, frozen=True, array_like=True, gc=False):
     cost_microusd: int | None = None
     """Millionths of a US dollar; None if the model's price is unknown."""
     steps: int = 0
+    estimated_tokens: int = 0
+    """The part of the tokens that is estimated, because the provider counted none."""
 
     @property
     def total_tokens(self) -> int:
@@ -216,10 +218,24 @@ class Usage(Struct, frozen=True, array_like=True, gc=False):
             self.cached_tokens + other.cached_tokens,
             sum(costs) if costs else None,
             self.steps + other.steps,
+            self.estimated_tokens + other.estimated_tokens,
         )
 
 
 NO_USAGE = Usage()
+
+
+class Cut(StrEnum):
+    """What cut an answer short. Contract: runs 2."""
+
+    LENGTH = "length"
+    """A limit on its tokens, ours or the provider's."""
+    FILTER = "filter"
+    """The provider's content filter."""
+    REFUSAL = "refusal"
+    """The model declined to go on."""
+    STREAM = "stream"
+    """The connection or the provider failed in the middle."""
 
 
 class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="user", tag_field="role", gc=False):
@@ -258,6 +274,8 @@ class AssistantMessage(
     model: str | None = None
     partial: bool = False
     """Cut short by a cancel, a crash or the provider: text only, calls dropped."""
+    cut: Cut | None = None
+    """What cut the text short; None if it is whole, or was cut by a cancel or a crash."""
     usage: Usage = NO_USAGE
     provenance: Provenance | None = None
     """Set only on synthetic messages, which no model wrote."""

@@ -10,7 +10,7 @@ from antiphon.domain.actor import Asker, Principal
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.delay import Delay
 from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow, TaskId
-from antiphon.domain.message import NO_USAGE, Usage
+from antiphon.domain.message import NO_USAGE, Cut, Usage
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import DeliveryContext
 
@@ -165,6 +165,8 @@ class Run(Struct, frozen=True, gc=False):
     reply: str | None = None
     error: str | None = None
     code: str | None = None
+    cut: Cut | None = None
+    """What cut its reply short."""
     made_of: Classification = PUBLIC
     """What the reply, the error, the code, the times and the usage were made of, once it has ended. Until then, what
     it shows is as secret as its session's taint. Contract: flow 2, 4."""
@@ -207,6 +209,7 @@ def followed(run: Run, last: Run) -> Run:
         reply=last.reply,
         error=last.error,
         code=last.code,
+        cut=last.cut,
         made_of=run.made_of.join(last.made_of),
         is_parked=last.is_parked,
     )
@@ -219,3 +222,5 @@ class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     reply: str = ""
     error: str | None = None
     code: str | None = None
+    cut: Cut | None = None
+    """What cut the reply short."""

@@ -49,6 +49,7 @@ def shown_run(run: Run, clearance: Classification) -> Run:
         reply=None,
         error=None,
         code=None,
+        cut=None,
         model=None,
         delay=None,
         usage=NO_USAGE,

@@ -222,6 +222,15 @@ USAGE = Combined(
     cost_microusd="cost_microusd",
     steps="steps",
 )
+RUN_USAGE = Combined(
+    Usage,
+    input_tokens="input_tokens",
+    output_tokens="output_tokens",
+    cached_tokens="cached_tokens",
+    cost_microusd="cost_microusd",
+    steps="steps",
+    estimated_tokens="estimated_tokens",
+)
 
 
 def combined_classification(kind: str) -> Combined:

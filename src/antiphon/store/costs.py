@@ -13,7 +13,8 @@ from antiphon.store.scopes import Condition, all_of, flow, within
 FIRST_DAY = date(1970, 1, 1)
 _SUMS = (
     "COUNT(*), SUM(r.input_tokens), SUM(r.output_tokens), SUM(r.cached_tokens), SUM(r.cost_microusd), "
-    "SUM(CASE WHEN r.cost_microusd IS NULL THEN r.input_tokens + r.output_tokens ELSE 0 END)"
+    "SUM(CASE WHEN r.cost_microusd IS NULL THEN r.input_tokens + r.output_tokens ELSE 0 END), "
+    "SUM(r.estimated_tokens)"
 )
 _UNFINISHED = (
     "SELECT a.id FROM runs a WHERE a.status IN ('running', 'awaiting_approval') AND a.is_parked = 0 "
@@ -91,7 +92,7 @@ def _used(row: Row) -> UsedBy:
 
 
 def _sums(runs: int, *sums: int | None) -> Sums:
-    tokens_in, tokens_out, cached, cost, unpriced = (None if value is None else int(value) for value in sums)
+    tokens_in, tokens_out, cached, cost, unpriced, estimated = (None if value is None else int(value) for value in sums)
     return Sums(
         runs=int(runs),
         input_tokens=tokens_in or 0,
@@ -99,4 +100,5 @@ def _sums(runs: int, *sums: int | None) -> Sums:
         cached_tokens=cached or 0,
         cost_microusd=cost,
         unpriced_tokens=unpriced or 0,
+        estimated_tokens=estimated or 0,
     )

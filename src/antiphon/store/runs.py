@@ -11,7 +11,7 @@ from msgspec import Struct
 from antiphon.domain.actor import Asker, Principal
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow, TaskId
-from antiphon.domain.message import NO_USAGE, Usage
+from antiphon.domain.message import NO_USAGE, Cut, Usage
 from antiphon.domain.person import person_of, person_principal
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import Purpose, Run, RunStatus, followed
@@ -45,9 +45,9 @@ r.mode, r.purpose, r.principal, r.attempt, r.fence, r.process, r.created_at, r.s
 r.place, r.exchange, r.partner, r.chain, r.hops, r.is_sandboxed, r.has_sent, r.report, r.announces, r.has_spawned,
 r.has_attachments, r.time_limit, r.waiting_for, r.wait_until, r.wait_call, r.approval, r.delay,
 r.is_yielding, r.is_parked, r.continues, r.continued_by, r.cancel_requested AS is_cancel_requested, r.reply, r.error,
-r.code, r.level AS made_of_level, r.compartments AS made_of_compartments, r.integrity AS made_of_integrity,
+r.code, r.cut, r.level AS made_of_level, r.compartments AS made_of_compartments, r.integrity AS made_of_integrity,
 r.person AS made_of_person, r.is_favoured, r.model, r.cause, r.task, r.input_tokens, r.output_tokens, r.cached_tokens,
-r.cost_microusd, r.steps""",
+r.cost_microusd, r.steps, r.estimated_tokens""",
     status=codec.member_of(RunStatus),
     mode=codec.member_of(QueueMode),
     purpose=codec.member_of(Purpose),
@@ -66,11 +66,12 @@ r.cost_microusd, r.steps""",
     waiting_for=Combined(_run_ids, text="waiting_for"),
     wait_until=codec.moment,
     delay=codec.delay,
+    cut=codec.member_of(Cut),
     is_yielding=bool,
     is_parked=bool,
     is_cancel_requested=bool,
     made_of=codec.combined_classification("made_of"),
-    usage=codec.USAGE,
+    usage=codec.RUN_USAGE,
 )
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
 _FROM_WITH_END = f"{_FROM} LEFT JOIN incarnations i ON i.id = r.incarnation"
@@ -206,6 +207,7 @@ async def insert_ended(tx: Transaction, session: SessionRow, run: EndedRun, at_m
         "cached_tokens": run.usage.cached_tokens,
         "cost_microusd": run.usage.cost_microusd,
         "steps": run.usage.steps,
+        "estimated_tokens": run.usage.estimated_tokens,
         **made_of_columns(run.made_of),
     }
     await tx.execute(
@@ -671,7 +673,8 @@ async def add_usage(tx: Transaction, run_id: RunId, usage: Usage, model: str | N
     """Adds to the run's usage; `model` is the one that it used, None to leave the one before."""
     await tx.execute(
         "UPDATE runs SET model = COALESCE(?, model), input_tokens = input_tokens + ?, "
-        "output_tokens = output_tokens + ?, cached_tokens = cached_tokens + ?, steps = steps + ?, cost_microusd = "
+        "output_tokens = output_tokens + ?, cached_tokens = cached_tokens + ?, steps = steps + ?, "
+        "estimated_tokens = estimated_tokens + ?, cost_microusd = "
         "CASE WHEN CAST(? AS BIGINT) IS NULL THEN cost_microusd ELSE COALESCE(cost_microusd, 0) + ? END WHERE id = ?",
         (
             model,
@@ -679,6 +682,7 @@ async def add_usage(tx: Transaction, run_id: RunId, usage: Usage, model: str | N
             usage.output_tokens,
             usage.cached_tokens,
             usage.steps,
+            usage.estimated_tokens,
             usage.cost_microusd,
             usage.cost_microusd,
             run_id,

@@ -17,6 +17,8 @@ class SumsShape(Shape, frozen=True, kw_only=True):
     """The sum of known costs; missing if none is known."""
     unpriced_tokens: int = 0
     """The tokens of runs whose cost is not known."""
+    estimated: bool | None = None
+    """Whether tokens of it are estimated, because a provider counted none."""
 
 
 class DailySumsShape(Shape, frozen=True, kw_only=True):
@@ -72,6 +74,7 @@ def sums(spent: Sums) -> SumsShape:
         cached_tokens=spent.cached_tokens,
         cost_usd=dollars(spent.cost_microusd),
         unpriced_tokens=spent.unpriced_tokens,
+        estimated=spent.estimated_tokens > 0 or None,
     )
 
 

@@ -11,6 +11,7 @@ from antiphon.domain.message import (
     AssistantMessage,
     Attribution,
     AttributionKind,
+    Cut,
     ExchangeStage,
     ExchangeStep,
     ImagePart,
@@ -110,6 +111,8 @@ class MessageShape(Shape, frozen=True, kw_only=True):
     """The present name of the person who wrote it; missing in a home with one person."""
     model: str | None = None
     partial: bool | None = None
+    cut: Cut | None = None
+    """What cut an answer short; missing if it is whole."""
     tool_call_id: str | None = None
     tool_name: str | None = None
     is_error: bool | None = None
@@ -236,6 +239,7 @@ def _own_fields(body: UserMessage | AssistantMessage | ToolResult) -> dict[str, 
             return {
                 "model": body.model,
                 "partial": body.partial or None,
+                "cut": body.cut,
                 "provenance": _provenance(body.provenance) if body.provenance else None,
             }
         case ToolResult():

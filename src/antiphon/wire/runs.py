@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.delay import Delay, DelayOver
 from antiphon.domain.ids import RunId
-from antiphon.domain.message import Usage
+from antiphon.domain.message import Cut, Usage
 from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.wire.encoding import Shape, dollars, milliseconds, optional_milliseconds
@@ -19,6 +19,8 @@ class UsageShape(Shape, frozen=True, kw_only=True):
     cached_tokens: int
     cost_usd: float | None = None
     steps: int
+    estimated: bool | None = None
+    """Whether tokens of it are estimated, because the provider counted none."""
 
 
 class DelayShape(Shape, frozen=True, kw_only=True):
@@ -57,6 +59,8 @@ class RunShape(Shape, frozen=True, kw_only=True):
     reply: str | None = None
     error: str | None = None
     code: str | None = None
+    cut: Cut | None = None
+    """What cut `reply` short; missing if it is whole."""
     continues: str | None = None
     continued_by: str | None = None
     is_parked: bool | None = None
@@ -117,6 +121,7 @@ def usage_shape(usage: Usage) -> UsageShape:
         cached_tokens=usage.cached_tokens,
         cost_usd=dollars(usage.cost_microusd),
         steps=usage.steps,
+        estimated=usage.estimated_tokens > 0 or None,
     )
 
 
@@ -132,6 +137,7 @@ def run(run: Run) -> RunShape:
         reply=run.reply,
         error=run.error,
         code=run.code,
+        cut=run.cut,
         continues=run.continues,
         continued_by=run.continued_by,
         is_parked=run.is_parked or None,

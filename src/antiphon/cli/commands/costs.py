@@ -56,7 +56,8 @@ def _line(name: str, spent: JsonValue) -> list[str]:
     from antiphon.cli.rendering.trees import dollars
 
     assert isinstance(spent, dict)
-    counts = [f"{spent[field]:,}" for field in ("runs", "inputTokens", "outputTokens")]
+    about = "~" if spent.get("estimated") else ""
+    counts = [f"{spent['runs']:,}", *(f"{about}{spent[field]:,}" for field in ("inputTokens", "outputTokens"))]
     unpriced = spent.get("unpricedTokens")
     return [name, *counts, dollars(spent.get("costUsd")), f"{unpriced:,}" if unpriced else ""]
 

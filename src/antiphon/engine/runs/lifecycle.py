@@ -566,6 +566,7 @@ async def _end(
         reply=outcome.reply,
         error=outcome.error,
         code=outcome.code,
+        cut=outcome.cut,
         made_of=made_of,
         waiting_for=(),
         wait_until=None,
@@ -577,6 +578,8 @@ async def _end(
         data["error"] = outcome.error
     if outcome.code is not None:
         data["code"] = outcome.code
+    if outcome.cut is not None:
+        data["cut"] = outcome.cut.value
     if is_parked:
         data["isParked"] = True
     event = NewEvent(type=EventType.RUN_FINISHED, actor=AGENT_ACTOR, classification=made_of, run_id=run.id, data=data)
@@ -598,6 +601,7 @@ async def _end(
         "reply": outcome.reply,
         "error": outcome.error,
         "code": outcome.code,
+        "cut": None if outcome.cut is None else outcome.cut.value,
         "is_parked": int(is_parked),
         **ledger.made_of_columns(made_of),
     }

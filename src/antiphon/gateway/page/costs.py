@@ -89,10 +89,11 @@ async def show_costs(ask: Ask, params: ShowCosts) -> Markup:
 
 def spent_words(spent: Sums) -> str:
     """Money, and the tokens of models without a price."""
+    about = "about " if spent.estimated_tokens else ""
     if spent.cost_microusd is None:
-        return f"{spent.total_tokens:,} tokens"
+        return f"{about}{spent.total_tokens:,} tokens"
     unpriced = f" and {spent.unpriced_tokens:,} tokens without a price" if spent.unpriced_tokens else ""
-    return f"{dollars(spent.cost_microusd)}{unpriced}"
+    return f"{about}{dollars(spent.cost_microusd)}{unpriced}"
 
 
 def _row(each: NamedSums, agent: str | None = None) -> CostRow:
