@@ -297,7 +297,7 @@ async def test_a_provider_that_stays_broken_ends_the_run_with_the_text_it_gave(o
         assert isinstance(event.message, AssistantMessage) and event.message.partial
         assert await stage.replies() == ["Hel"]
         assert facts(await stage.log(), "run_finished") == [
-            {"status": "error", "error": run.error, "code": "model_stream_cut"}
+            {"status": "error", "error": run.error, "code": "model_stream_cut", "cut": "stream"}
         ]
         assert (await stage.session()).status == "idle"
 

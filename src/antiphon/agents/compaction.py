@@ -4,8 +4,9 @@ import logging
 from collections.abc import Sequence
 
 from antiphon.agents.asking import Asking
-from antiphon.agents.model import ModelError
+from antiphon.agents.model import ModelError, ModelErrorKind, RefusedEntry
 from antiphon.agents.prompt import Framing
+from antiphon.agents.repair import Shortening
 from antiphon.agents.summary import BYTES_PER_TOKEN, summarise
 from antiphon.domain.classification import join_all
 from antiphon.domain.event import EventType, NewEvent
@@ -16,6 +17,7 @@ from antiphon.domain.message import (
     TextPart,
     ToolCallPart,
     ToolResult,
+    Usage,
 )
 from antiphon.domain.transcript import Entry, Input, Step, Summary
 from antiphon.engine.ledger.append import AGENT_ACTOR
@@ -24,41 +26,57 @@ from antiphon.engine.runs.context import RunContext
 logger = logging.getLogger(__name__)
 
 KEPT_SHARE = 0.25
+SMALLER_SHARE = 0.25
+"""How much of the room for a summary's source is used if all of it was refused."""
+TURNS_LEFT_OUT = "[The turns after these were left out, because they did not fit.]"
 
 
 def estimate_tokens(entries: Sequence[Entry], instructions: str) -> int:
     """The provider's last count, plus bytes / 3 of all later entries."""
     size = 0
     for entry in reversed(entries):
-        if isinstance(entry, Step) and entry.message.usage.steps:
+        if isinstance(entry, Step) and entry.message.usage.total_tokens:
             size += _size_of_results(entry)
             return entry.message.usage.total_tokens + size // BYTES_PER_TOKEN
         size += _size(entry)
     return (size + len(instructions.encode())) // BYTES_PER_TOKEN
 
 
-async def compact(context: RunContext, asking: Asking, entries: Sequence[Entry], framing: Framing) -> bool:
+async def compact(
+    context: RunContext,
+    asking: Asking,
+    entries: Sequence[Entry],
+    framing: Framing,
+    *,
+    how: Shortening = Shortening.SUMMARY,
+) -> bool:
     """Replaces all but the newest quarter by a summary, as a `compacted` event; returns whether it did.
 
     If the model cannot summarise, the oldest turns are left out, and the log and the prompt say so.
     """
-    cut = _cut(entries)
+    cut = _cut(entries) or (_before_own(context, entries) if how is Shortening.OLDEST else 0)
     if cut == 0:
         return False
     older, kept = entries[:cut], entries[cut:]
     last, transcript = older[-1], context.transcript
-    assert isinstance(last, Input | Step) and transcript is not None
+    assert transcript is not None
+    through = transcript.summarised_through if isinstance(last, Summary) else last.seq
     data: JsonObject = {
-        "throughSeq": last.seq,
-        "fromSeq": transcript.needed_from(last.seq, kept),
+        "throughSeq": through,
+        "fromSeq": transcript.needed_from(through, kept),
         "entries": len(older),
     }
     usage = NO_USAGE
-    try:
-        data["summary"], usage = await summarise(asking, older, framing)
-    except ModelError as error:
-        logger.warning("Compaction failed", extra={"action": "compaction_failed", "run_id": context.run.id})
-        data |= {"summary": None, "error": error.message}
+    if how is Shortening.OLDEST:
+        data |= {"summary": _summary_before(older), "error": "The provider refused the conversation as too long."}
+    else:
+        try:
+            data["summary"], usage = await _summarised(asking, older, framing, how)
+        except ModelError as error:
+            logger.warning("Compaction failed", extra={"action": "compaction_failed", "run_id": context.run.id})
+            if how is Shortening.IF_SUMMARISED:
+                return False
+            data |= {"summary": None, "error": error.message}
     event = NewEvent(
         type=EventType.COMPACTED,
         actor=AGENT_ACTOR,
@@ -69,6 +87,35 @@ async def compact(context: RunContext, asking: Asking, entries: Sequence[Entry],
     )
     await context.record([event])
     return True
+
+
+async def _summarised(asking: Asking, older: Sequence[Entry], framing: Framing, how: Shortening) -> tuple[str, Usage]:
+    """The summary; of less of the conversation if all of it is too long for the model, too."""
+    try:
+        return await summarise(asking, older, framing)
+    except ModelError as error:
+        may_be_too_long = how is Shortening.IF_SUMMARISED and error.entry is RefusedEntry.UNKNOWN
+        if error.kind is not ModelErrorKind.CONTEXT_TOO_LONG and not may_be_too_long:
+            raise
+        return await summarise(asking, older, framing, share=SMALLER_SHARE)
+
+
+def _summary_before(older: Sequence[Entry]) -> str | None:
+    """The summary that stood at the beginning, as long as it is not all that is left to leave out."""
+    first = older[0]
+    if not isinstance(first, Summary) or first.text is None or len(older) == 1:
+        return None
+    return f"{first.text}\n{TURNS_LEFT_OUT}"
+
+
+def _before_own(context: RunContext, entries: Sequence[Entry]) -> int:
+    """How many entries stand before the messages that the run answers."""
+    transcript = context.transcript
+    assert transcript is not None
+    own = {entry.seq for entry in transcript.inputs_of(context.run.id)}
+    return next(
+        (index for index, entry in enumerate(entries) if not isinstance(entry, Summary) and entry.seq in own), 0
+    )
 
 
 def _cut(entries: Sequence[Entry]) -> int:

@@ -7,8 +7,9 @@ was killed continues here like any other. Contract: runs 6, 8, 9.
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
-from typing import cast
+from typing import NamedTuple, cast
 
 import anyio
 
@@ -17,23 +18,26 @@ from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded
 from antiphon.agents.compaction import compact, estimate_tokens
 from antiphon.agents.daily_room import Capped, find_daily_room
 from antiphon.agents.fence import PURPOSE, DataFences
-from antiphon.agents.model import Model, ModelError, ModelErrorKind
+from antiphon.agents.model import Model, ModelError, ModelErrorKind, Prompt
 from antiphon.agents.models import Models
 from antiphon.agents.prompt import Framing, build_prompt
+from antiphon.agents.repair import Conversed, Repairs, Shortening, after_refusal
 from antiphon.agents.summary import FILL_LIMIT
 from antiphon.agents.text import bounded_text, whole_text
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
 from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, Effect
 from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Invalid
+from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import SessionRow
-from antiphon.domain.message import NO_USAGE, AssistantMessage, JsonObject, ToolResult, Usage, text_content
-from antiphon.domain.run import Outcome, RunStatus
+from antiphon.domain.message import NO_USAGE, AssistantMessage, Cut, JsonObject, ToolResult, Usage, text_content
+from antiphon.domain.run import Outcome, Purpose, Run, RunStatus
 from antiphon.domain.session import Session, SessionType
-from antiphon.domain.transcript import OpenCall, Step, Transcript
+from antiphon.domain.transcript import Entry, OpenCall, Step, Transcript
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.ceilings import PLACE_CLEARANCE
+from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, UsedModel, call_name
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext
@@ -90,7 +94,7 @@ class AgentLoop:
             is_sandboxed=is_sandboxed,
             workspace=self._workspaces.of_session(session),
         )
-        is_shortened = False
+        repairs = Repairs()
         while True:
             transcript = await context.read_log()
             if transcript.unreadable:
@@ -113,41 +117,67 @@ class AgentLoop:
             provider = model.name.partition(":")[0]
             if not may_enter(context.made_of, self._rules.sinks.of_provider(provider)):
                 return _kept_from(provider)
-            entries = context.entries()
+            entries = repairs.entries(context.entries())
             owners = await context.owners() if is_group else frozenset[str]()
             fences = DataFences(self._fence_key, session.id)
             framing = Framing(session.source.type, fences, owners, context.ceiling, memory)
             prompt = build_prompt(
                 entries, transcript, context.run.id, session=session, agent=agent, tools=tools, framing=framing
             )
+            if model.name in (repairs.left_out.blind_model, *transcript.blind_models):
+                prompt = replace(prompt, reads_images=False)
             if (
                 estimate_tokens(entries, prompt.instructions + prompt.memory) > FILL_LIMIT * model.context_tokens
-                and not is_shortened
+                and not repairs.shortenings
             ):
-                is_shortened = True
+                repairs = repairs.shortened(Shortening.SUMMARY)
                 if await compact(context, asking, entries, framing):
                     continue
             try:
                 answer = await asking.ask(prompt)
             except ModelError as error:
-                if error.kind is ModelErrorKind.CONTEXT_TOO_LONG and not is_shortened:
-                    is_shortened = True
-                    if await compact(context, asking, entries, framing):
-                        continue
-                return self._model_failure(context, transcript, error)
+                found = await self._repaired(context, asking, repairs, _Refused(error, entries, prompt, framing))
+                if found is None:
+                    return self._model_failure(context, transcript, error)
+                repairs = found
+                continue
             except RoomExceeded as exceeded:
                 return self._stopped(context, transcript, exceeded)
-            is_shortened = False
             message = AssistantMessage(
                 message_id=context.ids.new("msg"),
                 content=answer.content,
                 saw=transcript.last_seq,
+                cut=answer.cut,
                 model=answer.model,
                 usage=answer.usage,
             )
-            if not message.calls:
-                return RunEnding(outcome=Outcome(status=RunStatus.OK, reply=message.text), message=message)
+            if repairs.has_left_out:
+                await context.record([_left_out(context, repairs)])
+            repairs = Repairs()
+            if not message.calls and not _is_empty(context.run, message):
+                return _spoke(message, message)
             await context.record_step(message)
+
+    async def _repaired(
+        self, context: RunContext, asking: Asking, before: Repairs, refused: "_Refused"
+    ) -> Repairs | None:
+        """What was done so that the refused step can be asked for again; None if nothing can be."""
+        transcript, tried = context.transcript, before
+        assert transcript is not None
+        held = Conversed(
+            entries=refused.entries,
+            own=frozenset(entry.seq for entry in transcript.inputs_of(context.run.id)),
+            model=asking.model.name,
+            reads_images=refused.prompt.reads_images,
+        )
+        while (found := after_refusal(refused.error, tried, held)) is not None:
+            if isinstance(found, Repairs):
+                _log_repair(context, found)
+                return found
+            tried = tried.shortened(found)
+            if await compact(context, asking, refused.entries, refused.framing, how=found):
+                return tried
+        return None
 
     def _ending_in_log(self, context: RunContext, transcript: Transcript) -> RunEnding | None:
         """The run's end according to the log; None if the run must continue."""
@@ -158,7 +188,10 @@ class AgentLoop:
         last = steps[-1]
         has_seen_all = newest is None or newest.seq <= last.message.saw
         if not last.message.calls and has_seen_all:
-            return RunEnding(outcome=Outcome(status=RunStatus.OK, reply=last.message.text))
+            if not _is_empty(context.run, last.message) or _has_spoken(steps):
+                return _spoke(last.message)
+            if _is_empty_again(context.run, steps):
+                return _empty(last.message)
         is_done = has_seen_all and all(isinstance(result, ToolResult) for result in last.results)
         if is_done and (words := _yielded(last)) is not None:
             return RunEnding(
@@ -208,15 +241,18 @@ class AgentLoop:
         if error.retry_after_seconds is not None and not error.is_retryable:
             again = context.clock.now() + timedelta(seconds=error.retry_after_seconds)
             said = f"{said.rstrip('.')}. Try again after {again:%Y-%m-%d %H:%M} UTC."
-        outcome = Outcome(status=RunStatus.ERROR, reply=text, error=said, code=error.kind.value)
+        cut = None if message is None else message.cut
+        outcome = Outcome(status=RunStatus.ERROR, reply=text, error=said, code=error.kind.value, cut=cut)
         return RunEnding(outcome=outcome, message=message)
 
     def _stopped(self, context: RunContext, transcript: Transcript, exceeded: RoomExceeded) -> RunEnding:
         """The ending of a response that was stopped as it streamed; its tokens are about what it had."""
         usage = Usage(output_tokens=exceeded.tokens, steps=1)
-        message = _partial(context, transcript, usage)
-        text = "" if message is None else message.text
-        outcome = Outcome(status=RunStatus.ERROR, reply=text, error=exceeded.room.error, code=exceeded.room.code)
+        message = _partial(context, transcript, usage, cut=Cut.LENGTH)
+        text, cut = ("", None) if message is None else (message.text, message.cut)
+        outcome = Outcome(
+            status=RunStatus.ERROR, reply=text, error=exceeded.room.error, code=exceeded.room.code, cut=cut
+        )
         return RunEnding(outcome=outcome, message=message)
 
     async def _run_calls(self, context: RunContext, step: Step, judge: Judge) -> RunEnding | AwaitsApproval | None:
@@ -307,7 +343,64 @@ def _yielded(step: Step) -> str | None:
     return None
 
 
-def _partial(context: RunContext, transcript: Transcript, usage: Usage = NO_USAGE) -> AssistantMessage | None:
+class _Refused(NamedTuple):
+    """A step that the provider refused."""
+
+    error: ModelError
+    entries: Sequence[Entry]
+    prompt: Prompt
+    framing: Framing
+
+
+def _left_out(context: RunContext, repairs: Repairs) -> NewEvent:
+    """Says what prompts do not show any more, and why."""
+    data: JsonObject = {"code": repairs.code, "error": repairs.said, **repairs.left_out.data()}
+    return NewEvent(
+        type=EventType.LEFT_OUT, actor=AGENT_ACTOR, classification=context.made_of, run_id=context.run.id, data=data
+    )
+
+
+def _log_repair(context: RunContext, repairs: Repairs) -> None:
+    logger.warning(
+        "Part of the prompt is left out, because the provider refused it",
+        extra={"action": "prompt_repaired", "run_id": context.run.id, "code": repairs.code},
+    )
+
+
+def _spoke(said: AssistantMessage, message: AssistantMessage | None = None) -> RunEnding:
+    """The end of a run whose last step said this; `message` is what is not stored yet."""
+    return RunEnding(outcome=Outcome(status=RunStatus.OK, reply=said.text, cut=said.cut), message=message)
+
+
+def _is_empty(run: Run, message: AssistantMessage) -> bool:
+    """Whether the answer says nothing where somebody waits for words."""
+    is_awaited = run.purpose.speaks_for_itself and run.purpose is not Purpose.CHILD and run.report is None
+    return is_awaited and not message.calls and not message.text.strip()
+
+
+def _has_spoken(steps: Sequence[Step]) -> bool:
+    return any(step.message.text.strip() for step in steps)
+
+
+def _is_empty_again(run: Run, steps: Sequence[Step]) -> bool:
+    """Whether the last two answers were empty: the model was asked once more. Contract: groups 4."""
+    return len(steps) > 1 and _is_empty(run, steps[-2].message)
+
+
+def _empty(last: AssistantMessage) -> RunEnding:
+    """The end of a run whose model said nothing, twice."""
+    if last.cut in (Cut.FILTER, Cut.REFUSAL):
+        code, error = ModelErrorKind.FILTERED.value, "The answer was withheld by the model or its provider's filter."
+    elif last.cut is Cut.LENGTH:
+        code, error = "empty_answer", "The answer reached the limit of its length before it said anything."
+    else:
+        code, error = "empty_answer", "The model answered nothing, twice."
+    return RunEnding(outcome=Outcome(status=RunStatus.ERROR, error=error, code=code, cut=last.cut))
+
+
+def _partial(
+    context: RunContext, transcript: Transcript, usage: Usage = NO_USAGE, *, cut: Cut = Cut.STREAM
+) -> AssistantMessage | None:
     """What streamed of a response that did not end; None for nothing that counts."""
     text = "".join(context.streamed)
     if not text and not usage.steps:
@@ -317,6 +410,7 @@ def _partial(context: RunContext, transcript: Transcript, usage: Usage = NO_USAG
         content=text_content(text) if text else (),
         saw=transcript.last_seq,
         partial=True,
+        cut=cut if text else None,
         usage=usage,
     )
 
@@ -364,7 +458,7 @@ def _failures_in_a_row(steps: Sequence[Step]) -> int:
 
 
 def _unknown_tool(name: str, tools: Toolset) -> ToolOutput:
-    return _tool_error("unknown_tool", f"Tool not found: {name!r}. Available tools: {', '.join(tools.names)}.")
+    return _tool_error("unknown_tool", f"Tool not found: {name[:80]!r}. Available tools: {', '.join(tools.names)}.")
 
 
 def _tool_error(code: str, message: str) -> ToolOutput:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from antiphon.domain.message import AssistantMessage, JsonObject, Part, ToolResult, Usage, UserMessage
+from antiphon.domain.message import AssistantMessage, Cut, JsonObject, Part, ToolResult, Usage, UserMessage
 from antiphon.domain.transcript import Derived
 
 
@@ -60,6 +60,8 @@ class Prompt:
     max_output_tokens: int | None = None
     thinking: str | None = None
     """`off | low | medium | high`; None leaves it to the provider."""
+    reads_images: bool = True
+    """Whether images are sent; otherwise a note stands in the place of each."""
     purpose: PromptPurpose = PromptPurpose.TURN
     session_key: str = ""
     turn: int = 0
@@ -93,6 +95,8 @@ class Completion(Struct, frozen=True, kw_only=True):
     usage: Usage
     model: str
     """The model name in the provider's answer."""
+    cut: Cut | None = None
+    """What cut the answer short, if it says so."""
 
 
 class ModelErrorKind(StrEnum):
@@ -103,10 +107,27 @@ class ModelErrorKind(StrEnum):
     CONTEXT_TOO_LONG = "model_context_too_long"
     REFUSED = "model_refused"
     """The provider rejects the request itself (HTTP 400 and the like)."""
+    QUOTA = "model_quota"
+    """The account at the provider has no credit or no quota left; asking again later today does not help."""
+    FILTERED = "model_filtered"
+    """The provider's content filter refuses the conversation, or withheld the whole answer."""
     UNREACHABLE = "model_unreachable"
     STALLED = "model_stalled"
     CUT = "model_stream_cut"
     SERVER = "model_server_error"
+
+
+class RefusedEntry(StrEnum):
+    """What of a prompt the provider does not take."""
+
+    IMAGE = "image_unreadable"
+    """An image, for what it holds; new ones are suspected first."""
+    IMAGES = "images_too_many"
+    """Images, for their number or size; the oldest are left out first."""
+    ALL_IMAGES = "images_unsupported"
+    """The model reads no images."""
+    UNKNOWN = "refused"
+    """The provider does not say: it may be an entry, the size, or the request itself."""
 
 
 class ModelError(Exception):
@@ -119,12 +140,18 @@ class ModelError(Exception):
         *,
         retry_after_seconds: float | None = None,
         is_retryable: bool = False,
+        entry: RefusedEntry | None = None,
+        is_larger: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.retry_after_seconds = retry_after_seconds
         self.is_retryable = is_retryable
+        self.entry = entry
+        """What to leave out, so that the next request is taken."""
+        self.is_larger = is_larger
+        """Whether it may be for its size: the provider says nothing else, and has taken a smaller one."""
 
 
 class Model(Protocol):
@@ -164,6 +191,8 @@ class ProviderSettings:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     stall_seconds: float = 60.0
     """How long a stream may send nothing before it is given up."""
+    silence_seconds: float = 600.0
+    """How long a stream may send nothing but signs that it is alive before it is given up."""
     first_byte_seconds: float = 60.0
     """How long the first byte of an answer may take."""
     longest_retry_after_seconds: float = 120.0

@@ -21,6 +21,7 @@ from antiphon.domain.message import (
     Part,
     ProvenanceKind,
     TextPart,
+    ThinkingPart,
     ToolResult,
     UserMessage,
     text_content,
@@ -147,7 +148,7 @@ def prompt_entries(
                 shown.append(PromptText(text=f"{SUMMARY}\n{framing.fences.of_summary(text).around(text)}"))
             case Input():
                 shown.append(shown_input(entry, waited, framing))
-            case Step() if entry.message.content:
+            case Step() if not all(isinstance(part, ThinkingPart) for part in entry.message.content):
                 shown.append(entry.message)
                 results = [_result(result) for result in entry.results]
                 shown.extend(results)

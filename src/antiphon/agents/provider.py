@@ -4,17 +4,20 @@ import os
 import re
 from asyncio import TimerHandle, get_running_loop
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import anyio
 import msgspec
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.agents.model import (
     Completion,
@@ -27,14 +30,16 @@ from antiphon.agents.model import (
 from antiphon.agents.providers.anthropic_dialect import AnthropicDialect
 from antiphon.agents.providers.chat_dialect import ChatDialect
 from antiphon.agents.providers.conversation import Conversation
-from antiphon.agents.providers.dialect import AnswerUsage, Dialect, ErrorEvent, GrowingAnswer
-from antiphon.agents.providers.event_lines import EventLines
+from antiphon.agents.providers.dialect import AnswerTooLarge, AnswerUsage, Dialect, ErrorEvent, GrowingAnswer
+from antiphon.agents.providers.estimates import estimated_input, estimated_output
+from antiphon.agents.providers.event_lines import BodyKind, EventLines
+from antiphon.agents.providers.failures import Failure, Refusal, classify
 from antiphon.agents.providers.library_model import ModelAddress, open_library_model
-from antiphon.agents.providers.request_head import OpenLibraryModel, RequestHead, build_head, classify
+from antiphon.agents.providers.request_head import OpenLibraryModel, RequestHead, build_head
 from antiphon.agents.text import whole_text
 from antiphon.certificates import known_certificates
 from antiphon.domain.errors import Invalid
-from antiphon.domain.message import Usage
+from antiphon.domain.message import AssistantMessage, Part, Usage
 
 # An idle gateway must stay small: these take seconds and 75 MB, so the first request imports them.
 if TYPE_CHECKING:
@@ -60,14 +65,12 @@ THINKING_LEVELS: Final[Mapping[str, "ThinkingLevel"]] = {
     "medium": "medium",
     "high": "high",
 }
-RETRYABLE: Final = frozenset(
-    {ModelErrorKind.RATE_LIMITED, ModelErrorKind.UNREACHABLE, ModelErrorKind.STALLED, ModelErrorKind.SERVER}
-)
-MAX_RETRY_AFTER_SECONDS: Final = 365 * 24 * 3600.0
-"""A provider that asks for more time gets this; calendars end."""
 KEPT_HEADS: Final = 32
 """Requests without their messages: one for each set of tools, limits and thinking in use."""
 MAX_ERROR_BYTES: Final = 64 * 1024
+MAX_REDIRECTS: Final = 3
+SAME_REQUEST: Final = (307, 308)
+"""The redirects after which a request is sent again as it was; others would become a `GET`."""
 DRAIN_SECONDS: Final = 0.1
 MAX_CONNECTIONS: Final = 1_000
 IDLE_CONNECTIONS: Final = 100
@@ -104,8 +107,10 @@ def open_provider_model(
         raise Invalid(
             f"Package not installed for model {name!r}: install 'antiphon[anthropic]'", code="package_missing"
         )
+    plain, query = _without_query(base_url)
     return ProviderModel(
-        address=ModelAddress(provider, model, base_url),
+        address=ModelAddress(provider, model, plain),
+        query=query,
         place=place,
         settings=configured,
         context_tokens=context_tokens,
@@ -130,12 +135,15 @@ class ProviderModel:
         self,
         *,
         address: ModelAddress,
+        query: str,
         place: str,
         settings: ProviderSettings,
         context_tokens: int | None,
         environ: Mapping[str, str],
     ) -> None:
         self._address = address
+        self._query = query
+        """What stands after the `?` of the configured address, and goes along with every request."""
         self._provider = address.provider
         self._model = address.model
         self._place = place
@@ -162,45 +170,69 @@ class ProviderModel:
     async def stream(self, prompt: Prompt) -> AsyncGenerator[TextDelta | Completion]:
         connection = await self._connect()
         head = await self._head(connection, prompt)
-        body = head.body(prompt.instructions, self._messages(prompt))
+        conversation = self._conversation(prompt)
+        messages = conversation.messages(prompt.entries, prompt.memory, reads_images=prompt.reads_images)
+        sent = _Sent(prompt=prompt, conversation=conversation, head=head, size=len(messages))
         answer, lines = self._dialect.answer(), EventLines()
         import httpx2
 
-        request = connection.http.build_request("POST", head.url, headers=head.headers, content=body)
+        url = _with_query(head.url, self._query)
+        body = head.body(prompt.instructions, messages)
+        request = connection.http.build_request("POST", url, headers=head.headers, content=body)
         arrival = _ByteWait(self._settings)
         try:
             with arrival:
-                async with aclosing(await arrival.begin(connection.http, request)) as response:
-                    if response.status_code >= 400:
-                        raise await self._refused(connection, response)
+                async with aclosing(await self._begin(connection, request, arrival)) as response:
+                    if response.status_code >= 300:
+                        raise await self._refused(connection, response, sent)
                     if response.headers.get("content-type", "").startswith("text/html"):
                         raise self._not_an_api()
                     pieces = response.aiter_bytes()
                     while (piece := await arrival.next(pieces)) is not None:
+                        is_empty = has_progressed = False
                         for data in lines.feed(piece):
                             text, unseen = answer.add(data), answer.take_unseen()
-                            yield TextDelta(whole_text(text), unseen)
+                            if text or unseen:
+                                has_progressed = True
+                                yield TextDelta(whole_text(text), unseen)
+                            else:
+                                is_empty = True
+                        if has_progressed or lines.kind is BodyKind.WHOLE:
+                            arrival.note_progress()
+                        elif is_empty:
+                            yield TextDelta("")
                         if answer.is_ended:
                             await _drain(pieces)
                             break
+                    if lines.kind is BodyKind.PAGE:
+                        raise self._not_an_api()
                     for data in lines.end():
-                        if text := answer.add(data):
-                            yield TextDelta(whole_text(text))
+                        text = answer.add(data, is_whole_body=lines.kind is BodyKind.WHOLE)
+                        if text:
+                            yield TextDelta(whole_text(text), answer.take_unseen())
+                    if answer.is_whole and (text := answer.end()):
+                        yield TextDelta(whole_text(text))
         except TimeoutError:
             raise self._stalled(arrival) from None
         except httpx2.HTTPError as error:
             raise self._unreached(error) from None
         except ErrorEvent as error:
-            raise await self._broken_off(connection, error.event) from None
+            refusal = sent.refusal(200, {}, error.event[:MAX_ERROR_BYTES])
+            raise self._failure(classify(refusal, datetime.now(UTC)), connection.secrets, 200) from None
+        except AnswerTooLarge:
+            raise self._too_large() from None
         except (ValueError, RecursionError):
-            # An event that is too large, nested too deeply, or not JSON; or too many of them.
+            # An event that is nested too deeply, or not JSON.
             raise self._cut() from None
         if not answer.is_whole:
             raise self._cut()
+        conversation.accepted_bytes = sent.size
+        content = tuple(answer.content())
         yield Completion(
-            content=tuple(answer.content()),
-            usage=self._usage(answer),
+            content=content,
+            usage=self._usage(answer, sent, content),
             model=whole_text(answer.model or self._model),
+            cut=answer.cut,
         )
 
     def check_key(self) -> None:
@@ -220,7 +252,8 @@ class ProviderModel:
         import httpx2
 
         is_anthropic = self._provider == "anthropic"
-        url = self._address.base_url.rstrip("/") + ("/v1/models" if is_anthropic else "/models")
+        path = "/v1/models" if is_anthropic else "/models"
+        url = _with_query(self._address.base_url.rstrip("/") + path, self._query)
         headers = dict(self._settings.headers)
         if (key := self._key()) is not None and is_anthropic:
             headers |= {"x-api-key": key, "anthropic-version": "2023-06-01"}
@@ -278,17 +311,17 @@ class ProviderModel:
         timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
         limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=IDLE_CONNECTIONS)
         return _Connection(
-            http=httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=True, verify=known_certificates()),
+            http=httpx2.AsyncClient(timeout=timeout, limits=limits, verify=known_certificates()),
             open_model=lambda http: open_library_model(self._address, key, self._settings, http),
             secrets=tuple(secret for secret in (key, *self._settings.headers.values()) if secret),
         )
 
-    def _messages(self, prompt: Prompt) -> bytes:
+    def _conversation(self, prompt: Prompt) -> Conversation:
         name = f"messages for {self._provider}"
         conversation = prompt.derived.get(name)
         if not isinstance(conversation, Conversation):
             conversation = prompt.derived[name] = Conversation(self._dialect)
-        return conversation.messages(prompt.entries, prompt.memory)
+        return conversation
 
     async def _head(self, connection: "_Connection", prompt: Prompt) -> RequestHead:
         from pydantic_ai.exceptions import AgentRunError, UserError
@@ -296,16 +329,25 @@ class ProviderModel:
         try:
             return await connection.head(prompt, self._model_settings(prompt))
         except (AgentRunError, UserError) as error:
-            raise self._failure(error, connection.secrets) from None
+            failure = Failure(kind=ModelErrorKind.REFUSED, said=str(error))
+            raise self._failure(failure, connection.secrets, 200) from None
 
-    def _usage(self, answer: GrowingAnswer) -> Usage:
-        counted = answer.usage or AnswerUsage()
+    def _usage(self, answer: GrowingAnswer, sent: "_Sent", content: Sequence[Part]) -> Usage:
+        """What the provider counted, and an estimate of what it did not. Contract: runs 6."""
+        counted, estimated = answer.usage or AnswerUsage(), 0
+        if not counted.input_tokens:
+            estimated = estimated_input(sent.conversation, sent.head.size, sent.prompt)
+            counted = replace(counted, input_tokens=estimated)
+        if not counted.output_tokens:
+            counted = replace(counted, output_tokens=estimated_output(content))
+            estimated += counted.output_tokens
         return Usage(
             input_tokens=counted.input_tokens,
             output_tokens=counted.output_tokens,
             cached_tokens=counted.cache_read_tokens,
-            cost_microusd=self._cost(answer) if answer.usage is not None else None,
+            cost_microusd=self._cost(counted, answer.model),
             steps=1,
+            estimated_tokens=estimated,
         )
 
     def _model_settings(self, prompt: Prompt) -> "ModelSettings":
@@ -330,12 +372,11 @@ class ProviderModel:
     def _key_remedy(self) -> str:
         return f"set {self._setting('api_key')} or the environment variable {self._key_variable}"
 
-    def _cost(self, answer: GrowingAnswer) -> int | None:
+    def _cost(self, counted: AnswerUsage, model: str | None) -> int | None:
         """Millionths of a dollar; None if the price of the model is unknown."""
         from pydantic_ai.messages import ModelResponse
         from pydantic_ai.usage import RequestUsage
 
-        counted = answer.usage or AnswerUsage()
         usage = RequestUsage(
             input_tokens=counted.input_tokens,
             output_tokens=counted.output_tokens,
@@ -345,7 +386,7 @@ class ProviderModel:
         priced = ModelResponse(
             parts=(),
             usage=usage,
-            model_name=answer.model or self._model,
+            model_name=model or self._model,
             provider_name=self._provider,
             provider_url=self._address.base_url,
         )
@@ -359,6 +400,23 @@ class ProviderModel:
             ModelErrorKind.CUT,
             f"Answer cut short by provider {self._provider!r} at {self._place}: it ended before it was whole",
             is_retryable=True,
+        )
+
+    def _too_large(self) -> ModelError:
+        return ModelError(
+            ModelErrorKind.CUT,
+            f"Answer of provider {self._provider!r} at {self._place} was too large, and was given up",
+        )
+
+    def _redirected(self, response: "httpx2.Response") -> ModelError:
+        """Only the owner's setting says where prompts and keys go, so a provider cannot send them elsewhere."""
+        target = urljoin(str(response.request.url), response.headers.get("location", ""))
+        place = _place_from_url(target)
+        where = urlunsplit((*urlsplit(target)[:1], place, urlsplit(target).path, "", "")) if place else "nowhere"
+        return ModelError(
+            ModelErrorKind.REFUSED,
+            f"Address of provider {self._provider!r} redirects to {where[:QUOTED_CHARACTERS]}; "
+            f"set {self._setting('base_url')} to the address that it moved to",
         )
 
     def _not_an_api(self) -> ModelError:
@@ -382,6 +440,13 @@ class ProviderModel:
     def _stalled(self, arrival: "_ByteWait") -> ModelError:
         """A hanging provider is not asked again: it would hang as long."""
         who = f"provider {self._provider!r}"
+        if arrival.is_silent:
+            seconds, setting = self._settings.silence_seconds, self._setting("silence_seconds")
+            message = (
+                f"Answer of {who} stalled: for {seconds:g} seconds it only said that it is alive; {setting} sets how "
+                "long it may"
+            )
+            return ModelError(ModelErrorKind.STALLED, message)
         if arrival.has_begun:
             seconds, setting = self._settings.stall_seconds, self._setting("stall_seconds")
             message = (
@@ -394,67 +459,88 @@ class ProviderModel:
             )
         return ModelError(ModelErrorKind.STALLED, message, is_retryable=arrival.has_begun)
 
-    async def _refused(self, connection: "_Connection", response: "httpx2.Response") -> ModelError:
+    async def _begin(
+        self, connection: "_Connection", request: "httpx2.Request", arrival: "_ByteWait"
+    ) -> "httpx2.Response":
+        """The beginning of the answer; follows a redirect only within the same server, where keys may go."""
+        for _ in range(MAX_REDIRECTS):
+            response = await arrival.begin(connection.http, request)
+            target = urljoin(str(request.url), response.headers.get("location", ""))
+            is_same = urlsplit(target)[:2] == urlsplit(str(request.url))[:2]
+            if response.status_code not in SAME_REQUEST or not is_same:
+                return response
+            await response.aclose()
+            request = connection.http.build_request("POST", target, headers=request.headers, content=request.content)
+        return await arrival.begin(connection.http, request)
+
+    async def _refused(self, connection: "_Connection", response: "httpx2.Response", sent: "_Sent") -> ModelError:
+        if response.status_code < 400:
+            return self._redirected(response)
         body = bytearray()
         with anyio.fail_after(self._settings.stall_seconds):
             async for piece in response.aiter_bytes():
                 body += piece[: MAX_ERROR_BYTES - len(body)]
                 if len(body) >= MAX_ERROR_BYTES:
                     break
-        status, headers = response.status_code, response.headers.multi_items()
-        error = await classify(connection.open_model, status, headers, bytes(body))
-        return self._failure(error, connection.secrets)
+        status, headers = response.status_code, {name.lower(): value for name, value in response.headers.items()}
+        failure = classify(sent.refusal(status, headers, bytes(body)), datetime.now(UTC))
+        return self._failure(failure, connection.secrets, status)
 
-    async def _broken_off(self, connection: "_Connection", event: bytes) -> ModelError:
-        """An error that the provider reports inside a stream."""
-        if len(event) > MAX_ERROR_BYTES:
-            return self._cut()
-        stream = b"event: error\ndata: %s\n\n" % event
-        headers = [("content-type", "text/event-stream")]
-        return self._failure(await classify(connection.open_model, 200, headers, stream), connection.secrets)
-
-    def _failure(self, error: Exception | None, secrets: Iterable[str]) -> ModelError:
-        from pydantic_ai import exceptions as failures
-
-        if error is None:
-            return self._cut()
-        who = f"provider {self._provider!r}"
-        said = _quote(error, secrets)
-        status = error.status_code if isinstance(error, failures.ModelHTTPError) else 0
-        retry_after = error.retry_after if isinstance(error, failures.ModelAPIError) else None
-        if retry_after is not None:
-            retry_after = min(retry_after, MAX_RETRY_AFTER_SECONDS)
-        match error:
-            case failures.ModelAuthenticationError():
+    def _failure(self, failure: Failure, secrets: tuple[str, ...], status: int) -> ModelError:
+        who, said = f"provider {self._provider!r}", _quote(failure.said, secrets)
+        match failure.kind:
+            case ModelErrorKind.AUTHENTICATION:
                 # Providers repeat parts of the key here, so their words are left out.
-                kind, message = ModelErrorKind.AUTHENTICATION, f"Key refused by {who}: {self._key_remedy}"
-            case failures.ModelNotFoundError():
-                kind = ModelErrorKind.NOT_FOUND
+                message = f"Key refused by {who}: {self._key_remedy}"
+            case ModelErrorKind.NOT_FOUND:
                 message = f"Model {self._model!r} not found at {who} ({self._place}): {said}"
-            case failures.ModelContextWindowExceededError():
-                kind, message = ModelErrorKind.CONTEXT_TOO_LONG, f"Prompt too long for model {self.name!r}: {said}"
-            case failures.ModelQuotaExceededError():
-                kind, message = ModelErrorKind.RATE_LIMITED, f"Quota used up at {who}: {said}"
-                return ModelError(kind, message, retry_after_seconds=retry_after)
-            case failures.ModelRateLimitError():
-                kind, message = ModelErrorKind.RATE_LIMITED, f"Rate limit of {who} reached: {said}"
-            case failures.ModelUnavailableError() | failures.ModelServerError():
-                kind, message = ModelErrorKind.SERVER, f"Error inside {who} (HTTP {status or 500}): {said}"
-            case failures.ModelHTTPError() if status >= 500 or status == 408:
-                kind, message = ModelErrorKind.SERVER, f"Error inside {who} (HTTP {status}): {said}"
-            case failures.ModelAPIError(in_stream=True):
-                kind, message = ModelErrorKind.SERVER, f"Error inside {who}: {said}"
-            case failures.ModelRequestRejectedError() | failures.ModelHTTPError() | failures.UserError():
-                kind, message = ModelErrorKind.REFUSED, f"Request refused by {who}: {said}"
+            case ModelErrorKind.CONTEXT_TOO_LONG:
+                message = f"Prompt too long for model {self.name!r}: {said}"
+            case ModelErrorKind.QUOTA:
+                message = f"Quota used up at {who}: {said}"
+            case ModelErrorKind.RATE_LIMITED:
+                message = f"Rate limit of {who} reached: {said}"
+            case ModelErrorKind.FILTERED:
+                message = f"Content filter of {who} refused the conversation: {said}"
+            case ModelErrorKind.SERVER:
+                message = f"Error inside {who}{f' (HTTP {status})' if status >= 400 else ''}: {said}"
             case _:
-                return self._cut()
-        longest = self._settings.longest_retry_after_seconds
-        is_retryable = kind in RETRYABLE and (retry_after is None or retry_after <= longest)
-        return ModelError(kind, message, retry_after_seconds=retry_after, is_retryable=is_retryable)
+                message = f"Request refused by {who}: {said}"
+        wait = failure.retry_after_seconds
+        return ModelError(
+            failure.kind,
+            message,
+            retry_after_seconds=wait,
+            is_retryable=failure.is_passing and (wait is None or wait <= self._settings.longest_retry_after_seconds),
+            entry=failure.entry,
+            is_larger=failure.is_larger,
+        )
+
+
+class _Sent(Struct, frozen=True, kw_only=True):
+    """A request on its way, as far as its refusal must be understood."""
+
+    prompt: Prompt
+    conversation: Conversation
+    head: RequestHead
+    size: int
+
+    def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Refusal:
+        accepted = self.conversation.accepted_bytes
+        if accepted is None and any(isinstance(entry, AssistantMessage) for entry in self.prompt.entries):
+            accepted = 0  # before this process began, a shorter one was taken
+        return Refusal(
+            status=status,
+            headers=headers,
+            body=body,
+            sent_bytes=self.size,
+            accepted_bytes=accepted,
+            has_images=self.conversation.images > 0,
+        )
 
 
 class _ByteWait:
-    """Waits for the bytes of one answer. Raises `TimeoutError` if nothing comes for too long.
+    """Waits for the bytes of one answer. Raises `TimeoutError` if nothing comes, or nothing of use, for too long.
 
     It holds one scope and one timer for all of them, because a scope or a timer of its own for each piece costs more
     than the piece. Nobody is cancelled while the answer's reader works on a piece. After a pause of the process, the
@@ -465,7 +551,12 @@ class _ByteWait:
         self.has_begun = False
         """Whether the first byte has come."""
         self._stall_seconds = settings.stall_seconds
+        self._silence_seconds = settings.silence_seconds
         self._loop = get_running_loop()
+        self._has_progressed = True
+        """Whether the answer has grown since the wait before."""
+        self._silent_at = inf
+        """When it will have been alive without growing for too long."""
         self._begins_before = self._loop.time() + settings.first_byte_seconds
         self._ends_at = inf
         """When the present wait has lasted too long; never while nobody waits."""
@@ -495,11 +586,23 @@ class _ByteWait:
 
     async def next(self, pieces: AsyncIterator[bytes]) -> bytes | None:
         """The next bytes; None after the last ones."""
-        self._arm(self._loop.time() + self._stall_seconds if self.has_begun else self._begins_before)
+        now = self._loop.time()
+        if self._has_progressed:
+            self._has_progressed, self._silent_at = False, now + self._silence_seconds
+        self._arm(min(now + self._stall_seconds, self._silent_at) if self.has_begun else self._begins_before)
         piece = await anext(pieces, None)
         self._disarm()
         self.has_begun = True
         return piece
+
+    def note_progress(self) -> None:
+        """The answer has grown: a text, a thought or a part of a call has come."""
+        self._has_progressed = True
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether bytes came all the time, and nothing of use."""
+        return self.has_begun and self._loop.time() >= self._silent_at
 
     def _arm(self, ends_at: float) -> None:
         self._ends_at = ends_at
@@ -590,12 +693,17 @@ def _place_from_url(base_url: str) -> str | None:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}" if host else None
 
 
-def _quote(error: Exception, secrets: Iterable[str]) -> str:
-    said: object = getattr(error, "body", None)
-    while isinstance(said, dict):
-        fields = cast("dict[str, object]", said)
-        said = fields.get("message") or fields.get("error")
-    text = " ".join((said if isinstance(said, str) else str(error)).split())
+def _without_query(base_url: str) -> tuple[str, str]:
+    parts = urlsplit(base_url)
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")), parts.query
+
+
+def _with_query(url: str, query: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
+
+
+def _quote(said: str, secrets: tuple[str, ...]) -> str:
+    text = " ".join(said.split())
     for secret in secrets:
         text = text.replace(secret, "[secret]")
-    return text[:QUOTED_CHARACTERS]
+    return whole_text(text[:QUOTED_CHARACTERS])

@@ -23,9 +23,11 @@ _INSTRUCTIONS = (
 )
 
 
-async def summarise(asking: Asking, entries: Sequence[Entry], framing: Framing) -> tuple[str, Usage]:
+async def summarise(
+    asking: Asking, entries: Sequence[Entry], framing: Framing, *, share: float = 1.0
+) -> tuple[str, Usage]:
     """A summary of the entries by the model, and what that used. Raises `ModelError`, `RoomExceeded`."""
-    text = rendered(asking.model, entries, framing, kept_tokens=MAX_SUMMARY_TOKENS)
+    text = rendered(asking.model, entries, framing, kept_tokens=MAX_SUMMARY_TOKENS, share=share)
     prompt = Prompt(
         instructions=_INSTRUCTIONS,
         entries=[PromptText(text=text)],
@@ -37,9 +39,12 @@ async def summarise(asking: Asking, entries: Sequence[Entry], framing: Framing) 
     return "".join(part.text for part in answer.content if isinstance(part, TextPart)), answer.usage
 
 
-def rendered(model: Model, entries: Sequence[Entry], framing: Framing, *, kept_tokens: int) -> str:
-    """The entries as data for a prompt of the model: the newest that fit, beside `kept_tokens` of other text."""
-    room = max(int(model.context_tokens * FILL_LIMIT) - kept_tokens, 500) * BYTES_PER_TOKEN
+def rendered(model: Model, entries: Sequence[Entry], framing: Framing, *, kept_tokens: int, share: float = 1.0) -> str:
+    """The entries as data for a prompt of the model: the newest that fit, beside `kept_tokens` of other text.
+
+    `share` is how much of the room they may take.
+    """
+    room = int(max(int(model.context_tokens * FILL_LIMIT) - kept_tokens, 500) * BYTES_PER_TOKEN * share)
     return "\n\n".join(_newest_within(room, entries, framing))
 
 

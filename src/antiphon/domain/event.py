@@ -33,6 +33,8 @@ class EventType(StrEnum):
     INTROSPECTION_STARTED = "introspection_started"
     INTROSPECTION_FINISHED = "introspection_finished"
     COMPACTED = "compacted"
+    LEFT_OUT = "left_out"
+    """Prompts show a note in the place of what the provider refused; see `LeftOut`."""
     DELIVERED = "delivered"
     DELIVERY_SUPPRESSED = "delivery_suppressed"
     TAINT_RAISED = "taint_raised"

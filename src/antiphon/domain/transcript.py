@@ -7,13 +7,15 @@ each message where the model first saw it. Only prompts are reordered; readers s
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId
+from antiphon.domain.left_out import LeftOut, left_out_from
 from antiphon.domain.message import (
     AssistantMessage,
     ImagePart,
@@ -125,6 +127,8 @@ class Transcript:
         self._size = 0
         self.unreadable: list[int] = []
         """The `seq` of entries that prompts need and whose stored form is damaged, ascending."""
+        self.blind_models: set[str] = set()
+        """Models that read no images, as their provider said in this conversation."""
         self.derived: dict[str, Derived] = {}
         """What readers of the entries keep with them, by names of their own."""
 
@@ -192,12 +196,15 @@ class Transcript:
                 self._steps_by_run.pop(event.run_id, None)
             case EventType.COMPACTED:
                 self._compact(event.data, event.classification)
+            case EventType.LEFT_OUT:
+                self._leave_out(left_out_from(event.data))
             case _:
                 pass
 
     def _compact(self, data: JsonObject, made_of: Classification) -> None:
         through, text = data["throughSeq"], data["summary"]
         assert isinstance(through, int) and (text is None or isinstance(text, str))
+        is_again = self._cut_at == through
         self._cut_at, self._summary = through, Summary(text=text, classification=made_of)
         self.unreadable = [seq for seq in self.unreadable if seq > through]
         for index, entry in enumerate(self._settled):
@@ -205,9 +212,28 @@ class Transcript:
                 self._settled[: index + 1] = [self._summary]
                 self._forget_replaced()
                 return
+        if is_again and self._settled and isinstance(self._settled[0], Summary):
+            self._settled[0] = self._summary  # the summary itself was too long
+            return
         if all(entry.seq != through for entry in self._waiting):  # it was pruned, with everything that it replaces
             self._settled.insert(0, self._summary)
             self._made_of = self._made_of.join(made_of)
+
+    def _leave_out(self, what: LeftOut) -> None:
+        """Puts a note in the place of what a provider refused, once, so that no later prompt has to."""
+        if what.blind_model is not None:
+            self.blind_models.add(what.blind_model)
+        if not what.seqs:
+            return
+        self._settled[:] = [entry if isinstance(entry, Summary) else without(entry, what) for entry in self._settled]
+        for inputs in (self._waiting, *self._inputs_by_run.values()):
+            inputs[:] = [without(entry, what) for entry in inputs]
+        for steps in self._steps_by_run.values():
+            steps[:] = [without(entry, what) for entry in steps]
+        for name, result in self._results.items():
+            if name[0] in what.entries:
+                self._results[name] = what.message(name[0], result)
+                self._stale.add(name[0])
 
     def _forget_replaced(self) -> None:
         """Drops the results of steps that are in no prompt and of no run that goes on."""
@@ -229,6 +255,12 @@ class Transcript:
                 summary = self._summary_at(entry)
                 made_of = made_of.join(entry.classification) if summary is None else summary.classification
         return made_of
+
+    @property
+    def summarised_through(self) -> int:
+        """The last `seq` that the present summary replaces."""
+        assert self._cut_at is not None
+        return self._cut_at
 
     def needed_from(self, through: int, kept: Iterable[Entry]) -> int:
         """The first event that a fold needs, if a summary replaces all through `through` and these entries stay.
@@ -342,6 +374,21 @@ class Transcript:
             made_of=step.made_of,
             results_made_of=self._made_of_results(step, len(results)),
         )
+
+
+EntryT = TypeVar("EntryT", bound=Input | Step)
+
+
+def without(entry: EntryT, what: LeftOut) -> EntryT:
+    """The entry without what is left out of it."""
+    if entry.seq not in what.seqs:
+        return entry
+    if isinstance(entry, Input):
+        return replace(entry, message=what.message(entry.seq, entry.message))
+    results = tuple(
+        what.message(entry.seq, result) if isinstance(result, ToolResult) else result for result in entry.results
+    )
+    return replace(entry, message=what.message(entry.seq, entry.message), results=results)
 
 
 def open_calls(events: Iterable[Event]) -> list[OpenCall]:

@@ -19,10 +19,12 @@ from antiphon.agents.providers.dialect import (
     arguments_of,
     decode_event,
     kept_fields,
+    safe_name,
     tokens,
 )
 from antiphon.domain.message import (
     AssistantMessage,
+    Cut,
     ImagePart,
     JsonObject,
     JsonValue,
@@ -34,6 +36,11 @@ from antiphon.domain.message import (
 )
 
 REDACTED: Final = "redacted_thinking"
+CUTS: Final = {
+    "max_tokens": Cut.LENGTH,
+    "model_context_window_exceeded": Cut.LENGTH,
+    "refusal": Cut.REFUSAL,
+}
 
 
 class AnthropicDialect:
@@ -59,7 +66,7 @@ class AnthropicDialect:
                     blocks.append({"type": "thinking", "thinking": text, "signature": kept["signature"]})
                 case ToolCallPart(name=name, arguments=arguments):
                     sent = arguments_of(arguments)
-                    blocks.append({"type": "tool_use", "id": next(calls), "name": name, "input": sent})
+                    blocks.append({"type": "tool_use", "id": next(calls), "name": safe_name(name), "input": sent})
                 case _:
                     pass
         return _piece(ASSISTANT, blocks)
@@ -148,6 +155,11 @@ class _AnthropicDelta(Lenient):
 
 
 class _AnthropicEvent(Lenient):
+    """An event, or a whole message in the place of events."""
+
+    model: str | None = None
+    content: list[_AnthropicBlock] | None = None
+    stop_reason: str | None = None
     type: str | None = None
     index: int | None = None
     message: _AnthropicMessage | None = None
@@ -159,16 +171,21 @@ class _AnthropicEvent(Lenient):
 class _AnthropicAnswer(GrowingAnswer):
     def __init__(self, provider: str) -> None:
         super().__init__(provider)
-        self._blocks: dict[int, GrowingText | GrowingCall] = {}
-        """Parts by the index of their block."""
+        self._blocks: dict[int, GrowingText | GrowingCall | None] = {}
+        """Thoughts and calls by the index of their block; None for texts."""
 
-    def add(self, data: bytes) -> str:
+    def add(self, data: bytes, *, is_whole_body: bool = False) -> str:
         if self.is_ended:
             return ""
         event = decode_event(_AnthropicEvent, data)
         match event.type:
             case "error":
                 raise ErrorEvent(data)
+            case "message":
+                self.is_whole = self.is_ended = True
+                self.model, self.cut = event.model, CUTS.get(event.stop_reason or "")
+                self._count(event.usage)
+                return "".join(self._begin_block(index, block) for index, block in enumerate(event.content or ()))
             case "message_stop":
                 self.is_ended = True
             case "message_start" if event.message is not None:
@@ -179,8 +196,11 @@ class _AnthropicAnswer(GrowingAnswer):
             case "content_block_delta" if event.delta is not None:
                 return self._grow(event.index or 0, event.delta)
             case "message_delta":
-                self.is_whole = self.is_whole or bool(event.delta is not None and event.delta.stop_reason)
+                if event.delta is not None and event.delta.stop_reason:
+                    self.is_whole, self.cut = True, CUTS.get(event.delta.stop_reason)
                 self._count(event.usage)
+            case _ if is_whole_body:
+                raise ErrorEvent(data)
             case _:
                 pass
         return ""
@@ -188,8 +208,8 @@ class _AnthropicAnswer(GrowingAnswer):
     def _begin_block(self, index: int, block: _AnthropicBlock) -> str:
         match block.type:
             case "text":
-                self._blocks[index] = self._begin(GrowingText(is_thinking=False))
-                return self._grow(index, _AnthropicDelta(text=block.text))
+                self._blocks[index] = None
+                return self._say(block.text or "")
             case "thinking":
                 self._blocks[index] = self._begin(GrowingText(is_thinking=True))
                 self._grow(index, _AnthropicDelta(thinking=block.thinking, signature=block.signature))
@@ -198,6 +218,7 @@ class _AnthropicAnswer(GrowingAnswer):
                 self._grow(index, _AnthropicDelta(signature=block.data))
             case "tool_use":
                 call = self._blocks[index] = self._begin(GrowingCall())
+                self._unseen += 1
                 arguments = msgspec.json.encode(block.input).decode() if block.input else ""
                 call.grow(call_id=block.id or "", name=block.name or "", arguments=arguments)
             case _:
@@ -206,18 +227,16 @@ class _AnthropicAnswer(GrowingAnswer):
 
     def _grow(self, index: int, delta: _AnthropicDelta) -> str:
         match self._blocks.get(index):
-            case GrowingText() as text:
-                grown = (delta.thinking if text.is_thinking else delta.text) or ""
-                text.pieces.append(grown)
-                text.signatures.append(delta.signature or "")
-                if not text.is_thinking:
-                    return grown
+            case None:
+                return self._say(delta.text) if delta.text and index in self._blocks else ""
+            case GrowingText() as thought:
+                grown = delta.thinking or ""
+                thought.pieces.append(grown)
+                thought.signatures.append(delta.signature or "")
                 self._unseen += len(grown)
             case GrowingCall() as call:
                 call.grow(arguments=delta.partial_json or "")
                 self._unseen += len(delta.partial_json or "")
-            case None:
-                pass
         return ""
 
     def _count(self, usage: _AnthropicUsage | None) -> None:

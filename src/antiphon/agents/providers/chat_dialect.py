@@ -7,21 +7,23 @@ import msgspec
 
 from antiphon.agents.providers.dialect import (
     ASSISTANT,
+    TAGGED,
     USER,
     AnswerUsage,
     ErrorEvent,
     GrowingAnswer,
     GrowingCall,
-    GrowingText,
     Lenient,
     Piece,
     arguments_of,
     decode_event,
     kept_fields,
+    safe_name,
     tokens,
 )
 from antiphon.domain.message import (
     AssistantMessage,
+    Cut,
     ImagePart,
     JsonObject,
     JsonValue,
@@ -33,10 +35,25 @@ from antiphon.domain.message import (
     text_of,
 )
 
-TAGGED: Final = "content"
-"""The id of a thought that came between tags in the text; others have the name of their field."""
 OPENING, CLOSING = "<think>", "</think>"
 DONE: Final = b"[DONE]"
+CUTS: Final = {
+    "length": Cut.LENGTH,
+    "max_tokens": Cut.LENGTH,
+    "model_length": Cut.LENGTH,
+    "model_context_window_exceeded": Cut.LENGTH,
+    "content_filter": Cut.FILTER,
+    "content_filtered": Cut.FILTER,
+    "safety": Cut.FILTER,
+    "recitation": Cut.FILTER,
+    "blocklist": Cut.FILTER,
+    "prohibited_content": Cut.FILTER,
+    "sensitive": Cut.FILTER,
+    "refusal": Cut.REFUSAL,
+}
+"""Reasons for an end, in lower case, other than that the model was done."""
+FAILED: Final = frozenset({"error", "insufficient_system_resource", "network_error", "abort"})
+"""Reasons that are errors of the provider."""
 
 
 class ChatDialect:
@@ -79,7 +96,10 @@ class ChatDialect:
                     call: JsonObject = {
                         "id": call_ids[len(calls)],
                         "type": "function",
-                        "function": {"name": name, "arguments": msgspec.json.encode(arguments_of(arguments)).decode()},
+                        "function": {
+                            "name": safe_name(name),
+                            "arguments": msgspec.json.encode(arguments_of(arguments)).decode(),
+                        },
                     }
                     extra = cast(JsonObject, kept.get("details") or {}) if kept is not None else {}
                     calls.append(call | {key: extra[key] for key in ("extra_content",) if key in extra})
@@ -125,7 +145,9 @@ class _ChatDelta(Lenient):
 
 class _ChatChoice(Lenient):
     delta: _ChatDelta | None = None
+    message: _ChatDelta | None = None
     finish_reason: str | None = None
+    error: JsonValue = None
 
 
 class _ChatInputDetails(Lenient):
@@ -143,6 +165,8 @@ class _ChatChunk(Lenient):
     choices: list[_ChatChoice] | None = None
     usage: _ChatUsage | None = None
     error: JsonValue = None
+    object: str | None = None
+    detail: JsonValue = None
 
 
 class _ChatAnswer(GrowingAnswer):
@@ -150,14 +174,15 @@ class _ChatAnswer(GrowingAnswer):
         super().__init__(provider)
         self._calls: dict[int | None, GrowingCall] = {}
         """The newest call of each index."""
-        self._is_tagged = False
 
-    def add(self, data: bytes) -> str:
+    def add(self, data: bytes, *, is_whole_body: bool = False) -> str:
         if self.is_ended or data.startswith(DONE):
             self.is_ended = True
             return ""
         chunk = decode_event(_ChatChunk, data)
         if chunk.error:
+            raise ErrorEvent(msgspec.json.encode({"error": chunk.error}))
+        if not chunk.choices and (is_whole_body or chunk.object == "error" or chunk.detail):
             raise ErrorEvent(data)
         self.model = chunk.model or self.model
         if chunk.usage is not None:
@@ -165,47 +190,51 @@ class _ChatAnswer(GrowingAnswer):
         if not chunk.choices:
             return ""
         choice = chunk.choices[0]
-        if choice.finish_reason:
-            self.is_whole = True
-        delta = choice.delta
+        self._note_end(choice, is_whole_body=is_whole_body)
+        delta = choice.delta or choice.message
         if delta is None:
             return ""
         for field, thought in (("reasoning", delta.reasoning), ("reasoning_content", delta.reasoning_content)):
             if isinstance(thought, str) and thought:
-                self._text(is_thinking=True, opaque_id=field).pieces.append(thought)
-                self._unseen += len(thought)
+                self._think(thought, field)
                 break
+        said = self._say(self._joined(delta.content)) if delta.content else ""
         if delta.refusal:
-            self.is_whole = True
-        said = self._said(_joined(delta.content))
+            self.is_whole, self.cut = True, Cut.REFUSAL
+            said += self._say(delta.refusal)
         for call in delta.tool_calls or ():
             self._add_call(call)
         return said
 
-    def _said(self, text: str) -> str:
-        """Adds a piece of the text, or of a thought between tags, which some servers send in the text."""
-        if not text:
-            return ""
-        if text.strip() == (CLOSING if self._is_tagged else OPENING):
-            self._is_tagged = not self._is_tagged
-            return ""
-        self._text(is_thinking=self._is_tagged, opaque_id=TAGGED if self._is_tagged else None).pieces.append(text)
-        if not self._is_tagged:
-            return text
-        self._unseen += len(text)
-        return ""
+    def _note_end(self, choice: _ChatChoice, *, is_whole_body: bool) -> None:
+        reason = choice.finish_reason
+        if choice.error or (reason and reason.lower() in FAILED):
+            raise ErrorEvent(msgspec.json.encode({"error": choice.error or f"the answer ended with {reason!r}"}))
+        if reason:
+            self.is_whole, self.cut = True, CUTS.get(reason.lower(), self.cut)
+        elif is_whole_body:
+            self.is_whole = True
 
-    def _text(self, *, is_thinking: bool, opaque_id: str | None) -> GrowingText:
-        last = self._parts[-1] if self._parts else None
-        if not isinstance(last, GrowingText) or (last.is_thinking, last.opaque_id) != (is_thinking, opaque_id):
-            last = self._begin(GrowingText(is_thinking=is_thinking, opaque_id=opaque_id))
-        return last
+    def _joined(self, content: str | list[JsonValue]) -> str:
+        """The text of a delta; some servers send a list of parts, thoughts among them."""
+        if isinstance(content, str):
+            return content
+        texts: list[str] = []
+        for part in content:
+            if isinstance(part, dict) and part.get("type") == "thinking":
+                thought = part.get("thinking")
+                self._think(self._joined(thought) if isinstance(thought, str | list) else "", TAGGED)
+                continue
+            text = part.get("text") if isinstance(part, dict) else part
+            texts.append(text if isinstance(text, str) else "")
+        return "".join(texts)
 
     def _add_call(self, delta: _ChatCallDelta) -> None:
         function = delta.function or _ChatFunction()
         call = self._calls.get(delta.index)
         if call is None or _is_another(call, delta.id, function.name):
             call = self._calls[delta.index] = self._begin(GrowingCall())
+            self._unseen += 1
         arguments = function.arguments or ""
         if not isinstance(arguments, str):
             arguments = msgspec.json.encode(arguments).decode()
@@ -230,14 +259,6 @@ def _is_another(call: GrowingCall, call_id: str | None, name: str | None) -> boo
     if call_id and call.call_id:
         return call_id != call.call_id
     return not call_id and not call.call_id and bool(call.arguments)
-
-
-def _joined(content: str | list[JsonValue] | None) -> str:
-    """The text of a delta; some servers send a list of parts."""
-    if isinstance(content, list):
-        texts = (part.get("text") if isinstance(part, dict) else part for part in content)
-        return "".join(text for text in texts if isinstance(text, str))
-    return content or ""
 
 
 def _piece(role: str, message: JsonObject) -> Piece:

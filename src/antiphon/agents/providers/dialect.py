@@ -1,6 +1,7 @@
 """What differs between the APIs: how messages are written, and how an answer's events are read."""
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -9,10 +10,12 @@ from typing import Any, Final, Protocol, TypeVar, Union, cast, get_args, get_ori
 
 import msgspec
 
+from antiphon.agents.providers.thought_tags import ThoughtTags
 from antiphon.agents.text import whole_text
 from antiphon.domain.message import (
     MAX_PARTS,
     AssistantMessage,
+    Cut,
     ImagePart,
     JsonObject,
     Part,
@@ -22,6 +25,8 @@ from antiphon.domain.message import (
     ToolResult,
 )
 
+TAGGED: Final = "content"
+"""The id of a thought that came between tags in the text; others have the name of their field."""
 USER: Final = "user"
 ASSISTANT: Final = "assistant"
 
@@ -67,6 +72,10 @@ class ErrorEvent(Exception):
         super().__init__("the stream reports an error")
         self.event = event
         """As it was sent, to be classified like an error response."""
+
+
+class AnswerTooLarge(ValueError):
+    """The answer is larger than any that can be kept; another attempt would be, too."""
 
 
 class Lenient(msgspec.Struct, kw_only=True, gc=False):
@@ -118,8 +127,18 @@ def tokens(now: int | None, before: int = 0) -> int:
     return before if now is None else min(max(now, 0), MOST_TOKENS)
 
 
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+LONGEST_NAME: Final = 64
+"""Characters of a tool's name that every provider takes."""
+
+
+def safe_name(name: str) -> str:
+    """The name of a call as every provider takes it back, whatever the model wrote."""
+    return _UNSAFE.sub("_", name[:LONGEST_NAME]) or "_"
+
+
 MAX_NAME: Final = 1_000
-"""Characters of a call's id or name. More are no answer of a model."""
+"""Characters of a call's id or name; what follows is dropped, as no tool has such a name."""
 
 
 class GrowingText:
@@ -147,17 +166,16 @@ class GrowingCall:
         self.call_id = ""
         self.name = ""
         self.arguments: list[str] = []
+        self.without_arguments = "{}"
         self.details: JsonObject | None = None
 
     def grow(self, *, call_id: str = "", name: str = "", arguments: str = "") -> None:
-        """Adds pieces; a name that is repeated is none. Raises `ValueError` if id or name become too long."""
-        self.call_id = self.call_id or call_id
-        if name != self.name:
-            self.name += name
+        """Adds pieces; a name that is repeated is none."""
+        self.call_id = self.call_id or call_id[:MAX_NAME]
+        if name and name != self.name:
+            self.name = (self.name + name[:MAX_NAME])[:MAX_NAME]
         if arguments:
             self.arguments.append(arguments)
-        if max(len(self.call_id), len(self.name)) > MAX_NAME:
-            raise ValueError(f"call has an id or a name of more than {MAX_NAME} characters")
 
     def part(self, provider: str) -> Part | None:
         """None if it has no name, which no provider would take back."""
@@ -166,7 +184,7 @@ class GrowingCall:
         return ToolCallPart(
             call_id=whole_text(self.call_id),
             name=whole_text(self.name),
-            arguments=whole_text("".join(self.arguments)) or "{}",
+            arguments=whole_text("".join(self.arguments)) or self.without_arguments,
             provider=opaque(provider, details=self.details),
         )
 
@@ -184,17 +202,57 @@ class GrowingAnswer(ABC):
         """Whether the provider said why the answer ends."""
         self.is_ended = False
         """Whether the provider said that nothing more comes; what comes is then ignored."""
+        self.cut: Cut | None = None
+        """What cut the answer short, by the provider's own words."""
         self._unseen = 0
         self._provider = provider
         self._parts: list[GrowingText | GrowingCall] = []
+        self._tags = ThoughtTags()
 
     @abstractmethod
-    def add(self, data: bytes) -> str:
+    def add(self, data: bytes, *, is_whole_body: bool = False) -> str:
         """Takes one event's data and returns the text that it adds to the reply.
 
-        Raises `ErrorEvent` if the event reports an error, and `ValueError` if it is not an event of the API or the
-        answer becomes too large.
+        `is_whole_body` says that it is a whole answer, from a server that does not stream. Raises `ErrorEvent` if the
+        event reports an error, `AnswerTooLarge`, and another `ValueError` if it is not an event of the API.
         """
+
+    def end(self) -> str:
+        """The text that was held back; nothing more comes."""
+        calls = [part for part in self._parts if isinstance(part, GrowingCall)]
+        if self.cut is not None and calls and not calls[-1].arguments:
+            calls[-1].without_arguments = "{"  # it was cut before them; nobody may take it for a call without any
+        words, thought = self._tags.end(is_whole_answer=self.cut is None and not calls)
+        if thought:
+            self._parts = [part for part in self._parts if not _is_tagged(part)]
+        if words:
+            self._text(is_thinking=False).pieces.append(words)
+        return words
+
+    def _say(self, text: str) -> str:
+        """Adds a piece of the text, or of a thought between tags, and returns what is words."""
+        if self._tags.is_over:
+            if text:
+                self._text(is_thinking=False).pieces.append(text)
+            return text
+        said: list[str] = []
+        for piece, is_thought in self._tags.add(text):
+            self._text(is_thinking=is_thought, opaque_id=TAGGED if is_thought else None).pieces.append(piece)
+            if is_thought:
+                self._unseen += len(piece)
+            else:
+                said.append(piece)
+        return "".join(said)
+
+    def _think(self, thought: str, field: str) -> None:
+        self._text(is_thinking=True, opaque_id=field).pieces.append(thought)
+        self._unseen += len(thought)
+
+    def _text(self, *, is_thinking: bool, opaque_id: str | None = None) -> GrowingText:
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, GrowingText) or (last.is_thinking, last.opaque_id) != (is_thinking, opaque_id):
+            last = self._begin(GrowingText(is_thinking=is_thinking, opaque_id=opaque_id))
+        return last
 
     def take_unseen(self) -> int:
         """How many characters of thoughts and calls were added since the last time."""
@@ -206,9 +264,13 @@ class GrowingAnswer(ABC):
 
     def _begin(self, part: GrowingT) -> GrowingT:
         if len(self._parts) >= MAX_PARTS:
-            raise ValueError(f"answer has more than {MAX_PARTS} parts")
+            raise AnswerTooLarge(f"answer has more than {MAX_PARTS} parts")
         self._parts.append(part)
         return part
+
+
+def _is_tagged(part: GrowingText | GrowingCall) -> bool:
+    return isinstance(part, GrowingText) and part.opaque_id == TAGGED
 
 
 def opaque(

@@ -1,10 +1,25 @@
-"""Reads a stream of server-sent events (`text/event-stream`) as its bytes arrive."""
+"""Reads a stream of server-sent events (`text/event-stream`), or what a server sends in its place, as bytes arrive."""
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final
+
+from antiphon.agents.providers.dialect import AnswerTooLarge
 
 MAX_EVENT_BYTES: Final = 8 * 1024 * 1024
 MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
+
+
+class BodyKind(Enum):
+    """What a body is, as its first character tells, whatever its type was said to be."""
+
+    UNKNOWN = "unknown"
+    """Only blanks came, with which some servers keep a connection open."""
+    EVENTS = "events"
+    WHOLE = "whole"
+    """One JSON value, from a server that does not stream."""
+    PAGE = "page"
+    """A web page."""
 
 
 class EventLines:
@@ -14,6 +29,7 @@ class EventLines:
     """
 
     def __init__(self) -> None:
+        self.kind = BodyKind.UNKNOWN
         self._rest = bytearray()
         """The start of a line that has no end yet."""
         self._data: list[bytes] = []
@@ -26,12 +42,17 @@ class EventLines:
     def feed(self, piece: bytes) -> Sequence[bytes]:
         """The data of all events that this piece completes, in order.
 
-        Lines end with LF, CRLF or CR. Raises `ValueError` if an event or the stream is too large.
+        Lines end with LF, CRLF or CR. Raises `AnswerTooLarge` if an event or the stream is too large.
         """
         self._size += len(piece)
         self._all += len(piece)
         if self._size > MAX_EVENT_BYTES or self._all > MAX_STREAM_BYTES:
-            raise ValueError(f"event is larger than {MAX_EVENT_BYTES} bytes, or stream than {MAX_STREAM_BYTES}")
+            raise AnswerTooLarge(f"event is larger than {MAX_EVENT_BYTES} bytes, or stream than {MAX_STREAM_BYTES}")
+        if self.kind is not BodyKind.EVENTS:
+            begun = self._begin(piece)
+            if begun is None:
+                return ()
+            piece = begun
         if b"\r" in piece:
             # A CRLF in two pieces becomes an empty line more, after which an event of one line is complete as well.
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -50,8 +71,24 @@ class EventLines:
             self._size = len(rest)
         return events
 
+    def _begin(self, piece: bytes) -> bytes | None:
+        """Learns from the first character what the body is; returns the piece from there on if it is of events."""
+        if self.kind is BodyKind.UNKNOWN:
+            piece = piece.removeprefix(b"\xef\xbb\xbf").lstrip()
+            first = piece[:1]
+            if not first:
+                self._size = 0
+                return None
+            self.kind = BodyKind.WHOLE if first in b"{[" else BodyKind.PAGE if first == b"<" else BodyKind.EVENTS
+            if self.kind is BodyKind.EVENTS:
+                return piece
+        self._rest += piece
+        return None
+
     def end(self) -> Sequence[bytes]:
-        """The data of an event whose blank line is missing, as some servers leave it out at the end."""
+        """The data of an event whose blank line is missing, as some servers leave it out at the end; a whole body."""
+        if self.kind is not BodyKind.EVENTS:
+            return [bytes(self._rest)] if self.kind is BodyKind.WHOLE else ()
         return [*self.feed(b"\n"), *self._complete()]
 
     def _complete(self) -> Sequence[bytes]:

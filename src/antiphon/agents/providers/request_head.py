@@ -1,10 +1,10 @@
-"""What pydantic-ai knows about providers: parameters of a request without its messages, and the kinds of errors.
+"""What pydantic-ai knows about providers: the parameters of a request without its messages.
 
-It builds a request with a mark in the place of the conversation, and reads an answer that failed; both through a
-transport without a network. Conversations and streams, which every turn pays for, do not pass through it.
+It builds a request with a mark in the place of the conversation, through a transport without a network. Conversations
+and streams, which every turn pays for, do not pass through it, and neither do refusals (`failures`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final, cast
 
@@ -34,6 +34,11 @@ class RequestHead(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     before: tuple[bytes, ...]
     """The body up to the conversation; split where the instructions belong, if there are any."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the definitions of tools, and of little else."""
+        return sum(map(len, self.before))
 
     def body(self, instructions: str, messages: bytes) -> bytes:
         before = msgspec.json.encode(instructions).join(self.before)
@@ -68,20 +73,6 @@ async def build_head(open_model: OpenLibraryModel, prompt: Prompt, settings: "Mo
         headers={name: value for name, value in request.headers.items() if name.lower() not in TRANSPORT_HEADERS},
         before=tuple(before.split(msgspec.json.encode(INSTRUCTIONS))),
     )
-
-
-async def classify(
-    open_model: OpenLibraryModel, status: int, headers: Iterable[tuple[str, str]], body: bytes
-) -> Exception | None:
-    """The library's error for an answer; None if it finds none. Takes milliseconds, in a thread."""
-    import httpx2
-
-    kept = [(name, value) for name, value in headers if name.lower() not in ("content-encoding", "content-length")]
-
-    def repeat(_: "httpx2.Request") -> "httpx2.Response":
-        return httpx2.Response(status, headers=kept, content=body)
-
-    return await to_thread.run_sync(_ask, open_model, repeat, Prompt(instructions="", entries=()), None)
 
 
 def _ask(

@@ -9,6 +9,7 @@ from antiphon.domain.errors import Conflict
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import Ids, RunId, SessionId
 from antiphon.domain.keys import parse_key
+from antiphon.domain.left_out import moved
 from antiphon.domain.message import AssistantMessage, JsonObject, Message, ToolResult, UserMessage
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
@@ -166,7 +167,7 @@ def _copied(events: list[Event], first: int) -> list[NewEvent]:
     results = {(m.call_seq, m.call_index): event for event in events if isinstance(m := event.message, ToolResult)}
     compactions = [event for event in events if event.type == EventType.COMPACTED and not event.is_unreadable]
     transcript = Transcript()
-    transcript.add(event for event in events if event.type != EventType.COMPACTED)
+    transcript.add(event for event in events if event.type not in (EventType.COMPACTED, EventType.LEFT_OUT))
     copies: list[NewEvent] = []
     numbers: dict[int, int] = {}
 
@@ -199,6 +200,9 @@ def _copied(events: list[Event], first: int) -> list[NewEvent]:
         if isinstance(event.message, UserMessage | AssistantMessage) and event.seq not in numbers:
             numbers[event.seq] = first + len(copies)
             copy(event, event.message)
+    for event in events:
+        if event.type == EventType.LEFT_OUT:
+            copy(event, None, moved(event.data, numbers))
     for event in compactions:
         through = event.data["throughSeq"]
         assert isinstance(through, int)

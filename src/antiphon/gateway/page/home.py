@@ -183,6 +183,7 @@ _STEPS: Mapping[str, str] = {
     EventType.TOOL_CALL: "uses a tool",
     EventType.APPROVAL_RESOLVED: "continues after a decision",
     EventType.COMPACTED: "has summarised its conversation",
+    EventType.LEFT_OUT: "leaves out what its provider refuses",
 }
 
 
