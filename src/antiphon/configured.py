@@ -82,6 +82,7 @@ def _provider(config: Config, name: str, section: ProviderSection) -> ProviderSe
         api_key=section.key(),
         headers=section.headers,
         stall_seconds=section.stall_seconds,
+        silence_seconds=section.silence_seconds,
         first_byte_seconds=section.first_byte_seconds,
         longest_retry_after_seconds=section.longest_retry_after_seconds,
         names={setting: config.origins.spelt("providers", name, setting)[-1] for setting in type(section).model_fields},

@@ -367,7 +367,7 @@ async def test_the_time_limit_is_the_calls_else_the_configured_one_else_none(ope
         for arguments in given:
             child = await boss.spawns("!say x", **arguments)
             limits.append((await story.run(child.run_id)).time_limit)
-        assert limits == [timedelta(seconds=7), timedelta(seconds=9), None, LONGEST]
+        assert limits == [timedelta(seconds=7), timedelta(seconds=9), timedelta(0), LONGEST]
 
 
 @requirement("spawn:1")

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
 from antiphon.agents.model import ToolSchema
+from antiphon.agents.null_arguments import without_nulls
 from antiphon.agents.text import bounded_text
 from antiphon.domain.agent import Effect
 from antiphon.domain.classification import NO_COMPARTMENTS, PEOPLE, PUBLIC, Classification, from_wire
@@ -183,7 +184,7 @@ class FunctionTool:
     async def _carry_out(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         try:
             check_arguments(arguments)
-            parsed = self._arguments.model_validate(arguments)
+            parsed = self._arguments.model_validate(without_nulls(arguments, self._schema.parameters))
         except ValidationError as error:
             return ToolOutput(_explain(error), is_error=True)
         except Misfit as error:

@@ -259,7 +259,8 @@ class Config(Section):
     def _agent(self, section: AgentSection) -> Agent:
         defaults = self.agents.defaults
         limits, daily = section.limits or self.limits.run, section.daily or self.limits.daily
-        seconds = limits.time_seconds
+        own = section.limits
+        seconds = None if own is None or "time_seconds" not in own.model_fields_set else own.time_seconds or 0
         return Agent(
             id=AgentId(section.id),
             name=section.name or section.id,
@@ -308,6 +309,7 @@ class Config(Section):
             agents=agents,
             default_agent=default,
             daily_total=self.daily_total(),
+            run_time=timedelta(seconds=self.limits.run.time_seconds) if self.limits.run.time_seconds else None,
             max_concurrent=self.runs.max_concurrent,
             queue_mode=self.messages.queue.mode,
             owner_trigger=self.groups.owner_trigger,

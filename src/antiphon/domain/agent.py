@@ -15,7 +15,7 @@ class RunLimits(Struct, frozen=True, kw_only=True):
     """The limits of one run; None sets no limit. Contract: runs 6."""
 
     time: timedelta | None = None
-    """Wall clock, including waits."""
+    """Wall clock, including waits; zero for no limit. None leaves it to the default of all runs."""
     model_calls: int | None = 100
     tool_calls: int | None = 200
     tokens: int | None = None
@@ -59,7 +59,7 @@ class SubagentRules(Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] | None = None
     """Models that a spawn may name, with `*` for any part; None for the models of the agent and of `allowed`."""
     time_limit: timedelta | None = None
-    """How long a child's run may take, unless the spawn sets a limit."""
+    """How long a child's run may take, unless the spawn sets a limit; zero for no limit, None for that of all runs."""
     archive_after: timedelta | None = timedelta(minutes=60)
     """How long after its result a child is archived; None for never."""
 

@@ -135,7 +135,7 @@ class Run(Struct, frozen=True, gc=False):
     has_attachments: bool = False
     """Whether files must still be written into its workspace before its first step."""
     time_limit: timedelta | None = None
-    """How long it may take, in addition to the limits of its agent's runs."""
+    """How long it may take by its spawn, or by what an approval left of its time; zero for no limit."""
     waiting_for: tuple[RunId, ...] = ()
     """Runs of other sessions that it waits for."""
     wait_until: datetime | None = None

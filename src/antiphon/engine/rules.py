@@ -87,6 +87,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     default_agent: AgentId
     daily_total: DailyLimits
     person_caps: PersonCaps = field(default_factory=PersonCaps)
+    run_time: timedelta | None = None
+    """How long a run may take, unless its agent, spawn or task names a limit; None for no limit. Contract: runs 6."""
     max_concurrent: int = 16
     queue_mode: QueueMode = QueueMode.ENQUEUE
     owner_trigger: OwnerTrigger = OwnerTrigger.ALWAYS

@@ -10,6 +10,7 @@ import anyio
 from msgspec import Struct
 
 from antiphon.agents.model import ToolSchema
+from antiphon.agents.null_arguments import without_nulls
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
 from antiphon.clock import Clock, SystemClock
 from antiphon.domain.agent import Effect
@@ -75,7 +76,7 @@ class McpTool:
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         try:
-            result = await self._connection.call(self._tool, arguments)
+            result = await self._connection.call(self._tool, without_nulls(arguments, self._schema.parameters))
         except Unavailable as error:
             return _failure(error.code, error.message, self._made_of)
         text = text_of_result(result)

@@ -224,7 +224,7 @@ def _more_columns(run: NewRun) -> dict[str, SqlValue]:
         "deadline": None if run.deadline is None else codec.milliseconds(run.deadline),
         "time_limit": codec.optional_milliseconds(run.time_limit),
     }
-    return {name: value for name, value in values.items() if value}
+    return {name: value for name, value in values.items() if value or (name == "time_limit" and value is not None)}
 
 
 _MORE = (

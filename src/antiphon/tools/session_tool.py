@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 from pydantic.alias_generators import to_camel
 
 from antiphon.agents.model import ToolSchema
+from antiphon.agents.null_arguments import without_nulls
 from antiphon.agents.toolset import ToolContext, ToolOutput
 from antiphon.annotations import types_in
 from antiphon.domain.agent import Effect
@@ -133,8 +134,9 @@ class SessionTool(Generic[A]):
             check_arguments(arguments)
         except Misfit as error:
             raise self._misfit(str(error)) from None
-        named = dict(arguments)
-        for alias, name in self._arguments.aliases.items():
+        aliases = self._arguments.aliases
+        named = {name: value for name, value in arguments.items() if value is not None or name not in aliases}
+        for alias, name in aliases.items():
             if alias in named and name in named:
                 raise Invalid(
                     f"Arguments of {self._schema.name} do not fit: {alias} and {name} mean the same; give only one",
@@ -142,6 +144,7 @@ class SessionTool(Generic[A]):
                 )
             if alias in named:
                 named[name] = named.pop(alias)
+        named = without_nulls(named, self._schema.parameters)
         self._check_text(named)
         try:
             return self._arguments.model_validate(named)

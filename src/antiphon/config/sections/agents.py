@@ -101,7 +101,7 @@ class SubagentsSection(Section):
     """Models that a spawn may name, such as `openai:*`; unless set, the models of the agent and of the agents it may
     spawn."""
     run_timeout_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS)] = 0
-    """How long a child's run may take, unless its spawn sets a limit; 0 sets none."""
+    """How long a child's run may take, unless its spawn sets a limit; 0 for none. Unless set, `limits.run` counts."""
     archive_after_minutes: Annotated[float, Field(ge=0, le=MOST_MINUTES)] = 60
     """How long after its result a child is hidden from lists; 0 for never."""
 
@@ -110,12 +110,13 @@ class SubagentsSection(Section):
         return self if own is None else self.model_copy(update=own.model_dump(include=own.model_fields_set))
 
     def rules(self) -> SubagentRules:
+        is_timed = "run_timeout_seconds" in self.model_fields_set
         return SubagentRules(
             allowed=self.allow_agents,
             max_depth=self.max_spawn_depth,
             max_children=self.max_children_per_agent,
             models=self.models,
-            time_limit=timedelta(seconds=self.run_timeout_seconds) if self.run_timeout_seconds else None,
+            time_limit=timedelta(seconds=self.run_timeout_seconds) if is_timed else None,
             archive_after=timedelta(minutes=self.archive_after_minutes) if self.archive_after_minutes else None,
         )
 
@@ -229,6 +230,8 @@ class ProviderSection(Section):
     """HTTP headers for every request to the provider."""
     stall_seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS)] = 60.0
     """How long a stream may send nothing before Antiphon drops it and tries again."""
+    silence_seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS)] = 600.0
+    """How long a stream may send nothing but signs that it is alive. Then the run fails, `model_stalled`."""
     first_byte_seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS)] = 60.0
     """How long the first byte of an answer may take. Then the run fails; a hanging provider is not asked again."""
     longest_retry_after_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS)] = 120.0

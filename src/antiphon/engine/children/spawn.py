@@ -245,7 +245,7 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         child = await copy_conversation(tx, parent, child, origin=origin, at_ms=command.at_ms)
     limit = own.subagents.time_limit
     if request.time_limit_seconds is not None:
-        limit = timedelta(seconds=request.time_limit_seconds) if request.time_limit_seconds else None
+        limit = timedelta(seconds=request.time_limit_seconds)
     spawn = Spawn(
         child=child.row,
         origin=caller.call_id,

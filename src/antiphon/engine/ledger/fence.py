@@ -14,6 +14,9 @@ class Claimant(Struct, frozen=True, kw_only=True):
 
     process: ProcessId
     time_limits: Mapping[AgentId, timedelta | None]
+    """The limit that each agent's settings name for its runs; zero for none."""
+    default_time: timedelta | None = None
+    """The limit of runs for which neither their agent, their spawn nor their task names one; None for none."""
     """The longest time of a run, for each agent that the process knows."""
 
 

@@ -124,7 +124,10 @@ async def _claim_queued(tx: Transaction, first: FirstRun, claimant: Claimant, at
 
 
 async def _deadline(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> datetime | None:
-    """When the run's time is over: its deadline, but never more than its limit ahead, or that limit from now."""
+    """When the run's time is over: its deadline, but never more than its limit ahead, or that limit from now.
+
+    A limit that is named takes the place of the default, also a longer one or none. Contract: runs 6.
+    """
     run = found.run
     # Set by the requester of this run, or left of it after a wait for approval; other runs of a child take the child's.
     own_limit = run.time_limit
@@ -135,7 +138,9 @@ async def _deadline(tx: Transaction, found: InLog, claimant: Claimant, at_ms: in
         and (spawn := await spawns.find(tx, run.session)) is not None
     ):
         own_limit = spawn.time_limit
-    limits = [limit for limit in (claimant.time_limits.get(run.agent_id), own_limit) if limit is not None]
+    named = [limit for limit in (claimant.time_limits.get(run.agent_id), own_limit) if limit is not None]
+    default = () if named or claimant.default_time is None else (claimant.default_time,)
+    limits = [limit for limit in (*named, *default) if limit]
     if not limits:
         return run.deadline
     now, longest = moment(at_ms), min(limits)

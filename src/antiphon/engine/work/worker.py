@@ -135,7 +135,9 @@ class Worker:
         self._workspaces = workspaces
         self._unwind_seconds = unwind_seconds
         self._claimant = Claimant(
-            process=process, time_limits={agent.id: agent.limits.time for agent in rules.agents.values()}
+            process=process,
+            time_limits={agent.id: agent.limits.time for agent in rules.agents.values()},
+            default_time=rules.run_time,
         )
         self.slots = self._slots = Slots(rules.max_concurrent, self._on_free_slot)
         self._transcripts = Transcripts()
