@@ -175,7 +175,7 @@ class AgentLoop:
                 _log_repair(context, found)
                 return found
             tried = tried.shortened(found)
-            if await compact(context, asking, refused.entries, refused.framing, how=found):
+            if await compact(context, asking, tried.entries(context.entries()), refused.framing, how=found):
                 return tried
         return None
 

@@ -46,7 +46,10 @@ class Repairs(Struct, frozen=True, kw_only=True):
         return self.left_out != NOTHING_LEFT_OUT
 
     def shortened(self, how: Shortening) -> "Repairs":
-        return replace(self, shortenings=(*self.shortenings, how))
+        """Shortened; what was left out on suspicion, and did not help, comes back."""
+        is_suspicion = self.code == RefusedEntry.UNKNOWN.value
+        left_out = NOTHING_LEFT_OUT if is_suspicion else self.left_out
+        return replace(self, shortenings=(*self.shortenings, how), left_out=left_out)
 
     def entries(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """The entries without what is left out."""

@@ -109,7 +109,7 @@ def _kind(refusal: Refusal, status: int, report: "_Report") -> tuple[Kind, Refus
     if report.names & QUOTA_CODES or status == 402 or (status < 500 and QUOTA.search(words)):
         is_passing = status == 429 and LATER.search(words) is not None
         return (Kind.RATE_LIMITED if is_passing else Kind.QUOTA), None
-    if status == 429 or report.names & RATE_CODES:
+    if status != 413 and (status == 429 or report.names & RATE_CODES):
         return Kind.RATE_LIMITED, None
     if status == 413 or (not RATE.search(words) and _is_too_long(words)):
         return Kind.CONTEXT_TOO_LONG, None

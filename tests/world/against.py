@@ -1,0 +1,24 @@
+"""`python -m tests.world.against BASE [words]`: the rows on the code of a commit, in a tree of its own."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def main(base: str, words: list[str]) -> int:
+    """Prints which rows are red there."""
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="world-against-") as directory:
+        tree = Path(directory) / "base"
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), base], check=True)
+        try:
+            environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{here}"}
+            return subprocess.run([sys.executable, "-m", "tests.world", *words], cwd=here, env=environment).returncode
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(tree)], check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
