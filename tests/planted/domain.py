@@ -4,6 +4,13 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "variation selectors pass as text that is seen whole",
+        "domain/invisible.py",
+        " or _is_default_ignorable(ord(character))",
+        "",
+        "domain/test_exact.py::test_every_invisible_character_is_written_as_its_escape_and_every_other_stays",
+    ),
+    Bug(
         "a block of code that is cut stays open",
         "domain/parts.py",
         'f"\\n{inside.closing}" if inside else ""',

@@ -3,6 +3,8 @@
 import re
 from unicodedata import category, normalize
 
+from antiphon.domain.invisible import is_invisible
+
 PREVIEW_LENGTH = 160
 DESCRIPTION_LENGTH = 80
 _STEERING = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069"
@@ -10,8 +12,6 @@ _STEERING = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069"
 _CONTROLS = re.compile(f"[{_STEERING}]")
 _CONTROLS_AND_BREAKS = re.compile(f"[{_STEERING}\t\n\u2028\u2029]")
 LONGEST_NAME = 80
-_BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0\u034f")
-"""Letters and marks that look like nothing."""
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60))
 
 
@@ -31,8 +31,7 @@ def exact(text: str) -> str:
 
 
 def _exact(character: str) -> str:
-    is_shown = character in " \n" or (character.isprintable() and character not in _BLANK_LETTERS)
-    if is_shown and not "\ufe00" <= character <= "\ufe0f":
+    if character == "\n" or not is_invisible(character):
         return character
     units = character.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
@@ -71,8 +70,6 @@ def bracketed_name(name: str) -> str:
 
 def _seen(character: str) -> str:
     kind = category(character)
-    if character in _BLANK_LETTERS or "\ufe00" <= character <= "\ufe0f":
-        return ""
     match kind:
         case "Ps":
             return "("
@@ -80,10 +77,8 @@ def _seen(character: str) -> str:
             return ")"
         case "Zl" | "Zp" | "Zs" | "Cc":
             return " " if character.isspace() else ""
-        case "Cf" | "Cs" | "Co" | "Cn":
-            return ""
         case _:
-            return character
+            return "" if is_invisible(character) else character
 
 
 def compact(count: int) -> str:
