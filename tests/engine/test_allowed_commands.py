@@ -51,7 +51,7 @@ async def test_a_command_stays_allowed_when_another_is_allowed_while_the_run_is_
         (first,) = await pending(app)
         await allow_always(app, first)
         (second,) = await pending(app)
-        assert ran == ["make"] and second.calls[0].arguments == json.dumps({"command": "test"})
+        assert ran == ["make"] and second.calls[0].arguments == '{"command":"test"}'
         target = app.services.sessions.target(S)
         await app.services.sessions.patch(OWNER, target, {"model": "scripted:hello.json"})
         assert (await ask(app, S, "hello")).reply == "hello"

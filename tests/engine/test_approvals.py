@@ -139,7 +139,7 @@ async def test_a_call_that_deletes_waits_and_nothing_runs_meanwhile(open_home: O
     async with asking(open_home, disk, clock) as app:
         run_id, approval = await request_of(app, to_call("delete", name="backups"))
         (call,) = approval.calls
-        assert (call.tool, call.arguments, call.verdict) == ("delete", '{"name": "backups"}', None)
+        assert (call.tool, call.arguments, call.verdict) == ("delete", '{"name":"backups"}', None)
         assert (approval.run, approval.principal, approval.session_key) == (run_id, OWNER, "agent:main:api:s")
         assert approval.expires_at == START + timedelta(hours=168)
         assert (await find_run(app, run_id)).status is RunStatus.AWAITING_APPROVAL
@@ -157,6 +157,38 @@ async def test_a_call_that_deletes_waits_and_nothing_runs_meanwhile(open_home: O
         types = [event.type for event in await read_log(app, S)]
         assert types.index("approval_requested") < types.index("approval_resolved") < types.index("tool_call")
         assert ended.attempt == 1 and not ended.is_parked
+
+
+@requirement("approvals:1", "approvals:4")
+@pytest.mark.parametrize(
+    "written",
+    ['{"name": "a", "name": "backups"}', '{"name": "a"%s, "n\\u0061me": "backups"}' % (" " * 2600), "[]", "{"],
+    ids=["twice", "twice behind blanks", "no object", "no JSON"],
+)
+async def test_a_call_that_says_two_things_is_refused_and_nobody_is_asked(open_home: OpenHome, written: str) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        run = await ask(app, S, f"!call delete {written}\n!say so be it")
+        assert (run.status, run.reply, disk.calls) == (RunStatus.OK, "so be it", [])
+        (result,) = results(await read_log(app, S))
+        assert code_of(result) == "invalid_arguments"
+        assert facts(await read_log(app, S), "approval_requested") == []
+
+
+@requirement("approvals:1", "approvals:3")
+async def test_blanks_that_mean_nothing_are_not_asked_about(open_home: OpenHome) -> None:
+    """Nor do they make another request of the same call."""
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        loose = '{ "name" :%s "back  ups" }' % (" " * 2600)
+        run_id, approval = await request_of(app, f"!call delete {loose}")
+        assert approval.calls[0].arguments == '{"name":"back  ups"}'
+        assert approval.calls[0].sha256 == hash_of_text('{"name":"back  ups"}')
+        second = (await post(app, S, to_call("delete", name="back  ups"))).run_id
+        assert second is not None and "already waits" in ((await wait_end(app, second)).reply or "")
+        await decide(app, approval)
+        assert (await wait_end(app, run_id)).status is RunStatus.OK
+        assert disk.calls == ["delete back  ups"]
 
 
 @requirement("approvals:3")

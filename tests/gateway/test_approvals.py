@@ -57,7 +57,7 @@ async def test_a_request_is_listed_decided_once_and_waited_for(open_home: OpenHo
         assert approval["sessionKey"] == KEY and approval["runId"] == posted["runId"]
         assert approval["status"] == "pending" and approval["principal"] == "person:owner"
         (call,) = approval["calls"]
-        assert (call["callId"], call["tool"], call["arguments"]) == ("1", "wipe", '{"name": "old"}')
+        assert (call["callId"], call["tool"], call["arguments"]) == ("1", "wipe", '{"name":"old"}')
         run = (await served.client.get(f"/runs/{posted['runId']}")).json()
         assert (run["status"], run["approvalId"]) == ("awaiting_approval", approval["approvalId"])
         (row,) = (await served.client.get("/sessions")).json()["sessions"]

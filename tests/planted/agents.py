@@ -4,6 +4,27 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "arguments may give a name twice",
+        "agents/call_arguments.py",
+        "if len(found) < len(pairs):",
+        "if False:",
+        "agents/test_call_arguments.py::test_what_two_readers_could_read_differently_is_refused",
+    ),
+    Bug(
+        "blanks that mean nothing are asked about",
+        "agents/call_arguments.py",
+        'text = "".join(_TOKENS.findall(written)) if written else "{}"',
+        'text = written or "{}"',
+        "agents/test_call_arguments.py::test_the_canonical_text_is_the_same_value_without_blanks",
+    ),
+    Bug(
+        "people are asked about arguments that say two things",
+        "agents/approving.py",
+        "self._refuse_arguments(call) or await",
+        "await",
+        "engine/test_approvals.py::test_a_call_that_says_two_things_is_refused_and_nobody_is_asked[sqlite-twice]",
+    ),
+    Bug(
         "a call from outside answers with what its session has taken in meanwhile",
         "agents/outside_gate.py",
         "made_of = made_of.join(await self._callers.held_by(found))",

@@ -8,6 +8,7 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.call_flow import (
     brought_by,
     carried_by,
@@ -28,6 +29,7 @@ from antiphon.domain.approval import (
     find_identical,
     hash_of_text,
 )
+from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import StandingApprovalId
 from antiphon.domain.listing import MAX_DEPTH, MAX_LISTED
 from antiphon.domain.transcript import OpenCall
@@ -82,7 +84,7 @@ class Judge:
 
         Reads nothing if none needs an approval, the run has never asked, and everything is public.
         """
-        refusals = [await self._refuse_flow(context, call) for call in calls]
+        refusals = [self._refuse_arguments(call) or await self._refuse_flow(context, call) for call in calls]
         needs = self._needs(calls, refusals)
         if any(needs):
             self.standing = await context.standing()
@@ -117,6 +119,16 @@ class Judge:
             left=context.made_of.join(tool.classification),
             clearance=sink_of(tool, self.rules.sinks, leaves=self._leaves(context, tool)),
         )
+
+    def _refuse_arguments(self, call: OpenCall) -> ToolOutput | None:
+        """Before anybody is asked: people read what runs only if the arguments say one thing."""
+        if call.is_begun or self.tools.find(call.part.name) is None:
+            return None
+        try:
+            read_call_arguments(call.part.arguments)
+        except Invalid as invalid:
+            return _refused(invalid.code, invalid.message)
+        return None
 
     async def _refuse_flow(self, context: RunContext, call: OpenCall) -> ToolOutput | None:
         tool = self.tools.find(call.part.name)
@@ -177,13 +189,14 @@ class Judge:
             is_approved |= tool is not None and is_same(call, tool, answered, workspace)
         if need is None or tool is None or is_approved:
             return JudgedCall(call=call)
+        arguments = read_call_arguments(call.part.arguments).text
         asked = AskedCall(
             id=id,
             message_seq=call.message_seq,
             index=call.index,
             tool=call.part.name,
-            arguments=call.part.arguments,
-            sha256=hash_of_text(call.part.arguments),
+            arguments=arguments,
+            sha256=hash_of_text(arguments),
             definition=hash_of_definition(tool.schema),
             reason=need.reason,
         )
@@ -194,8 +207,9 @@ class Judge:
         return JudgedCall(call=call, asked=asked)
 
 
-def asked_from_outside(tool: Tool, arguments: str, need: NeedsApproval) -> AskedCall:
+def asked_from_outside(tool: Tool, written: str, need: NeedsApproval) -> AskedCall:
     """A call from outside a run, as it is asked about."""
+    arguments = read_call_arguments(written).text
     return AskedCall(
         id="1",
         tool=tool.schema.name,
@@ -225,9 +239,14 @@ def may_ask(tool: Tool) -> bool:
 
 def is_same(call: OpenCall, tool: Tool, asked: AskedCall, workspace: str) -> bool:
     """Whether the call, its tool and the workspace of a command are what was asked about. Contract: approvals 3."""
-    is_same_call = hash_of_text(call.part.arguments) == asked.sha256
+    is_same_call = has_arguments(asked, call.part.arguments)
     is_same_tool = hash_of_definition(tool.schema) == asked.definition
     return is_same_call and is_same_tool and asked.finds(workspace)
+
+
+def has_arguments(asked: AskedCall, written: str) -> bool:
+    """Whether these are the arguments that were asked about; older requests hashed them as they were written."""
+    return asked.sha256 in (hash_of_text(read_call_arguments(written).text), hash_of_text(written))
 
 
 async def hash_of_workspace(workspace: Workspace) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from antiphon.agents.approving import (
     asked_from_outside,
     effects_of,
+    has_arguments,
     hash_of_workspace,
     in_workspace,
     is_walled,
@@ -201,8 +202,9 @@ class ToolCalls:
 
     async def _resume(self, approval: Approval, call: _OutsideCall) -> JsonObject:
         """What became of the call that was asked about."""
-        bytes_of = (call.name, hash_of_text(call.text))
-        stored = next((asked for asked in approval.calls if (asked.tool, asked.sha256) == bytes_of), None)
+        stored = next(
+            (asked for asked in approval.calls if asked.tool == call.name and has_arguments(asked, call.text)), None
+        )
         if stored is None:
             raise Conflict(REUSED, code="idempotency_key_reused")
         if approval.is_pending:

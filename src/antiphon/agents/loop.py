@@ -9,12 +9,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import anyio
 
 from antiphon.agents.approving import Judge, JudgedCall
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded
+from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.compaction import compact, estimate_tokens
 from antiphon.agents.daily_room import Capped, find_daily_room
 from antiphon.agents.fence import PURPOSE, DataFences
@@ -310,9 +311,10 @@ class AgentLoop:
             return _unknown_tool(name, judge.tools)
         if call.is_begun and not tool.is_idempotent:
             return ToolOutput(OUTCOME_UNKNOWN, is_error=True)
-        arguments = _parse_arguments(call.part.arguments)
-        if arguments is None:
-            return _tool_error("invalid_arguments", "The arguments are not a JSON object. Call again with an object.")
+        try:
+            arguments = read_call_arguments(call.part.arguments).values
+        except Invalid as invalid:
+            return _tool_error(invalid.code, invalid.message)
         if call.is_begun:
             standing = await context.standing()
         else:
@@ -338,8 +340,8 @@ def _yielded(step: Step) -> str | None:
     """The text of a step that yielded; None if it did not yield."""
     for result in step.results:
         if isinstance(result, ToolResult) and result.tool == YIELD_TOOL and not result.is_error:
-            arguments = _parse_arguments(step.message.calls[result.call_index].arguments) or {}
-            return str(arguments.get("message") or "")
+            called = step.message.calls[result.call_index]
+            return str(read_call_arguments(called.arguments).values.get("message") or "")
     return None
 
 
@@ -437,14 +439,6 @@ def _source(output: ToolOutput, tool: str, context: RunContext) -> Classificatio
 
 def _only_reads(tool: Tool | None) -> bool:
     return tool is None or tool.effects <= {Effect.READS}
-
-
-def _parse_arguments(text: str) -> JsonObject | None:
-    try:
-        parsed = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return cast(JsonObject, parsed) if isinstance(parsed, dict) else None
 
 
 def _failures_in_a_row(steps: Sequence[Step]) -> int:

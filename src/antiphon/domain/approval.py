@@ -54,7 +54,7 @@ class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which of that step's calls, from 0."""
     tool: str
     arguments: str
-    """JSON text, as the model wrote it."""
+    """JSON text: no name stands twice in an object, and no blanks stand outside strings."""
     sha256: str
     """The hash of the arguments."""
     definition: str

@@ -17,7 +17,7 @@ class AskedCallShape(Shape, frozen=True, kw_only=True):
     call_id: str
     tool: str
     arguments: str
-    """JSON text, byte for byte as the model wrote it."""
+    """JSON text, as it will run: no name stands twice in an object, and no blanks stand outside strings."""
     sha256: str
     reason: str
     decision: Verdict | None = None
