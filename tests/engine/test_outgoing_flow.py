@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
+from antiphon.domain.channel_form import PLAIN_FORM
 from antiphon.domain.classification import EVERYTHING, PEOPLE, PUBLIC, UNTRUSTED, Classification, Level
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.ids import ProcessId, SessionId
@@ -185,6 +186,7 @@ async def test_a_claim_asks_the_channel_and_the_recipient_together(open_home: Op
         for number, (to, sinks) in enumerate((("+1", OPEN), ("+1", Sinks()), ("+9", OPEN))):
             id = await queue(app, desk, to, f"secret {number}", SECRET)
             command = ClaimDelivery(
+                form=PLAIN_FORM,
                 id=id,
                 process=ProcessId("prc_test"),
                 rules=replace(app.services.rules, sinks=sinks),

@@ -122,6 +122,7 @@ def _shown(delivery: Delivery, part: DeliveryPart, name: str) -> dict[str, Any]:
         "to": delivery.place.to,
         "threadId": delivery.place.thread_id,
         "text": part.text,
+        "isVerbatim": None if part.spans is None else True,
         "sessionKey": delivery.session_key,
         "runId": delivery.run_id,
         "createdAt": milliseconds(delivery.created_at),

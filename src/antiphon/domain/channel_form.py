@@ -4,6 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from antiphon.domain.own_text import CodeSpan
+
 
 class LengthUnit(StrEnum):
     CHARACTERS = "characters"
@@ -53,6 +55,8 @@ class DeliveryPart(Struct, frozen=True, kw_only=True):
     index: int
     """0 for the first."""
     text: str
+    spans: tuple[CodeSpan, ...] | None = None
+    """Of Antiphon's own text, which is drawn as it is; None for the words of an agent, which may be rendered."""
     buttons: tuple[Button, ...] = ()
     replaces: str | None = None
     """The platform's id of a message that this text replaces, instead of being a new message."""

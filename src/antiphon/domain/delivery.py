@@ -8,6 +8,7 @@ from msgspec import Struct
 from antiphon.domain.channel_form import Button
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow
+from antiphon.domain.own_text import CodeSpan
 from antiphon.domain.session import DeliveryContext
 
 MAX_ATTEMPTS = 12
@@ -60,6 +61,8 @@ class Delivery(Struct, frozen=True, kw_only=True):
     run_id: RunId | None
     place: DeliveryContext
     text: str
+    spans: tuple[CodeSpan, ...] | None = None
+    """What is code in Antiphon's own text, which is drawn as it is; None for the Markdown of agents."""
     made_of: Classification
     """What the text was made of."""
     status: DeliveryStatus

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from antiphon.domain.channel_form import ChannelForm, LengthUnit
+from antiphon.domain.own_text import OwnText, part_of
 
 SHORTEST = 64
 """The least length that a form may name."""
@@ -54,12 +55,17 @@ def parts_of(text: str, form: ChannelForm) -> list[str]:
     return [piece.of(text) for piece in cut(text, form)]
 
 
+def parts_of_own(own: OwnText, form: ChannelForm) -> list[OwnText]:
+    """The same for Antiphon's own text: no line in it opens a block of code, and nothing is added where it is cut."""
+    return [part_of(own, piece.start, piece.end) for piece in cut(own.text, form, has_fences=False)]
+
+
 def measure(text: str, unit: LengthUnit) -> int:
     """The length of the text in the unit."""
     return len(text) if unit is LengthUnit.CHARACTERS else len(text) + sum(char > "\uffff" for char in text)
 
 
-def cut(text: str, form: ChannelForm) -> list[TextPiece]:
+def cut(text: str, form: ChannelForm, *, has_fences: bool = True) -> list[TextPiece]:
     """The pieces: between paragraphs if possible, else between lines, sentences or words, never inside a character.
 
     They hold all of the text except blanks where it is cut.
@@ -67,15 +73,15 @@ def cut(text: str, form: ChannelForm) -> list[TextPiece]:
     if form.longest is None or measure(text, form.unit) <= form.longest:
         return [TextPiece(0, len(text))] if text.strip() else []
     assert form.longest >= SHORTEST
-    return list(_Cutter(text, form.longest, form.unit).pieces())
+    return list(_Cutter(text, form.longest, form.unit, has_fences=has_fences).pieces())
 
 
 class _Cutter:
-    def __init__(self, text: str, longest: int, unit: LengthUnit) -> None:
+    def __init__(self, text: str, longest: int, unit: LengthUnit, *, has_fences: bool) -> None:
         self._text = text
         self._longest = longest
         self._unit = unit
-        self._fences = list(_fences(text, longest // _FENCE_SHARE))
+        self._fences = list(_fences(text, longest // _FENCE_SHARE)) if has_fences else []
         self._starts = [fence.opening_start for fence in self._fences]
 
     def pieces(self) -> Iterator[TextPiece]:

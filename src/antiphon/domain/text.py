@@ -37,6 +37,19 @@ def _exact(character: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
+def cut_in_middle(text: str, length: int) -> str:
+    """At most `length` characters, from beginning and end: nothing hides behind a long beginning."""
+    if len(text) <= length:
+        return text
+    last = (length - 1) // 2
+    return f"{text[: length - 1 - last]}…{text[len(text) - last :]}"
+
+
+def shown_name(name: str) -> str:
+    """A name that others chose, in a text on which people decide: on one line, nothing in it invisible."""
+    return cut_in_middle(exact(flat(name[: 8 * LONGEST_NAME])), 2 * LONGEST_NAME)
+
+
 def isolated(text: str) -> str:
     """The text as part of a sentence, isolated so that the other words keep their order in either direction."""
     return f"\N{FIRST STRONG ISOLATE}{plain(text)}\N{POP DIRECTIONAL ISOLATE}"

@@ -8,6 +8,7 @@ from msgspec import Struct
 from antiphon.domain.actor import Principal
 from antiphon.domain.approval import Approval, ApprovalState
 from antiphon.domain.ids import ApprovalId, ProcessId, RunId, SessionRow
+from antiphon.domain.session import DeliveryContext
 from antiphon.policy.deciders import Deciding
 from antiphon.store import codec
 from antiphon.store.database import Query, SqlValue, Transaction
@@ -202,6 +203,33 @@ async def count_open(query: Query, deciding: Deciding, without: Principal | None
     row = await query.fetch_one(
         f"SELECT COUNT(*) FROM (SELECT 1 FROM approvals a {joined} WHERE {' AND '.join(conditions)} LIMIT ?) AS open",
         (*values, most),
+    )
+    assert row is not None
+    return row[0]
+
+
+async def count_open_of(query: Query, principal: Principal, most: int) -> int:
+    """How many open requests the principal has, up to `most`."""
+    row = await query.fetch_one(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM approvals WHERE state = 'pending' AND principal = ? LIMIT ?) AS open",
+        (str(principal), most),
+    )
+    assert row is not None
+    return row[0]
+
+
+async def count_unshown(query: Query, deciding: Deciding, principal: Principal, place: DeliveryContext) -> int:
+    """How many open requests of the principal a person may see, of which no message at the place tells."""
+    readable = flow("i.taint_", deciding.clearance)
+    conditions, values = ["a.state = 'pending'", "a.principal = ?", readable.text], [str(principal), *readable.values]
+    if deciding.agents is not None:
+        conditions.append(f"a.agent_id IN ({', '.join('?' * len(deciding.agents))})")
+        values += sorted(deciding.agents)
+    row = await query.fetch_one(
+        f"SELECT COUNT(*) FROM approvals a {_WITH_TAINT} WHERE {' AND '.join(conditions)} AND NOT EXISTS (SELECT 1 "
+        "FROM deliveries d WHERE d.approval = a.id AND d.channel = ? AND d.recipient = ? "
+        "AND COALESCE(d.account_id, '') = ?)",
+        (*values, place.channel, place.to, place.account_id or ""),
     )
     assert row is not None
     return row[0]

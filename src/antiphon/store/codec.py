@@ -18,6 +18,7 @@ from antiphon.domain.event import Event, NewEvent, stand_in
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.keys import parse_key
 from antiphon.domain.message import AssistantMessage, JsonObject, Role, ToolResult, Usage, UserMessage
+from antiphon.domain.own_text import CodeSpan
 from antiphon.domain.schedule import Schedule
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.task import TaskLimits
@@ -46,6 +47,7 @@ _decode_delay = Decoder(Delay).decode
 _decode_schedule = Decoder(Schedule).decode
 _decode_task_limits = Decoder(TaskLimits).decode
 _decode_asked_calls = Decoder(tuple[AskedCall, ...]).decode
+_decode_code_spans = Decoder(tuple[CodeSpan, ...]).decode
 _UNDECODABLE = (DecodeError, ValueError, TypeError, RecursionError)
 """What decoders raise for damage: no JSON, no text, nested too deeply."""
 
@@ -87,6 +89,14 @@ def json_list(text: str) -> list[Any]:
 def platform_ids(text: str | None) -> tuple[str, ...]:
     """Those of a delivery's parts. Raises `Unavailable` if they are damaged."""
     return () if text is None else tuple(map(str, json_list(text)))
+
+
+def code_spans(text: str) -> tuple[CodeSpan, ...]:
+    """Raises `Unavailable` if they are damaged."""
+    try:
+        return _decode_code_spans(text)
+    except _UNDECODABLE as error:
+        raise unreadable(str(error)) from error
 
 
 def asked_calls(text: str) -> tuple[AskedCall, ...]:

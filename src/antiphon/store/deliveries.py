@@ -12,6 +12,7 @@ from msgspec import Struct
 from antiphon.domain.classification import Classification
 from antiphon.domain.delivery import FLOW, NOT_CLEARED, Delivery, DeliveryStatus
 from antiphon.domain.ids import ApprovalId, ProcessId, RunId, SessionId, SessionRow
+from antiphon.domain.own_text import CodeSpan
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
@@ -30,14 +31,15 @@ HEADS_AT_ONCE = 256
 _DELIVERY = SelectList(
     Delivery,
     "d.id, d.session, s.key AS session_key, d.incarnation AS session_id, d.run_id, d.channel, d.recipient, "
-    "d.account_id, d.thread_id, d.text, d.status, d.attempts, d.due_at, d.error, d.code, d.created_at, d.ended_at, "
-    "d.process, d.platform_id, d.parts, d.approval, d.level AS made_of_level, d.compartments AS made_of_compartments, "
-    "d.integrity AS made_of_integrity, d.person AS made_of_person",
+    "d.account_id, d.thread_id, d.text, d.spans, d.status, d.attempts, d.due_at, d.error, d.code, d.created_at, "
+    "d.ended_at, d.process, d.platform_id, d.parts, d.approval, d.level AS made_of_level, "
+    "d.compartments AS made_of_compartments, d.integrity AS made_of_integrity, d.person AS made_of_person",
     status=codec.member_of(DeliveryStatus),
     due_at=codec.moment,
     created_at=codec.moment,
     ended_at=codec.moment,
     made_of=codec.combined_classification("made_of"),
+    spans=codec.code_spans,
     parts=Combined(codec.platform_ids, text="parts"),
     place=Combined(DeliveryContext, channel="channel", to="recipient", account_id="account_id", thread_id="thread_id"),
 )
@@ -88,6 +90,8 @@ class NewDelivery(Struct, frozen=True, kw_only=True):
     run_id: RunId | None
     place: DeliveryContext
     text: str
+    spans: tuple[CodeSpan, ...] | None = None
+    """What is code in Antiphon's own text, which is drawn as it is; None for the Markdown of agents."""
     made_of: Classification
     """What the text was made of. Contract: flow 7."""
     is_suppressed: bool = False
@@ -122,8 +126,8 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
     code, error = (FLOW, NOT_CLEARED) if new.is_suppressed else (None, None)
     await tx.execute(
         "INSERT INTO deliveries (id, session, incarnation, run_id, channel, recipient, account_id, thread_id, text, "
-        "platform_id, approval, level, compartments, integrity, person, status, code, error, due_at, created_at, "
-        "ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "spans, platform_id, approval, level, compartments, integrity, person, status, code, error, due_at, "
+        "created_at, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             new.session,
@@ -134,6 +138,7 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
             place.account_id,
             place.thread_id,
             new.text,
+            None if new.spans is None else codec.json_text(new.spans),
             new.replaces or new.shown_as,
             new.approval,
             *codec.classification_values(new.made_of),
@@ -272,6 +277,14 @@ async def list_shown_at(query: Query, approval: ApprovalId, place: DeliveryConte
         (approval, place.channel, place.to),
     )
     return [shown for shown in map(_DELIVERY.read, rows) if shown.place == place]
+
+
+async def redraw(tx: Transaction, claimed: Delivery) -> None:
+    """Stores the text of a claim as it is about to be sent, what it shows, and which message it replaces."""
+    await tx.execute(
+        "UPDATE deliveries SET text = ?, spans = ?, approval = ?, platform_id = ? WHERE id = ?",
+        (claimed.text, codec.json_text(claimed.spans), claimed.approval, claimed.platform_id, claimed.id),
+    )
 
 
 async def delete(tx: Transaction, id: str) -> None:

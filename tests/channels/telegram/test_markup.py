@@ -9,7 +9,8 @@ from antiphon.channels.telegram.markup import render
 
 def shown(markdown: str) -> tuple[str, list[tuple[str, str]]]:
     """The text, and each span with its part of it."""
-    text, spans = render(markdown)
+    drawn = render(markdown)
+    text, spans = drawn.text, drawn.spans
     units = text.encode("utf-16-le", "surrogatepass")
     return text, [
         (each.kind, units[each.offset * 2 : (each.offset + each.length) * 2].decode("utf-16-le")) for each in spans
@@ -43,13 +44,14 @@ def test_marks_become_spans_and_everything_else_stays(markdown: str, text: str, 
 
 
 def test_a_block_of_code_keeps_its_language() -> None:
-    _, spans = render("```c++\nx\n```")
+    spans = render("```c++\nx\n```").spans
     assert [(each.kind, each.language) for each in spans] == [("pre", "c++")]
 
 
 @given(st.text(alphabet="ab *_`~#[]()\n😀:/htps.", max_size=60))
 def test_spans_lie_within_a_text_that_is_no_longer_than_before(markdown: str) -> None:
-    text, spans = render(markdown)
+    drawn = render(markdown)
+    text, spans = drawn.text, drawn.spans
     units = len(text.encode("utf-16-le")) // 2
     assert len(text) <= len(markdown)
     assert all(each.offset >= 0 and each.length > 0 and each.offset + each.length <= units for each in spans)

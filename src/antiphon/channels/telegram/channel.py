@@ -15,7 +15,7 @@ from telegram import (
 from telegram.error import BadRequest, ChatMigrated, TelegramError
 
 from antiphon.channels.telegram.client import TelegramClient, failure_of
-from antiphon.channels.telegram.markup import StyledSpan, render
+from antiphon.channels.telegram.markup import DrawnText, StyledSpan, render, verbatim
 from antiphon.channels.telegram.settings import ACCOUNT, LONGEST_TEXT, NAME
 from antiphon.domain.channel_form import Button, ChannelForm, DeliveryPart, LengthUnit, Streaming
 from antiphon.domain.delivery import Delivery, DeliveryFailed
@@ -68,7 +68,7 @@ class TelegramChannel:
         if part.replaces is not None and part.replaces.isdecimal():
             message = place[0], int(part.replaces)
             try:
-                await self._show(part.text, lambda text, spans: self._edit(message, text, spans, part.buttons))
+                await self._show(_drawn(part), lambda text, spans: self._edit(message, text, spans, part.buttons))
                 return part.replaces
             except BadRequest as error:
                 if "not modified" in error.message.lower():
@@ -77,7 +77,7 @@ class TelegramChannel:
             except TelegramError as error:
                 raise failure_of(error) from error
         try:
-            sent = await self._show(part.text, lambda text, spans: self._send(place, text, spans, part.buttons))
+            sent = await self._show(_drawn(part), lambda text, spans: self._send(place, text, spans, part.buttons))
         except TelegramError as error:
             raise failure_of(error) from error
         return str(sent.message_id)
@@ -89,7 +89,7 @@ class TelegramChannel:
             return
         try:
             await self._show(
-                shown,
+                render(shown),
                 lambda text, spans: self._bot.send_message_draft(
                     chat, draft_id, text, message_thread_id=thread, entities=_entities(spans)
                 ),
@@ -116,15 +116,14 @@ class TelegramChannel:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def _show(self, text: str, act: _Act[Shown]) -> Shown:
+    async def _show(self, drawn: DrawnText, act: _Act[Shown]) -> Shown:
         """Acts with markup; if Telegram refuses the markup, acts once more with the text as it was written."""
-        plain, spans = render(text)
         try:
-            return await act(plain, spans)
+            return await act(drawn.text, drawn.spans)
         except BadRequest as error:
-            if not spans or not any(word in error.message.lower() for word in _BAD_MARKUP):
+            if not drawn.spans or not any(word in error.message.lower() for word in _BAD_MARKUP):
                 raise
-            return await act(text, [])
+            return await act(drawn.written, [])
 
     async def _send(
         self, place: tuple[int, int | None], text: str, spans: Sequence[StyledSpan], buttons: Sequence[Button]
@@ -167,6 +166,11 @@ def _place_of(place: DeliveryContext) -> tuple[int, int | None]:
             code="channel_refused",
             is_permanent=True,
         ) from error
+
+
+def _drawn(part: DeliveryPart) -> DrawnText:
+    """Antiphon's own text stays as it is; an agent's is rendered."""
+    return render(part.text) if part.spans is None else verbatim(part.text, part.spans)
 
 
 def _entities(spans: Sequence[StyledSpan]) -> list[MessageEntity] | None:

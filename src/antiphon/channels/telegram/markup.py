@@ -1,12 +1,14 @@
-"""The Markdown of models as text with marked spans, as Telegram shows it. Pure.
+"""The Markdown of models, and Antiphon's own texts, as text with marked spans, as Telegram shows it. Pure.
 
 Spans need no escaping, and whatever is not understood stays as it was written.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+
+from antiphon.domain.own_text import CodeSpan
 
 _OPENING = re.compile(r"^```([^\n`]*)\n", re.MULTILINE)
 _CLOSING = re.compile(r"^```[ \t]*$", re.MULTILINE)
@@ -43,7 +45,30 @@ class StyledSpan(Struct, frozen=True, kw_only=True):
     url: str | None = None
 
 
-def render(markdown: str) -> tuple[str, list[StyledSpan]]:
+class DrawnText(Struct, frozen=True):
+    """A text as it is sent."""
+
+    text: str
+    spans: Sequence[StyledSpan]
+    written: str
+    """The text instead if the spans are refused."""
+
+
+def verbatim(text: str, spans: Sequence[CodeSpan]) -> DrawnText:
+    """The text as it is, whatever stands in it; only the spans are code."""
+    ends, units, at = list[int](), 0, 0
+    for place in (place for each in spans for place in (each.start, each.end)):
+        units += _units(text[at:place])
+        ends.append(units)
+        at = place
+    styled = [
+        StyledSpan(kind="pre" if each.is_block else "code", offset=start, length=end - start)
+        for each, start, end in zip(spans, ends[::2], ends[1::2], strict=True)
+    ]
+    return DrawnText(text, styled, text)
+
+
+def render(markdown: str) -> DrawnText:
     """The text without its marks, and the spans that they marked. The text is never longer than it was."""
     drawn = _Drawn()
     end = 0
@@ -54,7 +79,7 @@ def render(markdown: str) -> tuple[str, list[StyledSpan]]:
         end = fence.end
     _draw_lines(drawn, markdown[end:])
     text = "".join(drawn.pieces)
-    return (text, drawn.spans) if text.strip() else (markdown, [])
+    return DrawnText(text, drawn.spans, markdown) if text.strip() else DrawnText(markdown, [], markdown)
 
 
 def _fences(markdown: str) -> Iterator[_FencedCode]:

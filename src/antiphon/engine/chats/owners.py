@@ -3,8 +3,10 @@
 Contract: access 3, groups 1.
 """
 
+from antiphon.domain.own_text import Code, own_text
 from antiphon.domain.person import Identity
 from antiphon.domain.session import DeliveryContext
+from antiphon.domain.text import shown_name
 from antiphon.engine.deliveries.questions import queue_question, subject_of_group
 from antiphon.store import channel_groups, pairings, people
 from antiphon.store.channel_groups import ChannelGroup
@@ -44,22 +46,24 @@ async def ask_what_waits(tx: Transaction, chat: Identity, at_ms: int) -> None:
 
 
 async def _ask_about_sender(tx: Transaction, chat: Identity, pairing: Pairing, at_ms: int) -> None:
-    text = (
-        f"\N{LEFT DOUBLE QUOTATION MARK}{pairing.name}\N{RIGHT DOUBLE QUOTATION MARK} ({chat.channel} "
-        f"{pairing.platform_id}) wants to write to your agents. Admit them here if you "
-        "know them, or with the code that they were given: antiphon pair <code>"
+    asked = own_text(
+        Code(shown_name(pairing.name)),
+        f" ({chat.channel} {shown_name(pairing.platform_id)}) wants to write to your agents. Admit them here if you "
+        "know them, or with the code that they were given: ",
+        Code("antiphon pair <code>"),
     )
-    await queue_question(tx, _place_of(chat), text, subject=pairing.id, at_ms=at_ms)
+    await queue_question(tx, _place_of(chat), asked, subject=pairing.id, at_ms=at_ms)
 
 
 async def _ask_about_group(tx: Transaction, chat: Identity, group: ChannelGroup, at_ms: int) -> None:
-    text = (
-        f"This bot is now in the group \N{LEFT DOUBLE QUOTATION MARK}{group.title}\N{RIGHT DOUBLE QUOTATION MARK} "
-        f"({group.address}). It stays silent there until an owner allows it, here or with: "
-        f"antiphon groups allow {group.group_id}"
+    asked = own_text(
+        "This bot is now in the group ",
+        Code(shown_name(group.title)),
+        f" ({shown_name(group.address)}). It stays silent there until an owner allows it, here or with: ",
+        Code(f"antiphon groups allow {shown_name(group.group_id)}"),
     )
     subject = subject_of_group(group.channel, group.account, group.group_id)
-    await queue_question(tx, _place_of(chat), text, subject=subject, at_ms=at_ms)
+    await queue_question(tx, _place_of(chat), asked, subject=subject, at_ms=at_ms)
 
 
 def _place_of(chat: Identity) -> DeliveryContext:

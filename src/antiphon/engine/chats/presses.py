@@ -15,6 +15,7 @@ from antiphon.engine.chats.take_in import Received, Stale, arrival_of, hold
 from antiphon.engine.chats.who import find_who
 from antiphon.engine.deliveries.outbox import note_copy
 from antiphon.engine.deliveries.questions import ADMIT, REFUSE, GroupAsked, group_asked, pairing_asked
+from antiphon.engine.deliveries.requests import LOOK, LOOK_AT_PAGE, refuse_unseen
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.runs.presses import UNKNOWN, Press
 from antiphon.engine.runs.presses import press as carry_out
@@ -68,6 +69,10 @@ async def _decide(tx: Transaction, command: TakePress, rights: Rights) -> str:
         return await _decide_pairing(tx, command, rights, id, is_admitted=word == ADMIT)
     if word in (ADMIT, REFUSE) and (group := group_asked(subject)) is not None:
         return await _decide_group(tx, command, rights, group, is_allowed=word == ADMIT)
+    if word == LOOK:
+        return LOOK_AT_PAGE
+    if refused := await refuse_unseen(tx, command.press, rights, command.occasion.at_ms):
+        return refused
     pressed = Press(rights=rights, data=command.press.data, at_ms=command.occasion.at_ms)
     return await carry_out(tx, pressed)
 

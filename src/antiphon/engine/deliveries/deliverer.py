@@ -20,7 +20,8 @@ from antiphon.domain.channel_form import ChannelForm, DeliveryPart
 from antiphon.domain.delivery import GONE, Delivery, DeliveryFailed, DeliveryStatus
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import ProcessId
-from antiphon.domain.parts import parts_of
+from antiphon.domain.own_text import OwnText
+from antiphon.domain.parts import parts_of, parts_of_own
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.deliveries.deliveries import (
     ClaimDelivery,
@@ -193,7 +194,9 @@ class Deliverer:
             self.wake()
 
     async def _claim_and_send(self, head: Head, sender: PartSender) -> None:
-        command = ClaimDelivery(id=head.id, process=self._process, rules=self._rules, at_ms=self._clock.now_ms())
+        command = ClaimDelivery(
+            id=head.id, process=self._process, form=sender.form, rules=self._rules, at_ms=self._clock.now_ms()
+        )
         claimed = await self._database.run(claim_delivery, command, sessions=sessions_of(head.session))
         self._claiming.worked()
         if claimed is not None:
@@ -213,14 +216,15 @@ class Deliverer:
 
     async def _send_parts(self, claimed: Delivery, sender: PartSender) -> bool:
         """Sends the parts that the platform does not have yet; False if the claim was taken over."""
-        texts = await work_on(len(claimed.text), parts_of, claimed.text, sender.form) or [claimed.text]
+        texts = await work_on(len(claimed.text), _parts_of, claimed, sender.form)
         sent = claimed.parts
         while True:
             index = min(len(sent), len(texts) - 1)
             is_last = index == len(texts) - 1
             part = DeliveryPart(
                 index=index,
-                text=texts[index],
+                text=texts[index].text,
+                spans=None if claimed.spans is None else texts[index].spans,
                 buttons=claimed.buttons if is_last else (),
                 replaces=claimed.replaces if not sent else None,
             )
@@ -302,6 +306,14 @@ async def _within_time(claimed: Delivery, sender: PartSender, request: Coroutine
     except Exception as error:  # a bug in the adapter must not end the deliverer
         logger.exception("Adapter failed", extra={"action": "delivery_crashed", **_facts(claimed)})
         raise DeliveryFailed("The adapter failed; see the log of Antiphon.") from error
+
+
+def _parts_of(claimed: Delivery, form: ChannelForm) -> list[OwnText]:
+    """The texts of its messages, at least one; an agent's own have no spans."""
+    if claimed.spans is None:
+        return [OwnText(text) for text in parts_of(claimed.text, form) or [claimed.text]]
+    own = OwnText(claimed.text, claimed.spans)
+    return parts_of_own(own, form) or [own]
 
 
 def _facts(claimed: Delivery) -> dict[str, object]:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
+from antiphon.domain.channel_form import ChannelForm
 from antiphon.domain.delivery import (
     FLOW,
     GONE,
@@ -106,6 +107,8 @@ async def retry_delivery(tx: Transaction, rights: Rights, id: str, at_ms: int) -
 class ClaimDelivery(Struct, frozen=True, kw_only=True):
     id: str
     process: ProcessId
+    form: ChannelForm
+    """What one message of the channel holds."""
     rules: Rules
     at_ms: int
 
@@ -124,7 +127,7 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
         if is_question(claimed.approval):
             request = await question_as_claimed(tx, claimed)
         else:
-            request = await as_claimed(tx, claimed, command.rules)
+            request = await as_claimed(tx, claimed, command.form, command.rules)
         if request is None:
             await outbox.delete_claimed(tx, claimed)
         return request

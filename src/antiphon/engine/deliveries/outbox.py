@@ -11,6 +11,7 @@ from antiphon.domain.delivery import FLOW, MAY_BE_SHOWN_TWICE, NOT_CLEARED, Deli
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import ApprovalId, RunId, SessionId, SessionRow
 from antiphon.domain.message import JsonObject
+from antiphon.domain.own_text import OwnText, own_text
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import spoken
@@ -219,6 +220,7 @@ async def enqueue_message(
         run_id=run_id,
         place=place,
         text=outgoing.text,
+        spans=(),
         made_of=outgoing.made_of,
     )
     await _queue(tx, delivery, outgoing.sinks, at_ms)
@@ -263,6 +265,7 @@ async def enqueue_notice(
         run_id=None,
         place=place,
         text=text,
+        spans=(),
         made_of=made_of,
     )
     await deliveries.insert(tx, notice, at_ms)
@@ -284,6 +287,7 @@ async def note_copy(tx: Transaction, id: ApprovalId, place: DeliveryContext, mes
         run_id=None,
         place=place,
         text=copied.text,
+        spans=copied.spans,
         made_of=copied.made_of,
         shown_as=message,
         approval=id,
@@ -291,8 +295,9 @@ async def note_copy(tx: Transaction, id: ApprovalId, place: DeliveryContext, mes
     await deliveries.insert(tx, copy, at_ms)
 
 
-async def show_outcome(tx: Transaction, shown: Delivery, outcome: str, at_ms: int) -> None:
+async def show_outcome(tx: Transaction, shown: Delivery, outcome: OwnText, at_ms: int) -> None:
     """Queues the text with what became of it, without buttons, in place of the message that asked."""
+    told = own_text(OwnText(shown.text, shown.spans or ()), "\n\n", outcome)
     await deliveries.delete(tx, shown.id)
     answered = deliveries.NewDelivery(
         name=name_of(f"answer {shown.id}"),
@@ -300,7 +305,8 @@ async def show_outcome(tx: Transaction, shown: Delivery, outcome: str, at_ms: in
         incarnation=None,
         run_id=None,
         place=shown.place,
-        text=f"{shown.text}\n\n{outcome}",
+        text=told.text,
+        spans=told.spans,
         made_of=shown.made_of,
         replaces=shown.platform_id,
     )

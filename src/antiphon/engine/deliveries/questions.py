@@ -12,6 +12,7 @@ from antiphon.domain.channel_form import Button
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.ids import ApprovalId
+from antiphon.domain.own_text import OwnText, own_text
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.deliveries.outbox import is_external, name_of, show_outcome
 from antiphon.policy.acts import Act
@@ -58,7 +59,7 @@ def is_question(subject: str) -> bool:
     return pairing_asked(subject) is not None or group_asked(subject) is not None
 
 
-async def queue_question(tx: Transaction, place: DeliveryContext, text: str, *, subject: str, at_ms: int) -> None:
+async def queue_question(tx: Transaction, place: DeliveryContext, asked: OwnText, *, subject: str, at_ms: int) -> None:
     """Queues the question for an owner's private chat."""
     if not is_external(place):
         return
@@ -68,7 +69,8 @@ async def queue_question(tx: Transaction, place: DeliveryContext, text: str, *, 
         incarnation=None,
         run_id=None,
         place=place,
-        text=text,
+        text=asked.text,
+        spans=asked.spans,
         made_of=PUBLIC,
         approval=ApprovalId(subject),
     )
@@ -97,7 +99,7 @@ async def show_decision(tx: Transaction, subject: str, at_ms: int) -> None:
     if outcome is None:
         return
     for shown in await deliveries.list_requests(tx, ApprovalId(subject)):
-        await show_outcome(tx, shown, outcome, at_ms)
+        await show_outcome(tx, shown, own_text(outcome), at_ms)
 
 
 async def _outcome(query: Query, subject: str) -> str | None:

@@ -1,22 +1,28 @@
 """Requests for approval in the private chats of those who may decide: asked with buttons, then changed to the answer.
 
-A request never goes to a group. Whether somebody may still decide it, and which buttons they get, is decided when the
-message is claimed. Contract: approvals 3, 4, flow 7.
+A request never goes to a group. Whether somebody may still decide it, what the message shows and which buttons it gets
+is decided when it is claimed; a press counts for what its message shows. Contract: approvals 3, 4, flow 7.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Verdict
-from antiphon.domain.channel_form import Button
+from antiphon.domain.approval import Approval, ApprovalState, Verdict
+from antiphon.domain.channel_form import Button, ChannelForm
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.delivery import Delivery
+from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.ids import ApprovalId
+from antiphon.domain.inbound import ButtonPress
+from antiphon.domain.own_text import Code, OwnText, own_text
 from antiphon.domain.person import person_of
+from antiphon.domain.request_text import draw_request, shows_whole
 from antiphon.domain.session import DeliveryContext
-from antiphon.domain.text import exact
+from antiphon.domain.text import shown_name
+from antiphon.engine.access.reach import Rights
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.deliveries.outbox import name_of, show_outcome
 from antiphon.engine.rules import Rules
@@ -26,66 +32,174 @@ from antiphon.policy.standing import Standing
 from antiphon.store import approvals, deliveries
 from antiphon.store.database import Query, Transaction
 from antiphon.store.deliveries import NewDelivery
-from antiphon.store.people import find_names, find_standing_of_account, list_deciders
+from antiphon.store.people import find_names, find_standing, find_standing_of_account, list_deciders
 
-MOST_SHOWN = 2_400
-"""Characters of all arguments together; what is cut can be read on the page."""
-MOST_OF_REASON = 300
-_LABELS = {Verdict.ONCE: "Approve once", Verdict.ALWAYS: "Always", Verdict.DENY: "Deny"}
+MOST_OPEN: Final = 20
+"""Open requests of one principal that are sent one by one; of more, people get one message that counts them."""
+LOOK: Final = "page"
+"""The word of the button under a request that its message does not show whole."""
+LOOK_AT_PAGE: Final = "The page shows all of it: “antiphon open” prints its address."
+SHOWN_ANEW: Final = (
+    "An older version has written this message, and it may not show the call as it runs. It is shown anew: look at it "
+    "before you decide."
+)
+NOT_SEEN: Final = "This message does not show all that would run, so it cannot be approved here. Look at the page."
+_LABELS: Final = {Verdict.ONCE: "Approve once", Verdict.ALWAYS: "Always", Verdict.DENY: "Deny"}
+_MORE: Final = "more:"
+"""Before the principal, where the id of a request would be: the message counts the principal's other requests."""
 
 
 async def ask_deciders(tx: Transaction, id: ApprovalId, made_of: Classification, rules: Rules, *, at_ms: int) -> None:
     """Queues the request for each private chat of somebody who may decide it.
 
-    The text holds the exact calls, made of `made_of`, as far as they fit.
+    The message will hold the exact calls, made of `made_of`, as far as they fit.
     """
     if not rules.chats.channels:
         return
     approval = await approvals.find(tx, id)
     assert approval is not None
-    text = _request_text(approval, await _name(tx, approval.principal))
+    is_sent = await approvals.count_open_of(tx, approval.principal, MOST_OPEN + 1) <= MOST_OPEN
     for identity, standing in await list_deciders(tx, rules.chats.channels):
         if not _may_decide(standing, approval, rules, Verdict.ONCE):
             continue
         place = DeliveryContext(channel=identity.channel, to=identity.platform_id, account_id=identity.account or None)
-        request = NewDelivery(
-            name=name_of(f"request {id} {identity.channel} {identity.account} {identity.platform_id}"),
-            session=None,
-            incarnation=None,
-            run_id=None,
-            place=place,
-            text=text,
-            made_of=made_of,
-            approval=id,
-        )
-        await deliveries.insert(tx, request, at_ms)
+        if is_sent:
+            await _queue(tx, place, id, made_of, cause="request", at_ms=at_ms)
+        else:
+            await _queue_count(tx, place, approval.principal, at_ms)
 
 
-async def as_claimed(tx: Transaction, claimed: Delivery, rules: Rules) -> Delivery | None:
+async def as_claimed(tx: Transaction, claimed: Delivery, form: ChannelForm, rules: Rules) -> Delivery | None:
     """The request as its reader may see it now, with buttons; None if it was answered, or is not theirs any more."""
     assert claimed.approval is not None
     place = claimed.place
-    approval = await approvals.find(tx, ApprovalId(claimed.approval))
     standing = await find_standing_of_account(tx, place.channel or "", place.account_id or "", place.to or "")
-    if approval is None or not approval.is_pending or standing is None:
+    if standing is None:
+        return None
+    if claimed.approval.startswith(_MORE):
+        return await _count_as_claimed(tx, claimed, standing, rules)
+    approval = await approvals.find(tx, ApprovalId(claimed.approval))
+    if approval is None or not approval.is_pending:
         return None
     offered = [verdict for verdict in _LABELS if _may_decide(standing, approval, rules, verdict)]
     if not offered:
         return None
     if not await may_leave(tx, claimed.made_of, place, rules.sinks):
-        return replace(claimed, text=_hidden_text(approval), made_of=PUBLIC)
-    buttons = [Button(label=_LABELS[verdict], data=f"{approval.id}:{verdict.value}") for verdict in offered]
-    return replace(claimed, buttons=tuple(buttons))
+        hidden = _hidden_text(approval)
+        return replace(claimed, text=hidden.text, spans=hidden.spans, made_of=PUBLIC)
+    message = draw_request(approval, await _name(tx, approval.principal), form)
+    drawn = replace(claimed, text=message.text, spans=message.spans)
+    await deliveries.redraw(tx, drawn)
+    return replace(drawn, buttons=_buttons(approval.id, offered, is_whole=shows_whole(message, approval)))
+
+
+async def refuse_unseen(tx: Transaction, press: ButtonPress, rights: Rights, at_ms: int) -> str | None:
+    """Why the press does not approve: its message does not show all that would run. None if it may be carried out.
+
+    The message counts, not the button under it: it may be forged, or of an older version. Such a message is drawn anew.
+    """
+    verdict = next((each for each in Verdict if each.value == press.word), None)
+    approval = await approvals.find(tx, ApprovalId(press.subject))
+    if verdict is None or not verdict.allows or approval is None or not approval.is_pending:
+        return None
+    standing = await find_standing(tx, rights.principal)
+    if not _may_decide(standing, approval, rights.rules, verdict):
+        return None  # the decision itself says why not
+    shown = await deliveries.list_shown_at(tx, approval.id, press.place)
+    pressed = [each for each in shown if press.message_id in (each.platform_id, *each.parts)] or shown
+    if pressed and all(shows_whole(OwnText(each.text, each.spans or ()), approval) for each in pressed):
+        return None
+    old = [each for each in pressed if each.status is DeliveryStatus.SENT and not _has_block(each)]
+    for each in old:
+        await deliveries.delete(tx, each.id)
+        await _queue(
+            tx, each.place, approval.id, each.made_of, cause=f"anew {each.id}", replaces=each.platform_id, at_ms=at_ms
+        )
+    return SHOWN_ANEW if old else NOT_SEEN
+
+
+def _has_block(shown: Delivery) -> bool:
+    """Whether this version has drawn the request: older ones marked no arguments."""
+    return any(span.is_block for span in shown.spans or ())
 
 
 async def show_answer(tx: Transaction, approval: Approval, at_ms: int) -> None:
     """Queues what became of the request for all messages that show it, without buttons."""
     if approval.is_pending:
         return
-    outcome: str | None = None
+    outcome: OwnText | None = None
     for shown in await deliveries.list_requests(tx, approval.id):
         outcome = outcome or await _outcome(tx, approval)
         await show_outcome(tx, shown, outcome, at_ms)
+    for counted in await deliveries.list_requests(tx, _subject_of_count(approval.principal)):
+        await _queue_count(tx, counted.place, approval.principal, at_ms)
+
+
+async def _queue(
+    tx: Transaction,
+    place: DeliveryContext,
+    subject: ApprovalId,
+    made_of: Classification,
+    *,
+    cause: str,
+    at_ms: int,
+    replaces: str | None = None,
+) -> None:
+    """Queues a message that is drawn when it is claimed, for its channel and its reader."""
+    request = NewDelivery(
+        name=name_of(f"{cause} {subject} {place.channel} {place.account_id or ''} {place.to}"),
+        session=None,
+        incarnation=None,
+        run_id=None,
+        place=place,
+        text="Approval needed.",
+        spans=(),
+        made_of=made_of,
+        replaces=replaces,
+        approval=subject,
+    )
+    await deliveries.insert(tx, request, at_ms)
+
+
+def _subject_of_count(principal: Principal) -> ApprovalId:
+    return ApprovalId(f"{_MORE}{principal}")
+
+
+async def _queue_count(tx: Transaction, place: DeliveryContext, principal: Principal, at_ms: int) -> None:
+    """Queues the message that counts the principal's other requests, unless one waits: it counts when it is claimed."""
+    subject = _subject_of_count(principal)
+    shown = await deliveries.list_shown_at(tx, subject, place)
+    if not any(each.status is DeliveryStatus.QUEUED for each in shown):
+        await _queue(tx, place, subject, PUBLIC, cause=f"count {at_ms} {len(shown)}", at_ms=at_ms)
+
+
+async def _count_as_claimed(tx: Transaction, claimed: Delivery, standing: Standing, rules: Rules) -> Delivery | None:
+    """How many requests of the principal wait besides those that were sent; in place of the message that said so."""
+    assert claimed.approval is not None
+    principal = Principal.parse(claimed.approval.removeprefix(_MORE))
+    deciding = decide_deciding(standing, rules.user_approves)
+    if isinstance(deciding, Deny):
+        return None
+    count = await approvals.count_unshown(tx, deciding, principal, claimed.place)
+    shown = await deliveries.list_shown_at(tx, ApprovalId(claimed.approval), claimed.place)
+    earlier = [each for each in shown if each.id != claimed.id]
+    for each in earlier:
+        await deliveries.delete(tx, each.id)
+    replaced = next((each.platform_id for each in reversed(earlier) if each.platform_id is not None), None)
+    if not count and replaced is None:
+        return None
+    message = _count_text(await _name(tx, principal), count)
+    # A message that counts none any more is done with: the next one is a new message, which people notice.
+    subject = claimed.approval if count else None
+    drawn = replace(claimed, text=message.text, spans=message.spans, platform_id=replaced, approval=subject)
+    await deliveries.redraw(tx, drawn)
+    return drawn
+
+
+def _buttons(id: ApprovalId, offered: Sequence[Verdict], *, is_whole: bool) -> tuple[Button, ...]:
+    verdicts = [verdict for verdict in offered if is_whole or not verdict.allows]
+    buttons = [Button(label=_LABELS[verdict], data=f"{id}:{verdict.value}") for verdict in verdicts]
+    return (*buttons, *(() if is_whole else (Button(label="Look at the page", data=f"{id}:{LOOK}"),)))
 
 
 def _may_decide(standing: Standing, approval: Approval, rules: Rules, verdict: Verdict) -> bool:
@@ -96,41 +210,38 @@ def _may_decide(standing: Standing, approval: Approval, rules: Rules, verdict: V
     return not isinstance(decide_answer(standing, approval, verdicts), Deny)
 
 
-def _request_text(approval: Approval, asker: str) -> str:
-    head = f"Approval needed. Agent {approval.agent_id} wants to do this for {asker}:"
-    room = MOST_SHOWN // len(approval.calls)
-    return "\n\n".join([head, *(_call_text(call, room) for call in approval.calls)])
-
-
-def _call_text(call: AskedCall, room: int) -> str:
-    shown = exact(call.arguments[:room])[:room]
-    left = len(call.arguments) - len(shown)
-    fence = "```"
-    while fence in shown:
-        fence += "`"
-    cut = f"\n({left} more characters; the page shows all of them.)" if shown != exact(call.arguments) else ""
-    return f"{call.tool}\n{fence}json\n{shown}\n{fence}{cut}\n{exact(call.reason[:MOST_OF_REASON])}"
-
-
-def _hidden_text(approval: Approval) -> str:
-    return (
+def _hidden_text(approval: Approval) -> OwnText:
+    return own_text(
         f"Agent {approval.agent_id} needs an approval. What it asks for may not be shown in this chat: look at the "
-        f"page, or at `antiphon approvals show {approval.id}`."
+        "page, or at ",
+        Code(f"antiphon approvals show {approval.id}"),
+        ".",
     )
 
 
-async def _outcome(query: Query, approval: Approval) -> str:
+def _count_text(asker: str, count: int) -> OwnText:
+    name = Code(shown_name(asker))
+    if not count:
+        return own_text("No more requests for approval wait for ", name, ".")
+    noun = "request" if count == 1 else "requests"
+    return own_text(
+        f"And {count} more {noun} for approval of ", name, ", which are not sent one by one. The page shows them."
+    )
+
+
+async def _outcome(query: Query, approval: Approval) -> OwnText:
     match approval.state:
         case ApprovalState.EXPIRED:
-            return "Nobody decided in time: it was denied."
+            return own_text("Nobody decided in time: it was denied.")
         case ApprovalState.DECIDED:
             verdicts = {call.verdict for call in approval.calls}
             said = _said(next(iter(verdicts))) if len(verdicts) == 1 else "Approved in part"
-            by = "" if approval.decided_by is None else f" by {await _name(query, approval.decided_by)}"
             at = "" if approval.decided_at is None else f", {_minute(approval.decided_at)}"
-            return f"{said}{by}{at}."
+            if approval.decided_by is None:
+                return own_text(f"{said}{at}.")
+            return own_text(f"{said} by ", Code(shown_name(await _name(query, approval.decided_by))), f"{at}.")
         case _:
-            return "Withdrawn: the work that asked for it has ended."
+            return own_text("Withdrawn: the work that asked for it has ended.")
 
 
 def _said(verdict: Verdict | None) -> str:
