@@ -16,7 +16,7 @@ CALL = to_call("wipe", name="<b>old</b>")
 def test_a_call_is_approved_on_its_card(page: Page) -> None:
     send(page, CALL)
     card = page.locator(".entry.approval")
-    expect(card.locator(".input")).to_have_text('{\n  "name": "<b>old</b>"\n}')
+    expect(card.locator(".input")).to_have_text('{"name":"<b>old</b>"}')
     expect(card).to_contain_text("It may delete something.")
     expect(card).to_contain_text("With the rights of owner.")
     expect(page.locator("#delay")).to_have_text("waits for approval")
@@ -49,7 +49,7 @@ def test_a_call_is_denied_with_a_note_and_other_tabs_see_it(
 def test_what_a_card_does_not_show_is_not_approved_on_it(page: Page) -> None:
     send(page, to_call("wipe", name="a\u202eb\u200bc"))
     card = page.locator(".entry.approval").last
-    expect(card.locator(".input")).to_have_text('{\n  "name": "a\\u202eb\\u200bc"\n}')
+    expect(card.locator(".input")).to_have_text('{"name":"a\\u202eb\\u200bc"}')
     card.get_by_role("button", name="Deny").click()
     expect(page.locator(".entry.decision")).to_have_count(1)
     send(page, to_call("wipe", name="x" * 30_000))

@@ -32,7 +32,9 @@ def draw_request(approval: Approval, asker: str, form: ChannelForm) -> OwnText:
         return own_text(head, *(_call_text(call, _block(exact(call.arguments))) for call in calls))
     more = _more(approval)
     share = max((room - measure(more.text, form.unit)) // len(calls), _LEAST_SHARE)
-    return own_text(head, *(_call_text(call, _arguments(call.arguments, share, form.unit)) for call in calls), more)
+    return own_text(
+        head, *(_call_text(call, shown_arguments(call.arguments, share, form.unit)) for call in calls), more
+    )
 
 
 def shows_whole(message: OwnText, approval: Approval) -> bool:
@@ -58,11 +60,11 @@ def _block(arguments: str) -> OwnText:
     return own_text(Code(arguments, is_block=True))
 
 
-def _arguments(arguments: str, share: int, unit: LengthUnit) -> OwnText:
-    """The arguments, cut in the middle if they are longer than the share."""
-    if len(arguments) <= share and measure(shown := exact(arguments), unit) <= share:
+def shown_arguments(arguments: str, longest: int, unit: LengthUnit) -> OwnText:
+    """The arguments as one block; as two, cut in the middle, if they are longer."""
+    if len(arguments) <= longest and measure(shown := exact(arguments), unit) <= longest:
         return _block(shown)
-    half = (share - _LEAST_SHARE) // 2
+    half = (longest - _LEAST_SHARE) // 2
     first = _count_in(arguments[:half], half, unit)
     last = _count_in(arguments[::-1][:half], half, unit)
     end = len(arguments) - last

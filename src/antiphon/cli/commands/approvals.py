@@ -7,7 +7,8 @@ import typer
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption, LimitOption
 from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
-from antiphon.domain.text import exact
+from antiphon.domain.request_text import MOST_CALLS
+from antiphon.domain.text import exact, shown_name
 
 app = typer.Typer(no_args_is_help=True, help="List, show, approve and deny calls that wait for approval.")
 ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="A request's id, as `list` shows it.")]
@@ -17,6 +18,8 @@ CallOption = Annotated[
         "--call", metavar="CALL", help="Only this call of the request; the others get the opposite. May be repeated."
     ),
 ]
+LONGEST_CALL = 400
+"""Characters of a call in a list; `show` has all of it."""
 NoteOption = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Words for the agent.")]
 
 
@@ -57,13 +60,14 @@ def list_approvals(
             [
                 str(row["approvalId"]),
                 str(row["sessionKey"]),
-                str(row.get("principalName") or row["principal"]),
+                shown_name(str(row.get("principalName") or row["principal"])),
                 ago(row["createdAt"]),
                 str(row["status"]),
-                "; ".join(f"{call['tool']} {exact(str(call['arguments']))}" for call in rows_of(row, "calls")),
+                _calls_of(row),
             ]
             for row in rows
         ],
+        is_last_cut_within=True,
     )
 
 
@@ -162,6 +166,16 @@ def list_standing(
     )
 
 
+def _calls_of(row: JsonObject) -> str:
+    """The calls of a request in a table, where there is room for the beginning and the end of a long one."""
+    from antiphon.cli.rendering.rows import call_line, rows_of
+
+    calls = rows_of(row, "calls")
+    shown = "; ".join(call_line(call, LONGEST_CALL) for call in calls[:MOST_CALLS])
+    hidden = len(calls) - MOST_CALLS
+    return f"{shown}; and {hidden} more" if hidden > 0 else shown
+
+
 def _covered(standing: JsonObject) -> str:
     """Which calls it allows, for people."""
     with_ = "with" if standing.get("fields") is None else "if they have"
@@ -235,7 +249,7 @@ def _show(approval: JsonObject, *, as_json: bool) -> None:
             "Session": str(approval["sessionKey"]),
             "Agent": str(approval["agentId"]),
             "Run": str(approval.get("runId") or ""),
-            "Asked by": str(approval.get("principalName") or approval["principal"]),
+            "Asked by": shown_name(str(approval.get("principalName") or approval["principal"])),
             "Status": str(approval["status"]),
             "Asked": clock_time(approval.get("createdAt")),
             "Expires": clock_time(approval["expiresAt"]) if approval["status"] == "pending" else "",
@@ -247,6 +261,6 @@ def _show(approval: JsonObject, *, as_json: bool) -> None:
     for call in rows_of(approval, "calls"):
         decision = f"  ({call['decision']})" if call.get("decision") else ""
         show()
-        show(f"Call {call['callId']}: {call['tool']}{decision}", "bold")
+        show(f"Call {call['callId']}: {shown_name(str(call['tool']))}{decision}", "bold")
         show(exact(str(call["arguments"])))
         show(str(call["reason"]), "dim")

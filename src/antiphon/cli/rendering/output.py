@@ -1,7 +1,7 @@
 """What people see, in colour where the terminal has it, and JSON for programs."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 
@@ -68,13 +68,23 @@ def show_pretty(value: Mapping[str, JsonValue]) -> None:
         show(text)
 
 
-def show_table(columns: list[str], lines: list[list[str]]) -> None:
-    """Rows under headings; on a terminal, the widest columns show the ends of their cells where there is no room."""
+def show_table(columns: list[str], lines: list[list[str]], *, is_last_cut_within: bool = False) -> None:
+    """Rows under headings; on a terminal, the widest columns show the ends of their cells where there is no room.
+
+    `is_last_cut_within`: the last cell, on which people decide, shows its beginning and its end, not its beginning.
+    """
     heading = [styled(name, "bold") for name in columns]
-    show_lines(aligned([heading, *([styled(cell) for cell in line] for line in lines)]))
+    cells = [heading, *([styled(cell) for cell in line] for line in lines)]
+    show_lines(aligned(cells, cut=_middle_of if is_last_cut_within else None))
 
 
-def aligned(rows: Sequence[Sequence[Text]], *, column: int = 0, room: int | None = None) -> list[Text]:
+def aligned(
+    rows: Sequence[Sequence[Text]],
+    *,
+    column: int = 0,
+    room: int | None = None,
+    cut: Callable[[Text, int], Text] | None = None,
+) -> list[Text]:
     """A line for each row, its cells under one another; the last is cut to what the terminal has room for.
 
     With a room the column is no wider than that: a longer cell there moves the rest of its own row only.
@@ -92,7 +102,7 @@ def aligned(rows: Sequence[Sequence[Text]], *, column: int = 0, room: int | None
     for row in cells:
         *first, last = row
         if console().is_terminal:
-            last.truncate(widths[-1], overflow="ellipsis")
+            last = (cut or _beginning_of)(last, widths[-1])
         for cell, width in zip(first, widths, strict=False):
             cell.pad_right(width - cell.cell_len)
         lines.append(Text("  ").join([*first, last]))
@@ -109,6 +119,21 @@ def _narrowed(widths: list[int], room: int) -> set[int]:
         widths[widest] -= 1
         found.add(widest)
     return found
+
+
+def _beginning_of(cell: Text, room: int) -> Text:
+    cell.truncate(room, overflow="ellipsis")
+    return cell
+
+
+def _middle_of(cell: Text, room: int) -> Text:
+    """The beginning and the end of a cell that is too long."""
+    if cell.cell_len <= room:
+        return cell
+    end = _end_of(cell, room - room // 2)
+    beginning = cell.copy()
+    beginning.truncate(room // 2)
+    return beginning.append_text(end)
 
 
 def _end_of(cell: Text, room: int) -> Text:

@@ -5,7 +5,7 @@ import msgspec
 from antiphon.cli.rendering.output import ago, calls_of, clock_time, console, error_console, show, styled, text_of
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import Attribution, JsonObject, report_for_people, step_for_people
-from antiphon.domain.text import exact
+from antiphon.domain.text import cut_in_middle, exact, shown_name
 from antiphon.incoming import shortened
 from antiphon.program import with_path
 
@@ -121,6 +121,12 @@ def show_entry(entry: JsonObject) -> None:
         show(f"  ✕ The turn failed: {failure_text(entry)}", "red")
 
 
+def call_line(call: JsonObject, longest: int | None = None) -> str:
+    """A call on which people decide: nothing in it is invisible; cut in the middle, if at all."""
+    line = f"{shown_name(str(call.get('tool')))} {exact(str(call.get('arguments')))}"
+    return line if longest is None else cut_in_middle(line, longest)
+
+
 def approval_lines(event: JsonObject) -> list[str]:
     """What a person reads of an event about an approval: the calls that wait and the commands, or what was decided."""
     data = event.get("data")
@@ -128,7 +134,7 @@ def approval_lines(event: JsonObject) -> list[str]:
         return []
     calls, id = rows_of(data, "calls"), data.get("approvalId")
     if event.get("type") == "approval_requested":
-        asked = [f"  ◆ waits for approval: {call.get('tool')} {exact(str(call.get('arguments')))}" for call in calls]
+        asked = [f"  ◆ waits for approval: {call_line(call)}" for call in calls]
         return [*asked, with_path(f"    `antiphon approvals approve {id}`   or   `antiphon approvals deny {id}`")]
     said = [f"{call.get('tool')}: {call.get('decision') or data.get('state')}" for call in calls]
     by = f" by {event['actorName']}" if event.get("actorName") else ""

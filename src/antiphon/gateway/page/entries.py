@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.approval import Approval, ApprovalState, Verdict
+from antiphon.domain.channel_form import LengthUnit
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.finding import read_record
 from antiphon.domain.message import (
@@ -30,8 +31,9 @@ from antiphon.domain.message import (
     text_of,
 )
 from antiphon.domain.person import ShownPerson
+from antiphon.domain.request_text import shown_arguments
 from antiphon.domain.run import RunStatus
-from antiphon.domain.text import exact, isolated, plain
+from antiphon.domain.text import isolated, plain, shown_name
 from antiphon.gateway.page.markdown import html_from_markdown
 from antiphon.wire.messages import arguments as read_arguments
 
@@ -171,7 +173,8 @@ def request_entry(approval: Approval, who: str, *, agent: str, title: str | None
         {"callId": call.id, "tool": call.tool, "arguments": call.arguments, "reason": call.reason}
         for call in approval.calls
     ]
-    where = "" if title is None else f" in {isolated(title)}"
+    where = "" if title is None else f" in {isolated(shown_name(title))}"
+    who = shown_name(who)
     return replace(
         _card_of_request(calls),
         at=approval.asked_at,
@@ -223,7 +226,7 @@ def _request(event: Event, names: FindName) -> PageEntry:
         text=f"The agent wants to {_doing(calls)}",
         seq=event.seq,
         at=event.created_at,
-        who=principal if person is None else person.shown,
+        who=shown_name(principal if person is None else person.shown),
         principal=principal if person is None else str(person.principal),
         approval=str(event.data.get("approvalId", "")),
     )
@@ -231,12 +234,12 @@ def _request(event: Event, names: FindName) -> PageEntry:
 
 def _card_of_request(calls: Sequence[JsonObject]) -> PageEntry:
     """The card on which one decides: the exact calls, who asks and why. Only what it shows whole is approved on it."""
-    shown = [exact(_readable(str(call.get("arguments", "")))) for call in calls]
+    shown = [shown_arguments(str(call.get("arguments", "")), LONGEST_RESULT, LengthUnit.CHARACTERS) for call in calls]
     pieces = tuple(
         PagePiece(
             kind="asked",
-            name=str(call.get("tool", "")),
-            text=_shortened(arguments),
+            name=shown_name(str(call.get("tool", ""))),
+            text=arguments.text,
             summary=str(call.get("reason", "")),
             call=str(call.get("callId", "")),
         )
@@ -247,13 +250,13 @@ def _card_of_request(calls: Sequence[JsonObject]) -> PageEntry:
         kind="approval",
         at=_NEVER,
         pieces=pieces,
-        is_partial=any(len(arguments) > LONGEST_RESULT for arguments in shown),
+        is_partial=any(len(arguments.spans) > 1 for arguments in shown),
     )
 
 
 def _doing(calls: Sequence[JsonObject]) -> str:
     """What the calls do, as the end of a sentence."""
-    tools = list(dict.fromkeys(str(call.get("tool", "")) for call in calls))
+    tools = list(dict.fromkeys(shown_name(str(call.get("tool", ""))) for call in calls))
     if tools == ["run_command"]:
         return "run a command" if len(calls) == 1 else f"run {len(calls)} commands"
     return f"use {', '.join(tools[:3])}{' and others' if len(tools) > 3 else ''}"
