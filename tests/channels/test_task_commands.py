@@ -52,12 +52,63 @@ async def test_a_new_task_belongs_to_its_chat_and_is_shown_with_its_next_times(o
         answer = await answered(chat, "/task new every 1h Standup: summarise mail")
         assert ID.sub("task-1", answer) == (
             'Created task "Standup" (task-1): every hour. '
-            "Next: Wed 2026-03-04 13:00 UTC, Wed 2026-03-04 14:00 UTC, Wed 2026-03-04 15:00 UTC"
+            "Next: Wed 2026-03-04 13:00 UTC, Wed 2026-03-04 14:00 UTC, Wed 2026-03-04 15:00 UTC\n"
+            "Prompt: summarise mail"
         )
         (task,) = await stored(chat)
         assert (task["name"], task["prompt"], task["sessionKey"]) == ("Standup", "summarise mail", BASE)
         assert (task["trigger"]["kind"], task["trigger"]["seconds"]) == ("every", 3600)
         assert task["agentId"] == "main" and task["maker"] == "person:owner"
+
+
+@requirement("channels:3", "tasks:1")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("friday at 10 call Mum", ["once, Fri 2026-03-06 10:00 UTC", "Prompt: call Mum"]),
+        ("on 24 december at 18:00 call Mum", ["once, Thu 2026-12-24 18:00 UTC", "Prompt: call Mum"]),
+        ("in 1 hour and 30 minutes call Mum", ["once, Wed 2026-03-04 13:30 UTC", "Prompt: call Mum"]),
+        (
+            "tomorrow at 9 remind me of the meeting on friday at 10",
+            ["once, Thu 2026-03-05 09:00 UTC", "Prompt: remind me of the meeting on friday at 10"],
+        ),
+    ],
+)
+async def test_a_sentence_is_shown_back_as_it_was_understood(open_home: OpenHome, text: str, said: list[str]) -> None:
+    async with chatting(open_home) as chat:
+        client = chat.served.client
+        answer = await answered(chat, f"/task new {text}")
+        previewed = (await client.post("/tasks?preview=1", json={"text": text})).json()
+        created = (await client.post("/tasks", json={"text": text})).json()
+        assert all(part in answer for part in said)
+        for shape in (previewed, created):
+            assert [shape["trigger"]["words"], f"Prompt: {shape['prompt']}"] == said
+            assert len(shape["upcoming"]) == 1
+
+
+@requirement("channels:3", "tasks:1")
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("friday at 10 or 11 call", "every day at 8 until friday look", "friday at 8ish call", "on 5/6 at 8 call"),
+        *(
+            "on 24 decembre at 18:00 call",
+            "on friday remind me to call Mum at 10",
+            "every monday at 8 for 3 weeks look",
+        ),
+    ],
+)
+async def test_a_sentence_that_is_not_understood_whole_saves_nothing_anywhere(open_home: OpenHome, text: str) -> None:
+    async with chatting(open_home) as chat:
+        client = chat.served.client
+        await chat.served.open("main")
+        assert "Created" not in await answered(chat, f"/task new {text}")
+        said = (await client.post("/sessions/main/command", json={"text": f"/task new {text}"})).json()
+        assert "Created" not in said["answer"]
+        for address in ("/tasks?preview=1", "/tasks"):
+            refused = await client.post(address, json={"text": text})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_time")
+        assert await stored(chat) == []
 
 
 @requirement("channels:4")
@@ -75,10 +126,7 @@ async def test_three_lines_make_three_tasks_or_none(open_home: OpenHome) -> None
             assert await stored(chat) == []
         answer = await answered(chat, "\n".join(good))
         assert [ID.sub("", line)[:12] for line in answer.splitlines()] == [
-            "Created 3 ta",
-            '- "A" (): ev',
-            '- "B" (): at',
-            '- "C" (): on',
+            *("Created 3 ta", '- "A" (): ev', "Prompt: a", '- "B" (): at', "Prompt: b", '- "C" (): on', "Prompt: c"),
         ]
         assert [task["name"] for task in await stored(chat)] == ["A", "B", "C"]
 

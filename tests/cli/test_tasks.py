@@ -44,6 +44,18 @@ def test_a_task_is_made_listed_changed_and_removed(home: Path) -> None:
         assert missing.returncode == 3 and "`antiphon tasks list`" in missing.stderr
 
 
+def test_a_new_task_is_shown_in_words_with_its_times_and_its_prompt(home: Path) -> None:
+    with serving(home):
+        made = antiphon(
+            "tasks", "new", "weekdays at 8 and 17 tell me about may 5 at 9", "--zone", "UTC", home=home
+        ).stdout
+        assert "at 08:00 and 17:00 on Monday through Friday (UTC)" in made
+        assert made.count(" UTC") == 3 and "tell me about may 5 at 9" in made
+        refused = antiphon("tasks", "new", "friday at 10 or 11 call Mum", home=home)
+        assert refused.returncode != 0 and "'friday at 10' is understood, 'or 11" in refused.stderr
+        assert antiphon_json("tasks", "list", home=home)["count"] == 1
+
+
 def test_what_is_no_task_gets_one_error_and_saves_nothing(home: Path) -> None:
     with serving(home):
         for words, said in (

@@ -3,6 +3,7 @@
 from tests.planted.bug import Bug
 
 WRITTEN = "domain/test_written_task.py::"
+SENTENCES = "domain/test_written_sentences.py::"
 COMMANDS = "channels/test_task_commands.py::"
 HTTP = "gateway/test_tasks.py::"
 TOOL = "tools/test_tasks.py::"
@@ -25,17 +26,66 @@ BUGS = (
     ),
     Bug(
         "an interval with a time of day loses the time",
-        "domain/written_times.py",
-        "        if kind is WrittenKind.EVERY and _CLOCK_FOLLOWS.match(text, end):\n",
-        "        if kind is WrittenKind.IN and _CLOCK_FOLLOWS.match(text, end):\n",
-        WRITTEN + "test_what_is_no_task_gets_one_error_that_says_why",
+        "domain/written_sentences.py",
+        '    if phrase is None or before in ("at", "@"):\n        return True\n',
+        '    if phrase is None or before == "@":\n        return True\n',
+        SENTENCES + "test_what_is_not_read_whole_is_refused_with_what_was_understood",
     ),
     Bug(
         "an afternoon is a morning",
-        "domain/written_times.py",
-        'hour = hour % 12 + (12 if half == "pm" else 0)',
-        'hour = hour % 12 + (12 if half == "am" else 0)',
+        "domain/written_clocks.py",
+        '    hour = hour if half is None else hour % 12 + 12 * (half == "pm")\n    is_shaped',
+        '    hour = hour if half is None else hour % 12 + 12 * (half == "am")\n    is_shaped',
         WRITTEN + "test_a_time_is_found_in_an_ordinary_sentence",
+    ),
+    Bug(
+        "what follows a time is taken for the prompt",
+        "domain/written_sentences.py",
+        "        if phrase is not None:\n            _check_rest(sentence, phrase)\n",
+        "        if phrase is not None:\n",
+        SENTENCES + "test_no_time_is_saved_without_what_follows_it",
+    ),
+    Bug(
+        "words before a time of day are not looked at",
+        "domain/written_sentences.py",
+        "    _check_before(sentence, begin, phrase)\n    return phrase\n",
+        "    return phrase\n",
+        SENTENCES + "test_what_is_not_read_whole_is_refused_with_what_was_understood",
+    ),
+    Bug(
+        "a day and a time of day that stand apart make a task",
+        "domain/written_sentences.py",
+        "            _check_apart(sentence, phrase)\n",
+        "",
+        SENTENCES + "test_what_is_not_read_whole_is_refused_with_what_was_understood",
+    ),
+    Bug(
+        "a date that can be read in two ways is read in one",
+        "domain/written_days.py",
+        "    if one != two and max(one, two) <= 12:\n",
+        "    if one != two and max(one, two) < 1:\n",
+        SENTENCES + "test_what_is_not_read_whole_is_refused_with_what_was_understood",
+    ),
+    Bug(
+        "today is the day of the settings' zone",
+        "domain/written_times.py",
+        "now.astimezone(ZoneInfo(zone))",
+        "now",
+        SENTENCES + "test_today_is_the_day_of_the_zone_that_is_named",
+    ),
+    Bug(
+        "words that sound as if a time came once",
+        "domain/schedule.py",
+        "    for pattern, written in _AGAIN:\n",
+        "    for pattern, written in ():\n",
+        SENTENCES + "test_a_schedule_in_words_is_read_as_the_same_schedule",
+    ),
+    Bug(
+        "a new task is not shown back with its prompt",
+        "engine/chats/task_commands.py",
+        '    return "\\n".join(filter(None, [f"{_name(task)}: {_when(task)}", _prompt(task, length)]))\n',
+        '    return f"{_name(task)}: {_when(task)}"\n',
+        COMMANDS + "test_a_new_task_belongs_to_its_chat_and_is_shown_with_its_next_times[sqlite]",
     ),
     Bug(
         "a chat names any task",

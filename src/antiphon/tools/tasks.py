@@ -22,7 +22,8 @@ from antiphon.wire.tasks import task as shown_task
 DESCRIPTION = (
     "Manages tasks: prompts that this session's agent gets at set times, and answers in this chat. new: makes one. "
     "list: shows those of this session. pause: stops one until a person resumes it. cancel: removes one. Use it when "
-    "somebody asks for something later or regularly, such as a reminder, and tell them the times that come back."
+    "somebody asks for something later or regularly, such as a reminder. Tell them the times and the prompt that come "
+    "back."
 )
 
 CODES = (
@@ -40,10 +41,10 @@ class TasksArguments(Arguments):
     prompt: str | None = Field(None, description="For new: what to do each time, as a request to the agent.")
     name: str | None = Field(None, max_length=400, description="For new: a short name.")
     every: str | None = Field(
-        None, max_length=300, description="For new: an interval, '1h30m', or days with a time, 'weekday at 8:00'."
+        None, max_length=300, description="For new: an interval, '1h30m', or days with a time, 'weekday at 8 and 17'."
     )
     at: str | None = Field(
-        None, max_length=300, description="For new: once, '2027-01-31 08:00', or '08:00' for the next one."
+        None, max_length=300, description="For new: once, '2027-01-31 08:00', 'friday at 10' or 'in 20 minutes'."
     )
     cron: str | None = Field(None, max_length=300, description="For new: five fields, or '@daily'.")
     zone: str | None = Field(

@@ -31,7 +31,7 @@ EveryOption = Annotated[
     typer.Option("--every", metavar="INTERVAL", help="An interval, '1h30m', or days with a time, 'weekday at 8:00'."),
 ]
 AtOption = Annotated[
-    str | None, typer.Option("--at", metavar="TIME", help="Once: '2027-01-31 08:00', or '08:00' for the next one.")
+    str | None, typer.Option("--at", metavar="TIME", help="Once: '2027-01-31 08:00', 'friday at 10', '08:00'.")
 ]
 CronOption = Annotated[str | None, typer.Option("--cron", metavar="FIELDS", help="Five fields, or '@daily'.")]
 ZoneOption = Annotated[str | None, typer.Option("--zone", metavar="ZONE", help="The time zone, such as Europe/Berlin.")]

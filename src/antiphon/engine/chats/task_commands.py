@@ -46,7 +46,7 @@ MOST_NAMES = 500
 """How many tasks of a chat are looked through for a name."""
 SHOWN_RUNS = 5
 MOST_RUNS = 10
-SHOWN_PROMPT = 500
+SHOWN_PROMPT, LISTED_PROMPT = 500, 160
 NO_TASKS = "There are no tasks yet. /task new every weekday at 8 tell me what changed"
 ELSEWHERE = "Tasks of other chats are listed in direct chats only, because everybody here would read them."
 
@@ -118,10 +118,15 @@ async def _create(tx: Transaction, chat: Chat, written: tuple[WrittenTask, ...],
     created = await create_tasks(tx, command)
     if isinstance(created, Refusal):
         return created.error.message if len(written) == 1 else f"{created.error.message}\nNothing was saved."
-    lines = [f"{_name(task)}: {_when(task)}" for task in created]
-    if len(lines) == 1:
-        return f"Created task {lines[0]}"
-    return "\n".join([f"Created {len(lines)} tasks", *(f"- {line}" for line in lines)])
+    if len(created) == 1:
+        return f"Created task {_made(created[0], SHOWN_PROMPT)}"
+    lines = (f"- {_made(task, LISTED_PROMPT)}" for task in created)
+    return "\n".join([f"Created {len(created)} tasks", *lines])
+
+
+def _made(task: StoredTask, length: int) -> str:
+    """What was understood: when it fires, and what is left as its prompt."""
+    return "\n".join(filter(None, [f"{_name(task)}: {_when(task)}", _prompt(task, length)]))
 
 
 async def _list(query: Query, chat: Chat, occasion: Occasion, *, is_everywhere: bool) -> str:
@@ -169,7 +174,7 @@ def _shown(task: StoredTask) -> str:
         f"State: {state_words(task)}",
         f"Runs: {task.runs}, skipped: {task.skips}" + (f", failed in a row: {task.errors}" if task.errors else ""),
         "Asks other agents: yes" if task.may_consult else "",
-        f"Prompt: {one_line(task.prompt, SHOWN_PROMPT)}" if may_enter(task.made_of, PUBLIC) else "",
+        _prompt(task, SHOWN_PROMPT),
     ]
     return "\n".join(line for line in lines if line)
 
@@ -177,6 +182,11 @@ def _shown(task: StoredTask) -> str:
 def _name(task: StoredTask) -> str:
     """The name and the id; the id alone if not everybody may read the name."""
     return f'"{task.name}" ({task.id})' if may_enter(task.made_of, PUBLIC) else str(task.id)
+
+
+def _prompt(task: StoredTask, length: int) -> str:
+    """Its prompt on one line; nothing if not everybody may read it."""
+    return f"Prompt: {one_line(task.prompt, length)}" if may_enter(task.made_of, PUBLIC) else ""
 
 
 def _when(task: StoredTask) -> str:

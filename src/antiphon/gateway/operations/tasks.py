@@ -52,7 +52,7 @@ class TaskParams(Params, frozen=True, kw_only=True):
     every: Time | None = None
     """An interval such as `1h30m`, or days with a time such as `weekday at 8:00`."""
     at: Time | None = None
-    """Once: `2027-01-31 08:00`, an ISO time, or `08:00` for the next one."""
+    """Once: `2027-01-31 08:00`, an ISO time, `friday at 10`, or `08:00` for the next one."""
     cron: Time | None = None
     """Five fields, or a name such as `@daily`."""
     zone: Annotated[str, Meta(max_length=100)] | None = None
