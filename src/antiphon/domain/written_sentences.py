@@ -46,7 +46,30 @@ _IF_OPEN = frozenset(
 _JOINING = frozenset(
     (
         *("and", "&", "+", "plus", "then", "again", "also", "/", "-", "–", "to", "from", "starting"),
-        *("beginning", "as", "of", "between", "through", "thru", "up", "for", "only", "just", "on", "in", "at", "@"),
+        *(
+            "beginning",
+            "as",
+            "of",
+            "between",
+            "through",
+            "thru",
+            "up",
+            "ending",
+            "ends",
+            "minus",
+            "without",
+            "skip",
+            "skipping",
+            "max",
+            "approx",
+            "for",
+            "only",
+            "just",
+            "on",
+            "in",
+            "at",
+            "@",
+        ),
         *("by", "before", "after", "around", "about", "circa", "approximately", "roughly", "nearly"),
         *("almost", "past", "not", "no", "the", ",", ";", "(", "within", "since", "until", "till", "during"),
         *("except", "or", "~", "'"),
@@ -81,7 +104,19 @@ _LONG = frozenset(("month", "months", "quarter", "quarters", "year", "years"))
 _OFTEN = frozenset(("twice", "thrice", "times", "biweekly", "bimonthly"))
 _EVENTS = frozenset(
     (
-        *("half", "quarter", "lunch", "lunchtime", "dinner", "breakfast", "christmas", "easter", "sunrise", "sunset"),
+        *(
+            "half",
+            "quarter",
+            "lunch",
+            "lunchtime",
+            "noonish",
+            "dinner",
+            "breakfast",
+            "christmas",
+            "easter",
+            "sunrise",
+            "sunset",
+        ),
         *("dawn", "dusk", "bedtime"),
     )
 )
@@ -268,6 +303,8 @@ def _more(sentence: Sentence, at: int, before: str, phrase: Phrase | None) -> in
     length = duration_at(sentence, at)
     if length is not None and length[1] > at + 1:
         return length[1]
+    if sentence.at(at).isdigit() and sentence.at(at + 1) == "times":
+        return at + 2
     if before in ("in", "during") and (sentence.at(at) in _KNOWN or sentence.at(at) in _SEASONS):
         return at + 1
     if before == "in" and digits(sentence.at(at), 4) is not None and len(sentence.at(at)) == 4:
@@ -306,7 +343,9 @@ def _more_named(sentence: Sentence, start: int) -> int | None:
     """`for a while`, `from monday`, `starting tomorrow`: spans of days."""
     word = sentence.at(start)
     place = start + 1 + (sentence.at(start + 1) in ("on", "from"))
-    if word == "for" and sentence.has(start + 1, "the", "next"):
+    if sentence.has(start, "at", "the") and sentence.at(start + 2) in ("latest", "earliest"):
+        return start + 3
+    if word == "for" and sentence.at(start + 1) == "the" and sentence.at(start + 2) in ("next", "rest"):
         return start + 3
     if word == "for" and (sentence.at(start + 1).isdigit() or sentence.at(start + 1) in _SOME):
         return next((i + 1 for i in range(start + 2, start + 5) if sentence.at(i) in UNITS), None)
@@ -327,6 +366,10 @@ def _phrase_end(sentence: Sentence, at: int, *, is_first: bool = True) -> int | 
 def _next_to(sentence: Sentence, at: int, phrase: Phrase) -> int | None:
     """The place after a time that follows the phrase directly, if it can be more of it; else None."""
     word, parts = sentence.at(at), phrase.parts
+    if sentence.has(at + 1, "-", "ish"):
+        return at + 3
+    if word == "this" and sentence.at(at + 1) in ("week", *_LONG) and sentence.at(at + 2) != "in":
+        return at + 2  # "this week in numbers" is a title
     if word.isdigit() or word in NUMBERS:
         return at + 1 if _is_counted_on(sentence, at, phrase) else None
     try:
@@ -385,7 +428,7 @@ def _joined(sentence: Sentence, at: int) -> int:
     """The place of the first word there that joins nothing."""
     end = at
     while sentence.at(end) in _JOINING and end < at + 4:
-        end += 1
+        end += 1 + sentence.has(end, "approx", ".")
     return end
 
 
@@ -466,7 +509,9 @@ def _others(sentence: Sentence, start: int) -> Iterator[tuple[Phrase, bool]]:
 
 def _is_full(phrase: Phrase) -> bool:
     parts = phrase.parts
-    return parts.has_day and (bool(parts.clocks) or parts.part_of_day is not None or not parts.is_once)
+    return parts.has_day and (
+        parts.stated is not None or bool(parts.clocks) or parts.part_of_day is not None or not parts.is_once
+    )
 
 
 def _is_strong(phrase: Phrase) -> bool:

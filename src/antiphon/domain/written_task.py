@@ -159,5 +159,5 @@ def _is_name_alone(rest: str) -> bool:
 
 def _without(text: str, found: FoundTime) -> str:
     before, after = text[: found.start].rstrip(), text[found.end :].lstrip()
-    joint = "" if not before or after[:1] in (",", ".", ";") else " "
+    joint = "" if not before or after[:1] in (",", ".", ";", "?", "!") else " "
     return f"{before}{joint}{after}"
