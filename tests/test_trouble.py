@@ -18,7 +18,7 @@ from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.errors import Unavailable
-from antiphon.trouble import Trouble
+from antiphon.trouble import Setbacks, Trouble
 from tests.gateway.served import serve
 from tests.postgres import fresh_database
 from tests.store.faulty_disk import FaultyDisk
@@ -114,6 +114,33 @@ def test_a_bug_is_shown_with_where_it_happened(caplog: pytest.LogCaptureFixture)
     except LookupError as error:
         sweep.failed(error, session=7)
     assert caplog.records[0].exc_info is not None and caplog.records[0].__dict__["session"] == 7
+
+
+def test_an_item_that_fails_is_said_once_with_its_ids_and_rests_while_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    setbacks = Setbacks(logger, "Task", action="task_failed", means="It waits.")
+    for _ in range(3):
+        for number in (1, 2):
+            with setbacks.attempt(number, task_id=number):
+                raise LookupError("planted")
+        with setbacks.attempt(3, task_id=3):
+            pass
+    assert [setbacks.rests(number) for number in (1, 2, 3)] == [True, True, False] and len(setbacks) == 2
+    assert told(caplog) == ["Task failed"] * 2
+    assert [record.__dict__["task_id"] for record in caplog.records] == [1, 2]
+    with setbacks.attempt(1, task_id=1):
+        pass
+    assert not setbacks.rests(1) and told(caplog)[-1] == "Task works again"
+
+
+def test_what_the_store_refuses_to_all_is_no_items_own() -> None:
+    setbacks = Setbacks(logger, "Task", action="task_failed", means="It waits.")
+    with pytest.raises(Unavailable), setbacks.attempt(1):
+        raise FULL
+    with setbacks.attempt(1):
+        raise Unavailable("A row cannot be read", code="store_corrupt")
+    assert setbacks.rests(1) and len(setbacks) == 1
 
 
 def inner_rooms() -> Iterator[tuple[str, ast.Module]]:

@@ -18,10 +18,12 @@ from antiphon.domain.checkpoint import LONGEST_BACKOFF, CheckpointRules, millise
 from antiphon.domain.delivery import LONGEST_WISH, DeliveryStatus
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import SessionId
+from antiphon.domain.person import PersonRole
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus
+from antiphon.engine.access.people import INVITATION_LIFE
 from antiphon.engine.access.signin import LINK_LIFE
-from antiphon.engine.children.clock_steps import due_times
+from antiphon.engine.children.clock_steps import ClockSteps, due_times
 from antiphon.engine.children.wait import MARGIN
 from antiphon.engine.ledger.waits import LONGEST_WAIT
 from antiphon.store import checkpoints, pairings
@@ -29,7 +31,9 @@ from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from antiphon.store.due_times import DueTime
 from antiphon.store.pairings import Pairing, PairingState
+from antiphon.store.tokens import TokenKind
 from tests.channels.fake_channel import NAME, Act, FakeChannel
+from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import YIELD, to_call, to_spawn, wait_at
 from tests.engine.gates import Gates
@@ -99,6 +103,7 @@ class World:
     deleted: Child
     parked: Character
     code: str
+    invitation: str
 
     async def settle(self) -> None:
         await self.story.app.timers.settle_due()
@@ -168,12 +173,17 @@ async def waiting(open_home: OpenHome) -> AsyncGenerator[World]:
         await services.tokens.create(OWNER, boss.target, life=timedelta(days=30))
         assert await services.sign_in.exchange(await services.sign_in.new_link_code(OWNER), "browser") is not None
         code = await services.sign_in.new_link_code(OWNER)
+        invitation = (await services.people.invite(OWNER, "Ann", PersonRole.USER)).code
+        long = timedelta(days=365)
+        await services.tokens.create_for_person(OWNER, "ann", life=long)
+        await services.tokens.create_for_channel(OWNER, "elsewhere", life=long)
+        await services.nodes.create_token(OWNER, "machine", life=long)
         await services.links.make_code(OWNER)
         await story.app.database.run(pairings.insert, pairing_at(clock.now()))
         await story.app.database.run(let_look_back, await parked.session(), clock.now_ms())
         story.opens_gate("deleted")
         await story.end_of(deleted.run_id)
-        world = World(story, clock, channel, archived, deleted, parked, code)
+        world = World(story, clock, channel, archived, deleted, parked, code, invitation)
         await world.settle()
         yield world
 
@@ -272,3 +282,46 @@ async def test_an_archived_child_that_is_used_again_is_archived_again(open_home:
             clock.pass_time(timedelta(minutes=59))
             await story.app.timers.settle_due()
             assert (await child.session()).status is SessionStatus.IDLE
+
+
+@requirement("access:1", "gateway:6")
+async def test_a_start_cuts_no_stored_time_however_far_ahead_it_lies(
+    open_home: OpenHome, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each start of any process on the home looks for times that lie too far ahead: none do, of any kind."""
+    async with waiting(open_home) as world:
+        app = world.story.app
+        stored = await app.database.read(all_times)
+        kinds = {kind for (kind,) in await app.database.read(kinds_of_tokens)}
+        assert kinds == {*TokenKind} - {TokenKind.OWNER}  # each kind that ends
+        assert all(stored[f"{due.table}.{due.column}"] for due in ALL_TIMES)
+        await ClockSteps(app.database, world.clock, app.services.rules.checkpoints).look()
+        assert await app.database.read(all_times) == stored
+    async with open_home(parts=Parts(clock=world.clock)) as app:
+        await app.timers.settle_due()
+        world.clock.pass_time(INVITATION_LIFE - timedelta(seconds=1))
+        assert await app.services.sign_in.exchange(world.invitation, "browser") is not None
+    assert "clock_went_back" not in {record.__dict__.get("action") for record in caplog.records}
+
+
+async def all_times(query: Query) -> dict[str, list[tuple[object, ...]]]:
+    """The values of every column that holds a time, by its name."""
+    found: dict[str, list[tuple[object, ...]]] = {}
+    for name in sorted(stored_times()):
+        table, column = name.split(".")
+        rows = await query.fetch_all(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY {column}")
+        found[name] = [tuple(row) for row in rows]
+    return found
+
+
+async def kinds_of_tokens(query: Query) -> list[tuple[str]]:
+    rows = await query.fetch_all("SELECT DISTINCT kind FROM tokens WHERE expires_at IS NOT NULL AND used_at IS NULL")
+    return [(row[0],) for row in rows]
+
+
+async def test_an_invitation_lives_no_longer_after_the_clock_went_back(open_home: OpenHome) -> None:
+    async with waiting(open_home) as world:
+        world.clock.step(timedelta(days=-1))
+        await world.settle()
+        world.clock.pass_time(INVITATION_LIFE + timedelta(seconds=1))
+        assert await world.story.app.services.sign_in.exchange(world.invitation, "late") is None

@@ -21,6 +21,11 @@ class DueTime(Struct, frozen=True, kw_only=True):
     """A time that is counted from this one, and moves with it."""
 
     @property
+    def is_beginning(self) -> bool:
+        """Whether it lies ahead only if the clock went back."""
+        return self.longest == "0"
+
+    @property
     def is_far(self) -> str:
         """The rows whose time lies too far ahead; its value is the time now."""
         return f"{self.rows} AND {self.column} > ? + {self.longest}"

@@ -10,7 +10,7 @@ from datetime import timedelta
 from antiphon.clock import Clock
 from antiphon.domain.checkpoint import LONGEST_BACKOFF, CheckpointRules
 from antiphon.domain.delivery import LONGEST_WISH
-from antiphon.engine.access.signin import BROWSER_LIFE, LINK_LIFE
+from antiphon.engine.access.signin import BROWSER_LIFE
 from antiphon.engine.children.wait import MARGIN
 from antiphon.engine.ledger.waits import LONGEST_WAIT
 from antiphon.store.database import Database
@@ -66,7 +66,12 @@ DUE_TIMES = (
         end="deadline",
     ),
     DueTime(table="approvals", column="asked_at", rows="state = 'pending'", session="session", end="expires_at"),
-    DueTime(table="tokens", column="expires_at", longest=_milliseconds(LINK_LIFE), rows="kind = 'link'"),
+    DueTime(
+        table="tokens",
+        column="created_at",
+        rows="kind IN ('link', 'person', 'channel', 'node') AND expires_at IS NOT NULL",
+        end="expires_at",
+    ),
     DueTime(table="tokens", column="expires_at", longest=_milliseconds(BROWSER_LIFE), rows="kind = 'browser'"),
     DueTime(table="tokens", column="last_used_at", rows="kind = 'browser'"),
     DueTime(
@@ -128,12 +133,16 @@ class ClockSteps:
         if ahead_ms >= self._ahead_ms - SLACK_MS:
             self._ahead_ms = max(self._ahead_ms, ahead_ms)
             return
-        changed = 0
+        changed, has_future = 0, not math.isinf(self._ahead_ms)
         for due in self._due_times:
             for session in await self._database.read(list_far, due, self._clock.now_ms()):
                 sessions = () if session is None else (session,)
                 now_ms = self._clock.now_ms()  # anew: what was stored meanwhile does not lie ahead of this
-                changed += await self._database.run(pull_in, due, session, now_ms, sessions=sessions)
+                pulled_in = await self._database.run(pull_in, due, session, now_ms, sessions=sessions)
+                changed += pulled_in
+                has_future |= due.is_beginning and pulled_in > 0
         self._ahead_ms = ahead_ms
-        if changed:
+        if changed and has_future:
             logger.warning("Clock went back", extra={"action": "clock_went_back", "times_pulled_in": changed})
+        elif changed:  # a setting that became shorter does that too
+            logger.info("Waits were cut", extra={"action": "waits_cut", "times_pulled_in": changed})
