@@ -8,6 +8,7 @@ import httpx
 
 from antiphon.app import open_app
 from antiphon.config.config import Config
+from antiphon.config.sections.gateway import DEFAULT_PORT
 from antiphon.domain.actor import OWNER
 from antiphon.domain.person import PersonRole
 from tests.claims import requirement
@@ -44,6 +45,26 @@ def test_people_are_invited_listed_changed_and_removed(home: Path) -> None:
         assert refused.returncode == 1 and '"last_owner"' in refused.stdout + refused.stderr
         refused = antiphon("people", "role", "nobody", "user", home=home)
         assert refused.returncode == 3 and "Person not found: 'nobody'" in refused.stderr
+
+
+@requirement("cli:1", "access:1")
+def test_a_link_says_where_and_when_it_works(home: Path) -> None:
+    """Without a gateway the command's own ends with it: its port would be dead."""
+    said = antiphon("people", "invite", "--name", "Ann", home=home).stdout
+    assert f"http://127.0.0.1:{DEFAULT_PORT}/#code=" in said
+    assert "No gateway runs on this home now" in said and "only on this machine" in said
+    unknown = {"ANTIPHON_GATEWAY__PORT": "0"}
+    said = antiphon("people", "link", "ann", home=home, env=unknown).stdout
+    assert "#code=" not in said and "antiphon serve" in said and "antiphon people link ann" in said
+    public = {"ANTIPHON_GATEWAY__PUBLIC_URL": "https://chat.example.org"}
+    said = antiphon("people", "link", "ann", home=home, env=public).stdout
+    assert "https://chat.example.org/#code=" in said and "No gateway runs" in said
+    assert "only on this machine" not in said
+    with serving(home) as gateway:
+        said = antiphon("people", "link", "ann", home=home).stdout
+        assert f"{gateway.url}/#code=" in said and "No gateway runs" not in said and "only on this machine" in said
+        opened = antiphon("open", "--print", home=home).stdout
+        assert f"{gateway.url}/#code=" in opened and "only on this machine" in opened
 
 
 @requirement("cli:1", "access:1")

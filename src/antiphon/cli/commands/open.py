@@ -26,6 +26,7 @@ def open_page(
     from antiphon.cli.connection.gateway_file import find_gateway
     from antiphon.cli.connection.home import home_of
     from antiphon.cli.connection.link_page import write_page
+    from antiphon.cli.rendering.links import sign_in_link
     from antiphon.cli.rendering.output import show, show_json
 
     directory = home_of(home)
@@ -45,14 +46,21 @@ def open_page(
     client = client_of(directory, running)
     answer = client.post("/auth/link")
     client.close()
-    link = f"{running.url}/#code={answer['code']}"
+    made = sign_in_link(running.url, answer["code"])
     if as_json:
-        show_json({"url": running.url, "signInLink": link, "expiresInSeconds": answer["expiresInSeconds"]})
+        show_json(
+            {
+                "url": running.url,
+                "signInLink": made.link,
+                "onlyHere": made.is_only_here,
+                "expiresInSeconds": answer["expiresInSeconds"],
+            }
+        )
     else:
-        show(link, "bold green")
-        show("Good once, for 10 minutes.", "dim")
+        show(made.link, "bold green")
+        show(" ".join(["Good once, for 10 minutes.", *made.hints]), "dim")
     if is_opened:
-        webbrowser.open(write_page(directory, link).as_uri())
+        webbrowser.open(write_page(directory, made.link).as_uri())
 
 
 def _has_desktop() -> bool:

@@ -1,7 +1,8 @@
 """`antiphon people`: persons and their roles. Contract: access 1, 3, 4."""
 
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +10,10 @@ from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 from antiphon.domain.person import PersonRole
+
+if TYPE_CHECKING:
+    from antiphon.cli.connection.client import Client
+    from antiphon.cli.rendering.links import SignInLink
 
 app = typer.Typer(no_args_is_help=True, help="Invite people, and change what they may.")
 
@@ -85,7 +90,7 @@ def invite_person(
     with connect(home, config) as client:
         body: JsonObject = {"name": name, "role": role.value, "agents": [*(agents or [])]}
         answer = client.post("/people", body)
-        _show_link(answer, client.url, as_json=as_json)
+        _show_link(answer, client, home, config, as_json=as_json)
 
 
 @app.command("link")
@@ -98,7 +103,7 @@ def link_person(
 
     with connect(home, config) as client:
         answer = client.post(f"/people/{_quoted(person)}/link", {})
-        _show_link(answer, client.url, as_json=as_json)
+        _show_link(answer, client, home, config, as_json=as_json)
 
 
 @app.command("role")
@@ -223,19 +228,41 @@ def _call(
         show(f"  {account}")
 
 
-def _show_link(answer: JsonObject, url: str, *, as_json: bool) -> None:
+def _show_link(answer: JsonObject, client: "Client", home: Path | None, config: Path | None, *, as_json: bool) -> None:
     from antiphon.cli.rendering.output import show, show_json
 
     person = answer["person"]
     assert isinstance(person, dict)
-    base = str(answer.get("publicUrl") or url).rstrip("/")
-    link = f"{base}/#code={answer['code']}"
+    made = _link_of(answer, client, home, config)
     if as_json:
-        show_json({"person": person, "signInLink": link, "expiresInSeconds": answer["expiresInSeconds"]})
+        shown: JsonObject = {"person": person, "signInLink": None, "gatewayRuns": not client.is_temporary}
+        if made is not None:
+            shown |= {"signInLink": made.link, "onlyHere": made.is_only_here}
+        show_json(shown | {"expiresInSeconds": answer["expiresInSeconds"]})
         return
-    show(link, "bold green")
+    if made is None:
+        show("No gateway runs on this home, and gateway.port is 0, so nobody knows its address yet.")
+        show(f"Start one with `antiphon serve`, then print the link with `antiphon people link {person['personId']}`.")
+        return
+    show(made.link, "bold green")
     show(f"The link works once, within 24 hours. It signs one browser in as {person['name']}.")
+    for hint in made.hints:
+        show(hint, "yellow")
     show("Tell them: the owners of this gateway can read everything that is written here.")
+
+
+def _link_of(answer: JsonObject, client: "Client", home: Path | None, config: Path | None) -> "SignInLink | None":
+    """The link; None while no gateway runs and nothing says where the next one will listen."""
+    from antiphon.cli.connection.home import config_of, home_of
+    from antiphon.cli.rendering.links import configured_address, sign_in_link
+
+    address = answer.get("publicUrl") or client.url
+    if client.is_temporary and not answer.get("publicUrl"):
+        gateway = config_of(home_of(home), config).gateway
+        address = configured_address(gateway.host, gateway.port)
+    if address is None:
+        return None
+    return sign_in_link(str(address), answer["code"], is_gateway_running=not client.is_temporary)
 
 
 def _quoted(person: str) -> str:

@@ -108,8 +108,16 @@ class Client:
     """
 
     def __init__(
-        self, url: str, token: str, elsewhere: Callable[[], "Client"] | None = None, *, must_prove: bool = False
+        self,
+        url: str,
+        token: str,
+        elsewhere: Callable[[], "Client"] | None = None,
+        *,
+        must_prove: bool = False,
+        is_temporary: bool = False,
     ) -> None:
+        """`is_temporary` says that the gateway ends with the command: nobody else can use its address."""
+        self.is_temporary = is_temporary
         self._elsewhere = elsewhere
         self._moving = Lock()
         self._left: list[httpx.Client] = []

@@ -63,7 +63,7 @@ def _passing(home: Path, config_option: Path | None, stack: ExitStack) -> Client
             if error.code != "home_in_use" or waited > PATIENCE_SECONDS:
                 raise
         else:
-            return Client(gateway.url, gateway.token)
+            return Client(gateway.url, gateway.token, is_temporary=True)
         if waited > QUIET_SECONDS and not has_told:
             from antiphon.cli.rendering.output import tell
 
@@ -77,7 +77,7 @@ def client_of(home: Path, running: RunningGateway, elsewhere: Callable[[], Clien
     if token is None:
         path = home / OWNER_TOKEN_NAME
         raise Denied(f"Owner's token is missing: {str(path)!r}. Start the gateway again.", code="token_missing")
-    client = Client(running.url, token, elsewhere, must_prove=True)
+    client = Client(running.url, token, elsewhere, must_prove=True, is_temporary=running.is_temporary)
     try:
         client.prove()
     except BaseException:

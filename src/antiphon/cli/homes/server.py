@@ -27,6 +27,7 @@ from antiphon.cli.connection.logs import configure_logs
 from antiphon.cli.exits import ExitCode, sole
 from antiphon.cli.homes.keys import key_problem, offline_remedy
 from antiphon.cli.program import command_line
+from antiphon.cli.rendering.links import sign_in_link
 from antiphon.cli.rendering.output import console, show, show_fields, show_json, styled
 from antiphon.config.config import Config
 from antiphon.config.file import TOML_NAME
@@ -187,7 +188,10 @@ async def _show_way_in(gateway: LocalGateway) -> None:
         return
     code = await gateway.app.services.sign_in.new_link_code(OWNER)
     show(f"Sign in (good once, for 10 minutes; `{another}` prints another):")
-    show(f"{gateway.url}/#code={code}", "bold green")  # on a line of its own, a narrow terminal does not break it
+    made = sign_in_link(gateway.url, code)
+    show(made.link, "bold green")  # on a line of its own, a narrow terminal does not break it
+    for hint in made.hints:
+        show(hint, "dim")
 
 
 async def _show_telegram(gateway: LocalGateway) -> None:
