@@ -15,7 +15,8 @@ def main(base: str, words: list[str]) -> int:
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), base], check=True)
         try:
             environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{here}"}
-            return subprocess.run([sys.executable, "-m", "tests.world", *words], cwd=here, env=environment).returncode
+            command = [sys.executable, "-m", "tests.world", *words]
+            return subprocess.run(command, cwd=here, env=environment, check=False).returncode
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(tree)], check=True)
 

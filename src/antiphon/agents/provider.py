@@ -411,8 +411,9 @@ class ProviderModel:
     def _redirected(self, response: "httpx2.Response") -> ModelError:
         """Only the owner's setting says where prompts and keys go, so a provider cannot send them elsewhere."""
         target = urljoin(str(response.request.url), response.headers.get("location", ""))
-        place = _place_from_url(target)
-        where = urlunsplit((*urlsplit(target)[:1], place, urlsplit(target).path, "", "")) if place else "nowhere"
+        parts = urlsplit(target)
+        named = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        where = named if _place_from_url(target) else "nowhere"
         return ModelError(
             ModelErrorKind.REFUSED,
             f"Address of provider {self._provider!r} redirects to {where[:QUOTED_CHARACTERS]}; "
@@ -557,6 +558,8 @@ class _ByteWait:
         """Whether the answer has grown since the wait before."""
         self._silent_at = inf
         """When it will have been alive without growing for too long."""
+        self._is_late = False
+        """Whether the present wait began after that."""
         self._begins_before = self._loop.time() + settings.first_byte_seconds
         self._ends_at = inf
         """When the present wait has lasted too long; never while nobody waits."""
@@ -589,7 +592,12 @@ class _ByteWait:
         now = self._loop.time()
         if self._has_progressed:
             self._has_progressed, self._silent_at = False, now + self._silence_seconds
-        self._arm(min(now + self._stall_seconds, self._silent_at) if self.has_begun else self._begins_before)
+        # After a pause of the process, what came meanwhile is looked at before the provider is called silent.
+        was_late, self._is_late = self._is_late, self.is_silent
+        if was_late and self._is_late:
+            raise TimeoutError
+        ends_at = min(now + self._stall_seconds, max(self._silent_at, now + PAUSED_SECONDS))
+        self._arm(ends_at if self.has_begun else self._begins_before)
         piece = await anext(pieces, None)
         self._disarm()
         self.has_begun = True

@@ -91,7 +91,19 @@ class Failure(Struct, frozen=True, kw_only=True):
     status: int
     message: str = "The fake provider was told to fail."
     code: str | None = None
+    type: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Raw(Struct, frozen=True, kw_only=True):
+    """A response whose body is sent as it is."""
+
+    body: bytes = b""
+    status: int = 200
+    content_type: str = "text/event-stream"
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    repeats: bytes = b""
+    """Follows the body again and again, until the client leaves."""
 
 
 UNAUTHORIZED = Failure(status=401, message="Incorrect API key provided.", code="invalid_api_key")
@@ -124,7 +136,7 @@ class FakeRequest:
         return cast("list[JsonObject]", self.body.get("messages", []))
 
 
-Answering: TypeAlias = Reply | Failure
+Answering: TypeAlias = Reply | Failure | Raw
 Script: TypeAlias = Sequence[Answering] | Callable[[FakeRequest], Answering]
 """The answers to requests that pass the checks: a sequence in order, or a function that runs in a thread."""
 
@@ -178,6 +190,8 @@ class FakeProvider(FakeServer):
         answering = self._answer(received)
         if isinstance(answering, Failure):
             return _failure(answering)
+        if isinstance(answering, Raw):
+            return _RawAnswer(self, received, answering, self.stopped)
         return _StreamedAnswer(self, received, answering, self.stopped)
 
     def _is_refused(self, headers: Mapping[str, str]) -> bool:
@@ -223,15 +237,63 @@ async def fake_provider(
         yield fake
 
 
-class _StreamedAnswer(Response):
-    """The body of a reply. It can stall, break off and be split anywhere."""
+class _HeldAnswer(Response):
+    """A body that may go on until the client leaves."""
 
-    def __init__(self, fake: FakeProvider, request: FakeRequest, reply: Reply, stopped: anyio.Event) -> None:
+    def __init__(self, fake: FakeProvider, request: FakeRequest, stopped: anyio.Event) -> None:
         super().__init__()
         self._fake = fake
         self._request = request
-        self._reply = reply
         self._stopped = stopped
+
+    async def _stall(
+        self, receive: Receive, send: Send | None = None, packet: bytes = b"", pause_seconds: float = 0
+    ) -> None:
+        """Waits until the client leaves; sends it the packet again and again, if there is one."""
+        async with anyio.create_task_group() as group:
+
+            async def watch() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                if not self._stopped.is_set():
+                    self._fake.note_client_left(self._request)
+                group.cancel_scope.cancel()
+
+            async def repeat(send: Send) -> None:
+                while True:
+                    await send({"type": "http.response.body", "body": packet, "more_body": True})
+                    await anyio.sleep(pause_seconds)
+
+            group.start_soon(watch)
+            if send is not None:
+                group.start_soon(repeat, send)
+            await self._stopped.wait()
+            group.cancel_scope.cancel()
+
+
+class _RawAnswer(_HeldAnswer):
+    """Bytes as they are."""
+
+    def __init__(self, fake: FakeProvider, request: FakeRequest, raw: Raw, stopped: anyio.Event) -> None:
+        super().__init__(fake, request, stopped)
+        self._raw = raw
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raw = self._raw
+        named = {"content-type": raw.content_type, **raw.headers}
+        headers = [(name.lower().encode(), value.encode()) for name, value in named.items()]
+        await send({"type": "http.response.start", "status": raw.status, "headers": headers})
+        await send({"type": "http.response.body", "body": raw.body, "more_body": bool(raw.repeats)})
+        if raw.repeats:
+            await self._stall(receive, send, raw.repeats, DRIP_SECONDS)
+
+
+class _StreamedAnswer(_HeldAnswer):
+    """The body of a reply. It can stall, break off and be split anywhere."""
+
+    def __init__(self, fake: FakeProvider, request: FakeRequest, reply: Reply, stopped: anyio.Event) -> None:
+        super().__init__(fake, request, stopped)
+        self._reply = reply
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         reply = self._reply
@@ -266,30 +328,6 @@ class _StreamedAnswer(Response):
             case Ending.CUT:
                 # If the application returns in the middle of its body, the server closes the socket.
                 pass
-
-    async def _stall(
-        self, receive: Receive, send: Send | None = None, packet: bytes = b"", pause_seconds: float = 0
-    ) -> None:
-        """Waits until the client leaves; sends it the packet again and again, if there is one."""
-        async with anyio.create_task_group() as group:
-
-            async def watch() -> None:
-                while (await receive())["type"] != "http.disconnect":
-                    pass
-                if not self._stopped.is_set():
-                    self._fake.note_client_left(self._request)
-                group.cancel_scope.cancel()
-
-            async def repeat(send: Send) -> None:
-                while True:
-                    await send({"type": "http.response.body", "body": packet, "more_body": True})
-                    await anyio.sleep(pause_seconds)
-
-            group.start_soon(watch)
-            if send is not None:
-                group.start_soon(repeat, send)
-            await self._stopped.wait()
-            group.cancel_scope.cancel()
 
 
 def _pieces(text: str | Sequence[str]) -> Sequence[str]:
@@ -378,7 +416,7 @@ def _model(name: str) -> JsonObject:
 
 
 def _failure(failure: Failure) -> Response:
-    kind = "invalid_request_error" if failure.status < 429 else "server_error"
+    kind = failure.type or ("invalid_request_error" if failure.status < 429 else "server_error")
     error: JsonObject = {"message": failure.message, "type": kind, "param": None, "code": failure.code}
     return JSONResponse({"error": error}, status_code=failure.status, headers=dict(failure.headers))
 
