@@ -23,7 +23,8 @@ from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import SessionStatus, SessionType
 from antiphon.domain.transcript import Transcript
 from antiphon.engine.ledger.fence import Claimant, Fence
-from antiphon.engine.runs.lifecycle import Ended, FinishRun, claim, finish_run
+from antiphon.engine.runs.ends import Ended, FinishRun
+from antiphon.engine.runs.lifecycle import claim, finish_run
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import milliseconds

@@ -25,7 +25,7 @@ from antiphon.engine.ledger.run_log import NOT_RUN, OUTCOME_UNKNOWN, Steps
 from antiphon.engine.runs import cancel as runs
 from antiphon.engine.runs import lifecycle
 from antiphon.engine.runs.context import RunContext
-from antiphon.engine.runs.lifecycle import FinishRun
+from antiphon.engine.runs.ends import FinishRun
 from antiphon.engine.runs.runner import ConstantRunner, RunEnding
 from antiphon.store.database import Transaction
 from antiphon.store.runs import RunFilter

@@ -46,9 +46,9 @@ BUGS = (
     ),
     Bug(
         "no owner learns that a place lost clearance",
-        "engine/runs/lifecycle.py",
-        "    if outcome.code == PLACE_CLEARANCE:",
-        '    if outcome.code == "":',
+        "domain/run_end.py",
+        "if outcome.code == PLACE_CLEARANCE",
+        'if outcome.code == ""',
         f"{CEILINGS}test_a_run_ends_if_its_place_may_not_have_what_the_session_holds[sqlite]",
     ),
     Bug(

@@ -249,9 +249,9 @@ BUGS = (
     ),
     Bug(
         "a run ends without having seen what joined it",
-        "engine/runs/lifecycle.py",
-        "saw is not None and run.newest_seq > saw:",
-        "saw is not None and run.newest_seq < 0:",
+        "domain/run_end.py",
+        "saw is not None and run.newest_seq > saw",
+        "saw is not None and run.newest_seq < 0",
         "engine/test_inbox.py::test_a_steered_message_joins_the_running_run_and_is_answered_by_it[sqlite]",
     ),
     Bug(
@@ -263,7 +263,7 @@ BUGS = (
     ),
     Bug(
         "a cancelled run leaves its calls open",
-        "engine/runs/lifecycle.py",
+        "engine/runs/ends.py",
         "        steps += [_closing_step(run, call, made_of) for call in unfinished]\n",
         "",
         "engine/test_runs.py::test_a_cancelled_run_leaves_no_call_open[sqlite]",
@@ -277,9 +277,9 @@ BUGS = (
     ),
     Bug(
         "a reply of an exchange leaves by its session's channel",
-        "engine/runs/lifecycle.py",
-        "if run.purpose.speaks_for_itself and outcome.status",
-        "if outcome.status",
+        "domain/run_end.py",
+        "if not run.purpose.speaks_for_itself or run.status",
+        "if run.status",
         "engine/test_exchanges.py::test_two_turns_and_an_announcement_are_four_runs_and_one_visible_message[sqlite]",
     ),
     Bug(
@@ -931,7 +931,7 @@ BUGS = (
     ),
     Bug(
         "a cancelled run leaves its request open",
-        "engine/runs/lifecycle.py",
+        "engine/runs/ends.py",
         "    await withdraw(tx, run.id, at_ms)\n",
         "",
         "engine/test_approvals.py::test_cancelling_and_resetting_withdraw_the_request[sqlite-run-undisturbed]",
@@ -1029,7 +1029,7 @@ BUGS = (
     ),
     Bug(
         "a person is told of their cap again and again",
-        "engine/runs/lifecycle.py",
+        "engine/runs/ends.py",
         "outbox.is_external(place) and await note_told(tx, day_of(at_ms), str(run.principal)):",
         "outbox.is_external(place):",
         "engine/test_caps.py::test_of_a_cap_a_person_is_told_once_a_day_in_their_chat[sqlite]",
@@ -1191,7 +1191,7 @@ BUGS = (
     ),
     Bug(
         "the end of a run does not say what it was made of",
-        "engine/runs/lifecycle.py",
+        "engine/runs/ends.py",
         "        **ledger.made_of_columns(made_of),\n",
         "",
         "engine/test_writing_down.py::test_a_run_says_what_it_was_made_of[sqlite]",
@@ -1340,14 +1340,14 @@ BUGS = (
     ),
     Bug(
         "the day on which a run ended is not stored",
-        "engine/runs/lifecycle.py",
+        "engine/runs/ends.py",
         '"ended_on": at_ms // ledger.DAY_MS,',
         '"ended_on": None,',
         "engine/test_costs.py::test_costs_are_summed_by_day_agent_person_and_model[sqlite]",
     ),
     Bug(
         "a last step does not say its model",
-        "engine/runs/lifecycle.py",
+        "engine/runs/ends.py",
         "last = Steps([*steps.events, event], steps.is_counted, model=steps.model)",
         "last = Steps([*steps.events, event], steps.is_counted)",
         "engine/test_costs.py::test_costs_are_summed_by_day_agent_person_and_model[sqlite]",

@@ -33,11 +33,10 @@ from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import NO_USAGE, AssistantMessage, Cut, JsonObject, ToolResult, Usage, text_content
-from antiphon.domain.run import Outcome, Purpose, Run, RunStatus
+from antiphon.domain.run import PLACE_CLEARANCE, Outcome, Purpose, Run, RunStatus
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.transcript import Entry, OpenCall, Step, Transcript
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.access.ceilings import PLACE_CLEARANCE
 from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, UsedModel, call_name
 from antiphon.engine.rules import Rules

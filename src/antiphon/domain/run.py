@@ -196,6 +196,14 @@ class Run(Struct, frozen=True, gc=False):
 
 YIELDED = "yielded"
 """The code of a run that ended to be continued: its result is that of its continuation."""
+RESET = "reset"
+"""The code of a run whose session was reset."""
+PLACE_CLEARANCE = "place_clearance"
+"""The code of a run that ended because its place may not have what its session holds."""
+PERSON_CAP = "person_cap"
+GUESTS_CAP = "guests_cap"
+TOLD_CAPS = frozenset({PERSON_CAP, GUESTS_CAP})
+"""The codes of caps of which a person is told once a day, in their chat."""
 
 
 def followed(run: Run, last: Run) -> Run:

@@ -6,12 +6,9 @@ from msgspec import Struct
 
 from antiphon.domain.agent import DailyLimits
 from antiphon.domain.person import PersonRole
+from antiphon.domain.run import GUESTS_CAP, PERSON_CAP
 from antiphon.policy.standing import Standing
 
-PERSON_CAP = "person_cap"
-GUESTS_CAP = "guests_cap"
-TOLD_CAPS = frozenset({PERSON_CAP, GUESTS_CAP})
-"""The codes of caps of which a person is told once a day, in their chat."""
 GUESTS = "guests"
 """Spends what all guests spend."""
 NO_LIMIT = DailyLimits(tokens=None, usd=None)

@@ -5,9 +5,9 @@ from typing import Literal
 from pydantic import Field
 
 from antiphon.agents.summaries import Summaries
+from antiphon.domain.run import GUESTS_CAP, PERSON_CAP
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.views.summary_inputs import SummaryScope
-from antiphon.policy.caps import GUESTS_CAP, PERSON_CAP
 from antiphon.policy.session_tools import SUMMARIZE_TOOL
 from antiphon.tools.session_tool import Arguments, ClassifiedAnswer, SessionTool
 

@@ -9,9 +9,6 @@ from antiphon.policy.flow import ceiling, may_enter
 from antiphon.policy.sinks import Sinks
 from antiphon.store.database import Query
 
-PLACE_CLEARANCE = "place_clearance"
-"""The code of a run that ended because its place may not have what its session holds."""
-
 
 async def find_ceiling(
     query: Query, session: Session, sinks: Sinks, *, place: DeliveryContext | None = None

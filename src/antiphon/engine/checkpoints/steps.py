@@ -28,10 +28,10 @@ from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, NoteId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.message import JsonObject, Usage
-from antiphon.domain.run import Purpose, RunStatus
+from antiphon.domain.run import GUESTS_CAP, PERSON_CAP, PLACE_CLEARANCE, Purpose, RunStatus
 from antiphon.domain.session import DescriptionSource, Session
 from antiphon.domain.text import DESCRIPTION_LENGTH, one_line
-from antiphon.engine.access.ceilings import PLACE_CLEARANCE, find_ceiling
+from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.checkpoints.introspector import BegunCheckpoint, KeptSoFar, LookedBack
 from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, derived_id, shown_text
 from antiphon.engine.ledger.queue import note_ended_run
@@ -41,7 +41,6 @@ from antiphon.engine.memory.scopes import find_scope
 from antiphon.engine.memory.working import set_working_memory
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
-from antiphon.policy.caps import GUESTS_CAP, PERSON_CAP
 from antiphon.policy.flow import may_enter
 from antiphon.store import checkpoints, incarnations, processes
 from antiphon.store import runs as ledger

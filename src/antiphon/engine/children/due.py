@@ -22,7 +22,7 @@ from antiphon.engine.children.clock_steps import LATER_MS, ClockSteps
 from antiphon.engine.exchanges.sealed import open_sealed
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.decisions import expire_approval
-from antiphon.engine.runs.lifecycle import end_parked_run
+from antiphon.engine.runs.ends import end_parked_run
 from antiphon.engine.sessions.deletion import bury_session, remove_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.feed.notifier import Notifier

@@ -31,7 +31,7 @@ from antiphon.engine.ledger.queue import join_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_work
-from antiphon.engine.runs.lifecycle import CANCELLED_EARLY, end_queued_run
+from antiphon.engine.runs.ends import CANCELLED_EARLY, end_queued_run
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import decide_write, may_enter
 from antiphon.policy.rights import may_join

@@ -19,7 +19,7 @@ from antiphon.engine.ledger.cycles import waits_for
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.settle import take
-from antiphon.engine.runs.lifecycle import end_queued_run
+from antiphon.engine.runs.ends import end_queued_run
 from antiphon.policy.flow import may_enter
 from antiphon.policy.sinks import Sinks
 from antiphon.policy.system import system_grant

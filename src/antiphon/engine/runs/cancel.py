@@ -17,7 +17,7 @@ from antiphon.engine.approvals.answering import withdraw_all
 from antiphon.engine.ledger.fence import sessions_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.runs.lifecycle import CANCELLED_AWAITING, CANCELLED_EARLY, call_off, end_parked_run, end_queued_run
+from antiphon.engine.runs.ends import CANCELLED_AWAITING, CANCELLED_EARLY, call_off, end_parked_run, end_queued_run
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import may_enter
 from antiphon.policy.reach import Grant

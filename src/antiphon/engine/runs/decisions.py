@@ -29,7 +29,7 @@ from antiphon.engine.approvals.standing import Fields, refuse_always, store_alwa
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.runs.lifecycle import CANCELLED_AWAITING, end_awaiting_run, end_continued_run
+from antiphon.engine.runs.ends import CANCELLED_AWAITING, end_awaiting_run, end_continued_run
 from antiphon.policy.deciders import decide_answer, decide_deciding, may_see_own
 from antiphon.policy.decision import Deny
 from antiphon.policy.rights import reaches_all

@@ -13,7 +13,7 @@ from antiphon.engine.exchanges.turns import fail_requests_to
 from antiphon.engine.firings.ends import follow_deleted
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.reports.inherit import abandon_reports
-from antiphon.engine.runs.lifecycle import end_queued_run
+from antiphon.engine.runs.ends import end_queued_run
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
 from antiphon.policy.memory import session_holder

@@ -44,7 +44,7 @@ from antiphon.engine.ledger.append import Arrival, Untriggered, Words, append_wo
 from antiphon.engine.ledger.queue import join_run, queue_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.runs.lifecycle import CANCELLED_AWAITING, call_off
+from antiphon.engine.runs.ends import CANCELLED_AWAITING, call_off
 from antiphon.engine.sessions.resets import begin_anew_if_stale
 from antiphon.engine.sessions.senders import (
     AdmitSender,

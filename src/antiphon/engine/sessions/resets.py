@@ -21,7 +21,7 @@ from antiphon.engine.checkpoints.queue import queue_checkpoint
 from antiphon.engine.ledger.append import append_events, keep_taint
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import ResetRule, Rules
-from antiphon.engine.runs.lifecycle import call_off, end_parked_run, end_queued_run
+from antiphon.engine.runs.ends import call_off, end_parked_run, end_queued_run
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import may_clear, may_reset
 from antiphon.policy.shown import shown_session

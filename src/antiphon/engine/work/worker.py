@@ -25,7 +25,7 @@ from antiphon.engine.ledger.run_log import NO_MODEL, UsedModel
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
 from antiphon.engine.runs.context import RunContext, Runtime
-from antiphon.engine.runs.lifecycle import Ended, FinishRun, NewInput
+from antiphon.engine.runs.ends import Ended, FinishRun, NewInput
 from antiphon.engine.runs.runner import AgentRunner, AwaitsApproval, RunEnding
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.engine.work.line import Line
