@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, cast, get_type_hints
@@ -29,8 +30,14 @@ from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
 from antiphon.policy.standing import Standing
 
+logger = logging.getLogger(__name__)
+
 MAX_FAILURE_LENGTH = 2_000
 """Characters of an exception's text."""
+
+
+class ToolRaised(Exception):
+    """Stands in the log for what a function raised."""
 
 
 class ToolOutput(Struct, frozen=True):
@@ -197,8 +204,15 @@ class FunctionTool:
         except AntiphonError as error:
             return ToolOutput(_failure(error.code, error.message), is_error=True)
         except Exception as error:  # the model sees any exception of the function; the run goes on
-            said = await to_thread.run_sync(_said, error)
-            return ToolOutput(_failure("tool_failed", f"{type(error).__name__}: {said}"), is_error=True)
+            said = f"{type(error).__name__}: {await to_thread.run_sync(_said, error)}"
+            run = context.caller.run
+            logger.exception(
+                "Tool failed",
+                # The exception's own text may be of any length, and asking for it may raise.
+                exc_info=ToolRaised(said).with_traceback(error.__traceback__),
+                extra={"action": "tool_failed", "tool": self._schema.name, "run_id": run and run.run.id},
+            )
+            return ToolOutput(_failure("tool_failed", said), is_error=True)
 
 
 async def _invoke(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
