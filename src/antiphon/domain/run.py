@@ -80,6 +80,25 @@ class Purpose(StrEnum):
         return self is not Purpose.ANNOUNCE and not self.is_of_exchange
 
 
+class PlaceGot(StrEnum):
+    """What the place of an ended run got from it: one for each run with a place."""
+
+    SENT = "sent"
+    """Its words."""
+    TOLD = "told"
+    """A sentence that says why there are none."""
+    TOLD_BEFORE = "told_before"
+    """Nothing more: it was told of the same cause, and no turn has succeeded there since."""
+    MARKER = "marker"
+    """Nothing: the agent chose silence."""
+    DENIED = "denied"
+    """Nothing: policy or a setting forbids it, or the platform refuses all texts for the place."""
+    FLOW = "flow"
+    """Nothing: the words were made of data that may not go there."""
+    WITHDRAWN = "withdrawn"
+    """Nothing: somebody called the work off, nobody there asked for it, or another run goes on with it."""
+
+
 MAX_ATTEMPTS = 3
 """Crashed attempts after which a run ends with code `crashed`. Contract: runs 8."""
 
@@ -171,6 +190,9 @@ class Run(Struct, frozen=True, gc=False):
     """What the reply, the error, the code, the times and the usage were made of, once it has ended. Until then, what
     it shows is as secret as its session's taint. Contract: flow 2, 4."""
     usage: Usage = NO_USAGE
+    place_got: PlaceGot | None = None
+    """What its place got of it; `sent` before its end if texts of its steps went there. None if it has no place
+    outside, or ended under an older version. Contract: groups 4."""
 
     is_withheld: bool = False
     """Whether its reply, error, code, times and usage are left out, because they do not flow to the reader."""
