@@ -157,6 +157,10 @@ STEP_SECONDS = Histogram(
     (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320),
 )
 DELIVERIES_DEAD = PlainCount("antiphon_deliveries_dead_total", "Texts for channels that this process gave up.")
+RUNS_SILENT = PlainCount(
+    "antiphon_runs_silent_total",
+    "Runs whose place got neither words nor a reason for silence; zero unless there is a bug.",
+)
 UNITS = PlainCount("antiphon_database_units_total", "Units of work that this process committed.")
 COMMIT_SECONDS = Histogram(
     "antiphon_database_commit_seconds",
@@ -172,6 +176,7 @@ OF_PROCESS = (
     RUN_SECONDS,
     STEP_SECONDS,
     DELIVERIES_DEAD,
+    RUNS_SILENT,
     UNITS,
     COMMIT_SECONDS,
 )

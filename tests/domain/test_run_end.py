@@ -8,25 +8,29 @@ from msgspec.structs import replace
 
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
+from antiphon.domain.message import Cut
 from antiphon.domain.queue_mode import QueueMode
-from antiphon.domain.run import PLACE_CLEARANCE, RESET, YIELDED, Outcome, Purpose, Run, RunStatus
+from antiphon.domain.run import PLACE_CLEARANCE, RESET, YIELDED, Outcome, PlaceGot, Purpose, Run, RunStatus
 from antiphon.domain.run_end import (
     AdvanceExchanges,
     Around,
     CallOffChildren,
     EndSlot,
+    KeepQuiet,
     NotePlace,
     SettleResults,
     Speak,
-    TakeBack,
-    TellOfCap,
+    Tell,
     WaitForChildren,
     code_of,
+    got_by,
     has_new_input,
     on_finished,
     outcome_of,
+    told_after,
 )
-from antiphon.domain.session import DeliveryContext
+from antiphon.domain.session import HERE, NOWHERE, DeliveryContext
+from antiphon.domain.telling import CAUSES, OF_CUTS, QUIET, Cause, Told, cause_of, cut_short
 from tests.claims import requirement
 
 PLACE = DeliveryContext(channel="telegram", to="1")
@@ -83,16 +87,80 @@ def test_only_a_run_that_speaks_for_itself_says_its_reply_at_its_place(purpose: 
     assert (EndSlot() in actions) is (purpose is Purpose.TASK)
 
 
-@pytest.mark.parametrize("outcome", [FAILED, CANCELLED, TIMEOUT])
-def test_a_run_that_did_not_end_well_takes_back_what_was_shown(outcome: Outcome) -> None:
-    actions = on_finished(RUN, outcome, AROUND)
-    assert TakeBack() in actions and not any(isinstance(action, Speak) for action in actions)
+@pytest.mark.parametrize("outcome", [FAILED, TIMEOUT, replace(OK, reply=" ")])
+@requirement("groups:4")
+def test_a_place_is_told_once_why_there_is_no_reply_until_a_turn_succeeds_there(outcome: Outcome) -> None:
+    cause = cause_of(outcome.code) if outcome.code else Cause.EMPTY
+    first = on_finished(RUN, outcome, AROUND)
+    assert first[0] == Tell(cause, is_public=cause is Cause.AWAY)
+    told = told_after(AROUND, outcome, first)
+    assert told == (Told(PLACE, cause),)
+    again = replace(AROUND, told=told)
+    assert on_finished(RUN, outcome, again)[0] == KeepQuiet(PlaceGot.TOLD_BEFORE)
+    elsewhere = replace(again, place=replace(PLACE, to="2"))
+    assert isinstance(on_finished(RUN, outcome, elsewhere)[0], Tell)
+    assert told_after(again, OK, on_finished(RUN, OK, again)) == ()
+    assert told_after(elsewhere, OK, on_finished(RUN, OK, elsewhere)) == told
 
 
-@requirement("runs:6")
-def test_a_cap_is_told_before_what_was_shown_is_taken_back() -> None:
-    capped = Outcome(status=RunStatus.ERROR, error="That is enough.", code="person_cap")
-    assert on_finished(RUN, capped, AROUND)[:2] == (TellOfCap("That is enough."), TakeBack())
+@requirement("groups:3", "groups:4")
+def test_what_a_place_gets_from_a_turn_that_went_well() -> None:
+    def got(reply: str, around: Around = AROUND) -> PlaceGot | None:
+        return got_by(on_finished(RUN, replace(OK, reply=reply), around))
+
+    heard = replace(AROUND, said="The train leaves at 9:14.")
+    assert got("hello") is PlaceGot.SENT and got("hello", heard) is PlaceGot.SENT
+    assert got("<NO_REPLY>") is PlaceGot.MARKER and got("<NO_REPLY>", heard) is PlaceGot.SENT
+    assert got("hello", replace(AROUND, may_go=False)) is PlaceGot.FLOW
+    assert got("", replace(AROUND, is_parked=True)) is PlaceGot.WITHDRAWN
+    assert on_finished(RUN, replace(OK, reply=heard.said or ""), heard)[0] == KeepQuiet(PlaceGot.SENT)
+
+
+@requirement("runs:2")
+@pytest.mark.parametrize("cut", Cut)
+def test_a_reply_that_was_cut_says_so(cut: Cut) -> None:
+    assert on_finished(RUN, replace(OK, cut=cut), AROUND)[0] == Speak(cut_short("hello", OF_CUTS[cut]))
+
+
+@requirement("groups:4")
+def test_a_run_that_broke_off_keeps_what_it_had_said() -> None:
+    broken = Outcome(status=RunStatus.ERROR, reply="The tra", code="model_stream_cut")
+    assert on_finished(RUN, broken, AROUND)[0] == Speak(cut_short("The tra", Cause.CUT))
+    assert isinstance(on_finished(RUN, broken, replace(AROUND, said="The tra"))[0], Tell)
+
+
+OUTCOMES = [
+    *(Outcome(status=RunStatus.ERROR, code=code, reply=reply) for code in CAUSES for reply in ("", "The tra")),
+    *(Outcome(status=RunStatus.CANCELLED, code=code, reply=reply) for code in QUIET for reply in ("", "The tra")),
+    *(replace(OK, reply=reply, cut=cut) for reply in ("hello", " ", "<NO_REPLY>") for cut in (None, *Cut)),
+    TIMEOUT,
+]
+DELIBERATE = (PlaceGot.MARKER, PlaceGot.WITHDRAWN, PlaceGot.FLOW, PlaceGot.TOLD_BEFORE)
+
+
+@requirement("groups:4")
+@pytest.mark.parametrize("status", [RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.AWAITING_APPROVAL])
+@pytest.mark.parametrize("purpose", Purpose)
+def test_a_run_with_a_place_is_never_silent_unless_somebody_chose_it(purpose: Purpose, status: RunStatus) -> None:
+    """Over causes, places, purposes and what stood there before: one thing is got, and silence has a reason."""
+    run = replace(RUN, purpose=purpose, status=status)
+    choices = product(OUTCOMES, (PLACE, HERE, NOWHERE), (None, "The tra"), (True, False), (True, False), (True, False))
+    for outcome, place, said, may_go, is_known, is_parked in choices:
+        told = tuple(Told(PLACE, cause) for cause in Cause) if is_known else ()
+        around = Around(place=place, said=said, may_go=may_go, told=told, is_told_today=is_known, is_parked=is_parked)
+        actions = on_finished(run, outcome, around)
+        of_place = [action for action in actions if isinstance(action, Speak | Tell | KeepQuiet)]
+        assert len(of_place) == int(purpose.speaks_for_itself)
+        got = got_by(actions)
+        assert (got is not None) is (purpose.speaks_for_itself and place.is_outside)
+        if got is None:
+            continue
+        if isinstance(of_place[0], KeepQuiet):
+            assert got in DELIBERATE or said is not None, outcome
+        assert got is not PlaceGot.MARKER or "<NO_REPLY>" in outcome.reply
+        assert got is not PlaceGot.FLOW or not may_go or outcome.code == PLACE_CLEARANCE
+        assert got is not PlaceGot.TOLD_BEFORE or is_known
+        assert got is not PlaceGot.WITHDRAWN or outcome.code in QUIET or is_parked
 
 
 @requirement("flow:2")
@@ -110,7 +178,7 @@ def test_a_parked_run_waits_and_settles_nothing() -> None:
     continued = on_finished(
         replace(spawned, status=RunStatus.AWAITING_APPROVAL), OK, Around(place=PLACE, is_continued=True)
     )
-    assert continued == (TakeBack(), AdvanceExchanges())
+    assert continued == (KeepQuiet(PlaceGot.WITHDRAWN), AdvanceExchanges())
 
 
 @requirement("spawn:8")
@@ -137,6 +205,6 @@ def test_a_result_is_settled_after_the_exchanges() -> None:
         assert actions.index(SettleResults()) > actions.index(AdvanceExchanges())
 
 
-def test_a_run_that_never_began_shows_nothing_and_takes_nothing_back() -> None:
+def test_a_run_that_was_called_off_before_it_began_says_nothing() -> None:
     queued = replace(RUN, status=RunStatus.QUEUED)
-    assert on_finished(queued, CANCELLED, AROUND) == (AdvanceExchanges(),)
+    assert on_finished(queued, CANCELLED, AROUND) == (KeepQuiet(PlaceGot.WITHDRAWN), AdvanceExchanges())

@@ -100,7 +100,7 @@ async def test_of_a_cap_a_person_is_told_once_a_day_in_their_chat(open_home: Ope
             for who in (EVE, EVE, BOB):
                 assert (await say(app, who, place=PLACE)).code == "person_cap"
             told = [delivery.text for delivery in await app.services.deliveries.list(OWNER, DeliveryFilter(), limit=9)]
-            assert len(told) == 2 * day and all("daily cap of this person" in text for text in told)
+            assert len(told) == 2 * day and all("share for today" in text for text in told)
             clock.pass_time(timedelta(days=1))
 
 

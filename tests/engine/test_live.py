@@ -17,6 +17,7 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.message import AssistantMessage, text_content
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import DeliveryContext
+from antiphon.domain.telling import Cause, sentence
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
 from antiphon.engine.sessions.inbox import Envelope
@@ -397,21 +398,23 @@ async def test_no_part_of_a_marker_is_shown_and_a_silent_stream_leaves_nothing(o
 
 
 @requirement("channels:1")
-async def test_the_message_of_a_run_that_fails_or_is_cancelled_is_withdrawn(open_home: OpenHome) -> None:
+async def test_the_message_of_a_run_that_fails_says_why_and_that_of_a_cancelled_one_is_withdrawn(
+    open_home: OpenHome,
+) -> None:
     clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
     async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
         scene = Scene(app, clock, writer)
         context = await scene.asked(GROUP)
         await scene.writes(context, "I will", seconds=10)
         await scene.ends(context, None)
-        assert (channel.shown, channel.withdrawn) == ({}, ["platform-1"])
+        assert (shown(channel), channel.withdrawn) == ([sentence(Cause.FAULT, None)], [])
         context = await scene.asked(GROUP, runs=2)
         await scene.writes(context, "I will", seconds=10)
-        assert shown(channel) == ["I will"]
+        assert shown(channel)[1:] == ["I will"]
         await app.services.runs.cancel(OWNER, context.run.id)
         await wait_end(app, context.run.id)
         await quiet(app)
-        assert (channel.shown, len(channel.withdrawn)) == ({}, 2)
+        assert (len(channel.shown), len(channel.withdrawn)) == (1, 1)
 
 
 @requirement("channels:1")

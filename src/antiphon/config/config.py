@@ -332,6 +332,7 @@ class Config(Section):
             user_approves=frozenset(map(AgentId, self.access.roles.user.approve)),
             approval=self.tools.approval.rules(),
             sinks=self._sinks(compartments),
+            voices=self.channels.voices(),
             chats=replace(
                 self.session.chat_rules(),
                 channels=self._channel_rules(agents, default, compartments),

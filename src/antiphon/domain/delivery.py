@@ -10,6 +10,7 @@ from antiphon.domain.classification import Classification
 from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.own_text import CodeSpan
 from antiphon.domain.session import DeliveryContext
+from antiphon.domain.telling import Cause
 
 MAX_ATTEMPTS = 12
 PATIENCE = timedelta(minutes=50)
@@ -77,6 +78,8 @@ class Delivery(Struct, frozen=True, kw_only=True):
     """The platform's ids of the sent parts, in order; empty for a part without one. Sending goes on after them."""
     approval: str | None = None
     """The request for approval that it shows, with buttons."""
+    cause: Cause | None = None
+    """Why it stands in the place of a reply; None for any other text. Contract: groups 4."""
     error: str | None = None
     code: str | None = None
     created_at: datetime

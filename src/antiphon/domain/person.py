@@ -12,6 +12,7 @@ from msgspec import Struct
 from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId
+from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import plain
 
 PersonId = NewType("PersonId", str)
@@ -66,6 +67,11 @@ class Identity(Struct, frozen=True, kw_only=True):
         """The id of the person who is known by this identity first; the same wherever it is computed."""
         named = "\0".join((self.channel, self.account, self.platform_id))
         return PersonId(f"w-{hashlib.sha256(named.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}")
+
+
+def private_chat(identity: Identity) -> DeliveryContext:
+    """The place where only the account's person reads."""
+    return DeliveryContext(channel=identity.channel, to=identity.platform_id, account_id=identity.account or None)
 
 
 def is_id_of_account(id: PersonId) -> bool:

@@ -4,11 +4,25 @@ The engine gathers the facts, asks here, and carries the actions out in the unit
 Contract: runs 2, 4, 5, 6, approvals 2, spawn 7, 8.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.run import PLACE_CLEARANCE, RESET, TOLD_CAPS, YIELDED, Outcome, Purpose, Run, RunStatus
+from antiphon.domain.run import PLACE_CLEARANCE, RESET, TOLD_CAPS, YIELDED, Outcome, PlaceGot, Purpose, Run, RunStatus
 from antiphon.domain.session import DeliveryContext
+from antiphon.domain.silence import spoken
+from antiphon.domain.telling import (
+    OF_CUTS,
+    OUTWARD,
+    QUIET,
+    Cause,
+    Told,
+    cause_of,
+    cut_short,
+    noted,
+    succeeded,
+)
 
 
 class Around(Struct, frozen=True, kw_only=True):
@@ -22,22 +36,38 @@ class Around(Struct, frozen=True, kw_only=True):
     """Whether it waits for its children: another run continues it."""
     is_continued: bool = False
     """Whether the run that continues it is about to be queued."""
+    said: str | None = None
+    """The newest text of its steps that its place has already."""
+    may_go: bool = True
+    """Whether words that were made of what it held may go to the place."""
+    told: tuple[Told, ...] = ()
+    """What places of its session were told since a turn succeeded there."""
+    is_told_today: bool = False
+    """Whether the person was told today that their cap is reached."""
 
 
 class Speak(Struct, frozen=True):
-    """The reply goes to the place, in the stead of what was shown of it."""
+    """These words go to the place, in the stead of what was shown of them."""
 
     text: str
+    got: PlaceGot = PlaceGot.SENT
+    """`flow` if they may not go there."""
 
 
-class TellOfCap(Struct, frozen=True):
-    """The person hears in their chat that a cap is reached, once a day."""
+class Tell(Struct, frozen=True):
+    """The place is told why there is no reply."""
 
-    text: str
+    cause: Cause
+    is_public: bool
+    """Whether nothing that the run held has a part in it."""
+    got: PlaceGot = PlaceGot.TOLD
 
 
-class TakeBack(Struct, frozen=True):
-    """What was shown of the reply is deleted."""
+class KeepQuiet(Struct, frozen=True):
+    """Nothing more goes to the place; what was shown of the reply is deleted."""
+
+    got: PlaceGot | None
+    """None for a place that is not outside."""
 
 
 class NotePlace(Struct, frozen=True):
@@ -66,8 +96,8 @@ class EndSlot(Struct, frozen=True):
 
 Action = (
     Speak
-    | TellOfCap
-    | TakeBack
+    | Tell
+    | KeepQuiet
     | NotePlace
     | AdvanceExchanges
     | WaitForChildren
@@ -97,15 +127,61 @@ def on_finished(run: Run, outcome: Outcome, around: Around) -> tuple[Action, ...
     return (*_words(run, outcome, around), *_consequences(run, outcome, around))
 
 
+def got_by(actions: Sequence[Action]) -> PlaceGot | None:
+    """What the place of the run gets; None if it has no place outside."""
+    return next((each.got for each in actions if isinstance(each, Speak | Tell | KeepQuiet)), None)
+
+
+def told_after(around: Around, outcome: Outcome, actions: Sequence[Action]) -> tuple[Told, ...]:
+    """What places of the session were told since a turn succeeded there, once the run has ended."""
+    telling = next((each for each in actions if isinstance(each, Tell)), None)
+    if telling is not None:
+        return around.told if outcome.code in TOLD_CAPS else noted(around.told, around.place, telling.cause)
+    return succeeded(around.told, around.place) if outcome.status is RunStatus.OK else around.told
+
+
 def _words(run: Run, outcome: Outcome, around: Around) -> tuple[Action, ...]:
-    """What its place gets."""
-    noted = (NotePlace(),) if outcome.code == PLACE_CLEARANCE else ()
-    if not run.purpose.speaks_for_itself or run.status is RunStatus.QUEUED:
-        return noted
-    if outcome.status is RunStatus.OK and run.code != RESET and not around.is_continued:
-        return (Speak(outcome.reply), *noted)
-    told = (TellOfCap(outcome.error or ""),) if outcome.code in TOLD_CAPS else ()
-    return (*told, TakeBack(), *noted)
+    """What its place gets, once: words, a reason why there are none, or silence."""
+    noted_place = (NotePlace(),) if outcome.code == PLACE_CLEARANCE else ()
+    if not run.purpose.speaks_for_itself:
+        return noted_place
+    return (_of_place(run, outcome, around), *noted_place)
+
+
+def _of_place(run: Run, outcome: Outcome, around: Around) -> Speak | Tell | KeepQuiet:
+    if not around.place.is_outside:
+        return KeepQuiet(None)
+    said_before = KeepQuiet(PlaceGot.SENT if around.said is not None else PlaceGot.WITHDRAWN)
+    is_called_off = outcome.status is RunStatus.CANCELLED or outcome.code in QUIET - {YIELDED} or run.code == RESET
+    if is_called_off or around.is_continued:
+        return said_before
+    cause, text = _cause(outcome), spoken(outcome.reply).strip()
+    if text:
+        if text == around.said and cause is None:
+            return said_before
+        if text != around.said:
+            whole = outcome.reply if cause is None else cut_short(text, cause)
+            return Speak(whole, PlaceGot.SENT if around.may_go else PlaceGot.FLOW)
+    elif outcome.status is RunStatus.OK and (outcome.reply.strip() or around.is_parked or around.said is not None):
+        is_chosen = bool(outcome.reply.strip()) and around.said is None
+        return KeepQuiet(PlaceGot.MARKER) if is_chosen else said_before
+    return _telling(outcome, cause or Cause.EMPTY, around)
+
+
+def _cause(outcome: Outcome) -> Cause | None:
+    """Why the reply is not whole; None if it is."""
+    if outcome.status is not RunStatus.OK:
+        return cause_of(outcome.code)
+    return None if outcome.cut is None else OF_CUTS[outcome.cut]
+
+
+def _telling(outcome: Outcome, cause: Cause, around: Around) -> Tell | KeepQuiet:
+    """The sentence; once for each cause and place until a turn succeeds there, and of a cap once a day."""
+    is_public = cause in OUTWARD or outcome.code in TOLD_CAPS
+    if outcome.code == PLACE_CLEARANCE or not (is_public or around.may_go):
+        return KeepQuiet(PlaceGot.FLOW)
+    is_known = around.is_told_today if outcome.code in TOLD_CAPS else Told(around.place, cause) in around.told
+    return KeepQuiet(PlaceGot.TOLD_BEFORE) if is_known else Tell(cause, is_public)
 
 
 def _consequences(run: Run, outcome: Outcome, around: Around) -> tuple[Action, ...]:

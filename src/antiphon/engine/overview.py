@@ -44,6 +44,7 @@ MOST_REQUESTS = 50
 MOST_DEAD = 20
 DEAD_FOR = timedelta(days=7)
 """How long a text that could not be delivered is shown as something to decide."""
+MOST_TOLD = 5
 MOST_CAPS = 20
 MOST_STOPPED = 20
 MOST_WORKING = 40
@@ -111,6 +112,8 @@ class Overview(Struct, frozen=True, kw_only=True):
     """Busy sessions, shown or not."""
     done: Sequence[Done]
     """The newest first."""
+    told: Sequence[Delivery] = ()
+    """What people were told last in place of a reply, for owners; newest first. Contract: groups 4."""
 
 
 class Overviews:
@@ -141,7 +144,13 @@ class _Onlooker(NamedTuple):
 
 async def _read(query: Query, who: _Onlooker) -> Overview:
     working, total = await _working(query, who)
-    return Overview(needs=await _needs(query, who), working=working, working_count=total, done=await _done(query, who))
+    return Overview(
+        needs=await _needs(query, who),
+        working=working,
+        working_count=total,
+        done=await _done(query, who),
+        told=await _told(query, who),
+    )
 
 
 async def _count(query: Query, who: _Onlooker) -> int:
@@ -182,6 +191,13 @@ async def _dead(query: Query, who: _Onlooker) -> Sequence[Delivery]:
     since = who.at_ms - int(DEAD_FOR.total_seconds() * 1000)
     where = DeliveryFilter(statuses=frozenset({DeliveryStatus.DEAD}), since_ms=since)
     return await deliveries.list_page(query, reach, where, MOST_DEAD)
+
+
+async def _told(query: Query, who: _Onlooker) -> Sequence[Delivery]:
+    reach = await find_reach(query, who.rights, Act.DELIVER)
+    if isinstance(reach, Refusal):
+        return ()
+    return await deliveries.list_page(query, reach, DeliveryFilter(is_told=True), MOST_TOLD)
 
 
 async def _stopped(query: Query, who: _Onlooker) -> Sequence[StoredTask]:

@@ -23,6 +23,7 @@ from antiphon.policy.shares import Shares
 from antiphon.policy.sinks import Sinks
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.policy.visibility import VisibilityRules
+from antiphon.policy.voices import Voices
 
 
 class ResetMode(StrEnum):
@@ -111,6 +112,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     approval: ApprovalRules = field(default_factory=ApprovalRules)
     sinks: Sinks = field(default_factory=Sinks)
     chats: ChatRules = field(default_factory=ChatRules)
+    voices: Voices = field(default_factory=Voices)
     checkpoints: CheckpointRules = field(default_factory=CheckpointRules)
     task_zone: str = "UTC"
     """The time zone of new tasks that name none."""

@@ -50,6 +50,7 @@ def shown_run(run: Run, clearance: Classification) -> Run:
         error=None,
         code=None,
         cut=None,
+        place_got=None,
         model=None,
         delay=None,
         usage=NO_USAGE,

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.task_survey import NO_TASKS, TaskSurvey, survey
+from antiphon.domain.telling import ToldText
 from antiphon.store.chat_state import CHATS_SCHEMA, COUNT_ALLOWED, COUNT_ASKED, COUNT_OWNERS, LIST_TROUBLES
 from antiphon.store.database import Transaction
 from antiphon.store.migrations import PROBE, StoreUnusable, newest_schema
@@ -16,6 +17,12 @@ from antiphon.store.search import LAG, SCHEMA
 from antiphon.store.task_survey import LIST_SCHEDULES, NEWEST_CHANGE, TASKS_SCHEMA
 
 COUNT_DELIVERIES = "SELECT status, count(*) FROM deliveries GROUP BY status"
+
+LIST_TOLD = (
+    "SELECT created_at, channel, recipient, text FROM deliveries WHERE cause IS NOT NULL ORDER BY id DESC LIMIT 5"
+)
+TOLD_SCHEMA = 45
+"""From here on, texts that stand in the place of a reply say so."""
 
 COUNT_KEPT = "SELECT count(*) FROM reports WHERE stage = 'kept'"
 
@@ -35,6 +42,8 @@ class DatabaseState(Struct, frozen=True, kw_only=True):
     """Results of sub-agents without a recipient."""
     unindexed: int
     """Messages that cannot be searched yet."""
+    told: tuple[ToldText, ...] = ()
+    """What people were told last in place of a reply, newest first."""
     chats: ChatState = NO_CHATS
     tasks: TaskSurvey = NO_TASKS
     newest_change_ms: int = 0
@@ -58,6 +67,8 @@ def check_database(path: Path, now: datetime) -> DatabaseState:
             has_outbox = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'deliveries'").fetchone()
             outbox = dict[str, int](connection.execute(COUNT_DELIVERIES).fetchall()) if has_outbox else {}
             has_reports = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'reports'").fetchone()
+            is_told = found == ["ok"] and (schema or 0) >= TOLD_SCHEMA
+            told = tuple(ToldText(*row) for row in connection.execute(LIST_TOLD)) if is_told else ()
             kept = connection.execute(COUNT_KEPT).fetchone()[0] if has_reports else 0
             unindexed = connection.execute(LAG).fetchone()[0] if found == ["ok"] and (schema or 0) >= SCHEMA else 0
             chats = _chats_in(connection) if found == ["ok"] and (schema or 0) >= CHATS_SCHEMA else NO_CHATS
@@ -73,6 +84,7 @@ def check_database(path: Path, now: datetime) -> DatabaseState:
         outbox=outbox,
         kept=kept,
         unindexed=unindexed,
+        told=told,
         chats=chats,
         tasks=tasks,
         newest_change_ms=newest or 0,

@@ -1,6 +1,6 @@
 """Converts between rows and nouns: JSON text, milliseconds, bit masks. The only module that reads stored JSON."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -22,6 +22,7 @@ from antiphon.domain.own_text import CodeSpan
 from antiphon.domain.schedule import Schedule
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.task import TaskLimits
+from antiphon.domain.telling import Cause, Told
 from antiphon.store.database import Row, SqlValue
 from antiphon.store.old_principals import present_actor
 from antiphon.store.select_list import Combined
@@ -211,7 +212,16 @@ def clearance_columns(value: Classification | None) -> dict[str, SqlValue]:
 
 @lru_cache(maxsize=4096)
 def place_text(place: DeliveryContext) -> str:
-    return json_text([place.channel, place.to, place.account_id, place.thread_id])
+    return json_text(_parts_of_place(place))
+
+
+def _parts_of_place(place: DeliveryContext) -> list[str | None]:
+    return [place.channel, place.to, place.account_id, place.thread_id]
+
+
+def _place_of_parts(parts: Sequence[str | None]) -> DeliveryContext:
+    channel, to, account_id, thread_id = parts
+    return DeliveryContext(channel=channel, to=to, account_id=account_id, thread_id=thread_id)
 
 
 @lru_cache(maxsize=4096)
@@ -220,8 +230,24 @@ def place(text: str) -> DeliveryContext:
     parts = json_list(text)
     if len(parts) != 4:
         raise unreadable("a place")
-    channel, to, account_id, thread_id = parts
-    return DeliveryContext(channel=channel, to=to, account_id=account_id, thread_id=thread_id)
+    return _place_of_parts(parts)
+
+
+def told_text(told: Sequence[Told]) -> str | None:
+    """The value of a session's column `told`."""
+    if not told:
+        return None
+    return json_text([[each.cause, *_parts_of_place(each.place)] for each in told])
+
+
+def told(text: str | None) -> tuple[Told, ...]:
+    """Raises `Unavailable` if the stored text is damaged."""
+    if text is None:
+        return ()
+    try:
+        return tuple(Told(_place_of_parts(parts), Cause(cause)) for cause, *parts in json_list(text))
+    except (TypeError, ValueError) as error:
+        raise unreadable("what a place was told") from error
 
 
 USAGE = Combined(

@@ -14,6 +14,7 @@ from antiphon.domain.delivery import FLOW, NOT_CLEARED, Delivery, DeliveryStatus
 from antiphon.domain.ids import ApprovalId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.own_text import CodeSpan
 from antiphon.domain.session import DeliveryContext
+from antiphon.domain.telling import Cause
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, SqlValue, Transaction
@@ -32,9 +33,10 @@ _DELIVERY = SelectList(
     Delivery,
     "d.id, d.session, s.key AS session_key, d.incarnation AS session_id, d.run_id, d.channel, d.recipient, "
     "d.account_id, d.thread_id, d.text, d.spans, d.status, d.attempts, d.due_at, d.error, d.code, d.created_at, "
-    "d.ended_at, d.process, d.platform_id, d.parts, d.approval, d.level AS made_of_level, "
+    "d.ended_at, d.process, d.platform_id, d.parts, d.approval, d.cause, d.level AS made_of_level, "
     "d.compartments AS made_of_compartments, d.integrity AS made_of_integrity, d.person AS made_of_person",
     status=codec.member_of(DeliveryStatus),
+    cause=codec.member_of(Cause),
     due_at=codec.moment,
     created_at=codec.moment,
     ended_at=codec.moment,
@@ -78,6 +80,8 @@ class DeliveryFilter(Struct, frozen=True, kw_only=True):
     """The last id of the previous page."""
     since_ms: int | None = None
     """Only deliveries that were queued since then."""
+    is_told: bool = False
+    """Only texts that stand in the place of a reply."""
 
 
 class NewDelivery(Struct, frozen=True, kw_only=True):
@@ -106,6 +110,8 @@ class NewDelivery(Struct, frozen=True, kw_only=True):
     """The platform's id of a message that shows it already, so that it is not sent."""
     approval: ApprovalId | None = None
     """The request for approval that it shows."""
+    cause: Cause | None = None
+    """Why it stands in the place of a reply."""
 
     def id_at(self, number: int) -> str:
         return f"dlv_{number:011x}{self.name}"
@@ -126,8 +132,8 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
     code, error = (FLOW, NOT_CLEARED) if new.is_suppressed else (None, None)
     await tx.execute(
         "INSERT INTO deliveries (id, session, incarnation, run_id, channel, recipient, account_id, thread_id, text, "
-        "spans, platform_id, approval, level, compartments, integrity, person, status, code, error, due_at, "
-        "created_at, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "spans, platform_id, approval, cause, level, compartments, integrity, person, status, code, error, due_at, "
+        "created_at, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             new.session,
@@ -141,6 +147,7 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
             None if new.spans is None else codec.json_text(new.spans),
             new.replaces or new.shown_as,
             new.approval,
+            None if new.cause is None else new.cause.value,
             *codec.classification_values(new.made_of),
             status.value,
             code,
@@ -314,6 +321,16 @@ async def is_known_broken(query: Query, delivery: Delivery, code: str) -> bool:
     return row is not None and (row[0], row[1]) == (DeliveryStatus.DEAD, code)
 
 
+async def has_other_text(query: Query, delivery: Delivery) -> bool:
+    """Whether another text of the delivery's run is at its place, or on its way there."""
+    row = await query.fetch_one(
+        "SELECT 1 FROM deliveries d WHERE d.run_id = ? AND d.id <> ? AND d.status IN ('queued', 'claimed', 'sent') "
+        "AND d.channel = ? AND d.recipient = ? LIMIT 1",
+        (delivery.run_id, delivery.id, delivery.place.channel, delivery.place.to),
+    )
+    return row is not None
+
+
 async def queue_anew(tx: Transaction, delivery: Delivery, at_ms: int) -> bool:
     """Makes a waiting or ended text due now, with all attempts left; returns whether the row was as given."""
     tx.wake(OUTBOX)
@@ -344,6 +361,8 @@ async def list_page(query: Query, reach: Reach, where: DeliveryFilter, limit: in
     if where.before is not None:
         conditions.append("d.id < ?")
         values.append(where.before)
+    if where.is_told:
+        conditions.append("d.cause IS NOT NULL")
     if where.since_ms is not None:
         conditions.append("d.id >= ?")
         values.append(f"dlv_{where.since_ms:011x}")

@@ -9,7 +9,7 @@ from typing import cast
 from msgspec import Struct
 
 from antiphon.domain.errors import Unavailable
-from antiphon.store.codec import asked_calls, check_delay, check_payload, json_list, json_object, place
+from antiphon.store.codec import asked_calls, check_delay, check_payload, json_list, json_object, place, told
 from antiphon.store.migrate import find_schema_damage
 from antiphon.store.sqlite_errors import unusable
 
@@ -23,7 +23,7 @@ RESTORE = (
 )
 
 JSON_COLUMNS = {
-    "sessions": {"metadata": json_object},
+    "sessions": {"metadata": json_object, "told": told},
     "events": {"payload": check_payload},
     "runs": {"place": place, "delay": check_delay},
     "reports": {"place": place},
@@ -51,7 +51,8 @@ REMEDIES = {
     "events": "Entries of a log are shown as unreadable and the rest works. Restore a backup to get them back, or "
     "continue in a fork of the session.",
     "sessions": "Requests for these sessions, and lists with them, answer store_corrupt; the rest works. "
-    f"{_MEND} UPDATE sessions SET metadata = '{{}}' WHERE key = 'KEY'. That loses the session's metadata alone.",
+    f"{_MEND} UPDATE sessions SET metadata = '{{}}', told = NULL WHERE key = 'KEY'. That loses the session's metadata, "
+    "and its places may be told again why there is no reply.",
     "runs": "A run with a damaged delay works, and shows none. With a damaged place, the run and lists with it answer "
     f"store_corrupt. {_MEND} UPDATE runs SET COLUMN = NULL WHERE id = 'RUN'. Without its place, the run's reply stays "
     "in the log.",

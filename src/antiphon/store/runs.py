@@ -14,8 +14,9 @@ from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRo
 from antiphon.domain.message import NO_USAGE, Cut, Usage
 from antiphon.domain.person import person_of, person_principal
 from antiphon.domain.queue_mode import QueueMode
-from antiphon.domain.run import Purpose, Run, RunStatus, followed
+from antiphon.domain.run import PlaceGot, Purpose, Run, RunStatus, followed
 from antiphon.domain.session import DeliveryContext
+from antiphon.domain.telling import Told
 from antiphon.policy.reach import Reach
 from antiphon.policy.shown import shown_run
 from antiphon.store import codec
@@ -46,8 +47,8 @@ r.place, r.exchange, r.partner, r.chain, r.hops, r.is_sandboxed, r.has_sent, r.r
 r.has_attachments, r.time_limit, r.waiting_for, r.wait_until, r.wait_call, r.approval, r.delay,
 r.is_yielding, r.is_parked, r.continues, r.continued_by, r.cancel_requested AS is_cancel_requested, r.reply, r.error,
 r.code, r.cut, r.level AS made_of_level, r.compartments AS made_of_compartments, r.integrity AS made_of_integrity,
-r.person AS made_of_person, r.is_favoured, r.model, r.cause, r.task, r.input_tokens, r.output_tokens, r.cached_tokens,
-r.cost_microusd, r.steps, r.estimated_tokens""",
+r.person AS made_of_person, r.is_favoured, r.place_got, r.model, r.cause, r.task, r.input_tokens, r.output_tokens,
+r.cached_tokens, r.cost_microusd, r.steps, r.estimated_tokens""",
     status=codec.member_of(RunStatus),
     mode=codec.member_of(QueueMode),
     purpose=codec.member_of(Purpose),
@@ -72,6 +73,7 @@ r.cost_microusd, r.steps, r.estimated_tokens""",
     is_cancel_requested=bool,
     made_of=codec.combined_classification("made_of"),
     usage=codec.RUN_USAGE,
+    place_got=codec.member_of(PlaceGot),
 )
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
 _FROM_WITH_END = f"{_FROM} LEFT JOIN incarnations i ON i.id = r.incarnation"
@@ -90,7 +92,7 @@ _SUSPENDED = (
 )
 _WITH_END = (
     "s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, s.depth, s.last_seq, "
-    f"s.incarnation, {SHOWS_CLASSIFIED}, s.pending_approvals, s.turn_count - s.covered_turns, s.source_kind, "
+    f"s.incarnation, {SHOWS_CLASSIFIED}, s.pending_approvals, s.turn_count - s.covered_turns, s.source_kind, s.told, "
     f"{codec.classification_columns('s.base_')}, "
     f"{codec.classification_columns('i.taint_')}, {codec.classification_columns('i.workspace_')}, {_RUN.text} "
     f"{_FROM_WITH_END}"
@@ -323,6 +325,8 @@ class InLog(NamedTuple):
     """Completed turns of the session that no checkpoint covers."""
     source_kind: str
     """Where the session came from."""
+    told: tuple[Told, ...]
+    """What places of the session were told since a turn succeeded there."""
 
 
 class FirstRun(NamedTuple):
@@ -696,13 +700,13 @@ async def delete_all(tx: Transaction, session: SessionRow) -> None:
 
 def _in_log(row: Row) -> InLog:
     channel, to, account_id, thread_id, depth = row[:5]
-    last_seq, incarnation, shows_classified, pending, turns, source = row[5:11]
-    base = codec.classification(*row[11:15])
-    taint = None if row[15] is None else codec.classification(*row[15:19])
-    workspace = None if row[19] is None else codec.classification(*row[19:23])
+    last_seq, incarnation, shows_classified, pending, turns, source, told = row[5:12]
+    base = codec.classification(*row[12:16])
+    taint = None if row[16] is None else codec.classification(*row[16:20])
+    workspace = None if row[20] is None else codec.classification(*row[20:24])
     place = delivery_context(channel, to, account_id, thread_id)
     end = LogEnd(last_seq, incarnation, base, taint, workspace, bool(shows_classified))
-    return InLog(_RUN.read(row[23:]), place, depth, end, pending, turns, source)
+    return InLog(_RUN.read(row[24:]), place, depth, end, pending, turns, source, codec.told(told))
 
 
 def run_ids_text(run_ids: Sequence[RunId]) -> str | None:

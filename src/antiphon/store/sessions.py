@@ -26,6 +26,7 @@ from antiphon.domain.session import (
     SessionType,
     Source,
 )
+from antiphon.domain.telling import Told
 from antiphon.policy.flow import is_public
 from antiphon.policy.reach import Reach
 from antiphon.policy.shown import shown_session
@@ -384,6 +385,7 @@ async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
         "incarnation": new.id,
         "status": SessionStatus.IDLE.value,
         "deleted_at": None,
+        "told": None,
         "source_kind": source.kind,
         "source_interactive": int(source.interactive),
         "source_platform": source.platform,
@@ -429,6 +431,12 @@ async def _bury_child(tx: Transaction, session: SessionRow, values: Mapping[str,
     assert row is not None
     await tx.execute("UPDATE spawns SET child = ? WHERE child = ?", (row[0], session))
     await tx.execute("UPDATE reports SET child = ? WHERE child = ?", (row[0], session))
+
+
+async def find_told(query: Query, session: SessionRow) -> tuple[Told, ...]:
+    """What places of the session were told since a turn succeeded there."""
+    row = await query.fetch_one("SELECT told FROM sessions WHERE id = ?", (session,))
+    return () if row is None else codec.told(row[0])
 
 
 async def update(tx: Transaction, session: SessionRow, columns: Mapping[str, SqlValue]) -> None:

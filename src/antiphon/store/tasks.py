@@ -31,7 +31,7 @@ _TASK = SelectList(
     "t.compartments AS made_of_compartments, t.integrity AS made_of_integrity, t.person AS made_of_person, t.place, "
     f"t.schedule, t.missed, t.grace, t.limits, t.keeps_context, CASE WHEN {_MAY_CONSULT} THEN 1 ELSE 0 END "
     "AS may_consult, t.is_sandboxed, t.state, "
-    "t.why, t.next_at, t.errors, t.runs, t.skips, t.last_slot_at, t.last_outcome, t.version, t.created_at, "
+    "t.why, t.next_at, t.errors, t.tries, t.runs, t.skips, t.last_slot_at, t.last_outcome, t.version, t.created_at, "
     "t.updated_at",
     maker=codec.stored_principal,
     made_of=codec.combined_classification("made_of"),
@@ -139,6 +139,7 @@ def course_columns(task: Task) -> dict[str, SqlValue]:
         "state": task.state.value,
         "next_at": None if task.next_at is None else codec.milliseconds(task.next_at),
         "errors": task.errors,
+        "tries": task.tries,
         "runs": task.runs,
     }
 

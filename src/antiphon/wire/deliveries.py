@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from antiphon.domain.codes import without_codes
 from antiphon.domain.delivery import Delivery, DeliveryStatus
+from antiphon.domain.telling import Cause
 from antiphon.wire.encoding import Shape, milliseconds, optional_milliseconds
 
 
@@ -25,6 +26,8 @@ class DeliveryShape(Shape, frozen=True, kw_only=True):
     platform_id: str | None = None
     error: str | None = None
     code: str | None = None
+    cause: Cause | None = None
+    """Why it stands in the place of a reply; absent for all other texts."""
     created_at: int
     ended_at: int | None = None
 
@@ -51,6 +54,7 @@ def delivery(delivery: Delivery) -> DeliveryShape:
         platform_id=delivery.platform_id,
         error=delivery.error,
         code=delivery.code,
+        cause=delivery.cause,
         created_at=milliseconds(delivery.created_at),
         ended_at=optional_milliseconds(delivery.ended_at),
     )

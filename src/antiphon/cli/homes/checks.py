@@ -5,8 +5,9 @@ import os
 import platform
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject
+from antiphon.domain.telling import ToldText
+from antiphon.domain.text import plain
 from antiphon.home import DatabaseState, check_home
 from antiphon.mcp.client import look_at_servers
 from antiphon.owner_token import OWNER_TOKEN_NAME
@@ -140,6 +143,7 @@ def _shared_database(home: Path, url: str) -> Iterator[CheckResult]:
     yield from check_clock(state.ahead_seconds)
     yield from check_tasks(state.tasks, fires=any(member.works for member in state.living))
     yield _outbox(state.outbox)
+    yield from _told(state.told)
     if (home / DATABASE_NAME).exists():
         yield CheckResult(
             "embedded database",
@@ -176,6 +180,13 @@ def _outbox(counts: Mapping[str, int]) -> CheckResult:
         remedy = "`antiphon deliveries list --status dead` says why; `antiphon deliveries retry` sends one again."
         return CheckResult(name, Grade.WARNING, f"{dead} given up, {waiting} waiting", remedy)
     return CheckResult(name, Grade.OK, f"none given up, {waiting} waiting")
+
+
+def _told(told: Sequence[ToldText]) -> Iterator[CheckResult]:
+    """The last things that people were told in place of a reply, newest first. Contract: groups 4."""
+    for each in told:
+        at = datetime.fromtimestamp(each.at_ms / 1000, UTC)
+        yield CheckResult("told", Grade.OK, f"{at:%Y-%m-%d %H:%M} UTC, {each.channel} {plain(each.to)}: {each.text}")
 
 
 def _kept(count: int) -> Iterator[CheckResult]:
@@ -234,6 +245,7 @@ def _database(home: Path, *, is_running: bool) -> Iterator[CheckResult]:
         yield from check_past(state.newest_change_ms)
         yield from check_tasks(state.tasks, fires=is_running)
         yield _outbox(state.outbox)
+        yield from _told(state.told)
         yield from _kept(state.kept)
 
 

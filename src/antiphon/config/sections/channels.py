@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, SecretStr
 
+from antiphon.channels.telegram.settings import ACCOUNT as TELEGRAM_ACCOUNT
+from antiphon.channels.telegram.settings import NAME as TELEGRAM
 from antiphon.channels.telegram.settings import TelegramMode
 from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.config.sections.addresses import WebAddress
@@ -20,6 +22,7 @@ from antiphon.policy.chats import ChannelAccess
 from antiphon.policy.commands import GRANTABLE, RoleCommands
 from antiphon.policy.rights import RoleTools
 from antiphon.policy.trigger import OwnerTrigger
+from antiphon.policy.voices import Interim, TellErrors, Voice, Voices
 
 
 def _webhook_names(sections: "dict[str, WebhookSection]") -> "dict[str, WebhookSection]":
@@ -38,7 +41,21 @@ def _webhook_names(sections: "dict[str, WebhookSection]") -> "dict[str, WebhookS
 MIN_SECRET_LENGTH = 16
 
 
-class WebhookSection(Section):
+class VoiceSection(Section):
+    """What a channel's places hear besides replies."""
+
+    tell_errors: TellErrors = TellErrors.ASKER
+    """Who is told in one sentence why there is no reply: whoever asked, in the same place; owners, in their private
+    chats (without one, the page shows it as not delivered); or nobody."""
+    interim: Interim | None = None
+    """Whether texts that stand beside the calls of a turn are sent before its reply. Unless set, direct chats get them,
+    and groups do not."""
+
+    def voice(self) -> Voice:
+        return Voice(tell_errors=self.tell_errors, interim=self.interim)
+
+
+class WebhookSection(VoiceSection):
     url: WebAddress | None = None
     """The address that replies are posted to; without it, the webhook only receives messages."""
     secret: SecretStr | None = None
@@ -80,7 +97,7 @@ class TelegramGroupSection(Section):
     everybody may read. Public data unless set."""
 
 
-class TelegramSection(Section):
+class TelegramSection(VoiceSection):
     token: SecretStr | None = None
     """The bot's token from @BotFather. Prefer `token_env`, or the variable `ANTIPHON_TELEGRAM_TOKEN`."""
     token_env: str | None = None
@@ -126,6 +143,14 @@ class ChannelsSection(Section):
         default_factory=dict[str, WebhookSection]
     )
     """Programs that exchange signed POST requests with sessions, by name."""
+
+    def voices(self) -> Voices:
+        found: dict[tuple[str, str | None], Voice] = {}
+        for name, webhook in self.webhook.items():
+            found[WEBHOOK, name] = webhook.voice()
+        if self.telegram is not None:
+            found[TELEGRAM, TELEGRAM_ACCOUNT] = self.telegram.voice()
+        return Voices(found)
 
 
 def _without(name: str, advice: str) -> Callable[[JsonValue], JsonValue]:

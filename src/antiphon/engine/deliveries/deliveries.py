@@ -23,20 +23,24 @@ from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.event import EventType
 from antiphon.domain.ids import ApprovalId, ProcessId, SessionRow
 from antiphon.domain.message import JsonObject
+from antiphon.domain.run import PlaceGot
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import may_deliver
 from antiphon.engine.deliveries.outbox import Origin, queue_withdrawal, tell
 from antiphon.engine.deliveries.questions import is_question, question_as_claimed, show_decision
 from antiphon.engine.deliveries.requests import as_claimed, show_answer
+from antiphon.engine.deliveries.saying import tell_owners
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.rights import SUSPENDED
 from antiphon.policy.system import SYSTEM_REACH
+from antiphon.policy.voices import TellErrors
 from antiphon.store import approvals
 from antiphon.store import deliveries as outbox
+from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import json_text, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
@@ -101,6 +105,7 @@ async def retry_delivery(tx: Transaction, rights: Rights, id: str, at_ms: int) -
     is_being_sent = delivery.status in (DeliveryStatus.CLAIMED, DeliveryStatus.STREAMING)
     if is_being_sent or not await outbox.queue_anew(tx, delivery, at_ms):
         return Refusal(Conflict(f"Delivery is being sent: {id!r}. Wait for its outcome.", code="delivery_busy"))
+    await _note_got(tx, delivery, PlaceGot.SENT if delivery.cause is None else PlaceGot.TOLD)
     return await _find(tx, rights, id)
 
 
@@ -141,12 +146,34 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
     if not await may_leave(tx, claimed.made_of, claimed.place, command.rules.sinks):
         await _suppress(tx, claimed, Deny(FLOW, NOT_CLEARED), command.at_ms)
         return None
+    if claimed.cause is not None and not await _may_tell(tx, claimed, command):
+        return None
     return claimed
 
 
-async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, at_ms: int) -> None:
+async def _may_tell(tx: Transaction, claimed: Delivery, command: ClaimDelivery) -> bool:
+    """Whether its place hears why there is no reply; if only owners do, they are told in their private chats."""
+    match command.rules.voices.at(claimed.place).tell_errors:
+        case TellErrors.ASKER:
+            return True
+        case TellErrors.NONE:
+            await _suppress(tx, claimed, NOT_TOLD, command.at_ms)
+        case TellErrors.OWNER:
+            is_told = await tell_owners(tx, claimed, at_ms=command.at_ms)
+            await _suppress(tx, claimed, OWNERS_TOLD if is_told else NO_OWNER_TOLD, command.at_ms, is_dead=not is_told)
+    return False
+
+
+NOT_TOLD = Deny("not_told", "The channel's setting `tell_errors` is `none`.")
+OWNERS_TOLD = Deny("owner_told", "The channel's setting `tell_errors` is `owner`: owners were told in their own chats.")
+NO_OWNER_TOLD = Deny("owner_told", "The channel's setting `tell_errors` is `owner`, and no owner has a private chat.")
+
+
+async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, at_ms: int, *, is_dead: bool = False) -> None:
+    """Keeps the text where it is; a dead one is shown to owners as not delivered."""
+    status = DeliveryStatus.DEAD if is_dead else DeliveryStatus.SUPPRESSED
     columns: dict[str, SqlValue] = {
-        "status": DeliveryStatus.SUPPRESSED.value,
+        "status": status.value,
         "ended_at": at_ms,
         "code": denied.rule,
         "error": denied.reason,
@@ -154,9 +181,19 @@ async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, at_ms: int
     if claimed.replaces is not None:
         columns["platform_id"] = None
     assert await outbox.settle(tx, claimed, columns)
+    await _note_got(tx, claimed, PlaceGot.FLOW if denied.rule == FLOW else PlaceGot.DENIED)
     await queue_withdrawal(tx, claimed, at_ms)
     data: JsonObject = {**_named(claimed), "code": denied.rule, "error": denied.reason}
     await _tell(tx, claimed, EventType.DELIVERY_SUPPRESSED, data, at_ms=at_ms)
+
+
+async def _note_got(tx: Transaction, delivery: Delivery, got: PlaceGot) -> None:
+    """Notes what the place of its run got now, if this is the run's only text there. Contract: groups 4."""
+    run = None if delivery.run_id is None else await ledger.find(tx, delivery.run_id)
+    if run is None or run.place_got is None or (run.place is not None and run.place != delivery.place):
+        return
+    if not await outbox.has_other_text(tx, delivery):
+        await ledger.change(tx, run.id, {"place_got": got.value})
 
 
 async def settle_part(tx: Transaction, claimed: Delivery, parts: tuple[str, ...]) -> bool:
@@ -230,6 +267,8 @@ async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFai
         columns |= {"status": DeliveryStatus.QUEUED.value, "due_at": at_ms + failure.wait_ms, "process": None}
     if not await outbox.settle(tx, claimed, columns):
         return None
+    if is_dead:
+        await _note_got(tx, claimed, PlaceGot.DENIED)
     is_known = is_dead and failure.code == GONE and await outbox.is_known_broken(tx, claimed, GONE)
     if is_dead and not is_known:
         data: JsonObject = {"code": DEAD, **_named(claimed), "error": failure.error, "reason": failure.code}

@@ -1,6 +1,7 @@
 """Queues texts for channels, in the transaction that causes them. Contract: channels 1, send 6, flow 7."""
 
 import hashlib
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,9 +13,10 @@ from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import ApprovalId, RunId, SessionId, SessionRow
 from antiphon.domain.message import JsonObject
 from antiphon.domain.own_text import OwnText, own_text
-from antiphon.domain.run import Run, RunStatus
+from antiphon.domain.run import PlaceGot, Run, RunStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import spoken
+from antiphon.domain.telling import Cause
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.ledger.append import append_events, may_be_noticed
 from antiphon.policy.sinks import Sinks
@@ -54,6 +56,20 @@ class Outgoing(Struct, frozen=True, kw_only=True):
     """If set, the text is checked now too, not only when it is claimed, and suppressed if it may not go."""
     on_behalf_of: tuple[SessionRow, SessionId] | None = None
     """The session and incarnation in whose name it is sent, if not the run's own."""
+    cause: Cause | None = None
+    """Why it stands in the place of a reply."""
+
+
+class Queued(NamedTuple):
+    """A text that was queued, or suppressed because it may not go to its place."""
+
+    id: str
+    is_suppressed: bool
+
+    @property
+    def got(self) -> PlaceGot:
+        """What the place of its run gets."""
+        return PlaceGot.FLOW if self.is_suppressed else PlaceGot.SENT
 
 
 def is_external(place: DeliveryContext) -> bool:
@@ -67,23 +83,25 @@ def answers_to(run: Run | None, delivery: DeliveryContext) -> DeliveryContext | 
     return place if is_external(place) else None
 
 
-async def enqueue(tx: Transaction, run: Run, place: DeliveryContext, outgoing: Outgoing, *, at_ms: int) -> None:
-    """Queues the run's reply for the place, if it says anything. A run has at most one delivery.
+async def enqueue(
+    tx: Transaction, run: Run, place: DeliveryContext, outgoing: Outgoing, *, step: int | None = None, at_ms: int
+) -> Queued | None:
+    """Queues the run's reply for the place, or the text of its step of that `seq`; None if it says nothing.
 
-    It replaces the message that showed the reply while it was written. That message is deleted if the reply says
-    nothing, or goes to another place than the message.
+    Run and step name the delivery, so that each has one. It replaces the message that showed the text while it was
+    written. That message is deleted if the text says nothing, or goes to another place than the message.
     """
     words = spoken(outgoing.text)
     if not words.strip() or not is_external(place):
         await end_stream(tx, run, place, at_ms)
-        return
+        return None
     shown = await _take_stream(tx, run, at_ms)
     if shown is not None and shown.place != place:
         await _withdraw_shown(tx, run, shown, at_ms)
         shown = None
     session, incarnation = outgoing.on_behalf_of or (run.session, run.session_id)
     delivery = deliveries.NewDelivery(
-        name=name_of(run.id),
+        name=name_of(run.id if step is None else f"{run.id} {step}"),
         session=session,
         incarnation=incarnation,
         run_id=run.id,
@@ -92,8 +110,9 @@ async def enqueue(tx: Transaction, run: Run, place: DeliveryContext, outgoing: O
         made_of=outgoing.made_of,
         since=None if shown is None else deliveries.number_in(shown.id),
         replaces=None if shown is None else shown.platform_id,
+        cause=outgoing.cause,
     )
-    await _queue(tx, delivery, outgoing.sinks, at_ms)
+    return await _queue(tx, delivery, outgoing.sinks, at_ms)
 
 
 async def begin_stream(tx: Transaction, streamed: StreamedText, at_ms: int) -> str | None:
@@ -170,20 +189,19 @@ async def _take_stream(tx: Transaction, run: Run, at_ms: int) -> Delivery | None
     return shown
 
 
-async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks | None, at_ms: int) -> None:
+async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks | None, at_ms: int) -> Queued:
     place = delivery.place
     if sinks is None or await may_leave(tx, delivery.made_of, place, sinks):
-        await deliveries.insert(tx, delivery, at_ms)
-        return
+        return Queued(await deliveries.insert(tx, delivery, at_ms), is_suppressed=False)
     if delivery.replaces is not None:
         await _queue_withdrawal(tx, place, delivery.replaces, cause=f"stream {delivery.name}", at_ms=at_ms)
     id = await deliveries.insert(tx, replace(delivery, is_suppressed=True, replaces=None), at_ms)
-    if delivery.session is None or delivery.incarnation is None:
-        return
-    data: JsonObject = {"deliveryId": id, "channel": place.channel, "to": place.to}
-    origin = Origin(session=delivery.session, incarnation=delivery.incarnation, run_id=delivery.run_id)
-    data |= {"code": FLOW, "error": NOT_CLEARED}
-    await tell(tx, origin, EventType.DELIVERY_SUPPRESSED, data, made_of=delivery.made_of, at_ms=at_ms)
+    if delivery.session is not None and delivery.incarnation is not None:
+        data: JsonObject = {"deliveryId": id, "channel": place.channel, "to": place.to}
+        origin = Origin(session=delivery.session, incarnation=delivery.incarnation, run_id=delivery.run_id)
+        data |= {"code": FLOW, "error": NOT_CLEARED}
+        await tell(tx, origin, EventType.DELIVERY_SUPPRESSED, data, made_of=delivery.made_of, at_ms=at_ms)
+    return Queued(id, is_suppressed=True)
 
 
 async def tell(

@@ -8,6 +8,7 @@ from antiphon.clock import Clock
 from antiphon.domain.classification import Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import RunId, SessionId
+from antiphon.domain.person import private_chat
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
 from antiphon.engine.access.recipients import may_leave
@@ -150,8 +151,7 @@ async def _find_place(query: Query, command: SendOut) -> DeliveryContext | Refus
         [each for each in linked if (each.identity.channel, each.identity.account) in served], is_person=is_person
     )
     if found is not None:
-        identity = found.identity
-        return DeliveryContext(channel=identity.channel, to=identity.platform_id, account_id=identity.account or None)
+        return private_chat(found.identity)
     if is_to_owner:
         return Refusal(
             Conflict(

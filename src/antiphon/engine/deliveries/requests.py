@@ -18,7 +18,7 @@ from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.ids import ApprovalId
 from antiphon.domain.inbound import ButtonPress
 from antiphon.domain.own_text import Code, OwnText, own_text
-from antiphon.domain.person import person_of
+from antiphon.domain.person import person_of, private_chat
 from antiphon.domain.request_text import draw_request, shows_whole
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import shown_name
@@ -62,7 +62,7 @@ async def ask_deciders(tx: Transaction, id: ApprovalId, made_of: Classification,
     for identity, standing in await list_deciders(tx, rules.chats.channels):
         if not _may_decide(standing, approval, rules, Verdict.ONCE):
             continue
-        place = DeliveryContext(channel=identity.channel, to=identity.platform_id, account_id=identity.account or None)
+        place = private_chat(identity)
         if is_sent:
             await _queue(tx, place, id, made_of, cause="request", at_ms=at_ms)
         else:

@@ -37,8 +37,8 @@ from antiphon.domain.message import (
     UserMessage,
     text_content,
 )
-from antiphon.domain.run import Purpose, Run, RunStatus
-from antiphon.domain.session import Session
+from antiphon.domain.run import PlaceGot, Purpose, Run, RunStatus
+from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Outgoing
 from antiphon.engine.ledger.append import append_words, derived_id, made_by, words_from
@@ -153,11 +153,22 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int, *, s
         case _:
             done, announcement = on_announce_ended(exchange, ended)
             await rows_of_exchanges.update(tx, done, at_ms)
-            if announcement is not None:
-                outgoing = Outgoing(text=announcement, made_of=run.made_of, sinks=sinks)
-                await outbox.enqueue(tx, run, sides.target.delivery, outgoing, at_ms=at_ms)
+            await _announce(tx, run, announcement, sides.target.delivery, sinks=sinks, at_ms=at_ms)
             return
     await _carry_out(tx, step, sides, said, at_ms=at_ms)
+
+
+async def _announce(
+    tx: Transaction, run: Run, text: str | None, place: DeliveryContext, *, sinks: Sinks | None, at_ms: int
+) -> None:
+    """Queues the text about the exchange. If the turn failed, nobody at the place has asked for one."""
+    got = PlaceGot.MARKER if run.status is RunStatus.OK else PlaceGot.WITHDRAWN
+    if text is not None:
+        outgoing = Outgoing(text=text, made_of=run.made_of, sinks=sinks)
+        queued = await outbox.enqueue(tx, run, place, outgoing, at_ms=at_ms)
+        got = got if queued is None else queued.got
+    if place.is_outside:
+        await ledger.change(tx, run.id, {"place_got": got.value})
 
 
 async def _look_around(query: Query, exchange: Exchange, sides: Sides, said: Said, *, at_ms: int) -> Surroundings:

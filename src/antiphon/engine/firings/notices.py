@@ -2,7 +2,7 @@
 
 from antiphon.domain.event import EventType
 from antiphon.domain.message import JsonObject
-from antiphon.domain.person import Identity, person_of
+from antiphon.domain.person import person_of, private_chat
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.stored_task import StoredTask
 from antiphon.domain.task import Why
@@ -23,7 +23,7 @@ async def tell(tx: Transaction, task: StoredTask, why: Why, *, cause: str, at_ms
     place = None if why is Why.PLACE else task.place
     places = await _chats_of(tx, task) if place is None else [place]
     if why in (Why.MAKER, Why.PLACE):
-        places += [_private(account.identity) for account in await people.list_owners_accounts(tx)]
+        places += [private_chat(account.identity) for account in await people.list_owners_accounts(tx)]
     for place in dict.fromkeys(places):
         name = f"task {task.id} {why.value} {cause} {place.channel} {place.account_id} {place.to} {place.thread_id}"
         await outbox.enqueue_notice(tx, place, text, name=name, at_ms=at_ms, made_of=task.made_of)
@@ -40,8 +40,4 @@ async def _chats_of(query: Query, task: StoredTask) -> list[DeliveryContext]:
     person = person_of(task.maker)
     if person is None:
         return []
-    return [_private(identity) for identity in (await people.find_identities(query, [person]))[person]]
-
-
-def _private(identity: Identity) -> DeliveryContext:
-    return DeliveryContext(channel=identity.channel, to=identity.platform_id, account_id=identity.account or None)
+    return [private_chat(identity) for identity in (await people.find_identities(query, [person]))[person]]

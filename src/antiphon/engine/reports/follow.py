@@ -33,7 +33,7 @@ from antiphon.domain.report import (
     on_released,
     on_yield,
 )
-from antiphon.domain.run import Purpose, Run, RunStatus
+from antiphon.domain.run import PlaceGot, Purpose, Run, RunStatus
 from antiphon.domain.session import HERE, DeliveryContext, Session
 from antiphon.domain.spawn import Mode
 from antiphon.engine.deliveries import outbox
@@ -370,6 +370,10 @@ async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms:
             may_flow=may_enter(made_of, requester.taint),
         )
     text = announced_text(run.status, run.reply or "", text_of(asked.parts))
+    if report.place is not None:
+        # Words change this again. Without them, the requester answers the record itself, or nobody is there any more.
+        got = PlaceGot.MARKER if text is None else PlaceGot.WITHDRAWN
+        await ledger.change(tx, run.id, {"place_got": got.value})
     scene = _Scene(
         report=report, child=child, requester=requester, record=Kept(asked.parts, made_of), announced=run, sinks=sinks
     )
@@ -399,7 +403,9 @@ async def _carry_out(
                     sinks=scene.sinks,
                     on_behalf_of=(scene.requester.row, SessionId(scene.requester.id)),
                 )
-                await outbox.enqueue(tx, scene.announced, report.place, outgoing, at_ms=at_ms)
+                queued = await outbox.enqueue(tx, scene.announced, report.place, outgoing, at_ms=at_ms)
+                if queued is not None:
+                    await ledger.change(tx, scene.announced.id, {"place_got": queued.got.value})
             case PutAway(may_delete):
                 await put_away(tx, report.child, at_ms, may_delete=may_delete)
     return called_off

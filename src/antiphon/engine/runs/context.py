@@ -24,6 +24,7 @@ from antiphon.domain.words import words_of
 from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.approvals.asking import AskApproval, ask_approval
 from antiphon.engine.deliveries.live import LiveReplies
+from antiphon.engine.deliveries.outbox import Outgoing
 from antiphon.engine.ledger import run_log as steps
 from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.fence import Fence, Fenced
@@ -87,6 +88,7 @@ class RunContext:
         agent: Agent,
         slot: Slot,
         transcript: Transcript | None,
+        rules: Rules,
     ) -> None:
         self.run = run
         self.agent = agent
@@ -100,6 +102,8 @@ class RunContext:
         self._waits = runtime.waits
         self._slot = slot
         self._publish_delta = runtime.publish_delta
+        self._live = runtime.live
+        self._rules = rules
         self._fence = Fence(run.id, run.fence)
         self._transcript = transcript
         self._is_delayed = False
@@ -250,19 +254,37 @@ class RunContext:
         return transcript
 
     async def record_step(self, message: AssistantMessage) -> int:
-        """Stores a step of the model, before anything follows from it; returns its `seq`."""
+        """Stores a step of the model, before anything follows from it; returns its `seq`.
+
+        What it says goes to the run's place, if that hears texts of steps before the last. Contract: runs 2.
+        """
         self.streamed.clear()
-        return await self.record(
-            [
-                NewEvent(
-                    type=EventType.ASSISTANT_MESSAGE,
-                    actor=AGENT_ACTOR,
-                    classification=self.made_of,
-                    run_id=self.run.id,
-                    message=message,
-                )
-            ]
+        event = NewEvent(
+            type=EventType.ASSISTANT_MESSAGE,
+            actor=AGENT_ACTOR,
+            classification=self.made_of,
+            run_id=self.run.id,
+            message=message,
         )
+        if not message.text.strip() or not self.run.purpose.speaks_for_itself:
+            return await self.record([event])
+        command = lifecycle.RecordStep(
+            steps=steps.Steps((event,), self.model.is_counted, model=self.model.name),
+            words=Outgoing(text=message.text, made_of=self.made_of, sinks=self._rules.sinks),
+            voices=self._rules.voices,
+            at_ms=self.clock.now_ms(),
+        )
+        session, live = SessionRow(self.run.session), self._live
+        if live is not None:
+            await live.leave(self.run.id)  # no late change may cover the step's text
+        try:
+            seq = await self._database.run(lifecycle.record_step, self._fence, command, sessions=(session,))
+        finally:
+            if live is not None:
+                live.begin(self.run)
+        if seq is None:
+            raise Fenced
+        return seq
 
     async def record_call(
         self,

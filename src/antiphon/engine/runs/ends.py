@@ -16,29 +16,34 @@ from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject
 from antiphon.domain.report import Report
-from antiphon.domain.run import PLACE_CLEARANCE, YIELDED, Outcome, Run, RunStatus, can_become
+from antiphon.domain.run import PLACE_CLEARANCE, TOLD_CAPS, YIELDED, Outcome, PlaceGot, Run, RunStatus, can_become
 from antiphon.domain.run_end import (
     Action,
     AdvanceExchanges,
     Around,
     CallOffChildren,
     EndSlot,
+    KeepQuiet,
     NotePlace,
     SettleResults,
     Speak,
-    TakeBack,
-    TellOfCap,
+    Tell,
     WaitForChildren,
     code_of,
+    got_by,
     has_new_input,
     on_finished,
     outcome_of,
+    told_after,
 )
 from antiphon.domain.session import NOWHERE, DeliveryContext, SessionStatus
+from antiphon.domain.silence import spoken
 from antiphon.domain.transcript import OpenCall, open_calls
+from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.approvals.answering import withdraw
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Origin, Outgoing
+from antiphon.engine.deliveries.saying import say_step, tell_place
 from antiphon.engine.exchanges.turns import follow_run
 from antiphon.engine.firings.ends import follow_task
 from antiphon.engine.ledger.append import AGENT_ACTOR
@@ -55,6 +60,7 @@ from antiphon.engine.ledger.run_log import (
 from antiphon.engine.ledger.spending import day_of
 from antiphon.engine.reports import follow as reports
 from antiphon.engine.reports.parking import CancelledContinuation, must_park
+from antiphon.metrics import RUNS_SILENT
 from antiphon.policy.sinks import Sinks
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
@@ -62,7 +68,7 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.checkpoints import CHECKPOINT_DUE
-from antiphon.store.codec import moment
+from antiphon.store.codec import moment, told_text
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.runs import InLog
 from antiphon.store.usage import note_told
@@ -111,12 +117,15 @@ class FinishRun(Struct, frozen=True, kw_only=True):
 async def end_run(tx: Transaction, found: InLog, command: FinishRun) -> Run | NewInput:
     """Ends a run that executes: last message, open calls, status, reply and what follows. Contract: runs 2, 4."""
     run, message, at_ms = found.run, command.message, command.at_ms
+    place = run.place or found.place
     made_of = (found.end.taint or PUBLIC) if command.made_of is None else command.made_of
     outcome = outcome_of(run, command.outcome)
     if has_new_input(run, outcome, saw=command.saw if message is None else message.saw):
         if message is not None:
             last = Steps([_step(run, message, made_of)], command.model.is_counted, model=command.model.name)
-            await record_steps(tx, run, last, at_ms=at_ms, end=found.end)
+            seq = await record_steps(tx, run, last, at_ms=at_ms, end=found.end)
+            overtaken = Outgoing(text=message.text, made_of=made_of, sinks=command.sinks)
+            await say_step(tx, run, place, overtaken, seq=seq, at_ms=at_ms)
         return NewInput()
     steps = [] if message is None else [_step(run, message, made_of)]
     unfinished: list[OpenCall] = []
@@ -130,14 +139,27 @@ async def end_run(tx: Transaction, found: InLog, command: FinishRun) -> Run | Ne
     is_parked = (run.is_yielding or run.has_spawned) and await must_park(
         tx, run, outcome.status, delivery=found.place, owed=owed
     )
+    last_words = outcome.reply
+    said = await _said_before(tx, run, outcome)
+    if not outcome.reply.strip() and said.newest and not is_parked:
+        outcome = replace(outcome, reply=said.newest)
     outcome = replace(outcome, code=code_of(outcome, is_parked=is_parked))
+    around = Around(
+        place=place,
+        owes_result=owed is not None,
+        is_parked=is_parked,
+        said=said.heard,
+        may_go=await _may_go(tx, run.made_of.join(made_of), place, command.sinks),
+        told=found.told,
+        is_told_today=await _is_told_today(tx, run, outcome, place, at_ms=at_ms),
+    )
+    actions = on_finished(run, outcome, around)
     last = Steps(steps, command.model.is_counted, made_of, model=command.model.name)
     held = _HoldsSession(found, command.checkpoints)
-    ended = await _end(tx, run, outcome, last, at_ms=at_ms, held=held, is_parked=is_parked)
-    around = Around(place=run.place or found.place, owes_result=owed is not None, is_parked=is_parked)
+    ended = await _end(tx, run, outcome, last, words=_Words(around, actions), at_ms=at_ms, held=held)
     open_calls = {call_name(run.id, call) for call in unfinished}
-    scene = _Scene(run=ended, place=around.place, owed=owed, open_calls=open_calls, sinks=command.sinks)
-    await _carry_out(tx, scene, on_finished(run, outcome, around), at_ms)
+    scene = _Scene(run=ended, place=place, owed=owed, last_words=last_words, open_calls=open_calls, sinks=command.sinks)
+    await _carry_out(tx, scene, actions, at_ms)
     return ended
 
 
@@ -146,10 +168,12 @@ async def end_queued_run(
 ) -> Run:
     """Ends a run that never began. `made_of` is what the outcome was made of, PUBLIC for fixed words."""
     assert run.status is RunStatus.QUEUED
-    ended = await _end(tx, run, outcome, Steps((), is_counted=False, made_of=made_of), at_ms=at_ms)
     owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, depth=0, at_ms=at_ms)
-    around = Around(place=run.place or NOWHERE, owes_result=owed is not None)
-    await _carry_out(tx, _Scene(run=ended, place=around.place, owed=owed), on_finished(run, outcome, around), at_ms)
+    around = await _look_around(tx, run, outcome, owes_result=owed is not None)
+    actions = on_finished(run, outcome, around)
+    last = Steps((), is_counted=False, made_of=made_of)
+    ended = await _end(tx, run, outcome, last, words=_Words(around, actions), at_ms=at_ms)
+    await _carry_out(tx, _Scene(run=ended, place=around.place, owed=owed), actions, at_ms)
     return ended
 
 
@@ -159,27 +183,68 @@ async def end_awaiting_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms
     await withdraw(tx, run.id, at_ms)
     unfinished, made_of = await _unfinished_calls(tx, run)
     steps = Steps([_closing_step(run, call, made_of) for call in unfinished], is_counted=False, made_of=made_of)
-    ended = await _end(tx, run, outcome, steps, at_ms=at_ms)
     owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, depth=0, at_ms=at_ms)
-    around = Around(place=await _place_of(tx, run), owes_result=owed is not None)
+    around = await _look_around(tx, run, outcome, owes_result=owed is not None)
+    actions = on_finished(run, outcome, around)
+    ended = await _end(tx, run, outcome, steps, words=_Words(around, actions), at_ms=at_ms)
     open_calls = {call_name(run.id, call) for call in unfinished}
-    scene = _Scene(run=ended, place=around.place, owed=owed, open_calls=open_calls)
-    await _carry_out(tx, scene, on_finished(run, outcome, around), at_ms)
+    await _carry_out(tx, _Scene(run=ended, place=around.place, owed=owed, open_calls=open_calls), actions, at_ms)
 
 
 async def end_continued_run(tx: Transaction, run: Run, at_ms: int) -> None:
     """Ends a parked run whose approval was decided; its continuation is about to be queued. Contract: approvals 2."""
     assert run.is_awaiting_approval and run.is_parked
     outcome = Outcome(status=RunStatus.OK, code=YIELDED)
-    ended = await _end(tx, run, outcome, Steps((), is_counted=False), at_ms=at_ms, is_parked=True)
-    around = Around(place=await _place_of(tx, run), is_continued=True)
-    await _carry_out(tx, _Scene(run=ended, place=around.place), on_finished(run, outcome, around), at_ms)
+    around = replace(await _look_around(tx, run, outcome), is_continued=True)
+    actions = on_finished(run, outcome, around)
+    ended = await _end(tx, run, outcome, Steps((), is_counted=False), words=_Words(around, actions), at_ms=at_ms)
+    await _carry_out(tx, _Scene(run=ended, place=around.place), actions, at_ms)
 
 
-async def _place_of(query: Query, run: Run) -> DeliveryContext:
-    """Where its answers go."""
-    session = await rows.find_by_row(query, run.session)
-    return run.place or (NOWHERE if session is None else session.delivery)
+async def _look_around(tx: Transaction, run: Run, outcome: Outcome, *, owes_result: bool = False) -> Around:
+    """The facts around a run that nobody executes; places are not judged before their texts are claimed."""
+    session = await rows.find_by_row(tx, run.session)
+    is_failed = outcome.status in (RunStatus.ERROR, RunStatus.TIMEOUT)
+    return Around(
+        place=run.place or (NOWHERE if session is None else session.delivery),
+        owes_result=owes_result,
+        said=(await _said_before(tx, run, outcome)).heard,
+        told=await rows.find_told(tx, run.session) if is_failed else (),
+    )
+
+
+class _Said(NamedTuple):
+    """The newest text of a run's steps."""
+
+    newest: str = ""
+    heard: str | None = None
+    """The same if its place has it."""
+
+
+async def _said_before(tx: Transaction, run: Run, outcome: Outcome) -> _Said:
+    """Reads the log only if the place has a text of the run, or the reply is to be one. Contract: runs 2.
+
+    In an exchange an empty reply stays empty.
+    """
+    is_heard = run.place_got is PlaceGot.SENT
+    is_wanted = outcome.status is RunStatus.OK and not outcome.reply.strip() and not run.purpose.is_of_exchange
+    if not is_heard and not is_wanted:
+        return _Said()
+    events = await log.read_run(tx, system_grant(run.session), run.id, from_seq=run.seq)
+    texts = (event.message.text for event in reversed(events) if isinstance(event.message, AssistantMessage))
+    newest = next((text for text in texts if text.strip()), "")
+    return _Said(newest, spoken(newest).strip() if is_heard else None)
+
+
+async def _may_go(query: Query, made_of: Classification, place: DeliveryContext, sinks: Sinks | None) -> bool:
+    return sinks is None or not place.is_outside or await may_leave(query, made_of, place, sinks)
+
+
+async def _is_told_today(tx: Transaction, run: Run, outcome: Outcome, place: DeliveryContext, *, at_ms: int) -> bool:
+    """Whether the person was told of their cap today; notes that they are told now otherwise. Contract: runs 6."""
+    if outcome.code not in TOLD_CAPS or not place.is_outside:
+        return False
+    return not await note_told(tx, day_of(at_ms), str(run.principal))
 
 
 class _Scene(Struct, frozen=True, kw_only=True):
@@ -191,6 +256,8 @@ class _Scene(Struct, frozen=True, kw_only=True):
     """Where its answers go."""
     owed: Report | None = None
     """The result that it owes."""
+    last_words: str | None = None
+    """The text of its last step, of which a result is made; None if that is its reply."""
     open_calls: Collection[str] = ()
     """The names of its calls whose results were never stored."""
     sinks: Sinks | None = None
@@ -203,11 +270,14 @@ async def _carry_out(tx: Transaction, scene: _Scene, actions: Sequence[Action], 
         match action:
             case Speak(text):
                 outgoing = Outgoing(text=text, made_of=run.made_of, sinks=sinks)
-                await outbox.enqueue(tx, run, place, outgoing, at_ms=at_ms)
-            case TellOfCap(text):
-                await _tell_of_cap(tx, run, place, text, at_ms=at_ms)
-            case TakeBack():
-                await outbox.end_stream(tx, run, place, at_ms)
+                if await outbox.enqueue(tx, run, place, outgoing, at_ms=at_ms) is None:
+                    RUNS_SILENT.add()
+            case Tell(cause, is_public):
+                made_of = PUBLIC if is_public else run.made_of
+                await tell_place(tx, run, place, cause, made_of=made_of, at_ms=at_ms)
+            case KeepQuiet():
+                if run.fence:
+                    await outbox.end_stream(tx, run, place, at_ms)
             case NotePlace():
                 await _note_place(tx, run, place, at_ms=at_ms)
             case AdvanceExchanges():
@@ -218,16 +288,10 @@ async def _carry_out(tx: Transaction, scene: _Scene, actions: Sequence[Action], 
             case CallOffChildren():
                 await _call_off_children(tx, run)
             case SettleResults():
-                await _end_all(tx, await reports.follow_end(tx, run, scene.owed, at_ms, sinks=sinks), at_ms)
+                said = run if scene.last_words is None else replace(run, reply=scene.last_words)
+                await _end_all(tx, await reports.follow_end(tx, said, scene.owed, at_ms, sinks=sinks), at_ms)
             case EndSlot():
                 await follow_task(tx, run, at_ms)
-
-
-async def _tell_of_cap(tx: Transaction, run: Run, place: DeliveryContext, text: str, *, at_ms: int) -> None:
-    """Says in the person's chat, once a day, that a cap of theirs is reached. Contract: runs 6."""
-    if outbox.is_external(place) and await note_told(tx, day_of(at_ms), str(run.principal)):
-        # It names the cap and its limit.
-        await outbox.enqueue(tx, run, place, Outgoing(text=text, made_of=PUBLIC), at_ms=at_ms)
 
 
 async def _note_place(tx: Transaction, ended: Run, place: DeliveryContext, *, at_ms: int) -> None:
@@ -297,18 +361,26 @@ def _next_checkpoint(tx: Transaction, held: _HoldsSession, outcome: Outcome, at_
     return {"checkpoint_at": due_at}
 
 
+class _Words(NamedTuple):
+    """What the end of a run says at its place, and why."""
+
+    around: Around
+    actions: Sequence[Action]
+
+
 async def _end(
     tx: Transaction,
     run: Run,
     outcome: Outcome,
     steps: Steps,
     *,
+    words: _Words,
     at_ms: int,
     held: _HoldsSession | None = None,
-    is_parked: bool = False,
 ) -> Run:
     """`held` says that the run holds its session and is the run that ends."""
     assert can_become(run.status, outcome.status)
+    around, is_parked = words.around, words.around.is_parked or words.around.is_continued
     made_of = run.made_of.join(steps.made_of)
     ended = replace(
         run,
@@ -323,6 +395,7 @@ async def _end(
         wait_until=None,
         delay=None,
         is_parked=is_parked,
+        place_got=got_by(words.actions),
     )
     data: JsonObject = {"status": outcome.status.value}
     if outcome.error is not None:
@@ -336,6 +409,9 @@ async def _end(
     event = NewEvent(type=EventType.RUN_FINISHED, actor=AGENT_ACTOR, classification=made_of, run_id=run.id, data=data)
     found = None if held is None else held.found
     set: dict[str, SqlValue] = {} if held is None else _next_checkpoint(tx, held, outcome, at_ms)
+    told = told_after(around, outcome, words.actions)
+    if told != around.told:
+        set["told"] = told_text(told)
     add: dict[str, int] = {}
     if run.status is RunStatus.RUNNING:
         is_asking = found is not None and found.pending_approvals > 0
@@ -354,6 +430,7 @@ async def _end(
         "code": outcome.code,
         "cut": None if outcome.cut is None else outcome.cut.value,
         "is_parked": int(is_parked),
+        "place_got": ended.place_got,
         **ledger.made_of_columns(made_of),
     }
     if run.is_waiting:

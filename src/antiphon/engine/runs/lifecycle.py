@@ -22,6 +22,8 @@ from antiphon.domain.run import MAX_ATTEMPTS, Outcome, Purpose, Run, RunStatus
 from antiphon.domain.session import SessionStatus
 from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.approvals.parking import park, repeat_calls
+from antiphon.engine.deliveries.outbox import Outgoing
+from antiphon.engine.deliveries.saying import may_speak, say_step, sends_interim
 from antiphon.engine.firings.ends import RECOVERED
 from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, raise_workspace
 from antiphon.engine.ledger.fence import Claimant, Fence
@@ -33,6 +35,7 @@ from antiphon.engine.runs.ends import CANCELLED_EARLY, Ended, FinishRun, NewInpu
 from antiphon.policy.flow import may_enter
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
+from antiphon.policy.voices import Voices
 from antiphon.store import events as log
 from antiphon.store import processes, spawns, standing_approvals
 from antiphon.store import runs as ledger
@@ -210,6 +213,28 @@ async def record(tx: Transaction, fence: Fence, steps: Steps, at_ms: int) -> int
     if found is None:
         return None
     return await record_steps(tx, found.run, await _taken_in(tx, found, steps), at_ms=at_ms, end=found.end)
+
+
+class RecordStep(Struct, frozen=True, kw_only=True):
+    """A step of the model that has calls."""
+
+    steps: Steps
+    words: Outgoing
+    """What it says beside its calls."""
+    voices: Voices
+    at_ms: int
+
+
+async def record_step(tx: Transaction, fence: Fence, command: RecordStep) -> int | None:
+    """Like `record`, for a step whose words go to the run's place in the same unit, so once. Contract: runs 2."""
+    found = await _fenced_run(tx, fence)
+    if found is None:
+        return None
+    run, place, at_ms = found.run, found.run.place or found.place, command.at_ms
+    seq = await record_steps(tx, run, await _taken_in(tx, found, command.steps), at_ms=at_ms, end=found.end)
+    if may_speak(run, place) and await sends_interim(tx, run, place, command.voices):
+        await say_step(tx, run, place, command.words, seq=seq, at_ms=at_ms)
+    return seq
 
 
 async def _taken_in(query: Query, found: InLog, steps: Steps) -> Steps:

@@ -438,7 +438,7 @@ class Worker:
             await self._finish_run(run, outcome)
             return
         transcript = self._transcripts.take(run.session_id)
-        context = RunContext(self._runtime, run=run, agent=agent, slot=drive, transcript=transcript)
+        context = RunContext(self._runtime, run=run, agent=agent, slot=drive, transcript=transcript, rules=self._rules)
         drive.context, drive.cause, drive.unwound = context, None, anyio.Event()
         try:
             with anyio.CancelScope() as drive.scope:

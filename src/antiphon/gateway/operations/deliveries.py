@@ -12,6 +12,7 @@ MAX_LIMIT = 200
 
 class ListDeliveries(Params, frozen=True, kw_only=True):
     status: list[DeliveryStatus] | None = None
+    told: bool = False
     limit: Limit = 50
     before: str | None = None
 
@@ -28,9 +29,12 @@ class NamedDelivery(Params, frozen=True, kw_only=True):
     scope=TokenScope.READ,
 )
 async def list_deliveries(ask: Ask, params: ListDeliveries) -> wire.DeliveryList:
-    """Lists texts that leave or left through channels, newest first; `before` is the last `deliveryId` of a page."""
+    """Lists texts that leave or left through channels, newest first; `before` is the last `deliveryId` of a page.
+
+    With `told`, lists only those that say why there is no reply.
+    """
     statuses = None if params.status is None else frozenset(params.status)
-    where = DeliveryFilter(statuses=statuses, before=params.before)
+    where = DeliveryFilter(statuses=statuses, before=params.before, is_told=params.told)
     limit = min(max(params.limit, 1), MAX_LIMIT)
     found = await ask.services.deliveries.list(ask.principal, where, limit=limit)
     return wire.DeliveryList(count=len(found), deliveries=[wire.delivery(delivery) for delivery in found])

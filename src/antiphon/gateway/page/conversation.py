@@ -14,12 +14,13 @@ from antiphon.domain.session import Session, SessionType
 from antiphon.domain.stored_task import StoredTask
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.names import PersonNames
+from antiphon.engine.access.people import People
 from antiphon.engine.deliveries.outbox import is_external
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.runs.cancel import RunFilter
 from antiphon.engine.views.history import History
 from antiphon.gateway.context import Gateway
-from antiphon.gateway.page.entries import PageEntry, asked_in, entries_of, gap_entry
+from antiphon.gateway.page.entries import PageEntry, asked_in, entries_of, gap_entry, readable
 from antiphon.gateway.page.listing import AT_FIRST, Item, items_of
 from antiphon.gateway.page.titles import titles_of
 
@@ -94,7 +95,7 @@ async def read_conversation(
     page = await services.history.page(principal, target, limit=MESSAGES, before=before, include_tools=True)
     end = page.last_seq + 1 if before is None else before
     start = page.events[0].seq if page.has_more else page.session.incarnation_seq
-    log = Log(services.history, principal, target, services.names)
+    log = Log(services.history, principal, target, services.names, services.people)
     entries, older = await log.entries(start - 1, end), start if page.has_more else None
     if at is not None and page.has_more and at < start:
         around = await services.history.page(principal, target, limit=BEFORE, before=at + 1, include_tools=True)
@@ -124,7 +125,7 @@ def _delay_of(run: Run) -> str:
 async def read_between(gateway: Gateway, principal: Principal, name: str, *, after: int, until: int) -> list[PageEntry]:
     """The first entries between two numbers, and a gap for the others. Raises `NotFound`, `Invalid`."""
     services = gateway.services
-    log = Log(services.history, principal, services.sessions.target(name), services.names)
+    log = Log(services.history, principal, services.sessions.target(name), services.names, services.people)
     return await log.entries(after, until, most=MESSAGES)
 
 
@@ -135,6 +136,7 @@ class Log(Struct, frozen=True):
     principal: Principal
     target: NamedTarget
     names: PersonNames
+    people: People
 
     async def entries(self, after: int, until: int, *, most: int | None = None) -> list[PageEntry]:
         """The entries between two numbers; after the `most` first messages, a gap for the others."""
@@ -152,7 +154,8 @@ class Log(Struct, frozen=True):
 
     async def _shown(self, events: list[Event]) -> list[PageEntry]:
         await self.names.read(asked_in(events))
-        return await work_on(size_of(event.message for event in events), entries_of, events, self.names.find)
+        shown = await readable(events, self.principal, self.people)
+        return await work_on(size_of(event.message for event in events), entries_of, shown, self.names.find)
 
 
 async def conversation_head(gateway: Gateway, principal: Principal, name: str) -> PageConversation:

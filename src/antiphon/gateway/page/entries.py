@@ -9,9 +9,10 @@ from markupsafe import Markup, escape
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.domain.actor import Principal
 from antiphon.domain.approval import Approval, ApprovalState, Verdict
 from antiphon.domain.channel_form import LengthUnit
-from antiphon.domain.event import Event, EventType
+from antiphon.domain.event import Event, EventType, is_bad_end
 from antiphon.domain.finding import read_record
 from antiphon.domain.message import (
     AssistantMessage,
@@ -33,8 +34,11 @@ from antiphon.domain.message import (
 from antiphon.domain.person import ShownPerson
 from antiphon.domain.request_text import shown_arguments
 from antiphon.domain.run import RunStatus
+from antiphon.domain.telling import cause_of, sentence
 from antiphon.domain.text import isolated, plain, shown_name
+from antiphon.engine.access.people import People
 from antiphon.gateway.page.markdown import html_from_markdown
+from antiphon.policy.acts import Act
 from antiphon.wire.messages import arguments as read_arguments
 
 LONGEST_RESULT = 20_000
@@ -150,6 +154,23 @@ def entry_of(event: Event, names: FindName) -> PageEntry | None:
             )
         case None:
             return _fact(event, names)
+
+
+async def readable(events: Sequence[Event], principal: Principal, people: People) -> Sequence[Event]:
+    """The events; the ends of failed runs in the plain words of `domain/telling` for everybody but owners.
+
+    Contract: groups 4.
+    """
+    if not any(map(is_bad_end, events)) or await people.may(principal, Act.DELIVER):
+        return events
+    return [_told_plainly(event) if is_bad_end(event) else event for event in events]
+
+
+def _told_plainly(end: Event) -> Event:
+    if end.data.get("status") == RunStatus.CANCELLED:
+        return end
+    code = str(end.data.get("code"))
+    return replace(end, data={**end.data, "error": sentence(cause_of(code), None, code=code)})
 
 
 def gap_entry(last: Event, until: int) -> PageEntry:

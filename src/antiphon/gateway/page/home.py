@@ -87,6 +87,7 @@ async def show_home(ask: Ask, params: NoParams) -> Markup:
         "working": [_working(each, titles, names, now) for each in overview.working],
         "working_count": overview.working_count,
         "done": [_done(each, titles, names) for each in overview.done],
+        "told": [_dead(each) for each in overview.told],
     }
     return render("home.html", values)
 

@@ -12,7 +12,7 @@ from antiphon.engine.access.names import PersonNames
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.gateway.operations.following import is_in_log
 from antiphon.gateway.operations.operation import Ask, Http, Params, operation
-from antiphon.gateway.page.entries import PageEntry, asked_in, entry_of
+from antiphon.gateway.page.entries import PageEntry, asked_in, entry_of, readable
 from antiphon.gateway.page.rendering import entry_html
 from antiphon.wire.encoding import Shape
 
@@ -65,14 +65,16 @@ async def show_entries(ask: Ask, params: ShowEntries) -> PageEvents:
     events: list[Event] = []
     async for event in services.history.events(ask.principal, target, params.after):
         if len(events) == MOST_ENTRIES:
-            return PageEvents(entries=await _shown(events, services.names), seq=events[-1].seq, has_more=True)
+            return PageEvents(entries=await _shown(events, ask), seq=events[-1].seq, has_more=True)
         events.append(event)
     newest = events[-1].seq if events else 0
-    return PageEvents(entries=await _shown(events, services.names), seq=max(session.last_seq, newest))
+    return PageEvents(entries=await _shown(events, ask), seq=max(session.last_seq, newest))
 
 
-async def _shown(events: Sequence[Event], names: PersonNames) -> list[PageEvent]:
+async def _shown(events: Sequence[Event], ask: Ask) -> list[PageEvent]:
+    names = ask.services.names
     await names.read(asked_in(events))
+    events = await readable(events, ask.principal, ask.services.people)
     rendered = await work_on(size_of(event.message for event in events), _rendered, events, names)
     return [_page_event(event, html) for event, html in zip(events, rendered, strict=True)]
 

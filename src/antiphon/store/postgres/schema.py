@@ -17,9 +17,10 @@ from psycopg.conninfo import conninfo_to_dict
 from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.errors import Invalid
 from antiphon.domain.task_survey import NO_TASKS, TaskSurvey, survey
+from antiphon.domain.telling import ToldText
 from antiphon.store import migrations as files
 from antiphon.store.chat_state import CHATS_SCHEMA, COUNT_ALLOWED, COUNT_ASKED, COUNT_OWNERS, LIST_TROUBLES
-from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT
+from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT, LIST_TOLD, TOLD_SCHEMA
 from antiphon.store.migrate import STEPS
 from antiphon.store.migrations import EXCLUSIVE, Migration, StoreUnusable, statements
 from antiphon.store.names import fold_names_again
@@ -92,6 +93,8 @@ class ServerState(Struct, frozen=True, kw_only=True):
     """Results of sub-agents without a recipient."""
     unindexed: int
     """Messages that cannot be searched yet."""
+    told: tuple[ToldText, ...] = ()
+    """What people were told last in place of a reply, newest first."""
     chats: ChatState = NO_CHATS
     tasks: TaskSurvey = NO_TASKS
     ahead_seconds: float = 0.0
@@ -174,6 +177,7 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
             outbox=await _count_deliveries(connection),
             kept=await _count_kept(connection),
             unindexed=await _count_unindexed(connection) if max(applied, default=0) >= SCHEMA else 0,
+            told=await _list_told(connection) if max(applied, default=0) >= TOLD_SCHEMA else (),
             chats=await _find_chats(connection) if max(applied, default=0) >= CHATS_SCHEMA else NO_CHATS,
             tasks=await _find_tasks(connection) if max(applied, default=0) >= TASKS_SCHEMA else NO_TASKS,
             ahead_seconds=await _find_lead(connection),
@@ -184,6 +188,11 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
         raise unreachable(url, error) from error
     finally:
         await connection.close()
+
+
+async def _list_told(connection: AsyncConnection[Any]) -> tuple[ToldText, ...]:
+    rows = await (await connection.execute(LIST_TOLD)).fetchall()
+    return tuple(ToldText(*row) for row in rows)
 
 
 async def _count_kept(connection: AsyncConnection[Any]) -> int:
