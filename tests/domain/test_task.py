@@ -24,6 +24,7 @@ from antiphon.domain.task import (
     on_ended,
     on_resumed,
 )
+from tests.claims import requirement
 
 START = datetime(2026, 11, 24, 10, 0, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -134,6 +135,43 @@ def test_a_task_for_one_time_ends_after_its_run_however_it_went() -> None:
     skipped = on_due(task(ONCE, missed=MissedPolicy.SKIP), around(START + 5 * HOUR))
     assert skipped.task.state is TaskState.ENDED
     assert skipped.actions == (Skip(START + HOUR, Why.MISSED, 1), TellMaker(Why.MISSED))
+
+
+@requirement("tasks:2", "groups:4")
+def test_a_task_for_one_time_is_tried_again_as_long_as_its_run_made_no_step() -> None:
+    step, now = on_due(task(ONCE), around(START + HOUR)), START + HOUR
+    for number, wait in enumerate(BACKOFF, 1):
+        failed = on_ended(step.task, SlotOutcome.ERROR, "", now, has_made_a_step=False)
+        assert (failed.task.state, failed.task.next_at, failed.actions) == (TaskState.ACTIVE, now + wait, ())
+        assert on_due(failed.task, around(now)).actions == ()
+        now += wait
+        step = on_due(failed.task, around(now))
+        assert (step.actions, step.task.tries, step.task.runs) == ((Begin(now, 0),), number, 1)
+    last = on_ended(step.task, SlotOutcome.ERROR, "", now, has_made_a_step=False)
+    assert (last.task.state, last.task.next_at, last.actions) == (TaskState.ENDED, None, (TellMaker(Why.TRIES),))
+    for outcome in (SlotOutcome.OK, SlotOutcome.ERROR):
+        ended = on_ended(step.task, outcome, "", now)
+        assert (ended.task.state, ended.task.tries, ended.actions) == (TaskState.ENDED, 0, ())
+
+
+@requirement("tasks:2")
+def test_a_slot_is_tried_again_until_the_next_one_comes_and_counts_once() -> None:
+    step, now, tries = on_due(task(), around(START + HOUR)), START + HOUR, 0
+    while (failed := on_ended(step.task, SlotOutcome.ERROR, "", now, has_made_a_step=False).task).errors == 0:
+        assert failed.next_at is not None and failed.next_at < START + 2 * HOUR
+        now, tries = failed.next_at, tries + 1
+        step = on_due(failed, around(now))
+        assert (step.actions, step.task.next_at) == ((Begin(now, 0),), START + 2 * HOUR)
+    assert tries == 4  # after 30 s, 1, 5 and 15 min; 60 min later another slot has come
+    assert (failed.next_at, failed.tries, failed.errors, failed.runs) == (START + 2 * HOUR, 0, 1, 1)
+    limited = on_due(task(limits=TaskLimits(total_runs=1)), around(START + HOUR)).task
+    again = on_ended(limited, SlotOutcome.ERROR, "", START + HOUR, has_made_a_step=False).task
+    assert (again.state, again.runs) == (TaskState.ACTIVE, 0)
+
+
+def test_a_paused_task_tries_nothing_again() -> None:
+    begun = replace(on_due(task(ONCE), around(START + HOUR)).task, state=TaskState.PAUSED)
+    assert on_ended(begun, SlotOutcome.ERROR, "", START + HOUR, has_made_a_step=False).task.state is TaskState.ENDED
 
 
 def test_a_time_that_was_set_during_a_run_outlives_that_run() -> None:

@@ -18,6 +18,7 @@ from antiphon.domain.schedule import At, Cron, Schedule, parse_cron
 from antiphon.domain.session import DeliveryContext, SessionStatus
 from antiphon.domain.stored_task import StoredTask, TaskEdit
 from antiphon.domain.task import BACKOFF, MOST_ERRORS, MissedPolicy, SlotOutcome, TaskLimits, TaskState, Why
+from antiphon.domain.telling import Cause, sentence
 from antiphon.engine.ledger.fence import Claimant
 from antiphon.engine.runs import lifecycle
 from antiphon.engine.schedules.scheduler import Scheduler
@@ -30,6 +31,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import START, HeldRunner, ManualClock, find_run
 from tests.engine.tasks_bench import HOUR, Bench, bench, own_session, person, refused
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -151,7 +153,7 @@ async def test_two_schedulers_fire_each_slot_once(open_home: OpenHome) -> None:
 async def test_errors_back_off_and_ten_in_a_row_pause_the_task_and_tell_its_maker(open_home: OpenHome) -> None:
     channel = FakeChannel()
     async with bench(open_home, parts={"channels": [channel]}) as b:
-        task = await b.make("!fail", every="1m", place=PLACE)
+        task = await b.make("!call session_status {}\n!fail", every="1m", place=PLACE)
         waits: list[timedelta] = []
         for _ in range(MOST_ERRORS):
             due = (await b.tasks.get(OWNER, task.id)).next_at
@@ -166,10 +168,35 @@ async def test_errors_back_off_and_ten_in_a_row_pause_the_task_and_tell_its_make
         assert (paused.state, paused.why, paused.errors) == (TaskState.PAUSED, Why.ERRORS, MOST_ERRORS)
         assert paused.updated_at == b.clock.now(), "home shows what paused last first"
         await channel.until_asked(1)
-        (told,) = channel.asked
-        assert "paused: 10 runs in a row failed" in told.text
+        with anyio.fail_after(SECONDS):
+            await b.app.deliverer.wait_idle()
+        *_, told = channel.texts
+        assert "paused: 10 runs in a row failed" in told
+        assert channel.texts[:-1] == [sentence(Cause.AWAY, None)], "of the errors themselves it is told once"
         resumed = await b.tasks.resume(OWNER, task.id)
         assert (resumed.state, resumed.errors, resumed.why) == (TaskState.ACTIVE, 0, None)
+
+
+@requirement("tasks:2", "groups:4")
+async def test_a_task_for_one_time_is_tried_again_and_its_maker_is_told_in_its_place(open_home: OpenHome) -> None:
+    channel = FakeChannel()
+    async with bench(open_home, parts={"channels": [channel]}) as b:
+        task = await b.make("!fail", trigger=At(START + HOUR), place=PLACE)
+        await b.passes(HOUR)
+        for number, rest in enumerate(BACKOFF, 1):
+            waiting = await b.tasks.get(OWNER, task.id)
+            assert (waiting.state, waiting.next_at) == (TaskState.ACTIVE, b.clock.now() + rest)
+            assert len(await b.slots(task)) == number
+            await b.passes(rest)
+        ended = await b.tasks.get(OWNER, task.id)
+        assert (ended.state, ended.why, ended.runs) == (TaskState.ENDED, Why.TRIES, 1)
+        with anyio.fail_after(SECONDS):
+            await b.app.deliverer.wait_idle()
+        away, last = channel.texts
+        assert away == sentence(Cause.AWAY, None) and "has ended: it was tried 6 times" in last
+        works = await b.make("!say done", trigger=At(b.clock.now() + HOUR), place=PLACE, name="Works")
+        await b.passes(HOUR)
+        assert (await b.tasks.get(OWNER, works.id)).state is TaskState.ENDED and len(await b.slots(works)) == 1
 
 
 @requirement("tasks:1")

@@ -47,6 +47,8 @@ class Why(StrEnum):
     """A task for one time has had its run."""
     CUT_OFF = "cut_off"
     """A crash cut off the run of a task for one time."""
+    TRIES = "tries"
+    """A task for one time was tried again as often as it may be, and each run failed before its first step."""
     ERRORS = "errors"
     MAKER = "maker"
     """Its maker no longer has the right to do what the task does."""
@@ -96,8 +98,10 @@ class Task(Struct, frozen=True, kw_only=True):
     limits: TaskLimits = TaskLimits()
     errors: int = 0
     """In a row."""
+    tries: int = 0
+    """How often the newest slot was tried again."""
     runs: int = 0
-    """That began, in all."""
+    """That began, in all; of a slot that is tried again, the last one."""
 
 
 class Around(Struct, frozen=True, kw_only=True):
@@ -175,13 +179,19 @@ def on_due(task: Task, around: Around) -> TaskStep:
     return TaskStep(replace(ahead, runs=task.runs + 1), (Begin(slot, missed),))
 
 
-def on_ended(task: Task, outcome: SlotOutcome, reply: str, at: datetime) -> TaskStep:
+def on_ended(task: Task, outcome: SlotOutcome, reply: str, at: datetime, *, has_made_a_step: bool = True) -> TaskStep:
     """The run of a slot has ended at that time; `reply` is empty unless it went well."""
     if task.state is TaskState.ENDED:
         return TaskStep(task)
+    if outcome is SlotOutcome.ERROR and not has_made_a_step and (again := _tried_again(task, at)) is not None:
+        return TaskStep(again)
+    was_tried, task = task.tries > 0 and not has_made_a_step, replace(task, tries=0)
     errors = task.errors + 1 if outcome is SlotOutcome.ERROR else task.errors
     task = replace(task, errors=0 if outcome is SlotOutcome.OK else errors)
-    if (why := _ending(task, outcome, reply)) is not None:
+    why = _ending(task, outcome, reply)
+    if why is Why.DONE and was_tried and outcome is SlotOutcome.ERROR:
+        why = Why.TRIES
+    if why is not None:
         return TaskStep(
             replace(task, state=TaskState.ENDED, next_at=None), (TellMaker(why),) if why is not Why.DONE else ()
         )
@@ -198,7 +208,7 @@ def on_resumed(task: Task, now: datetime) -> TaskStep:
         return TaskStep(task)
     following = next_slot(task.schedule, now)
     state = TaskState.ENDED if following is None else TaskState.ACTIVE
-    return TaskStep(replace(task, state=state, errors=0, next_at=following))
+    return TaskStep(replace(task, state=state, errors=0, tries=0, next_at=following))
 
 
 def on_clock_back(task: Task, now: datetime) -> Task:
@@ -264,6 +274,16 @@ def _ending(task: Task, outcome: SlotOutcome, reply: str) -> Why | None:
 
 def _has_had_all(task: Task) -> bool:
     return task.limits.total_runs is not None and task.runs >= task.limits.total_runs
+
+
+def _tried_again(task: Task, ended_at: datetime) -> Task | None:
+    """The task, whose slot is tried again; None if it was often enough, or if the next slot comes first."""
+    if task.state is not TaskState.ACTIVE or task.tries >= len(BACKOFF):
+        return None
+    again_at = ended_at + BACKOFF[task.tries]
+    if task.next_at is not None and task.next_at <= again_at:
+        return None
+    return replace(task, next_at=again_at, tries=task.tries + 1, runs=max(task.runs - 1, 0))
 
 
 def _rested(task: Task, ended_at: datetime) -> Task:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from antiphon.domain.schedule import At, Schedule, in_words, shown_time, upcoming
 from antiphon.domain.stored_task import StoredTask, TaskSlot
-from antiphon.domain.task import MOST_ERRORS, TaskState, Why
+from antiphon.domain.task import BACKOFF, MOST_ERRORS, TaskState, Why
 
 WHY: Mapping[Why, str] = {
     Why.STILL_RUNNING: "the previous run had not ended",
@@ -17,6 +17,7 @@ WHY: Mapping[Why, str] = {
     Why.STOP_TEXT: "a reply contained its stop text",
     Why.DONE: "its only run is done",
     Why.CUT_OFF: "a crash cut off its only run, which is not repeated",
+    Why.TRIES: f"it was tried {1 + len(BACKOFF)} times, and failed each time before it did anything",
     Why.ERRORS: f"{MOST_ERRORS} runs in a row failed",
     Why.MAKER: "its maker may no longer do what it does",
     Why.PLACE: "what it is made of may no longer go where its results go",

@@ -3,11 +3,14 @@
 from msgspec import Struct
 
 from antiphon.domain.ids import SessionRow
+from antiphon.domain.message import AssistantMessage
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import SessionStatus
 from antiphon.domain.stored_task import TaskSlot
 from antiphon.domain.task import SlotOutcome, TaskState, TellMaker, on_ended
 from antiphon.engine.firings.notices import tell
+from antiphon.policy.system import system_grant
+from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import tasks
@@ -29,7 +32,8 @@ async def follow_task(tx: Transaction, run: Run, at_ms: int) -> None:
     outcome = _outcome(run)
     # A run that somebody cancelled is no failure of the task.
     counted = SlotOutcome.SKIPPED if run.status is RunStatus.CANCELLED else outcome
-    if await _end_slot(tx, slot, _SlotEnd(outcome, counted, run.reply or ""), at_ms):
+    has_made_a_step = counted is not SlotOutcome.ERROR or await _has_made_a_step(tx, run)
+    if await _end_slot(tx, slot, _SlotEnd(outcome, counted, run.reply or "", has_made_a_step), at_ms):
         hidden: dict[str, SqlValue] = {"status": SessionStatus.INACTIVE.value}
         await rows.update(tx, run.session, hidden)
 
@@ -45,6 +49,15 @@ class _SlotEnd(Struct, frozen=True):
     counted: SlotOutcome
     """What it is for the task."""
     reply: str
+    has_made_a_step: bool = True
+
+
+async def _has_made_a_step(query: Query, run: Run) -> bool:
+    """Whether the run, or the one that it continues, has stored what its model said, be it cut."""
+    if run.continues is not None:
+        return True
+    events = await log.read_run(query, system_grant(run.session), run.id, from_seq=run.seq)
+    return any(isinstance(event.message, AssistantMessage) for event in events)
 
 
 async def _end_slot(tx: Transaction, slot: TaskSlot, end: _SlotEnd, at_ms: int) -> bool:
@@ -59,7 +72,7 @@ async def _end_slot(tx: Transaction, slot: TaskSlot, end: _SlotEnd, at_ms: int) 
         if columns:
             await tasks.change(tx, task.id, columns)
         return False
-    step = on_ended(task, end.counted, end.reply, moment(at_ms))
+    step = on_ended(task, end.counted, end.reply, moment(at_ms), has_made_a_step=end.has_made_a_step)
     columns |= tasks.step_columns(step.task, task, at_ms)
     for action in step.actions:
         if isinstance(action, TellMaker):
