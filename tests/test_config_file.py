@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.config.config import Config
+from antiphon.config.named import ineffective_names
 from antiphon.config.sources import find_config_file, load_config
 from antiphon.configured import mcp_settings, provider_settings
 from antiphon.domain.agent import LONGEST
@@ -271,9 +272,9 @@ def test_an_error_spells_names_as_the_file_does(tmp_path: Path, name: str, text:
 def test_what_has_no_effect_is_named_as_the_file_does(tmp_path: Path) -> None:
     text = "[[agents.list]]\nid = 'a_b'\n[agents.list.subagents]\nallow{}gents = ['nobody']\n"
     camel = load_config(written(tmp_path, "a.toml", text.format("A")), environment={})
-    assert camel.ineffective() == ["agents.list.0.subagents.allowAgents names no agent: 'nobody'"]
+    assert ineffective_names(camel, ()) == ["agents.list.0.subagents.allowAgents names no agent: 'nobody'"]
     snake = load_config(written(tmp_path, "b.toml", text.format("_a")), environment={})
-    assert snake.ineffective() == ["agents.list.0.subagents.allow_agents names no agent: 'nobody'"]
+    assert ineffective_names(snake, ()) == ["agents.list.0.subagents.allow_agents names no agent: 'nobody'"]
 
 
 @requirement("config:1")

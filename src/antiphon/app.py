@@ -15,6 +15,7 @@ from antiphon.adapters import open_adapters
 from antiphon.building import App, Base, Parts, build, open_backend, rules_for
 from antiphon.clock import RandomIds, SystemClock
 from antiphon.config.config import Config
+from antiphon.config.named import dropped_defaults, ineffective_names, refuse_misspelt
 from antiphon.config.sections.addresses import host_in_header
 from antiphon.configured import check_models, classified, function_tool, installed_tools, mcp_settings, open_models
 from antiphon.domain.actor import Principal
@@ -62,11 +63,12 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         telegram=config.telegram(),
     )
     await to_thread.run_sync(check_models, base.rules, base.models)
-    for problem in config.ineffective():
+    functions = {each.schema.name for each in base.tools}
+    refuse_misspelt(config, functions)
+    for problem in (*config.ineffective(), *ineffective_names(config, functions)):
         logger.warning("Setting has no effect", extra={"action": "setting_ineffective", "setting": problem})
-    for name in sorted(config.tools.functions.keys() - {each.schema.name for each in base.tools}):
-        setting = f"tools.functions.{name} names no function of this program"
-        logger.warning("Setting has no effect", extra={"action": "setting_ineffective", "setting": setting})
+    for problem in dropped_defaults(config):
+        logger.warning("Setting drops its defaults", extra={"action": "setting_drops_defaults", "setting": problem})
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))

@@ -15,6 +15,7 @@ from antiphon.agents.model import ProviderSettings
 from antiphon.agents.models import Models
 from antiphon.agents.toolset import DeclaredFunction, FunctionTool, tool
 from antiphon.config.config import Config
+from antiphon.config.named import names_of_servers
 from antiphon.config.sections.agents import McpServerSection, ProviderSection
 from antiphon.domain.classification import Compartments
 from antiphon.domain.errors import Invalid
@@ -91,15 +92,23 @@ def _provider(config: Config, name: str, section: ProviderSection) -> ProviderSe
 
 def mcp_settings(home: Path, config: Config, compartments: Compartments | None = None) -> list[ServerSettings]:
     """The configured MCP servers, each with the agent that may use it."""
+    named = names_of_servers(config)
     return [
         replace_settings(
             _server(home, agent_id, name, section),
+            named={**named.get(name, {}), **_named_by(name, section)},
             classification=config.classification_of_server(section, name, compartments),
             clearance=config.clearance_of_server(section, name, compartments),
         )
         for agent_id, servers in config.mcp_servers().items()
         for name, section in servers.items()
     ]
+
+
+def _named_by(name: str, section: McpServerSection) -> dict[str, str]:
+    """The tools of the server that its own settings name."""
+    tools = dict.fromkeys(section.tools or (), f"mcp_servers.{name}.tools")
+    return {**dict.fromkeys(section.effects.keys() - {"*"}, f"mcp_servers.{name}.effects"), **tools}
 
 
 def _server(home: Path, agent_id: AgentId, name: str, section: McpServerSection) -> ServerSettings:

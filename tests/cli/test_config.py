@@ -221,3 +221,17 @@ def test_rows_name_their_provider_only_for_s0(home: Path) -> None:
         for row in (*listed, *tooled, shown):
             assert row.get("provider") == (row["channel"] if text else None)
         assert listed and tooled
+
+
+@requirement("approvals:1")
+def test_a_misspelt_guard_and_a_list_that_drops_its_defaults_are_told_before_the_start(home: Path) -> None:
+    write(home, 'tools.approval.require = ["run_comand"]\n')
+    refused = antiphon("config", "check", home=home)
+    assert refused.returncode == 2
+    assert "line 1: tools.approval.require names no tool: 'run_comand'. Did you mean 'run_command'?" in refused.stderr
+    checks = json.loads(antiphon("doctor", "--json", home=home).stdout)["checks"]
+    assert [check["status"] for check in checks if check["name"] == "setting"] == ["broken", "warning", "warning"]
+    write(home, 'tools.approval.require = ["git_push"]\n')
+    told = antiphon_json("config", "check", home=home)["warnings"]
+    assert told[0] == "tools.approval.require names no tool: 'git_push'"
+    assert told[1].startswith("tools.approval.require names no effect, so it drops its defaults: effect:deletes, ")

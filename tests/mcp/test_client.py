@@ -276,3 +276,29 @@ async def test_a_server_over_http_is_called_and_found_again_after_it_was_away(
                 while (reply := (await ask(app, "main", '!call things__add {"a": 2, "b": 5}')).reply) != "7":
                     assert json.loads(reply or "")["code"] == "mcp_unavailable"
                     await anyio.sleep(0.2)
+
+
+@requirement("foreign_tools:1", "approvals:1")
+async def test_names_of_a_servers_tools_are_judged_once_it_has_listed_them(
+    open_home: OpenHome, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They never stop the start: the server may be away, or get the tool later."""
+    config = Config.model_validate(
+        {
+            "agents": {"defaults": {"mcp_servers": {"things": stdio(tmp_path)}}},
+            "tools": {"approval": {"require": ["effect:deletes", "things__ad"], "people": ["mcp:things__addd"]}},
+            "gateway": {"drain_seconds": 0},
+        }
+    )
+    caplog.set_level(logging.WARNING)
+    with anyio.fail_after(PROCESS_SECONDS):
+        async with open_home(config) as app:
+            assert not [each for each in caplog.records if each.message == "Setting has no effect"]
+            for _ in range(2):
+                assert (await ask(app, "main", '!call things__add {"a": 2, "b": 3}')).reply == "5"
+    told = [getattr(each, "setting", "") for each in caplog.records if each.message == "Setting has no effect"]
+    server = "names no tool of MCP server 'things'"
+    assert told == [
+        f"tools.approval.require {server}: 'ad'; did you mean 'add'?",
+        f"tools.approval.people {server}: 'addd'; did you mean 'add'?",
+    ]

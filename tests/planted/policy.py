@@ -4,6 +4,41 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a misspelt guard starts",
+        "app.py",
+        "    refuse_misspelt(config, functions)\n",
+        "",
+        "test_named_settings.py::test_a_misspelt_guard_of_commands_does_not_start",
+    ),
+    Bug(
+        "letters that change places are two slips",
+        "domain/nearness.py",
+        "    return left[1:] == right[1:] or is_swapped",
+        "    return left[1:] == right[1:]",
+        "test_named_settings.py::test_nearness_is_one_edit",
+    ),
+    Bug(
+        "a list of tools for guests is not judged",
+        "config/named.py",
+        '    yield ("access", "roles", "guest", "tools"), Noun.TOOL, roles.guest.tools\n',
+        "",
+        "test_named_settings.py::test_a_name_one_slip_away_stops_the_start_and_another_unknown_one_is_told[access.roles.guest.tools]",
+    ),
+    Bug(
+        "the second of two agents with one id is the one",
+        "config/config.py",
+        "        self._check_ids()\n",
+        "",
+        "test_named_settings.py::test_two_agents_with_one_id_are_refused_with_both_lines",
+    ),
+    Bug(
+        "a name that a server does not list is not told",
+        "mcp/client.py",
+        "        self._tell_unlisted(connection.settings, listed)\n",
+        "",
+        "mcp/test_client.py::test_names_of_a_servers_tools_are_judged_once_it_has_listed_them[sqlite]",
+    ),
+    Bug(
         "a token gives more than it may read",
         "policy/authorize.py",
         "if held is None or (wanted is not None and may_enter(wanted, held)):",

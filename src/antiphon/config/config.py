@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal, Self
@@ -25,7 +25,6 @@ from antiphon.config.sections.agents import (
     McpServerSection,
     ProviderSection,
     SandboxSection,
-    SubagentsSection,
 )
 from antiphon.config.sections.channels import MIN_SECRET_LENGTH, AccessSection, ChannelsSection, WebhookSection
 from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
@@ -48,7 +47,6 @@ from antiphon.domain.session import NOWHERE, DeliveryContext
 from antiphon.engine.rules import ResetRules, Rules
 from antiphon.policy.chats import ChannelRules, GroupRules
 from antiphon.policy.machines import identity_of_hook
-from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.sinks import GroupName, Sinks
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 
@@ -287,6 +285,7 @@ class Config(Section):
 
         `compartments` are those of the home; without them, their names in settings are not looked up.
         """
+        self._check_ids()
         agents = self.agent_map(compartments)
         if self.gateway.role is not ProcessRole.ALL and self.database.url is None:
             raise Invalid(
@@ -359,36 +358,26 @@ class Config(Section):
         )
 
     def ineffective(self) -> list[str]:
-        """Settings that do no harm and no good, because the tool, agent or feature that they name does not exist."""
-        agents = self.agent_map()
-        named = self.origins.named
+        """Settings that do no harm and no good, because the feature that they name does not exist."""
         return [
-            *(
-                f"{named('tools', 'subagents', 'tools')} names no session tool: {name!r}"
-                for name in self.tools.subagents.tools
-                if name not in SESSION_TOOLS
-            ),
-            *(
-                f"{named(*place, 'subagents', 'allow_agents')} names no agent: {name!r}"
-                for place, section in self._subagents()
-                for name in section.allow_agents
-                if name != "*" and name not in agents
-            ),
-            *(
-                f"{named(*place)} has no effect until Antiphon has threads"
-                for place, bindings in (
-                    (("session", "thread_bindings"), self.session.thread_bindings),
-                    (("channels", "discord", "thread_bindings"), self.channels.discord.thread_bindings),
-                )
-                if bindings
-            ),
+            f"{self.origins.named(*place)} has no effect until Antiphon has threads"
+            for place, bindings in (
+                (("session", "thread_bindings"), self.session.thread_bindings),
+                (("channels", "discord", "thread_bindings"), self.channels.discord.thread_bindings),
+            )
+            if bindings
         ]
 
-    def _subagents(self) -> Iterator[tuple[tuple[str, ...], SubagentsSection]]:
-        yield ("agents", "defaults"), self.agents.defaults.subagents
+    def _check_ids(self) -> None:
+        """Raises `Invalid` for two agents with one id, of which only one would be there."""
+        places: dict[str, str] = {}
         for index, section in enumerate(self.agents.list):
-            if section.subagents is not None:
-                yield ("agents", "list", str(index)), section.subagents
+            place = self._at("agents", "list", str(index), "id")
+            if (other := places.setdefault(section.id, place)) is not place:
+                raise Invalid(
+                    f"{place} is the id of two agents: {section.id!r}. The other one: {other}. Give one another id.",
+                    code="invalid_config",
+                )
 
     def _at(self, *place: str) -> str:
         """The setting with its origin, to begin an error with."""

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import anyio
@@ -18,6 +19,7 @@ from antiphon.domain.classification import UNTRUSTED, Classification
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import AgentId
 from antiphon.domain.message import JsonObject
+from antiphon.domain.nearness import nearest
 from antiphon.mcp.connection import ServerConnection
 from antiphon.mcp.lenient import UNREADABLE
 from antiphon.mcp.results import cut, text_of_result
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SEPARATOR = "__"
+MOST_UNLISTED = 10
+"""How many settings that name no tool of a server are told."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Tool names that every provider accepts."""
 MAX_DESCRIPTION = 4_000
@@ -166,6 +170,7 @@ class McpTools:
             listings[connection] = AbsentTools(connection.settings.name, error)
             return
         listings[connection], left_out = tools_of(connection, listed, own)
+        self._tell_unlisted(connection.settings, listed)
         for tool in left_out:
             if tool not in self._told:
                 self._told.add(tool)
@@ -174,6 +179,14 @@ class McpTools:
                     extra={"action": "mcp_tool_left_out", "server": tool.server, "tool": tool.tool[:200]}
                     | {"reason": tool.reason},
                 )
+
+    def _tell_unlisted(self, server: ServerSettings, listed: "Iterable[ListedTool]") -> None:
+        """Tells once which settings name a tool that the server does not have."""
+        for problem in unlisted(server, listed):
+            if (told := LeftOut(server.name, "", problem)) not in self._told:
+                self._told.add(told)
+                extra = {"action": "setting_ineffective", "setting": problem, "server": server.name}
+                logger.warning("Setting has no effect", extra=extra)
 
     def _all(self) -> Iterable[ServerConnection]:
         for connections in self._connections.values():
@@ -207,11 +220,25 @@ def tools_of(
     return tools, left_out
 
 
+def unlisted(server: ServerSettings, listed: "Iterable[ListedTool]") -> list[str]:
+    """The settings that name a tool which the server does not have, at most ten of them."""
+    names = {tool.name for tool in listed}
+    unknown = ((name, setting) for name, setting in server.named.items() if name not in names)
+    found: list[str] = []
+    for name, setting in islice(unknown, MOST_UNLISTED):
+        near = nearest(name, sorted(names))
+        hint = "" if near is None else f"; did you mean {near!r}?"
+        found.append(f"{setting} names no tool of MCP server {server.name!r}: {name[:80]!r}{hint}")
+    return found
+
+
 class ServerReport(Struct, frozen=True, kw_only=True):
     """The result of checking a server."""
 
     tools: int = 0
     left_out: tuple[LeftOut, ...] = ()
+    unlisted: tuple[str, ...] = ()
+    """The settings that name a tool which it does not have."""
     problem: str | None = None
     """Why the server cannot be used; None if it can."""
 
@@ -225,8 +252,13 @@ async def look_at_servers(settings: Sequence[ServerSettings], own: Toolset) -> l
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(connection.run)
             try:
-                tools, left_out = tools_of(connection, await connection.tools(), own)
-                reports[index] = ServerReport(tools=len(tools), left_out=tuple(left_out))
+                listed = await connection.tools()
+                tools, left_out = tools_of(connection, listed, own)
+                reports[index] = ServerReport(
+                    tools=len(tools),
+                    left_out=tuple(left_out),
+                    unlisted=tuple(unlisted(settings[index], listed)),
+                )
             except Unavailable as error:
                 reports[index] = ServerReport(problem=error.message)
             tasks.cancel_scope.cancel()

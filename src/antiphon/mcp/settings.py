@@ -32,6 +32,8 @@ class ServerSettings:
     tools: tuple[str, ...] | None = None
     """Names of its tools that the agent may call; None means all."""
     effects: Mapping[str, frozenset[Effect]] = field(default_factory=dict[str, frozenset[Effect]])
+    named: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Its tools that settings name, each with the setting."""
     classification: Classification = PUBLIC
     """The classification of its results, which are untrusted in any case."""
     clearance: Classification | None = None

@@ -35,8 +35,10 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
     )
     from antiphon.cli.rendering.output import show, show_json
     from antiphon.config.file import TOML_NAME
+    from antiphon.config.named import dropped_defaults, ineffective_names, refuse_misspelt
     from antiphon.config.readiness import missing, refusing
     from antiphon.config.sources import find_config_file
+    from antiphon.configured import installed_tools
     from antiphon.domain.errors import Invalid
     from antiphon.domain.message import JsonValue
 
@@ -44,7 +46,10 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
     settings = config_of(directory, config)
     if problems := list(model_problems(directory, settings)):
         raise Invalid("\n".join(problems), code="invalid_config")
-    warnings: list[JsonValue] = [*settings.ineffective(), *missing(settings)]
+    functions = {each.schema.name for each in installed_tools()}
+    refuse_misspelt(settings, functions)
+    warnings: list[JsonValue] = [*settings.ineffective(), *ineffective_names(settings, functions)]
+    warnings += [*dropped_defaults(settings), *missing(settings)]
     warnings += [*key_problems(directory, settings), *refusing(settings)]
     if (unusable := address_problem(settings)) is not None:
         warnings.append(unusable)

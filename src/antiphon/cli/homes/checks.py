@@ -26,6 +26,7 @@ from antiphon.cli.homes.task_checks import check_clock, check_past, check_tasks
 from antiphon.cli.homes.telegram_checks import check_telegram
 from antiphon.config.config import Config
 from antiphon.config.file import TOML_NAME
+from antiphon.config.named import dropped_defaults, ineffective_names, refuse_misspelt
 from antiphon.config.readiness import refusing
 from antiphon.config.sources import find_config_file
 from antiphon.configured import installed_tools, mcp_settings, open_models
@@ -62,10 +63,7 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
         file = find_config_file(home, config_option)
         detail = str(file) if file else f"none, so defaults apply (to set something, create {home / TOML_NAME})"
         findings.append(CheckResult("configuration", Grade.OK, detail))
-        findings += [
-            CheckResult("setting", Grade.WARNING, problem, "Correct or remove it.")
-            for problem in (*config.ineffective(), *refusing(config))
-        ]
+        findings += _settings(config)
     except Invalid as error:
         findings.append(CheckResult("configuration", Grade.BROKEN, error.message, "Correct the file or the variable."))
     running: RunningGateway | None = None
@@ -96,6 +94,25 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
         findings += _sandbox(config)
     findings.append(_tools())
     return findings
+
+
+def _settings(config: Config) -> Iterator[CheckResult]:
+    """Settings that name what does not exist, or that do something else than was meant."""
+    try:
+        functions = {each.schema.name for each in installed_tools()}
+    except Invalid:
+        functions = set[str]()  # `_mcp_servers` tells of the package
+    try:
+        refuse_misspelt(config, functions)
+    except Invalid as error:
+        yield CheckResult("setting", Grade.BROKEN, error.message, "Correct it; the gateway does not start.")
+    for problem in (
+        *config.ineffective(),
+        *ineffective_names(config, functions),
+        *dropped_defaults(config),
+        *refusing(config),
+    ):
+        yield CheckResult("setting", Grade.WARNING, problem, "Correct or remove it.")
 
 
 def _home(home: Path) -> Iterator[CheckResult]:
@@ -402,6 +419,8 @@ def _mcp_servers(home: Path, config: Config) -> Iterator[CheckResult]:
             )
         else:
             yield CheckResult(name, Grade.OK, f"{report.tools} tools")
+        for problem in report.unlisted:
+            yield CheckResult("setting", Grade.WARNING, problem, "Correct or remove it.")
 
 
 def _sandbox(config: Config) -> Iterator[CheckResult]:

@@ -47,7 +47,8 @@ class FunctionSection(Section):
 class ApprovalSection(Section):
     require: tuple[str, ...] = REQUIRED
     """Calls that a person must approve before they run, as patterns: a tool's name (`run_command`, `git_*`), `mcp:*`
-    for tools of MCP servers, `effect:deletes` for what a tool does. A command on the host counts as deleting."""
+    for tools of MCP servers, `effect:deletes` for what a tool does. A command on the host counts as deleting. A list
+    replaces the defaults; a name that is one slip away from a tool's stops the start."""
     people: tuple[str, ...] = PEOPLE
     """Calls that a person must approve in addition, unless an owner caused them, in the same patterns: by default
     every effect beyond reading."""
