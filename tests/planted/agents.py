@@ -23,6 +23,8 @@ BUGS = (
         "self._refuse_arguments(call) or await",
         "await",
         "engine/test_approvals.py::test_a_call_that_says_two_things_is_refused_and_nobody_is_asked[sqlite-twice]",
+    ),
+    Bug(
         "what a tool raised is not in the log",
         "agents/toolset.py",
         "                exc_info=ToolRaised(said).with_traceback(error.__traceback__),\n",
