@@ -26,7 +26,7 @@ BUGS = (
     ),
     Bug(
         "an interval with a time of day loses the time",
-        "domain/written_sentences.py",
+        "domain/written_rest.py",
         '    if phrase is None or before in ("at", "@"):\n        return True\n',
         '    if phrase is None or before == "@":\n        return True\n',
         SENTENCES + "test_what_is_not_read_whole_is_refused_with_what_was_understood",
@@ -41,7 +41,7 @@ BUGS = (
     Bug(
         "what follows a time is taken for the prompt",
         "domain/written_sentences.py",
-        "        if phrase is not None:\n            _check_rest(sentence, phrase)\n",
+        "        if phrase is not None:\n            check_rest(sentence, phrase)\n",
         "        if phrase is not None:\n",
         SENTENCES + "test_no_time_is_saved_without_what_follows_it",
     ),
@@ -61,7 +61,7 @@ BUGS = (
     ),
     Bug(
         "a date that can be read in two ways is read in one",
-        "domain/written_days.py",
+        "domain/written_dates.py",
         "    if one != two and max(one, two) <= 12:\n",
         "    if one != two and max(one, two) < 1:\n",
         SENTENCES + "test_what_is_not_read_whole_is_refused_with_what_was_understood",

@@ -1,26 +1,32 @@
 """The one time that a sentence says, or why it is not clear which. Contract: tasks 1, channels 3.
 
-What stands next to a time and looks like more of it is never taken for the prompt: the sentence is refused, with what
-was understood. A time at the beginning of the sentence is its time. Others may then stand in the prompt.
+A time at the beginning of the sentence is its time. Others may then stand in the prompt.
 """
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.durations import NUMBERS, UNITS, duration_at, is_days, parse_duration
+from antiphon.domain.durations import UNITS, parse_duration
 from antiphon.domain.errors import Invalid
-from antiphon.domain.written_clocks import COUNTED, PARTS, clock_at
-from antiphon.domain.written_days import MONTHS, WEEKDAYS
+from antiphon.domain.written_rest import (
+    APART,
+    KNOWN,
+    LONG,
+    check_rest,
+    is_misspelt,
+    joined_end,
+    more_at,
+    phrase_end,
+    shown_phrase,
+    unread,
+)
 from antiphon.domain.written_times import Phrase, WrittenKind, WrittenTime, phrase_at, time_from
-from antiphon.domain.written_words import SEARCHED, Sentence, digits, sentence_of
-from antiphon.domain.written_zones import zone_at
+from antiphon.domain.written_words import Sentence, sentence_of
 
 WHEN = "Write when, such as 'every weekday at 8', 'tomorrow at 9', 'in 20 minutes' or 'every 2h'."
-APART = "or put -- between the time and the prompt."
 _COURTESY = frozenset(
     (
         *("please", "can", "could", "will", "would", "you", "remind", "me", "us", "tell", "let", "know"),
@@ -29,55 +35,6 @@ _COURTESY = frozenset(
     )
 )
 _NAME = re.compile(r"[^\s:][^:\n]{0,59}:\s+")
-_ALWAYS = frozenset(
-    (
-        *("or", "until", "till", "except", "excluding", "but", "during", "throughout", "ish", "onward"),
-        *("onwards", "uhr", "am", "pm", "twice", "thrice", "evry"),
-    )
-)
-"""After a time these say more about it."""
-_IF_OPEN = frozenset(
-    (
-        *("after", "before", "by", "around", "between", "early", "late", "later", "sometime", "lunch"),
-        *("lunchtime", "dinner", "breakfast", "approximately", "roughly", "circa"),
-    )
-)
-"""After a day without a time of day these say when."""
-_JOINING = frozenset(
-    (
-        *("and", "&", "+", "plus", "then", "again", "also", "/", "-", "–", "to", "from", "starting"),
-        *(
-            "beginning",
-            "as",
-            "of",
-            "between",
-            "through",
-            "thru",
-            "up",
-            "ending",
-            "ends",
-            "minus",
-            "without",
-            "skip",
-            "skipping",
-            "max",
-            "approx",
-            "for",
-            "only",
-            "just",
-            "on",
-            "in",
-            "at",
-            "@",
-        ),
-        *("by", "before", "after", "around", "about", "circa", "approximately", "roughly", "nearly"),
-        *("almost", "past", "not", "no", "the", ",", ";", "(", "within", "since", "until", "till", "during"),
-        *("except", "or", "~", "'"),
-    )
-)
-"""After these a time says more about the time before them; none of them begins one."""
-_LENGTHS = frozenset(("for", "in", "within", "the", "on", "as", "of", "just", "only"))
-"""After these a bare number is no time of day."""
 _VAGUE = frozenset(
     (
         *("around", "about", "circa", "approximately", "roughly", "nearly", "almost", "by", "before"),
@@ -94,43 +51,10 @@ _NOUNS = _VAGUE | frozenset(
 )
 """After these a time within a sentence belongs to a noun."""
 _OPENING = frozenset("([{\"'\u201c\u201e\u2018")
-_ADVERBS = frozenset(
-    (
-        *("daily", "weekly", "monthly", "yearly", "annually", "hourly", "nightly", "fortnightly"),
-        *("everyday",),
-    )
-)
-_LONG = frozenset(("month", "months", "quarter", "quarters", "year", "years"))
 _OFTEN = frozenset(("twice", "thrice", "times", "biweekly", "bimonthly"))
-_EVENTS = frozenset(
-    (
-        *(
-            "half",
-            "quarter",
-            "lunch",
-            "lunchtime",
-            "noonish",
-            "dinner",
-            "breakfast",
-            "christmas",
-            "easter",
-            "sunrise",
-            "sunset",
-        ),
-        *("dawn", "dusk", "bedtime"),
-    )
-)
-_SOME = frozenset((*NUMBERS, "a", "an", "some", "several", "few", "many"))
-_SEASONS = frozenset(("spring", "summer", "autumn", "fall", "winter", "mornings", "evenings", "afternoons", "nights"))
 _STARTS = frozenset(("on", "at", "@", "in", "every", "each", "next", "today", "tomorrow", "tonight"))
 _UNCLEAR = frozenset(("on", "next", "this", "the", "coming", "at"))
-_KNOWN = frozenset((*WEEKDAYS, *MONTHS))
 _DAYS = frozenset(("mon", "tue", "tues", "wed", "thu", "thur", "thurs", "fri", "days", "weeks", "months", "years"))
-_SPELLED = sorted(
-    {name for name in _KNOWN if len(name) > 4 and name != "august"}
-    | {"tomorrow", "today", "tonight", "every", "weekday", "weekdays", "morning", "evening", "afternoon"}
-)
-_LONGEST_SHOWN = 60
 
 
 class FoundTime(Struct, frozen=True):
@@ -159,12 +83,12 @@ def find_time(text: str) -> FoundTime:
             continue
         phrase = phrase_at(sentence, start)
         if phrase is not None:
-            _check_rest(sentence, phrase)
+            check_rest(sentence, phrase)
             _check_apart(sentence, phrase)
             return _found(sentence, phrase)
         _check_beginning(sentence, start)
     phrase = _within(sentence, begin)
-    _check_rest(sentence, phrase)
+    check_rest(sentence, phrase)
     return _found(sentence, phrase)
 
 
@@ -195,7 +119,7 @@ def time_of(
         sentence = sentence_of(each)
         phrase = phrase_at(sentence, 0) if sentence.words else None
         if phrase is not None:
-            raise _unread(sentence, phrase, phrase.end, len(sentence.words))
+            raise unread(sentence, phrase, phrase.end, len(sentence.words))
     return WrittenTime(kind=kind, text=text, zone=zone)
 
 
@@ -231,7 +155,7 @@ def _check_beginning(sentence: Sentence, start: int) -> None:
             f"Task does not say at which times: {shown!r}. Write 'every day at 8 and 20' or 'every 12h'.",
             code="invalid_time",
         )
-    is_vague = word in _VAGUE and _more(sentence, start + 1, word, None) is not None
+    is_vague = word in _VAGUE and more_at(sentence, start + 1, word, None) is not None
     is_time = word in ("on", "by") and following[:1].isdigit()
     is_time |= word in ("at", "@") and (following in _VAGUE | {"soon", "half"} or not following.isalpha())
     is_time |= word == "in" and sentence.at(start + 2) in UNITS
@@ -250,17 +174,17 @@ def _is_clocklike(sentence: Sentence, at: int) -> bool:
 def _no_interval(sentence: Sentence, start: int) -> Invalid:
     """Why `every …` is not a time."""
     words = [sentence.at(start + 1), sentence.at(start + 2)]
-    if words[0] in ("other", "second", "third") and words[1] in _KNOWN | {"month", "year", "weekday", "weekend"}:
+    if words[0] in ("other", "second", "third") and words[1] in KNOWN | {"month", "year", "weekday", "weekend"}:
         shown = sentence.written(start, start + 3)
         return Invalid(
             f"No task can be at {shown!r}: its days have to be the same each week, month or year. "
             "Write 'every monday at 9' or 'every 2 weeks'.",
             code="invalid_time",
         )
-    if words[0] in _LONG or words[1] in _LONG:
-        shown = sentence.written(start, start + 2 + (words[1] in _LONG))
+    if words[0] in LONG or words[1] in LONG:
+        shown = sentence.written(start, start + 2 + (words[1] in LONG))
         return Invalid(f"No task can be at {shown!r}. Write 'every month on the 1st at 9'.", code="invalid_time")
-    if _is_misspelt(words[0]):
+    if is_misspelt(words[0]):
         shown = sentence.written(start + 1, start + 2)
         return Invalid(f"Day is not known: {shown!r}. Write 'every monday at 8:00'.", code="invalid_time")
     is_counted = words[0].isdigit()
@@ -270,142 +194,6 @@ def _no_interval(sentence: Sentence, start: int) -> Invalid:
     except Invalid as error:
         return error
     return Invalid("Time is not valid. Write 'every monday at 8:00' or 'every 2h'.", code="invalid_time")
-
-
-def _check_rest(sentence: Sentence, phrase: Phrase) -> None:
-    """Raises `Invalid` if what follows the time looks like more of it."""
-    time_from(phrase.parts)
-    if phrase.end == len(sentence.words) and sentence.words[-1].end < len(sentence.text.rstrip()):
-        raise Invalid(f"Time is longer than {SEARCHED} characters. Write one time.", code="invalid_time")
-    start = phrase.end + (sentence.at(phrase.end) == ",")
-    word = sentence.at(start)
-    is_first_thing = sentence.has(start, "first", "thing")
-    if word in _ALWAYS or ((word in _IF_OPEN or is_first_thing) and phrase.parts.takes_clock):
-        raise _unread(sentence, phrase, start, start + 3)
-    place = _joined(sentence, start)
-    if place > start or start > phrase.end:
-        end = _more(sentence, place, sentence.at(place - 1), phrase)
-        end = _more_named(sentence, start) if end is None else end
-    else:
-        end = _next_to(sentence, start, phrase)
-    if end is None and not phrase.parts.has_day and _is_misspelt(sentence.at(place)):
-        end = place + 1
-    if end is not None:
-        raise _unread(sentence, phrase, start, end)
-
-
-def _more(sentence: Sentence, at: int, before: str, phrase: Phrase | None) -> int | None:
-    """The place after a time that stands there, behind a word that joins it; None if none does."""
-    if sentence.at(at) == "":
-        return None
-    if sentence.has(at, "a", "half") or (sentence.at(at) == "half" and before == "and"):
-        return at + 2
-    length = duration_at(sentence, at)
-    if length is not None and length[1] > at + 1:
-        return length[1]
-    if sentence.at(at).isdigit() and sentence.at(at + 1) == "times":
-        return at + 2
-    if before in ("in", "during") and (sentence.at(at) in _KNOWN or sentence.at(at) in _SEASONS):
-        return at + 1
-    if before == "in" and digits(sentence.at(at), 4) is not None and len(sentence.at(at)) == 4:
-        return at + 1
-    if sentence.at(at) in PARTS | {"hour": 0} and before in ("the", "and", "&"):
-        return at + 1
-    if before in ("at", "@") and sentence.at(at) in _EVENTS:
-        return at + 1
-    clock = clock_at(sentence, at)
-    if clock is not None:
-        return clock[1] if clock[0].is_shaped or _takes_number(sentence, at, before, phrase) else None
-    if before in ("at", "@", "around", "by", "-", "–", "~") and sentence.at(at)[:1].isdigit() and _is_odd(sentence, at):
-        return at + 1
-    return _phrase_end(sentence, at)
-
-
-def _is_odd(sentence: Sentence, at: int) -> bool:
-    """Whether a number that is no time of day cannot be a number of things either: `25:00`, `8ish`, `25`."""
-    return bool(sentence.joined(at + 1)) or clock_at(Sentence("", (sentence.words[at],)), 0) is None
-
-
-def _takes_number(sentence: Sentence, at: int, before: str, phrase: Phrase | None) -> bool:
-    """Whether a bare number there would be a time of day."""
-    if before in _LENGTHS or sentence.at(at) == "one":
-        return False
-    if before in ("from", "between") and (phrase is None or not phrase.parts.takes_clock):
-        return sentence.at(at + 1) in ("and", "to", "-", "–", "until", "till", "")
-    if phrase is None or before in ("at", "@"):
-        return True
-    if phrase.parts.takes_clock:
-        return phrase.parts.has_day
-    return bool(phrase.parts.clocks) and before != "about"
-
-
-def _more_named(sentence: Sentence, start: int) -> int | None:
-    """`for a while`, `from monday`, `starting tomorrow`: spans of days."""
-    word = sentence.at(start)
-    place = start + 1 + (sentence.at(start + 1) in ("on", "from"))
-    if sentence.has(start, "at", "the") and sentence.at(start + 2) in ("latest", "earliest"):
-        return start + 3
-    if word == "for" and sentence.at(start + 1) == "the" and sentence.at(start + 2) in ("next", "rest"):
-        return start + 3
-    if word == "for" and (sentence.at(start + 1).isdigit() or sentence.at(start + 1) in _SOME):
-        return next((i + 1 for i in range(start + 2, start + 5) if sentence.at(i) in UNITS), None)
-    if word in ("from", "starting", "beginning", "until", "till"):
-        return _phrase_end(sentence, place)
-    return None
-
-
-def _phrase_end(sentence: Sentence, at: int, *, is_first: bool = True) -> int | None:
-    """The place after the time that stands there, one that cannot be or is not clear included."""
-    try:
-        phrase = phrase_at(sentence, at, is_first=is_first)
-    except Invalid:
-        return at + 1
-    return None if phrase is None else phrase.end
-
-
-def _next_to(sentence: Sentence, at: int, phrase: Phrase) -> int | None:
-    """The place after a time that follows the phrase directly, if it can be more of it; else None."""
-    word, parts = sentence.at(at), phrase.parts
-    if sentence.has(at + 1, "-", "ish"):
-        return at + 3
-    if word == "this" and sentence.at(at + 1) in ("week", *_LONG) and sentence.at(at + 2) != "in":
-        return at + 2  # "this week in numbers" is a title
-    if word.isdigit() or word in NUMBERS:
-        return at + 1 if _is_counted_on(sentence, at, phrase) else None
-    try:
-        if parts.has_zone and (zone := zone_at(sentence, at)) is not None:
-            return zone[1]
-        found = phrase_at(sentence, at, is_first=False)
-    except Invalid:
-        return at + 1
-    if found is None:
-        return None
-    if word in _ADVERBS:
-        return found.end if parts.is_once else None
-    is_day = found.parts.day is not None and word not in ("on", "next", "this", "at")
-    if is_day and not found.parts.clocks and sentence.at(found.end) not in ("", ",", "and", "&", "or"):
-        return None  # "every monday at 9 friday report"
-    return found.end
-
-
-def _is_counted_on(sentence: Sentence, at: int, phrase: Phrase) -> bool:
-    """Whether a number right after the time may belong to it."""
-    parts, clock = phrase.parts, clock_at(sentence, at)
-    if sentence.at(at + 1) in ("times", "x") or (clock is not None and clock[0].is_shaped):
-        return True
-    number = NUMBERS.get(sentence.at(at), digits(sentence.at(at), 2))
-    is_minute = number is not None and number < 60 and sentence.at(at + 1) not in COUNTED
-    if not sentence.at(at).isdigit():
-        return bool(parts.clocks) and is_minute and (number or 0) >= 15 and not parts.clocks[-1].is_shaped
-    if parts.takes_clock:
-        return (clock is not None or sentence.joined(at + 1) in ("-", "–", ":", "h", "ish")) and parts.has_day
-    if parts.clocks:
-        return is_minute and not parts.clocks[-1].is_shaped
-    length = parts.delay if parts.interval is None else parts.interval
-    has_unit = sentence.at(at + 1) in UNITS
-    is_minutes = len(sentence.at(at)) == 2 and is_minute
-    ends_in_hours = sentence.at(phrase.end - 1)[:1] == "h"
-    return length is not None and not is_days(length) and (has_unit or (is_minutes and ends_in_hours))
 
 
 def _check_apart(sentence: Sentence, phrase: Phrase) -> None:
@@ -420,16 +208,8 @@ def _check_apart(sentence: Sentence, phrase: Phrase) -> None:
 
 
 def _apart(sentence: Sentence, one: Phrase, two: Phrase) -> Invalid:
-    shown = f"{_shown(sentence, one)!r} and {_shown(sentence, two)!r}"
+    shown = f"{shown_phrase(sentence, one)!r} and {shown_phrase(sentence, two)!r}"
     return Invalid(f"Time is not clear: {shown} stand apart. Put them together, {APART}", code="invalid_time")
-
-
-def _joined(sentence: Sentence, at: int) -> int:
-    """The place of the first word there that joins nothing."""
-    end = at
-    while sentence.at(end) in _JOINING and end < at + 4:
-        end += 1 + sentence.has(end, "approx", ".")
-    return end
 
 
 def _within(sentence: Sentence, begin: int) -> Phrase:
@@ -440,7 +220,7 @@ def _within(sentence: Sentence, begin: int) -> Phrase:
     last = [phrase for phrase in free if not sentence.at(phrase.end).isalnum() and not sentence.at(phrase.end + 1)]
     chosen = strong or last
     if len(chosen) > 1:
-        one, two = (_shown(sentence, phrase) for phrase in chosen[:2])
+        one, two = (shown_phrase(sentence, phrase) for phrase in chosen[:2])
         raise Invalid(
             f"Task says two times, {one!r} and {two!r}. Begin with the one at which it is to fire.", code="invalid_task"
         )
@@ -456,7 +236,7 @@ def _within(sentence: Sentence, begin: int) -> Phrase:
 
 def _refuse_none(sentence: Sentence, begin: int, seen: list[Phrase]) -> None:
     if seen:
-        shown = _shown(sentence, seen[0])
+        shown = shown_phrase(sentence, seen[0])
         raise Invalid(
             f"Task does not say clearly when it is to fire: {shown!r} may belong to the prompt. Begin with the time: "
             "'friday at 10 call Mum'.",
@@ -471,23 +251,23 @@ def _refuse_none(sentence: Sentence, begin: int, seen: list[Phrase]) -> None:
 def _check_before(sentence: Sentence, begin: int, phrase: Phrase) -> None:
     """Raises `Invalid` if words before the time look like more of it: `on 24 decembre at 18:00`."""
     for start in range(begin, phrase.start):
-        end = _phrase_end(sentence, start, is_first=False) or start
+        end = phrase_end(sentence, start, is_first=False) or start
         is_noun = sentence.at(start - 1) in _NOUNS - _VAGUE
-        if start < end <= phrase.start <= _joined(sentence, end) and not is_noun:
-            raise _unread(sentence, phrase, start - (sentence.at(start - 1) in _VAGUE), end)
+        if start < end <= phrase.start <= joined_end(sentence, end) and not is_noun:
+            raise unread(sentence, phrase, start - (sentence.at(start - 1) in _VAGUE), end)
     is_near = phrase.start - begin <= 4
     if is_near and (
         sentence.at(begin) in ("this", "next") or (sentence.at(begin) == "at" and phrase.parts.takes_clock)
     ):
-        raise _unread(sentence, phrase, begin, phrase.start)
+        raise unread(sentence, phrase, begin, phrase.start)
     if phrase.parts.has_day:
         return
     words = range(max(begin, phrase.start - 3), phrase.start)
     is_short = phrase.start - begin <= 4
     begins = sentence.at(begin) in _UNCLEAR or (sentence.at(begin).isdigit() and sentence.joined(begin + 1) != "")
-    odd = next((i for i in words if sentence.at(i) in _KNOWN | _DAYS | _OFTEN or _is_misspelt(sentence.at(i))), None)
+    odd = next((i for i in words if sentence.at(i) in KNOWN | _DAYS | _OFTEN or is_misspelt(sentence.at(i))), None)
     if odd is not None or (is_short and begins):
-        raise _unread(sentence, phrase, begin if odd is None or is_short else odd, phrase.start)
+        raise unread(sentence, phrase, begin if odd is None or is_short else odd, phrase.start)
 
 
 def _others(sentence: Sentence, start: int) -> Iterator[tuple[Phrase, bool]]:
@@ -517,32 +297,3 @@ def _is_full(phrase: Phrase) -> bool:
 def _is_strong(phrase: Phrase) -> bool:
     parts = phrase.parts
     return parts.day is None or bool(parts.clocks) or parts.part_of_day is not None
-
-
-def _is_misspelt(word: str) -> bool:
-    """Whether the word is nearly the name of a day or month."""
-    if word == "evry":
-        return True
-    is_word = 4 < len(word) < 12 and word.isalpha() and word not in _SPELLED
-    return is_word and bool(get_close_matches(word, _SPELLED, 1, 0.81))
-
-
-def _shown(sentence: Sentence, phrase: Phrase) -> str:
-    return sentence.written(phrase.start, phrase.end)[:_LONGEST_SHOWN]
-
-
-def _unread(sentence: Sentence, phrase: Phrase, start: int, end: int) -> Invalid:
-    while sentence.joined(end).isalnum() or sentence.joined(end + 1).isdigit():
-        end += 1
-    rest = sentence.written(start, end)[:40]
-    if rest[:3].lower() == "at ":
-        return Invalid(
-            f"Time of day is not valid: {rest!r} after {_shown(sentence, phrase)!r}. "
-            f"Write 'every day at 8:00', {APART}",
-            code="invalid_time",
-        )
-    return Invalid(
-        f"Time is not read whole: {_shown(sentence, phrase)!r} is understood, {rest!r} is not. "
-        f"Write one time, such as 'friday at 10', {APART}",
-        code="invalid_time",
-    )

@@ -16,7 +16,8 @@ from antiphon.domain.durations import duration_at, duration_text, is_days, parse
 from antiphon.domain.errors import Invalid
 from antiphon.domain.schedule import At, Schedule, parse_at, parse_cron, parse_every, parse_zone
 from antiphon.domain.written_clocks import DAY_HOUR, PARTS, Clock, clocks_at, fitted, part_at
-from antiphon.domain.written_days import DAILY, Days, InDays, Repeat, WrittenDay, date_of, day_at, repeat_at
+from antiphon.domain.written_days import Days, InDays, WrittenDay, date_of, day_at
+from antiphon.domain.written_repeats import DAILY, Repeat, repeat_at
 from antiphon.domain.written_words import Sentence
 from antiphon.domain.written_zones import zone_at
 
