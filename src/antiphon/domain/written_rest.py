@@ -25,68 +25,30 @@ _ALWAYS = frozenset(
 _IF_OPEN = frozenset(
     (
         *("after", "before", "by", "around", "between", "early", "late", "later", "sometime", "lunch"),
-        *("lunchtime", "dinner", "breakfast", "approximately", "roughly", "circa"),
+        *("lunchtime", "dinner", "breakfast", "approximately", "roughly", "circa", "noonish"),
     )
 )
 """After a day without a time of day these say when."""
 _JOINING = frozenset(
     (
         *("and", "&", "+", "plus", "then", "again", "also", "/", "-", "–", "to", "from", "starting"),
-        *(
-            "beginning",
-            "as",
-            "of",
-            "between",
-            "through",
-            "thru",
-            "up",
-            "ending",
-            "ends",
-            "minus",
-            "without",
-            "skip",
-            "skipping",
-            "max",
-            "approx",
-            "for",
-            "only",
-            "just",
-            "on",
-            "in",
-            "at",
-            "@",
-        ),
-        *("by", "before", "after", "around", "about", "circa", "approximately", "roughly", "nearly"),
-        *("almost", "past", "not", "no", "the", ",", ";", "(", "within", "since", "until", "till", "during"),
-        *("except", "or", "~", "'"),
+        *("beginning", "as", "of", "between", "through", "thru", "up", "ending", "ends", "minus", "without"),
+        *("skip", "skipping", "max", "approx", "for", "only", "just", "on", "in", "at", "@", "by", "before"),
+        *("after", "around", "about", "circa", "approximately", "roughly", "nearly", "almost", "past", "not"),
+        *("no", "the", ",", ";", "(", "within", "since", "until", "till", "during", "except", "or", "~", "'"),
     )
 )
 """After these a time says more about the time before them; none of them begins one."""
 _LENGTHS = frozenset(("for", "in", "within", "the", "on", "as", "of", "just", "only"))
 """After these a bare number is no time of day."""
 _ADVERBS = frozenset(
-    (
-        *("daily", "weekly", "monthly", "yearly", "annually", "hourly", "nightly", "fortnightly"),
-        *("everyday",),
-    )
+    (*("daily", "weekly", "monthly", "yearly", "annually", "hourly", "nightly", "fortnightly", "everyday"),)
 )
 LONG = frozenset(("month", "months", "quarter", "quarters", "year", "years"))
 _EVENTS = frozenset(
     (
-        *(
-            "half",
-            "quarter",
-            "lunch",
-            "lunchtime",
-            "noonish",
-            "dinner",
-            "breakfast",
-            "christmas",
-            "easter",
-            "sunrise",
-            "sunset",
-        ),
-        *("dawn", "dusk", "bedtime"),
+        *("half", "quarter", "lunch", "lunchtime", "dinner", "breakfast", "christmas", "easter", "sunrise"),
+        *("sunset", "dawn", "dusk", "bedtime"),
     )
 )
 _SOME = frozenset((*NUMBERS, "a", "an", "some", "several", "few", "many"))

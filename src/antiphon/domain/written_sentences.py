@@ -30,16 +30,16 @@ WHEN = "Write when, such as 'every weekday at 8', 'tomorrow at 9', 'in 20 minute
 _COURTESY = frozenset(
     (
         *("please", "can", "could", "will", "would", "you", "remind", "me", "us", "tell", "let", "know"),
-        *("to", "wake", "up", "send", "ping", "notify", "ask", "give", "hey", "hi", "hello", "ok"),
-        *("kindly", ",", "!"),
+        *("to", "wake", "up", "send", "ping", "notify", "ask", "give", "hey", "hi", "hello", "ok", "kindly"),
+        *(",", "!"),
     )
 )
 _NAME = re.compile(r"[^\s:][^:\n]{0,59}:\s+")
 _VAGUE = frozenset(
     (
         *("around", "about", "circa", "approximately", "roughly", "nearly", "almost", "by", "before"),
-        *("after", "between", "from", "starting", "beginning", "until", "till", "for", "during"),
-        *("since", "within", "except", "not", "~"),
+        *("after", "between", "from", "starting", "beginning", "until", "till", "for", "during", "since"),
+        *("within", "except", "not", "~"),
     )
 )
 """Before a time, these make something else of it."""

@@ -13,8 +13,8 @@ _NAMED = {"utc": "UTC", "gmt": "UTC", "cet": "CET"}
 _MANY = frozenset(
     (
         *("EST", "EDT", "ET", "CST", "CDT", "CT", "MST", "MDT", "MT", "PST", "PDT", "PT", "IST", "BST"),
-        *("AST", "CEST", "EET", "EEST", "WEST", "MSK", "JST", "KST", "SGT", "HKT", "AEST", "AEDT"),
-        *("ACST", "AWST", "NZST", "NZDT", "SAST", "BRT", "PKT"),
+        *("AST", "CEST", "EET", "EEST", "WEST", "MSK", "JST", "KST", "SGT", "HKT", "AEST", "AEDT", "ACST"),
+        *("AWST", "NZST", "NZDT", "SAST", "BRT", "PKT"),
     )
 )
 """Abbreviations that several zones share, or that hold for a part of the year."""
@@ -23,8 +23,8 @@ _CAPITALS = frozenset(("ET", "CT", "MT", "PT", "WEST"))
 _REGIONS = frozenset(("eastern", "pacific", "central", "mountain"))
 _AREAS = frozenset(
     (
-        *("africa", "america", "antarctica", "arctic", "asia", "atlantic", "australia", "brazil"),
-        *("canada", "chile", "etc", "europe", "indian", "mexico", "pacific", "us"),
+        *("africa", "america", "antarctica", "arctic", "asia", "atlantic", "australia", "brazil", "canada"),
+        *("chile", "etc", "europe", "indian", "mexico", "pacific", "us"),
     )
 )
 _CONTINENTS = frozenset(("africa", "america", "antarctica", "asia", "australia", "europe"))
