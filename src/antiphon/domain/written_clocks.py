@@ -26,7 +26,7 @@ COUNTED = (UNITS - {"second", "minute", "hour", "day", "week", "month", "year"})
 """A number before these is no time of day."""
 
 
-class Clock(Struct, frozen=True):
+class DayTime(Struct, frozen=True):
     hour: int
     minute: int
     is_shaped: bool = True
@@ -38,7 +38,7 @@ class Clock(Struct, frozen=True):
         return f"{self.hour:02}:{self.minute:02}"
 
 
-Clocks = tuple[tuple[Clock, ...], int]
+Clocks = tuple[tuple[DayTime, ...], int]
 """Times of a day, and the place of the word after them."""
 
 
@@ -61,11 +61,11 @@ def clocks_at(sentence: Sentence, at: int, *, is_free: bool) -> Clocks | None:
     return (found[0], *listed), end
 
 
-def clock_at(sentence: Sentence, at: int) -> tuple[Clock, int] | None:
+def clock_at(sentence: Sentence, at: int) -> tuple[DayTime, int] | None:
     """One time of day, without `at`."""
     word = sentence.at(at)
     if word in _NAMED:
-        return (Clock(_NAMED[word], 0), at + 1) if sentence.is_over(at + 1) else None
+        return (DayTime(_NAMED[word], 0), at + 1) if sentence.is_over(at + 1) else None
     if (related := _related(sentence, at)) is not None:
         return related
     hour = _hour(sentence, at)
@@ -85,7 +85,7 @@ def clock_at(sentence: Sentence, at: int) -> tuple[Clock, int] | None:
     is_shaped = is_shaped or half is not None
     if hour > 23 or minute > 59 or not sentence.is_over(end) or (not is_shaped and sentence.at(end) in COUNTED):
         return None
-    return Clock(hour, minute, is_shaped, half is not None), end
+    return DayTime(hour, minute, is_shaped, half is not None), end
 
 
 def part_at(sentence: Sentence, at: int, *, is_bare: bool) -> tuple[str, int] | None:
@@ -97,7 +97,7 @@ def part_at(sentence: Sentence, at: int, *, is_bare: bool) -> tuple[str, int] | 
     return (word, start + 1) if word in PARTS and sentence.is_over(start + 1) else None
 
 
-def fitted(clock: Clock, part: str | None, *, is_once: bool) -> Clock:
+def fitted(clock: DayTime, part: str | None, *, is_once: bool) -> DayTime:
     """The time in that part of the day: 8 in the evening is 20:00. Raises `Invalid` (`invalid_time`)."""
     if part is None:
         return clock
@@ -106,7 +106,7 @@ def fitted(clock: Clock, part: str | None, *, is_once: bool) -> Clock:
         hour = clock.hour % 12 + (12 if clock.hour % 12 >= 6 else 0) if is_open else clock.hour
         if is_once and hour < 6:
             raise Invalid(
-                f"Time can be of two days: {clock.hour} at night. Write the day and '{Clock(hour, clock.minute)}'.",
+                f"Time can be of two days: {clock.hour} at night. Write the day and '{DayTime(hour, clock.minute)}'.",
                 code="invalid_time",
             )
         fits = hour >= 18 or hour < 6
@@ -115,13 +115,13 @@ def fitted(clock: Clock, part: str | None, *, is_once: bool) -> Clock:
         fits = hour in _FITTING[part]
     if not fits:
         raise Invalid(f"Time of day does not fit: {str(clock)!r} is not in the {part}.", code="invalid_time")
-    return Clock(hour, clock.minute)
+    return DayTime(hour, clock.minute)
 
 
-def _listed(sentence: Sentence, at: int) -> tuple[list[Clock], int]:
+def _listed(sentence: Sentence, at: int) -> tuple[list[DayTime], int]:
     """More times of a list. A bare number counts only if it or one after it follows `and`."""
-    listed: list[Clock] = []
-    waiting: list[Clock] = []
+    listed: list[DayTime] = []
+    waiting: list[DayTime] = []
     end = at
     while True:
         start = at + (sentence.at(at) == ",")
@@ -138,7 +138,7 @@ def _listed(sentence: Sentence, at: int) -> tuple[list[Clock], int]:
             listed, waiting, end = [*listed, *waiting], [], at
 
 
-def _related(sentence: Sentence, at: int) -> tuple[Clock, int] | None:
+def _related(sentence: Sentence, at: int) -> tuple[DayTime, int] | None:
     """`half past 8`, `quarter to nine`, `10 minutes past 8`."""
     start = at + (sentence.has(at, "a", "quarter"))
     word = sentence.at(start)
@@ -161,7 +161,7 @@ def _related(sentence: Sentence, at: int) -> tuple[Clock, int] | None:
         return None
     hour = hour if half is None else hour % 12 + 12 * (half == "pm")
     total = (60 * hour + (-minutes if is_to else minutes)) % (24 * 60)
-    return (Clock(total // 60, total % 60, has_half=half is not None), end) if sentence.is_over(end) else None
+    return (DayTime(total // 60, total % 60, has_half=half is not None), end) if sentence.is_over(end) else None
 
 
 def _hour(sentence: Sentence, at: int) -> int | None:

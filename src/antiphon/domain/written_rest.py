@@ -72,7 +72,9 @@ def check_rest(sentence: Sentence, phrase: Phrase) -> None:
     if word in _ALWAYS or ((word in _IF_OPEN or is_first_thing) and phrase.parts.takes_clock):
         raise unread(sentence, phrase, start, start + 3)
     place = joined_end(sentence, start)
-    if place > start or start > phrase.end:
+    if sentence.at(place - 1) == "the" and sentence.at(place) in _ADVERBS:
+        end = None  # "the weekly report"
+    elif place > start or start > phrase.end:
         end = more_at(sentence, place, sentence.at(place - 1), phrase)
         end = _more_named(sentence, start) if end is None else end
     else:
@@ -183,7 +185,9 @@ def _is_counted_on(sentence: Sentence, at: int, phrase: Phrase) -> bool:
     if sentence.at(at + 1) in ("times", "x") or (clock is not None and clock[0].is_shaped):
         return True
     number = NUMBERS.get(sentence.at(at), digits(sentence.at(at), 2))
-    is_minute = number is not None and number < 60 and sentence.at(at + 1) not in COUNTED
+    is_word = sentence.joined(at + 1) in ("-", "/") and (sentence.joined(at + 2) or "-") not in ("ish", "-")
+    is_word &= bool(parts.clocks)  # "5-minute summary", "24/7 hotline"
+    is_minute = number is not None and number < 60 and sentence.at(at + 1) not in COUNTED and not is_word
     if not sentence.at(at).isdigit():
         return bool(parts.clocks) and is_minute and (number or 0) >= 15 and not parts.clocks[-1].is_shaped
     if parts.takes_clock:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from antiphon.domain.durations import duration_at, duration_text, is_days, parse_duration
 from antiphon.domain.errors import Invalid
 from antiphon.domain.schedule import At, Schedule, parse_at, parse_cron, parse_every, parse_zone
-from antiphon.domain.written_clocks import DAY_HOUR, PARTS, Clock, clocks_at, fitted, part_at
+from antiphon.domain.written_clocks import DAY_HOUR, PARTS, DayTime, clocks_at, fitted, part_at
 from antiphon.domain.written_days import Days, InDays, WrittenDay, date_of, day_at
 from antiphon.domain.written_repeats import DAILY, Repeat, repeat_at
 from antiphon.domain.written_words import Sentence
@@ -41,7 +41,7 @@ class WrittenTime(Struct, frozen=True, kw_only=True):
     """None for that of the settings."""
 
 
-class Parts(Struct, frozen=True, kw_only=True):
+class TimeParts(Struct, frozen=True, kw_only=True):
     """What a phrase says, before it is known whether that makes a time."""
 
     stated: WrittenTime | None = None
@@ -51,7 +51,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     repeat: Repeat | None = None
     day: Days | None = None
     part: str | None = None
-    clocks: tuple[Clock, ...] = ()
+    clocks: tuple[DayTime, ...] = ()
     zone: str | None = None
     has_zone: bool = False
 
@@ -82,7 +82,7 @@ class Phrase(Struct, frozen=True):
 
     start: int
     end: int
-    parts: Parts
+    parts: TimeParts
 
 
 _STATED = re.compile(
@@ -122,7 +122,7 @@ def phrase_at(sentence: Sentence, start: int, *, is_first: bool = True) -> Phras
     """
     end = start + (is_first and sentence.at(start) == "once" and sentence.at(start + 1) not in ("a", "an", *_EACH))
     end += end > start and sentence.at(end) == ","
-    parts, is_after_day = Parts(), False
+    parts, is_after_day = TimeParts(), False
     while True:
         place = end + (end > start and sentence.at(end) == "," and not sentence.joined(end + 1).isdigit())
         found = _part(sentence, place, parts, is_after_day=is_after_day and place == end)
@@ -130,7 +130,7 @@ def phrase_at(sentence: Sentence, start: int, *, is_first: bool = True) -> Phras
             break
         is_after_day = found[0].has_day and not parts.has_day
         parts, end = found
-    if parts == Parts() or (parts.has_zone and not parts.has_day and not parts.clocks):
+    if parts == TimeParts() or (parts.has_zone and not parts.has_day and not parts.clocks):
         return None
     end += 3 * sentence.has(end, "from", "now", "on")
     if not sentence.is_over(end):
@@ -138,9 +138,9 @@ def phrase_at(sentence: Sentence, start: int, *, is_first: bool = True) -> Phras
     return Phrase(start, end, parts)
 
 
-def _part(sentence: Sentence, at: int, parts: Parts, *, is_after_day: bool) -> tuple[Parts, int] | None:
+def _part(sentence: Sentence, at: int, parts: TimeParts, *, is_after_day: bool) -> tuple[TimeParts, int] | None:
     """The parts with the one that stands there; None if none does, or if it does not go with them."""
-    is_first = parts == Parts()
+    is_first = parts == TimeParts()
     if is_first and (stated := _stated(sentence, at)) is not None:
         return stated
     if parts.takes_clock and (clocks := clocks_at(sentence, at, is_free=is_first)) is not None:
@@ -155,9 +155,9 @@ def _part(sentence: Sentence, at: int, parts: Parts, *, is_after_day: bool) -> t
     return _days(sentence, at, parts)
 
 
-def _days(sentence: Sentence, at: int, parts: Parts) -> tuple[Parts, int] | None:
+def _days(sentence: Sentence, at: int, parts: TimeParts) -> tuple[TimeParts, int] | None:
     """The parts with the days that stand there."""
-    is_first = parts == Parts()
+    is_first = parts == TimeParts()
     if is_first and (length := _length(sentence, at)) is not None:
         return length
     if (repeat := repeat_at(sentence, at)) is not None and not (repeat[0].part and parts.part):
@@ -169,7 +169,7 @@ def _days(sentence: Sentence, at: int, parts: Parts) -> tuple[Parts, int] | None
     return None
 
 
-def _stated(sentence: Sentence, at: int) -> tuple[Parts, int] | None:
+def _stated(sentence: Sentence, at: int) -> tuple[TimeParts, int] | None:
     start = at + (sentence.at(at) in ("at", "on"))
     if start >= len(sentence.words) or not sentence.at(start).isdigit():
         return None
@@ -178,17 +178,17 @@ def _stated(sentence: Sentence, at: int) -> tuple[Parts, int] | None:
         return None
     end = next((i for i in range(start, len(sentence.words)) if sentence.words[i].start >= match.end()), None)
     stated = WrittenTime(kind=WrittenKind.AT, text=match[0].upper())
-    return Parts(stated=stated), len(sentence.words) if end is None else end
+    return TimeParts(stated=stated), len(sentence.words) if end is None else end
 
 
-def _length(sentence: Sentence, at: int) -> tuple[Parts, int] | None:
+def _length(sentence: Sentence, at: int) -> tuple[TimeParts, int] | None:
     """An interval, or a time from now."""
     word = sentence.at(at)
     if word in _ADVERBS and sentence.is_over(at + 1):
-        return (Parts(interval=_ADVERBS[word]), at + 1) if repeat_at(sentence, at) is None else None
+        return (TimeParts(interval=_ADVERBS[word]), at + 1) if repeat_at(sentence, at) is None else None
     is_once = word == "once" and sentence.at(at + 1) in ("a", "an", *_EACH) and repeat_at(sentence, at) is None
     if is_once and sentence.at(at + 2) in ("hour", "week"):
-        return Parts(interval=_ALTERNATE[sentence.at(at + 2)]), at + 3
+        return TimeParts(interval=_ALTERNATE[sentence.at(at + 2)]), at + 3
     if word in _EACH:
         return _interval(sentence, at)
     if word == "in":
@@ -196,7 +196,7 @@ def _length(sentence: Sentence, at: int) -> tuple[Parts, int] | None:
         if found is None or found[1] == at + 2:
             return None  # "in days", "in hours" say no time
         end = found[1] + (sentence.joined(found[1]) == "'")
-        return _over(sentence, Parts(delay=found[0]), end + (sentence.at(end) == "time"))
+        return _over(sentence, TimeParts(delay=found[0]), end + (sentence.at(end) == "time"))
     found = duration_at(sentence, at)
     if (
         found is None
@@ -206,10 +206,10 @@ def _length(sentence: Sentence, at: int) -> tuple[Parts, int] | None:
     ):
         return None
     is_from_now = sentence.at(found[1] + 1) in ("now", "today")
-    return _over(sentence, Parts(delay=found[0]), found[1] + 2) if is_from_now else None
+    return _over(sentence, TimeParts(delay=found[0]), found[1] + 2) if is_from_now else None
 
 
-def _interval(sentence: Sentence, at: int) -> tuple[Parts, int] | None:
+def _interval(sentence: Sentence, at: int) -> tuple[TimeParts, int] | None:
     """What `every` begins, if it is not a day."""
     word, unit = sentence.at(at + 1), sentence.at(at + 2)
     number = _OTHER.get(word)
@@ -217,18 +217,18 @@ def _interval(sentence: Sentence, at: int) -> tuple[Parts, int] | None:
         number, unit = int(word), sentence.at(at + 3)
     if number is not None and unit in _ALTERNATE:
         end = at + 3 + word.isdigit()
-        return _over(sentence, Parts(interval=number * _ALTERNATE[unit]), end)
+        return _over(sentence, TimeParts(interval=number * _ALTERNATE[unit]), end)
     if word == "day" or (word == "week" and repeat_at(sentence, at) is not None):
         return None
     found = duration_at(sentence, at + 1)
-    return None if found is None else _over(sentence, Parts(interval=found[0]), found[1])
+    return None if found is None else _over(sentence, TimeParts(interval=found[0]), found[1])
 
 
-def _over(sentence: Sentence, parts: Parts, end: int) -> tuple[Parts, int] | None:
+def _over(sentence: Sentence, parts: TimeParts, end: int) -> tuple[TimeParts, int] | None:
     return (parts, end) if sentence.is_over(end) else None
 
 
-def time_from(parts: Parts) -> WrittenTime:
+def time_from(parts: TimeParts) -> WrittenTime:
     """The time that the parts make. Raises `Invalid` if they make none."""
     if parts.stated is not None:
         return replace(parts.stated, zone=parts.zone)
@@ -252,7 +252,7 @@ def time_from(parts: Parts) -> WrittenTime:
     return _once(parts, part)
 
 
-def _every(parts: Parts) -> WrittenTime:
+def _every(parts: TimeParts) -> WrittenTime:
     if parts.clocks or parts.part:
         raise Invalid(
             "Time of day does not go with an interval. Write days: 'every monday at 8:00', or 'every 2 days'.",
@@ -262,7 +262,7 @@ def _every(parts: Parts) -> WrittenTime:
     return WrittenTime(kind=WrittenKind.EVERY, text=_duration(interval), zone=parts.zone)
 
 
-def _once(parts: Parts, part: str | None) -> WrittenTime:
+def _once(parts: TimeParts, part: str | None) -> WrittenTime:
     day = None if parts.day is None else parts.day.day
     if parts.delay is not None:
         day = InDays(parts.delay // _DAY)
@@ -278,10 +278,10 @@ def _once(parts: Parts, part: str | None) -> WrittenTime:
     return WrittenTime(kind=WrittenKind.AT, text=str(clock), day=day, zone=parts.zone)
 
 
-def _clocks(parts: Parts, part: str | None, *, is_once: bool) -> tuple[Clock, ...]:
+def _clocks(parts: TimeParts, part: str | None, *, is_once: bool) -> tuple[DayTime, ...]:
     """The times of day; the hour of the part of the day, or of any day, if none is named."""
     if not parts.clocks:
-        return (Clock(DAY_HOUR if part is None else PARTS[part], 0),)
+        return (DayTime(DAY_HOUR if part is None else PARTS[part], 0),)
     is_open = any(not clock.has_half and 0 < clock.hour < 12 for clock in parts.clocks)
     if is_open and any(clock.has_half for clock in parts.clocks):
         raise Invalid(
@@ -291,7 +291,7 @@ def _clocks(parts: Parts, part: str | None, *, is_once: bool) -> tuple[Clock, ..
     return tuple(fitted(clock, part, is_once=is_once) for clock in parts.clocks)
 
 
-def _listed(clocks: tuple[Clock, ...]) -> str:
+def _listed(clocks: tuple[DayTime, ...]) -> str:
     return " and ".join(map(str, clocks[:4]))
 
 

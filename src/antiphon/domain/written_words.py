@@ -11,7 +11,7 @@ _ENDS = frozenset(",.;:!?)]}\"'\u201d\u2019")
 """Signs that may stand right after a time."""
 
 
-class Word(Struct, frozen=True):
+class WrittenWord(Struct, frozen=True):
     """Digits, letters, or one other sign."""
 
     text: str
@@ -24,7 +24,7 @@ class Word(Struct, frozen=True):
 
 class Sentence(Struct, frozen=True):
     text: str
-    words: tuple[Word, ...]
+    words: tuple[WrittenWord, ...]
 
     def at(self, index: int) -> str:
         """The word there, in lower case; empty beyond the ends."""
@@ -51,10 +51,10 @@ class Sentence(Struct, frozen=True):
 
 def sentence_of(text: str) -> Sentence:
     """The text with the words near its beginning."""
-    words: list[Word] = []
+    words: list[WrittenWord] = []
     for match in _WORD.finditer(text, 0, SEARCHED):
         is_joined = bool(words) and words[-1].end == match.start()
-        words.append(Word(match[0].lower().replace("\u2019", "'"), match.start(), match.end(), is_joined))
+        words.append(WrittenWord(match[0].lower().replace("\u2019", "'"), match.start(), match.end(), is_joined))
     if len(text) > SEARCHED and words:
         words.pop()  # it may be cut
     return Sentence(text, tuple(words))
