@@ -67,6 +67,7 @@ def test_a_new_task_is_shown_before_it_is_saved(page: Page) -> None:
     body.get_by_role("button", name="Preview").click()
     shown = body.locator(".preview-of")
     expect(shown).to_contain_text("at 08:00 on Monday through Friday (Europe/Berlin)")
+    expect(shown).to_contain_text("tell me what changed")
     expect(shown).to_contain_text(re.compile(r"Next: (\w{3} \d{4}-\d\d-\d\d 08:00 CES?T(, )?){3}"))
     expect(body.locator("#tasks-list .nothing")).to_be_visible()  # nothing is saved yet
     pictures(page, "task-preview")
