@@ -53,12 +53,14 @@ async def test_an_agent_makes_lists_pauses_and_removes_the_tasks_of_its_session(
 async def test_an_agent_is_shown_when_a_task_fires_and_what_it_asks_for(open_home: OpenHome) -> None:
     async with telling(open_home) as story:
         desk = await story.opens("desk")
-        for number, given in enumerate(({"every": "weekday at 8 and 17"}, {"at": "tomorrow at 9"}, {"every": "2h"})):
+        times: list[dict[str, Any]] = [{"every": "weekday at 8 and 17"}, {"at": "tomorrow at 9"}, {"every": "2h"}]
+        for number, given in enumerate(times):
             made = await desk.calls_in_a_run("tasks", action="new", prompt="!say hi", name=f"N{number}", **given)
             task = made["task"]
             assert task["when"] and task["prompt"] == "!say hi"
             assert len(task["next"]) == (1 if "at" in given else 3)
-        for given in ({"at": "friday at 10 or 11"}, {"every": "day at 8 until friday"}, {"at": "every day at 8"}):
+        times = [{"at": "friday at 10 or 11"}, {"every": "day at 8 until friday"}, {"at": "every day at 8"}]
+        for given in times:
             refused = await desk.calls_in_a_run("tasks", action="new", prompt="!say hi", **given)
             assert refused["code"] == "invalid_time", refused
         assert len(await stored(story.app)) == 3
