@@ -99,7 +99,7 @@ async def test_the_preview_of_a_session_that_waits_tells_what_its_child_said(ope
 async def test_a_session_that_waits_for_children_does_not_begin_anew_by_itself(open_home: OpenHome, rest: str) -> None:
     clock = ManualClock()
     reset = {"mode": "idle", "idle_minutes": 30}
-    async with telling(open_home, Parts(clock=clock), session__reset=reset) as story:
+    async with telling(open_home, Parts(clock=clock), session__reset=reset, limits__run__time_seconds=0) as story:
         boss = await story.opens("boss")
         first = (await boss.session()).id
         await boss.hears(to_spawn(slow("late")), rest)

@@ -83,7 +83,7 @@ async def test_a_tree_has_every_session_after_the_one_it_is_under(story: Story) 
 
 
 async def test_what_was_used_is_summed_over_the_tree_and_priced_where_known(open_home: OpenHome) -> None:
-    replies = [Reply(text="done", input_tokens=tokens, output_tokens=0) for tokens in (100, 30, 7)]
+    replies = [Reply(text="done", input_tokens=tokens - 1, output_tokens=1) for tokens in (100, 30, 7)]
     async with fake_provider(replies) as fake, open_with_provider(open_home, fake) as app:
         story = Story(app)
         family = await open_family(story)

@@ -310,7 +310,7 @@ async def test_what_nobody_is_left_for_is_kept_and_its_child_put_away_in_its_tim
 @requirement("spawn:8", "config:1")
 async def test_retention_leaves_what_a_run_that_waits_was_asked(open_home: OpenHome) -> None:
     clock = ManualClock()
-    async with telling(open_home, Parts(clock=clock)) as story:
+    async with telling(open_home, Parts(clock=clock), limits__run__time_seconds=0) as story:
         boss = await story.opens("boss")
         await boss.answers("long ago")
         posted = await boss.hears(to_spawn(wait_at("child", "found")), YIELD)
