@@ -130,7 +130,7 @@ BUGS = (
     Bug(
         "the message of a run without a reply stays",
         "engine/deliveries/outbox.py",
-        "        await end_stream(tx, run, place, at_ms)\n        return\n",
+        "        await end_stream(tx, run, place, at_ms)\n        return None\n",
         "        return\n",
         "engine/test_live.py::test_no_part_of_a_marker_is_shown_and_a_silent_stream_leaves_nothing[sqlite]",
     ),
