@@ -86,8 +86,7 @@ REQUIREMENTS = {
         "One run of a session at a time, in order; many sessions at once up to a limit.",
     ),
     "runs:2": Requirement(
-        "The run id is returned before the model is called; the reply is stored on the run; every step's text arrives.",
-        remaining="texts beside tool calls are not delivered step by step, and a cut answer does not say so",
+        "The run id is returned before the model is called; the reply is stored on the run; every step's text arrives."
     ),
     "runs:3": Requirement("Waiting reads the ledger, and survives reconnects and restarts; its timeout ends only it."),
     "runs:4": Requirement(
@@ -190,7 +189,7 @@ REQUIREMENTS = {
     "groups:1": Requirement("Owners and mentions trigger a run in groups that are allowed; the rest is stored."),
     "groups:2": Requirement("The model sees names, and which owner messages are not for it."),
     "groups:3": Requirement("Silence markers are stripped from replies, never from the log."),
-    "groups:4": Requirement("A run with a place never ends in silence, and one row says what its place got.", WORLD),
+    "groups:4": Requirement("A run with a place never ends in silence, and one row says what its place got."),
     "groups:5": Requirement(
         "What belongs together is one message with its context; a forward is somebody else's words.",
         remaining="messages in parts, and what a message points at as context",
@@ -289,8 +288,7 @@ REQUIREMENTS = {
         remaining="places, and slots that are skipped when late",
     ),
     "tasks:2": Requirement(
-        "Errors back off; a slot that made no step is tried again; tasks are changed only where they belong.",
-        remaining="a slot that failed before its first step is not tried again",
+        "Errors back off; a slot that made no step is tried again; tasks are changed only where they belong."
     ),
     # 16. Configuration
     "config:1": Requirement(

@@ -15,7 +15,7 @@ from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.message import AssistantMessage, Cut, UserMessage, text_content, text_of
 from antiphon.domain.person import PersonRole
-from antiphon.domain.run import PLACE_CLEARANCE, TOLD_CAPS, Outcome, PlaceGot, Run, RunStatus
+from antiphon.domain.run import PLACE_CLEARANCE, TOLD_CAPS, Outcome, PlaceGot, Purpose, Run, RunStatus
 from antiphon.domain.session import HERE, DeliveryContext
 from antiphon.domain.telling import CAUSES, QUIET, Cause, cause_of, sentence
 from antiphon.engine.runs.context import RunContext
@@ -23,13 +23,16 @@ from antiphon.engine.runs.runner import RunEnding
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.metrics import RUNS_SILENT
 from antiphon.store.deliveries import DeliveryFilter
+from antiphon.store.runs import RunFilter
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import config, facts, find_run, read_log, wait_end
+from tests.engine.tasks_bench import bench
 from tests.engine.test_deliveries import quiet
 from tests.engine.test_requests import link
 from tests.people import guest
+from tests.story import Story, telling
 
 pytestmark = pytest.mark.anyio
 
@@ -178,7 +181,8 @@ async def test_what_becomes_of_the_text_changes_the_row(open_home: OpenHome) -> 
         assert (await find_run(chat.app, dead.id)).place_got is PlaceGot.SENT
         target = chat.app.services.sessions.target(KEYS[CHAT])
         await chat.app.services.sessions.patch(OWNER, target, {"send_policy": "deny"})
-        for fields in ({"status": "ok", "reply": "hello"}, {"code": "crashed"}):
+        denied: list[dict[str, Any]] = [{"status": "ok", "reply": "hello"}, {"code": "crashed"}]
+        for fields in denied:
             assert (await chat.ends(**fields)).place_got is PlaceGot.DENIED
 
 
@@ -206,3 +210,55 @@ async def test_the_channel_says_who_is_told(open_home: OpenHome, tells: str) -> 
         await chat.ends(door, EVE, code="tool_failures")
         heard = [f"{KEYS[door]}: {sentence(Cause.FAULT, PersonRole.OWNER)}"] if tells == "owner" else []
         assert mine.texts == heard
+
+
+@requirement("groups:4", "spawn:8")
+async def test_a_continuation_that_fails_after_a_yield_with_words_is_told(open_home: OpenHome) -> None:
+    channel = FakeChannel()
+    spawn = {"name": "sessions_spawn", "arguments": {"task": "go"}}
+    yielding = {"name": "sessions_yield", "arguments": {"message": "I am on it."}}
+    async with open_home(parts=Parts(channels=[channel])) as app:
+        story = Story(app)
+        boss = story.script([{"calls": [spawn]}, {"calls": [yielding]}], [{"fail": "boom"}])
+        target = app.services.sessions.target(KEYS[CHAT])
+        await app.services.sessions.open(OWNER, target, place=CHAT)
+        await app.services.sessions.patch(OWNER, target, {"model": boss})
+        posted = await app.services.inbox.post(OWNER, target, text_content("go"), envelope=Envelope(place=CHAT))
+        await story.settles()
+        await quiet(app)
+        assert channel.texts == ["I am on it.", sentence(Cause.AWAY, None)]
+        assert posted.run_id is not None
+        parked = await app.services.runs.list(OWNER, RunFilter(), limit=9)
+        assert {run.place_got for run in parked if run.session_key == KEYS[CHAT]} == {PlaceGot.SENT, PlaceGot.TOLD}
+
+
+@requirement("groups:4", "spawn:7")
+async def test_of_a_result_that_nobody_can_word_the_record_is_sent(open_home: OpenHome) -> None:
+    channel = FakeChannel()
+    async with telling(open_home, Parts(channels=[channel])) as story:
+        app = story.app
+        child = story.script([{"text": "It is 42."}], [{"fail": "boom"}])
+        spawn = {"name": "sessions_spawn", "arguments": {"task": "go", "model": child}}
+        boss = story.script([{"calls": [spawn]}, {"text": "<NO_REPLY>"}])
+        target = app.services.sessions.target(KEYS[CHAT])
+        await app.services.sessions.open(OWNER, target, place=CHAT)
+        await app.services.sessions.patch(OWNER, target, {"model": boss})
+        await app.services.inbox.post(OWNER, target, text_content("go"), envelope=Envelope(place=CHAT))
+        await story.settles()
+        await quiet(app)
+        (record,) = channel.texts
+        assert "It is 42." in record
+        runs = await app.services.runs.list(OWNER, RunFilter(), limit=9)
+        got = {run.purpose: run.place_got for run in runs}
+        assert (got[Purpose.MESSAGE], got[Purpose.ANNOUNCE]) == (PlaceGot.MARKER, PlaceGot.SENT)
+
+
+@requirement("groups:4", "tasks:2")
+async def test_a_task_run_by_hand_tells_its_place(open_home: OpenHome) -> None:
+    channel = FakeChannel()
+    async with bench(open_home, parts={"channels": [channel]}) as b:
+        task = await b.make("!fail", every="1h", place=CHAT)
+        await b.tasks.run(OWNER, task.id)
+        await b.rests()
+        await quiet(b.app)
+        assert channel.texts == [sentence(Cause.AWAY, None)]

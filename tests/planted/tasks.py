@@ -6,6 +6,20 @@ FIRING, TASKS, STORE = "engine/schedules/firing.py", "engine/schedules/tasks.py"
 
 BUGS = (
     Bug(
+        "a task for one time ends although its model was away",
+        "domain/task.py",
+        "    if task.state is not TaskState.ACTIVE or task.tries >= len(BACKOFF):\n",
+        "    if True:\n",
+        "engine/test_firing.py::test_a_task_for_one_time_is_tried_again_and_its_maker_is_told_in_its_place[sqlite]",
+    ),
+    Bug(
+        "a task's work is done twice because its run failed after a step",
+        "engine/firings/ends.py",
+        "    return any(isinstance(event.message, AssistantMessage) for event in events)\n",
+        "    return False\n",
+        "engine/test_firing.py::test_errors_back_off_and_ten_in_a_row_pause_the_task_and_tell_its_maker[sqlite]",
+    ),
+    Bug(
         "a refused edit of a task takes away what was allowed to it",
         "engine/schedules/tasks.py",
         "    columns = rows.edit_columns(edit)\n",
