@@ -29,6 +29,7 @@ class Door(StrEnum):
     WEBHOOK = "webhook"
     TELEGRAM = "telegram"
     SANDBOX = "sandbox"
+    TELEGRAM = "telegram"
     FILES = "files"
 
 
