@@ -15,7 +15,7 @@ from antiphon.domain.classification import Classification, Compartments, Level
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import Identity, PersonRole, person_of
 from antiphon.engine.access.reach import Rights
-from antiphon.engine.deliveries.requests import ask_deciders
+from antiphon.engine.deliveries.requests import MOST_OPEN, ask_deciders
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.presses import UNKNOWN, Press, press
 from antiphon.policy.chats import ChannelRules, ChatRules
@@ -25,7 +25,7 @@ from tests.channels.fake_channel import NAME, LiveFakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
-from tests.engine.stage import ManualClock, open_session, wait_end
+from tests.engine.stage import ManualClock, open_session, post, wait_end
 from tests.engine.test_approvals import Disk, S, decide, pending, request_of
 from tests.engine.test_deciders import CHAT, approving
 from tests.engine.test_deliveries import quiet
@@ -228,3 +228,59 @@ async def asking_with(open_home: OpenHome, channel: LiveFakeChannel, disk: Disk)
     async with open_home(None, replace(disk.parts(), channels=[channel])) as app:
         await open_session(app, S)
         yield app
+
+
+@requirement("approvals:4")
+async def test_of_more_than_twenty_open_requests_one_message_counts_the_others(open_home: OpenHome) -> None:
+    """It is changed while it counts; once it has counted none, the next one is a new message."""
+    disk, channel = Disk(), LiveFakeChannel()
+    async with deciding(open_home, channel, disk) as app:
+        await link(app, OWNER, "42")
+
+        async def ask_one(number: int) -> None:
+            await open_session(app, f"api:s{number}")
+            await post(app, f"api:s{number}", to_call("delete", name=f"backup {number}"))
+
+        async def seen() -> tuple[int, list[str]]:
+            """How many requests are shown with buttons, and the messages that count others."""
+            await quiet(app)
+            shown = list(channel.shown.values())
+            return sum(bool(part.buttons) for part in shown), [
+                part.text for part in shown if part.text.startswith("And ")
+            ]
+
+        for number in range(1, MOST_OPEN + 1):
+            await ask_one(number)
+        found = await pending(app, MOST_OPEN)
+        assert await seen() == (MOST_OPEN, [])
+        for number in range(MOST_OPEN + 1, MOST_OPEN + 4):
+            await ask_one(number)
+        found = await pending(app, MOST_OPEN + 3)
+        count = "more requests for approval of owner, which are not sent one by one. The page shows them."
+        assert await seen() == (MOST_OPEN, [f"And 3 {count}"])
+        await decide(app, found[0], Verdict.DENY)
+        assert await seen() == (MOST_OPEN, [f"And 2 {count}"])
+        for each in found[1:3]:
+            await decide(app, each, Verdict.DENY)
+        assert await seen() == (MOST_OPEN, [])
+        assert [part.text for part in channel.shown.values()][-1] == "No more requests for approval wait for owner."
+        await ask_one(99)
+        await pending(app, MOST_OPEN + 1)
+        assert (await seen())[1] == [f"And 1 {count.replace('requests', 'request')}"]
+        assert len(channel.shown) == MOST_OPEN + 2, "a new message, which people notice"
+
+
+@requirement("approvals:4", "flow:7")
+async def test_somebody_else_s_requests_are_sent_while_one_person_has_too_many_open(open_home: OpenHome) -> None:
+    disk, channel = Disk(), LiveFakeChannel()
+    async with deciding(open_home, channel, disk) as app:
+        ann = await invite(app)
+        await link(app, OWNER, "42")
+        for number in range(MOST_OPEN + 2):
+            await open_session(app, f"api:s{number}")
+            await post(app, f"api:s{number}", to_call("delete", name=f"backup {number}"))
+        await pending(app, MOST_OPEN + 2)
+        await hear(app, ann, "one", to_call("note", text="milk"))
+        await pending(app, MOST_OPEN + 3)
+        await quiet(app)
+        assert any("milk" in part.text and part.buttons for part in channel.shown.values())
