@@ -277,6 +277,12 @@ async def list_requests(query: Query, approval: ApprovalId) -> list[Delivery]:
     return [_DELIVERY.read(row) for row in rows]
 
 
+async def list_places(query: Query, approval: ApprovalId) -> list[DeliveryContext]:
+    """The places of messages that show the request, or will."""
+    rows = await query.fetch_all(f"{_SELECT} WHERE d.approval = ? ORDER BY d.id", (approval,))
+    return list(dict.fromkeys(_DELIVERY.read(row).place for row in rows))
+
+
 async def list_shown_at(query: Query, approval: ApprovalId, place: DeliveryContext) -> list[Delivery]:
     """The messages that show the request at the place, also those that are still being sent."""
     rows = await query.fetch_all(

@@ -66,7 +66,7 @@ async def ask_deciders(tx: Transaction, id: ApprovalId, made_of: Classification,
         if is_sent:
             await _queue(tx, place, id, made_of, cause="request", at_ms=at_ms)
         else:
-            await _queue_count(tx, place, approval.principal, at_ms)
+            await _queue_count(tx, place, approval, at_ms)
 
 
 async def as_claimed(tx: Transaction, claimed: Delivery, form: ChannelForm, rules: Rules) -> Delivery | None:
@@ -131,8 +131,8 @@ async def show_answer(tx: Transaction, approval: Approval, at_ms: int) -> None:
     for shown in await deliveries.list_requests(tx, approval.id):
         outcome = outcome or await _outcome(tx, approval)
         await show_outcome(tx, shown, outcome, at_ms)
-    for counted in await deliveries.list_requests(tx, _subject_of_count(approval.principal)):
-        await _queue_count(tx, counted.place, approval.principal, at_ms)
+    for place in await deliveries.list_places(tx, _subject_of_count(approval.principal)):
+        await _queue_count(tx, place, approval, at_ms)
 
 
 async def _queue(
@@ -165,12 +165,13 @@ def _subject_of_count(principal: Principal) -> ApprovalId:
     return ApprovalId(f"{_MORE}{principal}")
 
 
-async def _queue_count(tx: Transaction, place: DeliveryContext, principal: Principal, at_ms: int) -> None:
-    """Queues the message that counts the principal's other requests, unless one waits: it counts when it is claimed."""
-    subject = _subject_of_count(principal)
-    shown = await deliveries.list_shown_at(tx, subject, place)
-    if not any(each.status is DeliveryStatus.QUEUED for each in shown):
-        await _queue(tx, place, subject, PUBLIC, cause=f"count {at_ms} {len(shown)}", at_ms=at_ms)
+async def _queue_count(tx: Transaction, place: DeliveryContext, approval: Approval, at_ms: int) -> None:
+    """Queues the message that counts the principal's other requests; it counts, for all that wait, when it is claimed.
+
+    Each change of the number queues one: one that is being claimed beside this unit may not know of the change.
+    """
+    subject = _subject_of_count(approval.principal)
+    await _queue(tx, place, subject, PUBLIC, cause=f"count {approval.id} {approval.state.value}", at_ms=at_ms)
 
 
 async def _count_as_claimed(tx: Transaction, claimed: Delivery, standing: Standing, rules: Rules) -> Delivery | None:
