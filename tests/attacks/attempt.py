@@ -27,7 +27,6 @@ class Door(StrEnum):
     MCP = "mcp"
     COMMAND_LINE = "command line"
     WEBHOOK = "webhook"
-    TELEGRAM = "telegram"
     SANDBOX = "sandbox"
     TELEGRAM = "telegram"
     FILES = "files"

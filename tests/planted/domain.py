@@ -4,6 +4,20 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "what is cut may be approved",
+        "domain/request_text.py",
+        "return len(blocks) <= MOST_CALLS and blocks == [exact(call.arguments) for call in approval.calls]",
+        "return len(blocks) <= MOST_CALLS",
+        "channels/test_drawn_requests.py::test_a_long_call_is_cut_in_the_middle_and_keeps_its_end",
+    ),
+    Bug(
+        "a long call is cut at its end",
+        "domain/request_text.py",
+        "return own_text(_block(exact(arguments[:first])), left_out, _block(exact(arguments[end:])))",
+        "return own_text(_block(exact(arguments[:first])), left_out, _block(exact(arguments[:last])))",
+        "channels/test_drawn_requests.py::test_a_long_call_is_cut_in_the_middle_and_keeps_its_end",
+    ),
+    Bug(
         "variation selectors pass as text that is seen whole",
         "domain/invisible.py",
         " or _is_default_ignorable(ord(character))",

@@ -76,6 +76,20 @@ BUGS = (
         "engine/test_interim.py::test_a_complete_answer_that_a_steered_message_overtook_is_heard_too[sqlite]",
     ),
     Bug(
+        "a forged press approves what its message does not show",
+        "engine/chats/presses.py",
+        "if refused := await refuse_unseen(tx, command.press, rights, command.occasion.at_ms):",
+        "if (refused := await refuse_unseen(tx, command.press, rights, command.occasion.at_ms)) and not refused:",
+        "engine/test_old_requests.py::test_a_message_of_an_older_version_is_shown_anew_before_its_call_is_approved",
+    ),
+    Bug(
+        "each of many requests of one person is sent",
+        "engine/deliveries/requests.py",
+        "MOST_OPEN: Final = 20",
+        "MOST_OPEN: Final = 10**6",
+        "engine/test_requests.py::test_of_more_than_twenty_open_requests_one_message_counts_the_others[sqlite]",
+    ),
+    Bug(
         "the first words of an earlier conversation are shown with their secrets",
         "engine/views/incarnations.py",
         "redacted_beginning(text_of(message.content))",

@@ -6,6 +6,14 @@ DIRECTORY = "channels/telegram"
 
 BUGS = (
     Bug(
+        "Antiphon's own text is rendered like an agent's",
+        f"{DIRECTORY}/channel.py",
+        "return render(part.text) if part.spans is None else verbatim(part.text, part.spans)",
+        "return render(part.text)",
+        "attacks/test_requests.py::"
+        "test_what_the_chat_shows_is_what_runs[tool result, telegram: a command between backticks]",
+    ),
+    Bug(
         "Telegram fetches the addresses in a text for a preview",
         f"{DIRECTORY}/channel.py",
         "_NO_PREVIEW = LinkPreviewOptions(is_disabled=True)",
