@@ -59,16 +59,18 @@ lock:  ## Bring the lock files up to date with pyproject.toml
 	$(UV) $(LOCK) pyproject.toml --extra anthropic --extra postgres --extra telegram --group build -o lock/run.txt
 	$(UV) $(LOCK) pyproject.toml --all-extras --group build --group dev -c lock/run.txt -o lock/dev.txt
 	echo aiogram | $(UV) $(LOCK) - -o lock/aiogram.txt
+	echo uv | $(UV) $(LOCK) - -o lock/uv.txt
 
 setup: .venv/run.stamp
 setup-dev: .venv/dev.stamp
 setup-clients: .venv/aiogram/installed .venv/axe/installed
 
-.venv/bin/uv:
+.venv/bin/uv: lock/uv.txt
 	@echo "Making .venv …"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Antiphon needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Set PYTHON=python3.12, say.")'
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r lock/uv.txt
+	@touch $@
 
 .venv/run.stamp: lock/run.txt pyproject.toml | .venv/bin/uv
 	@echo "Installing …"

@@ -1,8 +1,10 @@
 """Settings that name a tool, a function, an agent or a channel: a misspelt guard stops the start, or is told."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from antiphon.config.named import (
 from antiphon.config.sources import load_config
 from antiphon.domain.errors import Invalid
 from antiphon.domain.nearness import is_near
+from antiphon.incoming import MAX_PROBLEMS
 from tests.claims import requirement
 
 TOOLS = ("lookup", "git_push")
@@ -219,3 +222,40 @@ def test_nearness_is_one_edit() -> None:
 def test_names_in_settings_have_no_pattern_in_them(tmp_path: Path) -> None:
     config = written(tmp_path, "tools.approval.require = ['git_*', 'lookup']\n")
     assert [each.name for each in named(config)] == ["lookup"]
+
+
+MANY = 50_000
+
+
+@requirement("config:1")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.toml", "".join(f"unknown_{number} = 1\n" for number in range(MANY))),
+        ("a.json5", "{" + ",\n".join(f"unknown{number}: 1" for number in range(MANY)) + "}"),
+        ("a.toml", "".join(f'[[agents.list]]\nid = "a{number}"\nmaxx = 1\n' for number in range(MANY // 10))),
+    ],
+    ids=["toml", "json5", "agents"],
+)
+def test_a_file_with_ever_so_many_unknown_names_is_refused_soon(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    before = process_time()
+    with pytest.raises(Invalid) as refused:
+        load_config(file, environment={})
+    assert process_time() - before < 30, "of this process alone"
+    assert len(refused.value.message.splitlines()) == MAX_PROBLEMS + 1
+    assert "And " in refused.value.message and len(refused.value.message) < 10_000
+
+
+@requirement("config:1")
+def test_ever_so_many_unknown_names_in_a_list_are_told_soon_and_in_short() -> None:
+    guests = {"access": {"roles": {"guest": {"tools": [f"tool_{number}" for number in range(MANY)]}}}}
+    agents = [{"id": f"a{number}"} for number in range(1_000)]
+    users = {"roles": {**guests["access"]["roles"], "user": {"agents": [f"b{number}" for number in range(MANY)]}}}
+    before = process_time()
+    config = Config.model_validate({"agents": {"list": agents}, "access": users})
+    told = ineffective_names(config, TOOLS)
+    with suppress(Invalid):
+        refuse_misspelt(config, TOOLS)
+    assert process_time() - before < 30 and len(told) == MAX_PROBLEMS + 1

@@ -329,6 +329,8 @@ class _Reading:
             raise _no_backup(f"it has an entry with another name: {member.name[:200]!r}")
         if len(parts) == 1 and is_workspace and not member.isdir():
             raise _no_backup(f"its entry {WORKSPACES_NAME!r} is no directory")
+        if len(parts) > _MAX_DEPTH + 1 or len(member.name.encode("utf-8", "surrogateescape")) > _MAX_NAME:
+            raise _no_backup(f"it has an entry deeper than any backup: {member.name[:200]!r}")
         path = self._home.joinpath(*parts)
         if path in self._names or path.parent not in self._directories:
             raise _no_backup(f"it has an entry twice, or below what is no directory: {member.name[:200]!r}")
@@ -386,13 +388,30 @@ def _entry(
 def _partial_directory(final: Path) -> Generator[Path]:
     """A private directory beside the final place, removed in the end, as are those that dead processes left."""
     for old in _left_behind(final):
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
     partial = final.with_name(f".{final.name}{_PARTIAL}{os.getpid()}")
     partial.mkdir(mode=0o700)
     try:
         yield partial
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
+
+
+def _remove(directory: Path) -> None:
+    """Removes the directory as far as possible, however deep it is; `shutil.rmtree` gives up where recursion ends."""
+    waiting, found = [directory], list[Path]()
+    while waiting:
+        found.append(each := waiting.pop())
+        with suppress(OSError):
+            each.chmod(0o700)
+            for path in each.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    waiting.append(path)
+                else:
+                    path.unlink(missing_ok=True)
+    for each in reversed(found):
+        with suppress(OSError):
+            each.rmdir()
 
 
 def _left_behind(final: Path) -> Iterator[Path]:

@@ -15,6 +15,7 @@ class Attacker(StrEnum):
     GUEST = "guest"
     STRANGER = "stranger whose words are passed on"
     BOUND_TOKEN = "bound token"
+    WRITER = "token that may only write"
     SANDBOXED = "sandboxed agent"
     TOOL_RESULT = "tool result"
     CHILD = "child"

@@ -294,6 +294,22 @@ def test_a_damaged_or_foreign_file_is_refused_before_anything_is_in_place(home: 
     assert not list(home.parent.glob("**/escaped"))
 
 
+def test_directories_that_are_deeper_than_any_backup_break_no_later_restore(home: Path, file: Path) -> None:
+    """Neither those of a hostile file, nor those that an earlier version has left beside the home."""
+    antiphon_json("chat", "work", "--new", "-m", "hello", home=home)
+    antiphon_json("backup", file, home=home)
+    restored = home.with_name("restored")
+    names = [f"workspaces{'/a' * depth}" for depth in range(1050)]
+    deep = changed(file, {"workspaces": None}, [entry(name, tarfile.DIRTYPE) for name in names])
+    assert refusal("restore", deep, home=restored) == "not_a_backup"
+    assert not list(home.parent.glob(".restored*"))
+    left = home.with_name(f".restored.partial-{2**22 + 1}")
+    for depth in range(1050):
+        Path(f"{left}{'/a' * depth}").mkdir()
+    antiphon_json("restore", file, home=restored)
+    assert restored.is_dir() and not list(home.parent.glob(".restored*"))
+
+
 def test_a_database_of_a_newer_version_is_not_restored(home: Path, file: Path) -> None:
     antiphon_json("chat", "work", "--new", "-m", "hello", home=home)
     antiphon_json("backup", file, home=home)

@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from antiphon.building import Parts
-from antiphon.domain.errors import Invalid
+from antiphon.domain.actor import OWNER
+from antiphon.domain.errors import Denied, Invalid
 from antiphon.domain.person import Identity
 from antiphon.domain.session_ids import RESERVED_NAMESPACES, parse_namespace
 from tests.claims import requirement
@@ -77,6 +78,30 @@ def test_no_channel_gets_a_namespace_of_other_sessions() -> None:
             parse_namespace(namespace)
     for namespace in ("telegram", "my_bot-2", "7"):
         assert parse_namespace(namespace) == namespace
+
+
+@requirement("access:2", "keys:7")
+async def test_nobody_makes_a_session_or_a_token_of_peers(open_home: OpenHome) -> None:
+    """Other people's agents get these for themselves: `agent:<client>:peer:<name>`, and `peer:<client>-<id>`."""
+    peers = {"kind": "channel", "platform": "peer"}
+    async with serve(open_home) as served:
+        for namespace in ("peer", "claude", "codex", "gemini", "opencode", "mcp"):
+            answer = await served.client.post("/tokens", json={"namespace": namespace})
+            assert code_of(answer) == (400, "invalid_namespace"), namespace
+        for body in (
+            {"sessionId": "peer:claude-1"},
+            {"key": "agent:main:peer:one"},
+            {"key": "agent:main:peer:direct:one"},
+            {"key": "agent:main:main", "sessionId": "peer:claude-1"},
+            {"source": peers},
+            {"key": "agent:main:main", "source": peers},
+        ):
+            answer = await served.client.post("/sessions", json=body)
+            assert code_of(answer) in {(403, "reserved"), (400, "invalid_request")}, (body, answer.text)
+        with pytest.raises(Denied, match="reserved"):
+            await served.app.services.sessions.open(OWNER, served.app.services.sessions.target("peer:claude-1"))
+        assert (await served.client.get("/sessions")).json()["sessions"] == []
+        assert [each for each in (await served.client.get("/tokens")).json()["tokens"] if "namespace" in each] == []
 
 
 @requirement("access:2", "answers:5")

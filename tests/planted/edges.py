@@ -4,6 +4,41 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a token that may only write reads by commands",
+        "policy/commands.py",
+        "        return frozenset({TokenScope.READ})\n",
+        "        return frozenset()\n",
+        "policy/test_commands.py::test_each_command_needs_the_scopes_of_what_it_does_and_tells",
+    ),
+    Bug(
+        "a guest stops everybody's work",
+        "engine/runs/cancel.py",
+        "    return is_guest(standing) and channel_of(standing.principal) is None",
+        "    return False",
+        "engine/chats/test_commands.py::test_a_guest_stops_only_what_they_asked_for[sqlite]",
+    ),
+    Bug(
+        "sessions of peers are opened by hand",
+        "domain/session_ids.py",
+        "    return is_key_of_channel(key, PEER_NAMESPACE) or namespace_of(id) == PEER_NAMESPACE",
+        "    return False",
+        "gateway/test_channel_tokens.py::test_nobody_makes_a_session_or_a_token_of_peers[sqlite]",
+    ),
+    Bug(
+        "a restore makes directories of any depth",
+        "backups.py",
+        '        if len(parts) > _MAX_DEPTH + 1 or len(member.name.encode("utf-8", "surrogateescape")) > _MAX_NAME:',
+        "        if not parts:",
+        "cli/test_backup.py::test_directories_that_are_deeper_than_any_backup_break_no_later_restore",
+    ),
+    Bug(
+        "nobody is told how many errors there are beside the first",
+        "config/errors.py",
+        "    if len(errors) > MAX_PROBLEMS:",
+        "    if not errors:",
+        "test_named_settings.py::test_a_file_with_ever_so_many_unknown_names_is_refused_soon[agents]",
+    ),
+    Bug(
         "a route that was cleared is still shown as chosen",
         "gateway/page/chat_routes.py",
         " if _is_chosen(each)]",

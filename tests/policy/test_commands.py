@@ -5,7 +5,8 @@ import pytest
 from antiphon.domain.commands import ChatCommand, CommandName, Subcommand, parse
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonId, PersonRole, person_principal
-from antiphon.policy.commands import RoleCommands, may_command
+from antiphon.domain.tokens import ALL_SCOPES, TokenScope
+from antiphon.policy.commands import RoleCommands, may_command, needed_scopes
 from antiphon.policy.standing import Standing
 from tests.claims import requirement
 
@@ -73,3 +74,27 @@ def test_no_form_of_send_is_for_anybody_else(sub: Subcommand) -> None:
         principal=person_principal(PersonId("p")), role=PersonRole.USER, agents=frozenset({AgentId("main")})
     )
     assert not may_command(user, command, RoleCommands(user=frozenset(CommandName)), is_group=False)
+
+
+SCOPES: dict[str, frozenset[TokenScope]] = {
+    **dict.fromkeys(("/help", "/start", "/stop", "/new", "/reset", "/checkpoint"), frozenset()),
+    **dict.fromkeys(("/session new", "/session switch a", "/session main", "/agent switch a"), frozenset()),
+    **dict.fromkeys(("/send on", "/send off", "/send inherit"), frozenset()),
+    **dict.fromkeys(("/task new every 1h a", "/task run a", "/task pause a", "/task resume a"), frozenset()),
+    "/task cancel a": frozenset(),
+    **dict.fromkeys(("/status", "/who", "/memory", "/memory a", "/forget a"), frozenset({TokenScope.READ})),
+    **dict.fromkeys(("/session", "/session list", "/agent", "/agent list"), frozenset({TokenScope.READ})),
+    **dict.fromkeys(("/task list", "/task list all", "/task show a", "/task runs a"), frozenset({TokenScope.READ})),
+    "/task last a": frozenset({TokenScope.READ}),
+    **dict.fromkeys(("/approve a", "/deny a", "/task approve a"), frozenset({TokenScope.APPROVALS})),
+    "/link": ALL_SCOPES,
+}
+"""What a credential needs for each form of each command, beside the scope for writing."""
+
+
+@requirement("access:2")
+def test_each_command_needs_the_scopes_of_what_it_does_and_tells() -> None:
+    assert {text: needed_scopes(read(text)) for text in SCOPES} == SCOPES
+    forms = {(read(text).name, read(text).sub) for text in SCOPES}
+    assert {name for name, _ in forms} == set(CommandName)
+    assert all((read(text).name, read(text).sub) in forms for text in EVERY)

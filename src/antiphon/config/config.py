@@ -370,12 +370,12 @@ class Config(Section):
 
     def _check_ids(self) -> None:
         """Raises `Invalid` for two agents with one id, of which only one would be there."""
-        places: dict[str, str] = {}
+        indexes: dict[str, int] = {}
         for index, section in enumerate(self.agents.list):
-            place = self._at("agents", "list", str(index), "id")
-            if (other := places.setdefault(section.id, place)) is not place:
+            if (other := indexes.setdefault(section.id, index)) != index:
+                first, second = (self._at("agents", "list", str(each), "id") for each in (other, index))
                 raise Invalid(
-                    f"{place} is the id of two agents: {section.id!r}. The other one: {other}. Give one another id.",
+                    f"{second} is the id of two agents: {section.id!r}. The other one: {first}. Give one another id.",
                     code="invalid_config",
                 )
 

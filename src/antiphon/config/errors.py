@@ -10,25 +10,29 @@ from antiphon.annotations import types_in
 from antiphon.config.config import Config
 from antiphon.config.origins import Origins
 from antiphon.config.sections.section import NEEDED
-from antiphon.incoming import MAX_PROBLEMS
+from antiphon.incoming import MAX_PROBLEMS, shortened
+
+LONGEST_NAME = 200
+"""How much of an unknown name is compared with the valid ones."""
 
 
 def explain(error: ValidationError, origins: Origins) -> str:
     problems: list[str] = []
-    for item in error.errors():
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    for item in errors[:MAX_PROBLEMS]:  # each looks through the whole file for its line
         place = tuple(str(part) for part in item["loc"])
         dotted = ".".join(place)
         where = origins.where(place)
         if item["type"] == "extra_forbidden":
             names = _names_beside(place, is_camel=_is_camel(place, origins))
-            near = get_close_matches(place[-1], names, n=1, cutoff=0.5)
+            near = get_close_matches(place[-1][:LONGEST_NAME], names, n=1, cutoff=0.5)
             hint = f" Did you mean {near[0]!r}?" if near else f" Valid names here: {', '.join(names)}."
-            problems.append(f"{where}: unknown setting {dotted!r}.{hint}")
+            problems.append(f"{where}: unknown setting {shortened(dotted)!r}.{hint}")
         else:
             said = NEEDED.get(item["type"], item["msg"].removeprefix("Value error, ")).rstrip(".")
             problems.append(f"{where}: {dotted}: {said}.")
-    if len(problems) > MAX_PROBLEMS:
-        problems[MAX_PROBLEMS:] = [f"And {len(problems) - MAX_PROBLEMS} more."]
+    if len(errors) > MAX_PROBLEMS:
+        problems.append(f"And {len(errors) - MAX_PROBLEMS} more.")
     return "\n".join(problems)
 
 

@@ -99,8 +99,9 @@ def _json5_places(text: str) -> list[tuple[tuple[str, ...], int]]:
     found: list[tuple[tuple[str, ...], int]] = []
     stack: list[str | int] = []
     last: tuple[str, int] | None = None
+    line, counted = 1, 0
     for match in _JSON5_TOKEN.finditer(text):
-        line = text.count("\n", 0, match.start()) + 1
+        line, counted = line + text.count("\n", counted, match.start()), match.start()
         token = match["mark"]
         if match["string"] is not None or match["word"] is not None:
             last = (match["word"] or str(pyjson5.decode(match["string"])), line)

@@ -22,6 +22,8 @@ from antiphon.policy.session_tools import SESSION_TOOLS
 
 SEPARATOR = "__"
 """Between the name of an MCP server and that of its tool."""
+MOST_LOOKED_UP = 1_000
+"""For how many unknown names the nearest known one is looked for."""
 CHANNELS = (TELEGRAM, WEBHOOK, WEBCHAT, HOOK)
 
 
@@ -49,27 +51,31 @@ def named(config: Config) -> Iterator[Named]:
 
 def refuse_misspelt(config: Config, functions: Collection[str]) -> None:
     """Raises `Invalid` for names that are one slip away from one that exists. `functions` are this program's."""
+    misspelt = [
+        (each, near) for each, near in _unknown(config, functions) if near is not None and each.noun is not Noun.CHANNEL
+    ]
     problems = [
         f"{config.origins.where(config.origins.spelt(*each.place))}: {_problem(config, each)}. Did you mean {near!r}?"
-        for each, near in _unknown(config, functions)
-        if near is not None and each.noun is not Noun.CHANNEL
+        for each, near in misspelt[:MAX_PROBLEMS]
     ]
-    if len(problems) > MAX_PROBLEMS:
-        problems[MAX_PROBLEMS:] = [f"And {len(problems) - MAX_PROBLEMS} more."]
+    if len(misspelt) > MAX_PROBLEMS:
+        problems.append(f"And {len(misspelt) - MAX_PROBLEMS} more.")
     if problems:
         raise Invalid("\n".join(problems), code="invalid_config")
 
 
 def ineffective_names(config: Config, functions: Collection[str]) -> list[str]:
     """The names that nothing has. Of channels only those that look misspelt: tokens serve channels of any name."""
-    found = [
-        _problem(config, each) + (f"; did you mean {near!r}?" if near is not None else "")
-        for each, near in _unknown(config, functions)
-        if near is not None or each.noun is not Noun.CHANNEL
+    unknown = [
+        (each, near) for each, near in _unknown(config, functions) if near is not None or each.noun is not Noun.CHANNEL
     ]
-    if len(found) > MAX_PROBLEMS:
-        found[MAX_PROBLEMS:] = [f"And {len(found) - MAX_PROBLEMS} more settings name what does not exist"]
-    return found
+    told = [
+        _problem(config, each) + (f"; did you mean {near!r}?" if near is not None else "")
+        for each, near in unknown[:MAX_PROBLEMS]
+    ]
+    if len(unknown) > MAX_PROBLEMS:
+        told.append(f"Settings name {len(unknown) - MAX_PROBLEMS} other things that do not exist")
+    return told
 
 
 def dropped_defaults(config: Config) -> list[str]:
@@ -109,11 +115,14 @@ def _unknown(config: Config, functions: Collection[str]) -> Iterator[tuple[Named
         Noun.AGENT: config.agent_map().keys(),
         Noun.CHANNEL: CHANNELS,
     }
+    candidates = {noun: sorted(names) for noun, names in known.items()}
     servers = {name for servers in config.mcp_servers().values() for name in servers}
+    looked_up = 0
     for each in named(config):
         is_listed_later = each.noun is Noun.TOOL and each.name.partition(SEPARATOR)[0] in servers
         if each.name not in known[each.noun] and not (is_listed_later and SEPARATOR in each.name):
-            yield each, nearest(each.name, sorted(known[each.noun]))
+            looked_up += 1
+            yield each, nearest(each.name, candidates[each.noun]) if looked_up <= MOST_LOOKED_UP else None
 
 
 def _lists(config: Config) -> Iterator[tuple[tuple[str, ...], Noun, Collection[str]]]:

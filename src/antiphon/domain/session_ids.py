@@ -12,9 +12,13 @@ RESERVED_NAMESPACES = frozenset(
         *("agent", "api", "chat", "cli", "cron", "current", "global", "group", "hook", "main", "node", "parent"),
         *("channel", "direct", "schedule", "spawn", "sub", "subagent", "system", "thread", "topic", "unknown", "web"),
         *("webchat", "webhook"),
+        *("peer", "claude", "codex", "gemini", "mcp", "opencode"),
     }
 )
-"""Namespaces that belong to no channel or to a channel of Antiphon's own, and words that keys use."""
+"""Namespaces that belong to no channel or to a channel of Antiphon's own, words that keys use, and those of peers:
+other people's agents, by their clients."""
+PEER_NAMESPACE = "peer"
+"""That of sessions of peers, which nobody opens by hand."""
 TASK_NAMESPACE = "schedule"
 _LONGEST_AGENT = AgentId("a" * 64)
 
@@ -44,6 +48,11 @@ def has_namespace(text: str) -> bool:
 def is_of_task(key: SessionKey) -> bool:
     """Whether only a task may have the key. Contract: keys 7."""
     return key.kind is SessionKind.CRON or key.value.split(":")[2:3] == [TASK_NAMESPACE]
+
+
+def is_of_peer(key: SessionKey, id: SessionId) -> bool:
+    """Whether only a peer may have a session with this key, or with this id. Contract: keys 7."""
+    return is_key_of_channel(key, PEER_NAMESPACE) or namespace_of(id) == PEER_NAMESPACE
 
 
 def parse_namespace(text: str) -> str:

@@ -65,8 +65,13 @@ def may_command(standing: Standing, command: ChatCommand, commands: RoleCommands
 def needed_scopes(command: ChatCommand) -> frozenset[TokenScope]:
     """The scopes that a credential needs for the command, beside the one for writing to the chat. Contract: access 2.
 
-    A code of `/link` makes an account the person's, with all their rights.
+    Whose answer tells what is stored needs the scope for reading. A code of `/link` makes an account the person's, with
+    all their rights.
     """
+    if command.usage is not None or command.name is CommandName.HELP:
+        return frozenset()
+    if command.is_reading or command.name is CommandName.FORGET:  # it shows the notes that have the words
+        return frozenset({TokenScope.READ})
     match command.name:
         case CommandName.TASK if command.sub is not Subcommand.APPROVE:
             return frozenset()

@@ -2,6 +2,9 @@
 
 import pytest
 
+from antiphon.domain.actor import OWNER
+from antiphon.domain.errors import Denied
+from antiphon.domain.person import PersonId, person_principal
 from antiphon.domain.run import RunStatus
 from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement
@@ -39,6 +42,37 @@ async def test_stop_acts_at_once_while_messages_wait(open_home: OpenHome) -> Non
         await story.until_running(posted.run_id)
         await there.hears(OWNERS_ID, "/stop")
         assert (await there.told(OWNERS_ID))[-1] == "The answer is being stopped."
+        assert (await story.end_of(posted.run_id)).status is RunStatus.CANCELLED
+
+
+@requirement("runs:5", "access:4", "groups:1")
+async def test_a_guest_stops_only_what_they_asked_for(open_home: OpenHome) -> None:
+    """By the command in a group, and by the calls that HTTP and the WebSocket use."""
+    async with lobby(open_home) as there:
+        await there.knows_owner()
+        await allowed(there)
+        story, runs = Story(there.app), there.app.services.runs
+        posted = (await there.hears(OWNERS_ID, "!sleep 3600", group=GROUP)).posted
+        guests = (await there.hears("8", "hello", group=GROUP)).posted
+        assert posted is not None and posted.run_id is not None and guests is not None and guests.run_id is not None
+        await story.until_running(posted.run_id)
+        eve = person_principal(PersonId(await there.person_of("8") or ""))
+        await there.hears("8", "/stop", group=GROUP)
+        assert (await there.told(GROUP))[-1] == "The answer is being stopped."
+        assert (await story.end_of(guests.run_id)).status is RunStatus.CANCELLED, "their own, which waits"
+        await there.hears("8", "/stop", group=GROUP)
+        assert (await there.told(GROUP))[-1] == (
+            "Guests stop only what they asked for. Its asker or an owner can stop this."
+        )
+        for refused in (
+            runs.cancel(eve, posted.run_id),
+            runs.cancel_session(eve, there.app.services.sessions.target(IN_GROUP)),
+        ):
+            with pytest.raises(Denied) as error:
+                await refused
+            assert error.value.code == "not_asker"
+        assert not (await runs.get(OWNER, posted.run_id)).is_cancel_requested
+        await there.hears(OWNERS_ID, "/stop", group=GROUP)
         assert (await story.end_of(posted.run_id)).status is RunStatus.CANCELLED
 
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.classification import PUBLIC
-from antiphon.domain.errors import NotFound
+from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
@@ -21,11 +21,14 @@ from antiphon.engine.runs.ends import CANCELLED_AWAITING, CANCELLED_EARLY, call_
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import may_enter
 from antiphon.policy.reach import Grant
+from antiphon.policy.rights import is_guest
 from antiphon.policy.shown import shown_run
+from antiphon.policy.standing import Standing
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.people import find_standing
 from antiphon.store.runs import RunFilter
 
 
@@ -108,18 +111,63 @@ async def _list_runs(query: Query, rights: Rights, where: RunFilter, limit: int)
 
 async def cancel_session(tx: Transaction, rights: Rights, target: NamedTarget, at_ms: int) -> Cancelled | Refusal:
     found = await find_session(tx, rights, Act.CHANGE, target)
-    return found if isinstance(found, Refusal) else await cancel_work(tx, found.session, at_ms)
+    if isinstance(found, Refusal):
+        return found
+    standing = await find_standing(tx, rights.principal)
+    if _is_bounded(standing):
+        return await _cancel_own(tx, found.session, standing, at_ms)
+    return await cancel_work(tx, found.session, at_ms)
+
+
+async def _cancel_own(tx: Transaction, session: Session, standing: Standing, at_ms: int) -> Cancelled | Refusal:
+    """Cancels what the guest asked for in the session, with all below it; the work of others goes on."""
+    active = await ledger.find_active(tx, session.row)
+    begun = [*([] if active is None else [active]), *await ledger.find_parked(tx, session.row)]
+    own = [run for run in begun if await _is_asked_by(tx, run, standing)]
+    if not own:
+        queued = await ledger.find_queued(tx, session.row)
+        own = [run for run in queued if await _is_asked_by(tx, run, standing)][:1]
+    if begun and not own:
+        return _not_theirs()
+    for run in own:
+        await _end(tx, run, at_ms)
+    return Cancelled(own[0].id if own else None, 0)
+
+
+def _is_bounded(standing: Standing) -> bool:
+    """Whether the principal stops only what it asked for: a guest, unlike the program of a channel."""
+    return is_guest(standing) and channel_of(standing.principal) is None
+
+
+async def _is_asked_by(query: Query, run: Run, standing: Standing) -> bool:
+    """Whether the run is the person's, or that of somebody who was merged into them."""
+    return (await find_standing(query, run.principal)).principal == standing.principal
+
+
+def _not_theirs() -> Refusal:
+    return Refusal(
+        Denied("Guests stop only what they asked for. Its asker or an owner can stop this.", code="not_asker")
+    )
 
 
 async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId, at_ms: int) -> Run | Refusal:
     found = await _find_run(tx, rights, Act.CHANGE, run_id)
     if isinstance(found, Refusal):
         return found
-    run = found.run
+    run, standing = found.run, await find_standing(tx, rights.principal)
+    if _is_bounded(standing) and not await _is_asked_by(tx, run, standing):
+        return _not_theirs()
     while run.continued_by is not None:
         last = await ledger.find(tx, run.continued_by)
         assert last is not None
         run = last
+    await _end(tx, run, at_ms)
+    current = (await ledger.find_ends(tx, [run_id])).get(run_id)
+    assert current is not None
+    return shown_run(replace(current, made_of=current.made_of.join(found.run.made_of)), found.grant.clearance)
+
+
+async def _end(tx: Transaction, run: Run, at_ms: int) -> None:
     if run.is_parked:
         await ledger.change(tx, run.id, {"cancel_requested": 1})
         await end_parked_run(tx, run.id, at_ms)
@@ -127,9 +175,6 @@ async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId, at_ms: int)
         await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)
     elif not run.status.is_terminal:
         await call_off(tx, run, CANCELLED_AWAITING, at_ms=at_ms)
-    current = (await ledger.find_ends(tx, [run_id])).get(run_id)
-    assert current is not None
-    return shown_run(replace(current, made_of=current.made_of.join(found.run.made_of)), found.grant.clearance)
 
 
 async def cancel_work(tx: Transaction, session: Session, at_ms: int) -> Cancelled:

@@ -19,8 +19,10 @@ from antiphon.domain.new_keys import check_new_key
 from antiphon.domain.person import Identity, Person, PersonRole
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.session_ids import (
+    PEER_NAMESPACE,
     has_namespace,
     is_key_of_channel,
+    is_of_peer,
     is_of_task,
     key_from_session_id,
     parse_session_id,
@@ -306,6 +308,11 @@ async def judge_opening(query: Query, command: OpenSession, rules: Rules) -> Ses
         return _outside(reach.namespace)
     if is_of_task(key_of(command)):
         return Refusal(of_task(key_of(command)))
+    is_from_peer = command.source.platform == PEER_NAMESPACE
+    if is_from_peer or is_of_peer(key_of(command), command.target.session_id or command.new_session_id):
+        return Refusal(
+            Denied("Session belongs to a peer: its namespace 'peer' is reserved. Use another one.", code="reserved")
+        )
     if command.place is None and (refusal := _refuse_new(command, standing, rules)):
         return refusal
     if refusal := await _refuse_base(query, command, rules):
