@@ -49,6 +49,10 @@ METHODS: Mapping[str, Callable[..., Any]] = {
     "deliveries.get": antiphon.DeliveryHandles.get,
     "deliveries.retry": antiphon.DeliveryHandles.retry,
     "tools.invoke": antiphon.Tools.call,
+    "approvals.list": antiphon.ApprovalHandles.list,
+    "approvals.get": antiphon.ApprovalHandles.get,
+    "approvals.wait": antiphon.ApprovalHandles.wait,
+    "approvals.resolve": antiphon.ApprovalHandles.decide,
     "memory.list": antiphon.NoteHandles.list,
     "memory.get": antiphon.NoteHandles.get,
     "memory.add": antiphon.NoteHandles.add,
@@ -64,14 +68,13 @@ PROCESS = "the program is the process"
 PEOPLE = "a program acts as the owner alone"
 CHATS = "a program that manages chats does so over HTTP"
 COMPARTMENTS = "a program that names compartments does so over HTTP"
-APPROVALS = "a program that decides requests does so over HTTP"
+APPROVALS = "a program that manages what is allowed always does so over HTTP"
 MISSING = {
     "tools.list": "`app.tools.names` and `app.tools.schemas` are properties",
     **{
         f"people.{verb}": PEOPLE
         for verb in ("list", "get", "invite", "link", "role", "patch", "suspend", "resume", "merge", "remove")
     },
-    **{f"approvals.{verb}": APPROVALS for verb in ("list", "get", "wait", "resolve")},
     **{f"standing-approvals.{verb}": APPROVALS for verb in ("list", "revoke")},
     **{f"pairings.{verb}": CHATS for verb in ("list", "approve", "refuse")},
     **{f"groups.{verb}": CHATS for verb in ("list", "allow", "refuse")},

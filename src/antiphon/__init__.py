@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from antiphon.agents.toolset import ToolContext, tool
     from antiphon.config.config import Config
     from antiphon.config.sections.agents import AgentSection
+    from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Verdict
     from antiphon.domain.delivery import Delivery, DeliveryStatus
     from antiphon.domain.errors import (
         AntiphonError,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from antiphon.domain.stored_task import NewTask, StoredTask, TaskSlot
     from antiphon.domain.task import TaskLimits
     from antiphon.domain.written_task import PreviewedTask
+    from antiphon.embedded.approvals import ApprovalHandles
     from antiphon.embedded.deliveries import DeliveryHandles
     from antiphon.embedded.memory import NoteHandles
     from antiphon.embedded.runs import RunHandle, RunHandles
@@ -63,6 +65,10 @@ __all__ = [
     "AgentSection",
     "Antiphon",
     "AntiphonError",
+    "Approval",
+    "ApprovalHandles",
+    "ApprovalState",
+    "AskedCall",
     "AssistantMessage",
     "Config",
     "Conflict",
@@ -120,6 +126,7 @@ __all__ = [
     "Unavailable",
     "Usage",
     "UserMessage",
+    "Verdict",
     "Work",
     "open",
     "tool",
@@ -131,6 +138,7 @@ _MODULES = {
     "antiphon.agents.toolset": ("ToolContext", "tool"),
     "antiphon.config.config": ("Config",),
     "antiphon.config.sections.agents": ("AgentSection",),
+    "antiphon.domain.approval": ("Approval", "ApprovalState", "AskedCall", "Verdict"),
     "antiphon.domain.delivery": ("Delivery", "DeliveryStatus"),
     "antiphon.domain.errors": (
         "AntiphonError",
@@ -161,6 +169,7 @@ _MODULES = {
     "antiphon.domain.stored_task": ("NewTask", "StoredTask", "TaskSlot"),
     "antiphon.domain.task": ("TaskLimits",),
     "antiphon.domain.written_task": ("PreviewedTask",),
+    "antiphon.embedded.approvals": ("ApprovalHandles",),
     "antiphon.embedded.deliveries": ("DeliveryHandles",),
     "antiphon.embedded.memory": ("NoteHandles",),
     "antiphon.embedded.runs": ("RunHandle", "RunHandles"),

@@ -21,6 +21,7 @@ from antiphon.engine.work.processes import Processes
 from antiphon.feed.local import LocalNotifier
 from antiphon.feed.notifier import Notifier
 from antiphon.store.database import CommitHook, Database
+from antiphon.store.home_lock import describe_holder
 from antiphon.store.inspection import Inspection, inspect_file
 from antiphon.store.migrations import newest_schema
 from antiphon.store.processes import Process
@@ -147,6 +148,11 @@ async def open_postgres(
         finally:
             with anyio.CancelScope(shield=True):
                 await channel.close()
+
+
+def name_holder(home: Path, clock: Clock) -> None:
+    """Lets commands that meet the home's lock know that a program of its user has the home open."""
+    describe_holder(home / DATABASE_NAME, clock.now())
 
 
 def describe_process(

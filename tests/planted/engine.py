@@ -873,6 +873,27 @@ BUGS = (
         "engine/test_clock_steps.py::test_a_start_cuts_no_stored_time_however_far_ahead_it_lies[sqlite]",
     ),
     Bug(
+        "a home that was opened in one task cannot be left in another",
+        "embedded/system.py",
+        "        self._left.set()\n",
+        "        assert asyncio.current_task() is self._holder\n        self._left.set()\n",
+        "test_embedded_tasks.py::test_a_home_is_entered_in_one_task_used_in_another_and_left_in_a_third",
+    ),
+    Bug(
+        "a program whose home failed is not told why",
+        "embedded/system.py",
+        "        lease.fail(cause)\n",
+        "        lease.fail()\n",
+        "test_embedded_tasks.py::test_an_error_of_the_system_closes_it_and_is_the_cause_for_who_uses_it",
+    ),
+    Bug(
+        "commands wait for a program that has the home open",
+        "store/home_lock.py",
+        'code="home_embedded"',
+        'code="home_in_use"',
+        "test_embedded_tasks.py::test_a_command_says_at_once_which_program_has_the_home[sessions list]",
+    ),
+    Bug(
         "places of unknown guests count in nobody's share",
         "engine/work/slots.py",
         "return self._has_share(holder, self._guests[None])",

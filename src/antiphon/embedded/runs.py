@@ -31,7 +31,7 @@ class RunHandle:
         Raises `NotFound`, and `TimeoutError`, after which the run continues.
         """
         limit = duration(timeout)
-        run = await self._lease.services.waits.wait(self.id, limit)
+        run = await self._lease.ending(self._lease.services.waits.wait(self.id, limit))
         if run is None:
             raise TimeoutError(f"Run has not ended within {limit}: {self.id!r}. It continues; wait again.")
         return run

@@ -13,7 +13,7 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.message import AssistantMessage
 from antiphon.domain.run import Run
 from antiphon.domain.targets import NamedTarget
-from antiphon.embedded.lease import Lease, closed
+from antiphon.embedded.lease import Lease
 from antiphon.feed.follow import HubClosed, LogLost, Permit, View
 
 
@@ -93,7 +93,7 @@ async def _follow(lease: Lease, target: NamedTarget, after: int | None) -> Async
             try:
                 await reader.next()
             except HubClosed as error:
-                raise closed() from error
+                raise lease.closed() from error
             except LogLost as error:
                 if error.reason == "deleted":
                     raise NotFound(f"Session was deleted: {str(session.key)!r}.") from error

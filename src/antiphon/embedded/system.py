@@ -6,14 +6,17 @@ async with antiphon.open("./app") as app:
     print((await run.wait()).reply)
 """
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import cast
 
 import anyio
 
 from antiphon.app import open_app
+from antiphon.backends import name_holder
 from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.config.sections.agents import AgentSection
@@ -23,6 +26,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import RunId
 from antiphon.domain.keys import parse_agent_id
+from antiphon.embedded.approvals import ApprovalHandles
 from antiphon.embedded.arguments import checked, rows
 from antiphon.embedded.deliveries import DeliveryHandles
 from antiphon.embedded.lease import Lease
@@ -34,6 +38,8 @@ from antiphon.embedded.tools import Tools
 from antiphon.engine.views.activities import Work
 from antiphon.engine.views.costs import CostReport
 from antiphon.engine.views.search import HitPage, NamedSessions
+
+logger = logging.getLogger(__name__)
 
 FOUND = 20
 _OPEN_HOMES: set[Path] = set()
@@ -48,6 +54,7 @@ class Antiphon:
         self.sessions = SessionHandles(lease)
         self.runs = RunHandles(lease)
         self.deliveries = DeliveryHandles(lease)
+        self.approvals = ApprovalHandles(lease)
         self.memory = NoteHandles(lease)
         self.tasks = TaskHandles(lease)
         self.tools = Tools(lease)
@@ -84,19 +91,102 @@ class Antiphon:
         return await self._lease.services.costs.read(OWNER, days=min(max(days, 1), 366), agent_id=only)
 
 
-@asynccontextmanager
-async def open_embedded(
+class Opening:
+    """What `antiphon.open` returns: `async with` it, once. It may be left in another task than it was entered in.
+
+    A task of its own holds the system, so that its tasks begin and end in one place, wherever the program is.
+    """
+
+    def __init__(self, home: Path, config: Config, parts: Parts) -> None:
+        self._home = home
+        self._config = config
+        self._parts = parts
+        self._left = asyncio.Event()
+        self._holder: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Antiphon:
+        # Only a database of its own belongs to one opener.
+        own = {self._home.resolve()} if self._config.database.url is None else set[Path]()
+        if own & _OPEN_HOMES or self._holder is not None:
+            raise Conflict(
+                f"Home is already open in this program: {str(self._home)!r}. Open it once and share what "
+                "`antiphon.open` returned.",
+                code="home_open",
+            )
+        _OPEN_HOMES.update(own)
+        opened: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
+        self._holder = asyncio.create_task(self._hold(opened), name="antiphon")
+        self._holder.add_done_callback(lambda _: _OPEN_HOMES.difference_update(own))
+        try:
+            await asyncio.wait((opened, self._holder), return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            self._holder.cancel()
+            await self._ended()
+            raise
+        if not opened.done():
+            opened.cancel()
+            self._holder.result()
+        return Antiphon(opened.result())
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Drains and closes. Raises the error by which the system failed, unless the block raised one itself."""
+        assert self._holder is not None
+        self._left.set()
+        await self._ended()
+        if error is None and not self._holder.cancelled():
+            self._holder.result()
+
+    async def _ended(self) -> None:
+        """Returns once the system is closed; a program that is cancelled meanwhile ends it at once."""
+        assert self._holder is not None
+        try:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait((self._holder,))
+        except asyncio.CancelledError:
+            self._holder.cancel()
+            await asyncio.wait((self._holder,))
+            raise
+
+    async def _hold(self, opened: "asyncio.Future[Lease]") -> None:
+        lease: Lease | None = None
+        try:
+            async with open_app(self._home, self._config, self._parts) as app:
+                lease = Lease(app)
+                if self._config.database.url is None:
+                    name_holder(self._home, app.services.clock)
+                if opened.done():  # nobody waits any more
+                    return
+                opened.set_result(lease)
+                try:
+                    await self._left.wait()
+                except BaseException:
+                    lease.fail()  # its cause is known once all has ended
+                    raise
+                finally:
+                    lease.close()
+                    app.services.hub.close()
+        except BaseExceptionGroup as group:
+            raise _failed(lease, _only_of(group)) from None
+        except BaseException as error:
+            raise _failed(lease, error) from None
+        finally:
+            if lease is not None:
+                lease.end_waits()
+
+
+def open_embedded(
     home: str | Path | None = None,
     *,
     config: str | Path | Config | None = None,
     agents: Sequence[AgentSection] = (),
     tools: Sequence[ToolFunction] = (),
     parts: Parts | None = None,
-) -> AsyncGenerator[Antiphon]:
+) -> AbstractAsyncContextManager[Antiphon]:
     """A running system on a home directory, which is created if it does not exist.
 
     `config` is a configuration or a file with one; without it, `antiphon.toml` in the home is used if it exists.
-    `agents` are added to the configured ones. An exception of the block is raised as itself. Raises `StoreUnusable`,
+    `agents` are added to the configured ones. An exception of the block is raised as itself. The block may be entered
+    and left in different tasks of one asyncio loop, as fixtures and notebooks do. Entering it raises `StoreUnusable`,
     also if a gateway uses the home, and `Conflict` (`home_open`) if this program has opened it already.
     """
     directory = Path(home) if home is not None else Path("antiphon-home")
@@ -104,35 +194,14 @@ async def open_embedded(
     if agents:
         listed = settings.agents.model_copy(update={"list": (*settings.agents.list, *agents)})
         settings = settings.model_copy(update={"agents": listed})
-    # Only a database of its own belongs to one opener.
-    own = {directory.resolve()} if settings.database.url is None else set[Path]()
-    if own & _OPEN_HOMES:
-        raise Conflict(
-            f"Home is already open in this program: {str(directory)!r}. Open it once and share what "
-            "`antiphon.open` returned.",
-            code="home_open",
-        )
-    _OPEN_HOMES.update(own)
-    failure: BaseException | None = None
-    try:
-        async with open_app(directory, settings, parts or Parts(tools=tools)) as app:
-            lease = Lease(app)
-            try:
-                yield Antiphon(lease)
-            except (GeneratorExit, anyio.get_cancelled_exc_class()):
-                raise
-            except BaseException as error:
-                failure = error  # raised below: inside, the task groups would wrap it
-            finally:
-                lease.close()
-                app.services.hub.close()
-        app.services.waits.close()
-    except BaseExceptionGroup as group:
-        raise _only_of(group) from None
-    finally:
-        _OPEN_HOMES.difference_update(own)
-    if failure is not None:
-        raise failure
+    return Opening(directory, settings, parts or Parts(tools=tools))
+
+
+def _failed(lease: Lease | None, cause: BaseException) -> BaseException:
+    if lease is not None:
+        lease.fail(cause)
+        logger.error("Antiphon was closed by an error", exc_info=cause, extra={"action": "app_failed"})
+    return cause
 
 
 def _only_of(error: BaseException) -> BaseException:

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import time
+from datetime import datetime
 from pathlib import Path
 
 from antiphon.domain.errors import Unavailable
@@ -13,6 +14,8 @@ PATIENCE_SECONDS = 10.0
 """For a process that was killed: its lock ends with it, which takes a moment if it had much memory."""
 PAUSE_SECONDS = 0.05
 MAX_PID = 2**31 - 1
+EMBEDDED = "embedded"
+"""In the lock: the process that has it is a Python program, which no command can reach."""
 
 
 def take_lock(path: Path) -> int:
@@ -45,14 +48,26 @@ def _wait_for(file: int, home: Path) -> None:
         except OSError as error:
             holder = _holder(file)
             if holder is None or not _is_ending(holder) or time.monotonic() > deadline:
-                raise _in_use(home, holder) from error
+                raise _in_use(home, holder, _embedded_since(file)) from error
         time.sleep(PAUSE_SECONDS)
+
+
+def describe_holder(path: Path, since: datetime) -> None:
+    """Adds to the lock, which this process must have, that a Python program has opened the database, and when."""
+    text = f"{os.getpid()}\n{EMBEDDED} {since:%Y-%m-%d %H:%M} UTC\n"
+    path.with_name(path.name + ".lock").write_text(text)
 
 
 def _holder(file: int) -> int | None:
     """The number of the process that wrote it into the lock; None if it is not written yet, or is no such number."""
-    text = os.pread(file, 32, 0).strip()
+    text = os.pread(file, 64, 0).partition(b"\n")[0].strip()
     return int(text) if text.isdigit() and 0 < int(text) <= MAX_PID else None
+
+
+def _embedded_since(file: int) -> str | None:
+    """Since when a Python program has the database open; None for any other process."""
+    kind, _, since = os.pread(file, 64, 0).decode("ascii", "replace").partition("\n")[2].strip().partition(" ")
+    return since if kind == EMBEDDED else None
 
 
 def _is_ending(pid: int) -> bool:
@@ -75,7 +90,13 @@ def _is_living(pid: int) -> bool:
     return True
 
 
-def _in_use(home: Path, holder: int | None) -> StoreUnusable:
+def _in_use(home: Path, holder: int | None, embedded_since: str | None) -> StoreUnusable:
+    if embedded_since is not None and holder is not None and holder != os.getpid():
+        return StoreUnusable(
+            f"Home is open in a Python program (process {holder}, by `antiphon.open`, since {embedded_since}): "
+            f"{str(home)!r}. Use it from that program, or end the program first: no command can reach it meanwhile.",
+            code="home_embedded",
+        )
     match holder:
         case None:
             who = "another process"
