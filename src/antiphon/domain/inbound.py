@@ -34,6 +34,19 @@ class InboundFile(Struct, frozen=True, kw_only=True):
     """`document | voice | audio | video`, for the line that tells the agent."""
 
 
+class SentFile(Struct, frozen=True, kw_only=True):
+    """A file of a message that lies on the platform."""
+
+    file_id: str
+    """The platform's, to fetch it by."""
+    kind: str
+    """`photo | document | voice | audio | video`."""
+    name: str
+    """The sender's name for it; not safe as a path."""
+    size: int
+    """In bytes as it would be stored: what the platform says, or the most that is taken in."""
+
+
 class Inbound(Struct, frozen=True, kw_only=True):
     """A message that somebody wrote."""
 
@@ -57,6 +70,8 @@ class Inbound(Struct, frozen=True, kw_only=True):
     files: tuple[InboundFile, ...] = ()
     has_files: bool = False
     """Whether it came with images or files, fetched or not."""
+    unfetched: tuple[SentFile, ...] = ()
+    """Its files that are not fetched yet."""
     refused: tuple[str, ...] = ()
     """What could not be taken in, one plain sentence each, for the sender."""
     sent_at: datetime | None = None

@@ -41,6 +41,10 @@ class Shares(Struct, frozen=True, kw_only=True):
     """Sessions it takes part in."""
     stored_bytes: int = 64 * MEBIBYTE
     """Bytes it wrote into sessions that still exist."""
+    session_bytes: int = 256 * MEBIBYTE
+    """Bytes that it and others with a share wrote into one session."""
+    free_disk_bytes: int = 1024 * MEBIBYTE
+    """Bytes of the home's disk that files of people, the owner's too, leave free."""
     queued_runs: int = 20
     """Its runs that wait to start."""
     messages_per_minute: int = 20

@@ -20,6 +20,8 @@ class ArrivalOutcome(StrEnum):
     WAITING = "waiting"
     """Its sender waits until an owner admits them."""
     IGNORED = "ignored"
+    HELD = "held"
+    """It waits for its files, for the messages before it, or for its sender's pace."""
     PRESSED = "pressed"
     """A button was pressed."""
 

@@ -16,6 +16,7 @@ from antiphon.domain.delay import Delay
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, NewEvent, stand_in
 from antiphon.domain.ids import SessionId, SessionRow
+from antiphon.domain.inbound import Inbound
 from antiphon.domain.keys import parse_key
 from antiphon.domain.message import AssistantMessage, JsonObject, Role, ToolResult, Usage, UserMessage
 from antiphon.domain.own_text import CodeSpan
@@ -49,6 +50,7 @@ _decode_schedule = Decoder(Schedule).decode
 _decode_task_limits = Decoder(TaskLimits).decode
 _decode_asked_calls = Decoder(tuple[AskedCall, ...]).decode
 _decode_code_spans = Decoder(tuple[CodeSpan, ...]).decode
+_decode_inbound = Decoder(Inbound).decode
 _UNDECODABLE = (DecodeError, ValueError, TypeError, RecursionError)
 """What decoders raise for damage: no JSON, no text, nested too deeply."""
 
@@ -77,6 +79,14 @@ def check_delay(text: str) -> None:
     """Raises `Unavailable` if the stored delay of a run is damaged."""
     if delay(text) is None:
         raise unreadable("a delay")
+
+
+def inbound(text: str) -> Inbound:
+    """Raises `Unavailable` if the stored text is damaged."""
+    try:
+        return _decode_inbound(text)
+    except _UNDECODABLE as error:
+        raise unreadable("a held message") from error
 
 
 def json_list(text: str) -> list[Any]:

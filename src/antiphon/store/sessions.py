@@ -567,6 +567,13 @@ async def taken_by(query: Query, principal: str) -> Taken:
     return Taken(*map(int, row))
 
 
+async def stored_in(query: Query, session: SessionRow) -> int:
+    """The bytes that all participants with a share have stored in the session."""
+    row = await query.fetch_one("SELECT COALESCE(SUM(stored_bytes), 0) FROM participants WHERE session = ?", (session,))
+    assert row is not None
+    return int(row[0])
+
+
 async def set_parent(tx: Transaction, session: SessionRow, parent: SessionRow) -> None:
     """Makes a new session the child of another one, permanently."""
     copied = ", ".join(

@@ -95,7 +95,7 @@ async def note_told(tx: Transaction, day: str, spender: str) -> bool:
 
 
 async def count_message(tx: Transaction, sender: str, at_ms: int) -> Pace:
-    """Counts a message; a minute begins with the first message after the one before has passed."""
+    """Counts a message of that time; a minute begins with the first message after the one before has passed."""
     row = await tx.fetch_one(
         "INSERT INTO message_paces (sender, messages, since) VALUES (?, 1, ?) "
         "ON CONFLICT (sender) DO UPDATE SET "
@@ -108,4 +108,5 @@ async def count_message(tx: Transaction, sender: str, at_ms: int) -> Pace:
     return Pace(*row)
 
 
-_IS_SAME_MINUTE = f"excluded.since - message_paces.since BETWEEN 0 AND {MINUTE_MS - 1}"
+_IS_SAME_MINUTE = f"excluded.since - message_paces.since BETWEEN {1 - MINUTE_MS} AND {MINUTE_MS - 1}"
+"""Also of one that is a little older than the first: what people send to several chats does not come in its order."""

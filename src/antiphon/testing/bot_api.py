@@ -51,7 +51,7 @@ class BotApi(FakeServer):
         self.more_bytes = 0
         """How many more bytes follow a file than its size says."""
         self.sent_bytes = 0
-        """How many of those were sent."""
+        """How many bytes of files were sent."""
         self.base_url = f"http://127.0.0.1:{self.port}/bot"
         self.base_file_url = f"http://127.0.0.1:{self.port}/file/bot"
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
@@ -79,6 +79,7 @@ class BotApi(FakeServer):
         return StreamingResponse(self._pieces(data))
 
     async def _pieces(self, data: bytes) -> AsyncGenerator[bytes]:
+        self.sent_bytes += len(data)
         yield data
         for _ in range(0, self.more_bytes, PIECE):
             self.sent_bytes += PIECE

@@ -11,6 +11,8 @@ edited, and without the deleted ones. `will` makes requests fail (antiphon.testi
 """
 
 import re
+import time
+from collections.abc import Callable
 from typing import Final
 
 from antiphon.testing.bot_api import BotApi, Json, units
@@ -29,13 +31,15 @@ def group(id: int, title: str, **more: object) -> Json:
 
 
 class FakeTelegram(BotApi):
-    def __init__(self, token: str = "7001:fake-token-of-a-bot") -> None:
+    def __init__(self, token: str = "7001:fake-token-of-a-bot", now: Callable[[], float] = time.time) -> None:
+        """`now` is its clock, in seconds: the dates of messages."""
         super().__init__(token)
+        self.now = now
 
     def write(self, text: str | None, *, sender: Json, chat: Json | None = None, **more: object) -> Json:
         """A person's message, by default in their chat with the bot; `more` are further fields of it."""
         there = chat or {"id": sender["id"], "type": "private", "first_name": sender["first_name"]}
-        message: Json = {"message_id": self.next_id(), "date": 1_700_000_000, "chat": there, "from": sender}
+        message: Json = {"message_id": self.next_id(), "date": int(self.now()), "chat": there, "from": sender}
         if text is not None:
             found = [(kind, at) for kind, form in _ENTITIES.items() for at in re.finditer(form, text)]
             spans = [(kind, units(text[: at.start()]), units(at.group())) for kind, at in found]

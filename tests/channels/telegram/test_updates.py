@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.channels.telegram.updates import Me, ReadUpdate, SentFile, read_update
-from antiphon.domain.inbound import ButtonPress, ChangeKind, ChatChange, Inbound
+from antiphon.channels.telegram.settings import LARGEST_FILE
+from antiphon.channels.telegram.updates import Me, read_update
+from antiphon.domain.inbound import ButtonPress, ChangeKind, ChatChange, FromChannel, Inbound
 from antiphon.domain.keys import ChatType
 from antiphon.domain.session import DeliveryContext
 from antiphon.testing.telegram import Json, group, person
@@ -30,14 +31,14 @@ def message(chat: Json | None = None, **more: Any) -> Json:
     return update("message", {"message_id": 3, "date": 1_700_000_000, "chat": there, "from": ANN, **more})
 
 
-def read(given: object) -> ReadUpdate:
+def read(given: object) -> FromChannel:
     found = read_update(given, ME)
     assert found is not None
     return found
 
 
 def inbound(given: object) -> Inbound:
-    content = read(given).content
+    content = read(given)
     assert isinstance(content, Inbound)
     return content
 
@@ -118,7 +119,7 @@ def test_a_press_names_the_chat_of_its_message() -> None:
     pressed = update(
         "callback_query", {"id": "77", "from": ANN, "data": "a:once", "message": {"chat": FAMILY, "from": BOT}}
     )
-    content = read(pressed).content
+    content = read(pressed)
     assert isinstance(content, ButtonPress)
     assert (content.platform_id, content.place.to, content.data, content.sender.id) == (
         "press:77",
@@ -131,8 +132,8 @@ def test_a_press_names_the_chat_of_its_message() -> None:
 @requirement("flow:2", "groups:1")
 def test_people_join_and_leave_groups() -> None:
     """Other bots read nothing of this one, and a direct chat has no members."""
-    joined = read(message(FAMILY, new_chat_members=[ANN, BOT, person(8, "Ben")])).content
-    parted = read(message(FAMILY, left_chat_member=ANN)).content
+    joined = read(message(FAMILY, new_chat_members=[ANN, BOT, person(8, "Ben")]))
+    parted = read(message(FAMILY, left_chat_member=ANN))
     assert isinstance(joined, ChatChange) and isinstance(parted, ChatChange)
     assert (joined.kind, joined.people, joined.place.to) == (ChangeKind.JOINED, ("7", "8"), "-100")
     assert (parted.kind, parted.people) == (ChangeKind.PARTED, ("7",))
@@ -156,7 +157,7 @@ def test_people_join_and_leave_groups() -> None:
 def test_changes_of_the_bots_membership(chat: Json, was: str, now: str, kind: ChangeKind | None) -> None:
     change = {"chat": chat, "from": ANN, "old_chat_member": {"status": was}, "new_chat_member": {"status": now}}
     found = read_update(update("my_chat_member", change), ME)
-    assert (None if found is None else getattr(found.content, "kind", None)) == kind
+    assert (None if found is None else getattr(found, "kind", None)) == kind
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def test_changes_of_the_bots_membership(chat: Json, was: str, now: str, kind: Ch
     ],
 )
 def test_a_group_that_becomes_a_supergroup_moves(given: Json) -> None:
-    content = read(given).content
+    content = read(given)
     assert isinstance(content, ChatChange)
     assert (content.kind, content.place.to, content.moved_to) == (ChangeKind.MOVED, "-5", "-1005")
 
@@ -185,12 +186,14 @@ def test_files_are_named_by_kind_and_too_large_ones_are_refused_plainly() -> Non
         {"file_id": "m", "file_size": 20},
         {"file_id": "l", "file_size": 6 * 2**20},
     ]
-    assert read(message(photo=sizes)).attachments == (SentFile(file_id="m", kind="photo", name="photo.jpg"),)
+    (photo,) = inbound(message(photo=sizes)).unfetched
+    assert (photo.file_id, photo.kind, photo.name) == ("m", "photo", "photo.jpg")
     document = {"file_id": "d", "file_name": "a/../b.pdf", "file_size": 5}
-    found = read(message(document=document, caption="look"))
-    assert found.attachments == (SentFile(file_id="d", kind="document", name="a/../b.pdf"),)
+    (file,) = inbound(message(document=document, caption="look")).unfetched
+    assert (file.file_id, file.kind, file.name, file.size) == ("d", "document", "a_.._b.pdf", 5)
     assert inbound(message(document=document, caption="look")).text == "look"
-    assert read(message(voice={"file_id": "v"})).attachments[0].name == "voice.ogg"
+    (voice,) = inbound(message(voice={"file_id": "v"})).unfetched
+    assert (voice.name, voice.size) == ("voice.ogg", LARGEST_FILE)
     large = inbound(message(document={"file_id": "d", "file_name": "big.iso", "file_size": 21 * 2**20}))
     assert large.refused == ("The file 'big.iso' is larger than 20 MiB and was not taken in.",)
     assert "sticker cannot be taken in" in inbound(message(sticker={"file_id": "x"})).refused[0]

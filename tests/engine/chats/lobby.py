@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from itertools import count
 from typing import Any
 
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId, ProcessId
-from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound, InboundFile, Sender
+from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound, InboundFile, Sender, SentFile
 from antiphon.domain.keys import ChatType
 from antiphon.domain.message import Attribution, AttributionKind, TextPart
 from antiphon.domain.person import Identity
@@ -56,6 +57,8 @@ class Lobby:
         lease: AccountLease | None = None,
         position: int | None = None,
         files: tuple[InboundFile, ...] = (),
+        unfetched: tuple[SentFile, ...] = (),
+        sent_at: datetime | None = None,
         name: str | None = None,
         attributed: AttributionKind | None = None,
     ) -> Received:
@@ -71,6 +74,8 @@ class Lobby:
             is_meant=is_meant,
             attribution=None if attributed is None else Attribution(kind=attributed, name="Mallory"),
             files=files,
+            unfetched=unfetched,
+            sent_at=sent_at,
         )
         return await self.reception.receive(inbound, lease)
 

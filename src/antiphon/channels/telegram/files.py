@@ -9,21 +9,21 @@ from telegram.error import BadRequest, Forbidden, TelegramError
 
 from antiphon.channels.telegram.client import FileTooLarge, TelegramClient
 from antiphon.channels.telegram.settings import LARGEST_FILE, LARGEST_IMAGE
-from antiphon.channels.telegram.updates import PHOTO, SentFile, too_large
-from antiphon.domain.inbound import Inbound, InboundFile
+from antiphon.channels.telegram.updates import PHOTO, too_large
+from antiphon.domain.inbound import Inbound, InboundFile, SentFile
 from antiphon.domain.message import ImagePart
 from antiphon.domain.text import bracketed_name
 
 PATIENCE = timedelta(seconds=60)
-"""How long fetching the files of one message may take; later messages wait meanwhile."""
+"""How long fetching one file may take; later messages of the chat wait meanwhile."""
 _PAUSE_SECONDS = 1.0
 _IMAGES = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png"))
 
 
-async def with_files(client: TelegramClient, inbound: Inbound, attachments: tuple[SentFile, ...]) -> Inbound:
+async def with_files(client: TelegramClient, inbound: Inbound) -> Inbound:
     """The message with its files, and a sentence for the sender about each file that could not be fetched."""
     images, files, refused = list(inbound.images), list(inbound.files), list(inbound.refused)
-    for attachment in attachments:
+    for attachment in inbound.unfetched:
         try:
             data = await _fetch(client, attachment)
         except FileTooLarge:
@@ -37,12 +37,7 @@ async def with_files(client: TelegramClient, inbound: Inbound, attachments: tupl
             refused.append("The photo cannot be read and was not taken in.")
         else:
             images.append(ImagePart(mime_type=mime_type, data=base64.b64encode(data).decode()))
-    return replace(inbound, images=tuple(images), files=tuple(files), refused=tuple(refused))
-
-
-def without_files(inbound: Inbound, attachments: tuple[SentFile, ...]) -> Inbound:
-    """The message without its files, which nobody asked for yet."""
-    return replace(inbound, refused=(*inbound.refused, *map(_not_fetched, attachments)))
+    return replace(inbound, images=tuple(images), files=tuple(files), refused=tuple(refused), unfetched=())
 
 
 def _not_fetched(attachment: SentFile) -> str:

@@ -7,8 +7,7 @@ from msgspec import ValidationError
 from telegram.error import TelegramError
 
 from antiphon.channels.telegram.client import TelegramClient
-from antiphon.channels.telegram.files import with_files, without_files
-from antiphon.channels.telegram.updates import PRESS, Me, ReadUpdate, position_of, read_update
+from antiphon.channels.telegram.updates import PRESS, Me, position_of, read_update
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.inbound import ButtonPress, ChatChange, FromChannel, Inbound
 from antiphon.engine.chats.accounts import AccountLease, LeaseLost
@@ -23,7 +22,7 @@ LONGEST_TOAST = 200
 
 
 class Intake:
-    """Hands updates to the reception, with their files."""
+    """Hands updates to the reception. Fetches no file: nothing slow may stand before the updates of others."""
 
     def __init__(self, client: TelegramClient, reception: Reception) -> None:
         self._client = client
@@ -34,14 +33,12 @@ class Intake:
 
         Raises `LeaseLost`, and without a lease `Unavailable`.
         """
-        read = self._read(update, me)
-        if read is None:
+        content = self._read(update, me)
+        if content is None:
             return
-        content: FromChannel | None = None
         failures = 0
         while True:
             try:
-                content = content or await self._fetched(read)
                 await self._receive(content, lease)
                 return
             except LeaseLost:
@@ -62,7 +59,7 @@ class Intake:
                     return
                 await anyio.sleep(PAUSE_SECONDS)
 
-    def _read(self, update: object, me: Me) -> ReadUpdate | None:
+    def _read(self, update: object, me: Me) -> FromChannel | None:
         try:
             return read_update(update, me)
         except ValidationError as error:
@@ -72,15 +69,6 @@ class Intake:
                 extra={"action": "update_unread", "update_id": position_of(update), "error": str(error)},
             )
             return None
-
-    async def _fetched(self, read: ReadUpdate) -> FromChannel:
-        """The content with its files, which are fetched only if it will be posted: strangers cost next to nothing."""
-        content = read.content
-        if not isinstance(content, Inbound) or not read.attachments:
-            return content
-        if await self._reception.will_post(content):
-            return await with_files(self._client, content, read.attachments)
-        return without_files(content, read.attachments)
 
     async def _receive(self, content: FromChannel, lease: AccountLease | None) -> None:
         match content:

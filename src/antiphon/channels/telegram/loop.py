@@ -9,6 +9,7 @@ from telegram import BotCommand
 from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
 
 from antiphon.channels.telegram.client import TelegramClient, wished_pause
+from antiphon.channels.telegram.files import with_files
 from antiphon.channels.telegram.intake import Intake
 from antiphon.channels.telegram.settings import (
     ACCOUNT,
@@ -26,7 +27,9 @@ from antiphon.channels.telegram.updates import Me, position_of
 from antiphon.clock import Clock
 from antiphon.domain.commands import LANGUAGES, commands_for
 from antiphon.domain.errors import Unavailable
+from antiphon.domain.inbound import Inbound
 from antiphon.engine.chats.accounts import RENEWAL, AccountLease, Accounts, LeaseLost
+from antiphon.engine.chats.held import HeldMessages
 from antiphon.engine.chats.reception import Reception
 from antiphon.trouble import Trouble
 
@@ -67,6 +70,7 @@ class TelegramLoop:
         self._client = client
         self._intake = Intake(client, reception)
         self._accounts = accounts
+        self._held = HeldMessages(reception, clock)
         self._clock = clock
         self._secret = secret
         self._trouble: str | None = None
@@ -112,11 +116,15 @@ class TelegramLoop:
         """Serves until the lease is lost."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._renew, lease, tasks.cancel_scope)
+            tasks.start_soon(self._held.serve, lease, self._with_files)
             try:
                 await self._serve(lease)
             except LeaseLost:
                 logger.info("Bot is served elsewhere", extra={"action": "lease_lost", "channel": NAME})
             tasks.cancel_scope.cancel()
+
+    async def _with_files(self, inbound: Inbound) -> Inbound:
+        return await with_files(self._client, inbound)
 
     async def _renew(self, lease: AccountLease, scope: anyio.CancelScope) -> None:
         forgotten: float | None = None

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct, field
 
 from antiphon.channels.telegram.settings import ACCOUNT, LARGEST_FILE, LARGEST_IMAGE, NAME
-from antiphon.domain.inbound import ButtonPress, ChangeKind, ChatChange, Inbound, Sender
+from antiphon.domain.attachments import fitting_name
+from antiphon.domain.inbound import ButtonPress, ChangeKind, ChatChange, FromChannel, Inbound, Sender, SentFile
 from antiphon.domain.keys import ChatType
 from antiphon.domain.message import Attribution, AttributionKind
 from antiphon.domain.session import DeliveryContext
@@ -23,7 +24,6 @@ PRESS = "press:"
 """Before the id of a press, so that it is not the id of a message."""
 LONGEST_DATA = 64
 """Bytes of a button's data."""
-_LONGEST_FILE_NAME = 200
 
 
 class Me(Struct, frozen=True, kw_only=True):
@@ -33,22 +33,6 @@ class Me(Struct, frozen=True, kw_only=True):
     username: str = ""
     can_read_all_group_messages: bool = False
     """False in privacy mode: then a group's messages arrive only if they are meant for the bot."""
-
-
-class SentFile(Struct, frozen=True, kw_only=True):
-    """A file of a message, to be fetched."""
-
-    file_id: str
-    kind: str
-    """`photo | document | voice | audio | video`."""
-    name: str
-
-
-class ReadUpdate(Struct, frozen=True, kw_only=True):
-    """A message, and the files that it has besides."""
-
-    content: Inbound | ButtonPress | ChatChange
-    attachments: tuple[SentFile, ...] = ()
 
 
 class _User(Struct, frozen=True, kw_only=True):
@@ -184,55 +168,51 @@ def position_of(update: object) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def read_update(update: object, me: Me) -> ReadUpdate | None:
+def read_update(update: object, me: Me) -> FromChannel | None:
     """What the update brings; None if it is nothing for Antiphon. Raises `msgspec.ValidationError` for a broken one."""
     found = msgspec.convert(update, _Update)
     position = found.update_id
     if found.message is not None:
         return _read_message(found.message, me, position)
     if found.callback_query is not None:
-        press = _read_press(found.callback_query, me, position)
-        return None if press is None else ReadUpdate(content=press)
+        return _read_press(found.callback_query, me, position)
     if found.my_chat_member is not None:
-        change = _read_membership(found.my_chat_member, position)
-        return None if change is None else ReadUpdate(content=change)
+        return _read_membership(found.my_chat_member, position)
     return None
 
 
-def _read_message(message: _Message, me: Me, position: int) -> ReadUpdate | None:
+def _read_message(message: _Message, me: Me, position: int) -> Inbound | ChatChange | None:
     if message.migrate_to_chat_id is not None:
-        return ReadUpdate(content=_moved(message.chat.id, message.migrate_to_chat_id, position))
+        return _moved(message.chat.id, message.migrate_to_chat_id, position)
     if message.migrate_from_chat_id is not None:
-        return ReadUpdate(content=_moved(message.migrate_from_chat_id, message.chat.id, position))
+        return _moved(message.migrate_from_chat_id, message.chat.id, position)
     if change := _read_members(message, position):
-        return ReadUpdate(content=change)
+        return change
     sender, is_direct = message.sender, message.chat.type == "private"
     if sender is None or sender.is_bot or message.sender_chat is not None:
         return None
     if not is_direct and message.chat.type not in _IN_GROUP:
         return None
-    attachments, refused = _files_of(message)
+    unfetched, refused = _files_of(message)
     text = message.text if message.text is not None else message.caption
-    if text is None and not attachments and not refused:
+    if text is None and not unfetched and not refused:
         return None
     attribution = _attribution_of(message)
     is_meant = is_direct or (attribution is None and _is_meant(message, me))
-    return ReadUpdate(
-        content=Inbound(
-            platform_id=f"{me.id}:{message.chat.id}:{message.message_id}",
-            position=position,
-            place=_place(message.chat, message.message_thread_id if message.is_topic_message else None),
-            chat_type=ChatType.DIRECT if is_direct else ChatType.GROUP,
-            title=None if is_direct else bracketed_name(message.chat.title or ""),
-            sender=_sender(sender),
-            text=whole_characters(text or ""),
-            is_meant=is_meant,
-            attribution=attribution,
-            has_files=bool(attachments),
-            refused=refused if is_meant else (),
-            sent_at=_moment(message.date),
-        ),
-        attachments=attachments,
+    return Inbound(
+        platform_id=f"{me.id}:{message.chat.id}:{message.message_id}",
+        position=position,
+        place=_place(message.chat, message.message_thread_id if message.is_topic_message else None),
+        chat_type=ChatType.DIRECT if is_direct else ChatType.GROUP,
+        title=None if is_direct else bracketed_name(message.chat.title or ""),
+        sender=_sender(sender),
+        text=whole_characters(text or ""),
+        is_meant=is_meant,
+        attribution=attribution,
+        has_files=bool(unfetched),
+        unfetched=unfetched,
+        refused=refused if is_meant else (),
+        sent_at=_moment(message.date),
     )
 
 
@@ -256,11 +236,12 @@ def _author_of(origin: _ForwardOrigin) -> str | None:
 
 def _files_of(message: _Message) -> tuple[tuple[SentFile, ...], tuple[str, ...]]:
     """The files to fetch, and a sentence for each thing that cannot be taken in."""
-    attachments: list[SentFile] = []
+    unfetched: list[SentFile] = []
     refused: list[str] = []
     sizes = [size for size in message.photo if (size.file_size or 0) <= LARGEST_IMAGE]
     if sizes:
-        attachments.append(SentFile(file_id=sizes[-1].file_id, kind=PHOTO, name="photo.jpg"))
+        size = (sizes[-1].file_size or LARGEST_IMAGE) * 4 // 3 + 4  # as it is encoded in the message
+        unfetched.append(SentFile(file_id=sizes[-1].file_id, kind=PHOTO, name="photo.jpg", size=size))
     elif message.photo:
         refused.append(too_large(PHOTO, ""))
     named = (
@@ -273,17 +254,18 @@ def _files_of(message: _Message) -> tuple[tuple[SentFile, ...], tuple[str, ...]]
     for kind, file, usual in named:
         if file is None:
             continue
-        name = whole_characters(file.file_name or "")[:_LONGEST_FILE_NAME] or usual
-        if (file.file_size or 0) > LARGEST_FILE:
+        name = fitting_name(whole_characters(file.file_name or ""), usual)
+        size = LARGEST_FILE if file.file_size is None else file.file_size
+        if size > LARGEST_FILE:
             refused.append(too_large(kind, name))
         else:
-            attachments.append(SentFile(file_id=file.file_id, kind=kind, name=name))
+            unfetched.append(SentFile(file_id=file.file_id, kind=kind, name=name, size=size))
     refused += [
         f"A {kind.replace('_', ' ')} cannot be taken in. Send text, a photo, a file or a voice message."
         for kind in _REFUSED
         if getattr(message, kind) is not None
     ]
-    return tuple(attachments), tuple(refused)
+    return tuple(unfetched), tuple(refused)
 
 
 def too_large(kind: str, name: str) -> str:

@@ -11,6 +11,11 @@ from antiphon.policy.caps import PersonCaps
 from antiphon.policy.shares import Rate, Rates, Shares
 
 
+class FilesLimitsSection(Section):
+    free_disk_bytes: Annotated[int, Field(ge=0)] = 1024 * MEBIBYTE
+    """How much of the home's disk files that people send leave free; then they are not fetched, the owner's neither."""
+
+
 class RunLimitsSection(Section):
     time_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS)] | None = 1_800.0
     """Wall-clock time of one run, including waits; 0 for no limit. A limit that an agent, a spawn or a task names takes
@@ -55,7 +60,9 @@ class GuestLimitsSection(Section):
     sessions: Annotated[int, Field(ge=1)] = 100
     """How many sessions each guest may take part in."""
     stored_bytes: Annotated[int, Field(ge=1)] = 64 * MEBIBYTE
-    """How many bytes each guest may have written into existing sessions."""
+    """How many bytes each guest may have written into existing sessions, files that they sent included."""
+    session_bytes: Annotated[int, Field(ge=1)] = 256 * MEBIBYTE
+    """How many bytes all guests together may have written into one session before no more files of them are fetched."""
     queued_runs: Annotated[int, Field(ge=1)] = 20
     """How many runs of each guest or bound token may wait in the queue."""
     tokens: Annotated[int, Field(ge=0)] | None = 200_000
@@ -87,6 +94,8 @@ class LimitsSection(Section):
     """What all guests together may spend in a UTC day."""
     user: UserLimitsSection = UserLimitsSection()
     """What each user may spend in a UTC day."""
+    files: FilesLimitsSection = FilesLimitsSection()
+    """What files that people send may use."""
     run: RunLimitsSection = RunLimitsSection()
     """What one run may use."""
     daily: DailySection = DailySection()
@@ -106,6 +115,8 @@ class LimitsSection(Section):
             messages_per_minute=messages_per_minute,
             sessions=self.guest.sessions,
             stored_bytes=self.guest.stored_bytes,
+            session_bytes=self.guest.session_bytes,
+            free_disk_bytes=self.files.free_disk_bytes,
             queued_runs=self.guest.queued_runs,
             rates=Rates(
                 guest=Rate(per_minute=self.guest.requests_per_minute, burst=self.guest.burst),

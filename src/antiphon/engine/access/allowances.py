@@ -8,6 +8,7 @@ from antiphon.engine.refusal import Refusal
 from antiphon.policy.rights import is_favoured
 from antiphon.policy.shares import Shares
 from antiphon.policy.standing import Standing
+from antiphon.store import held_messages
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
@@ -34,7 +35,7 @@ async def refuse_session(query: Query, standing: Standing, shares: Shares) -> Re
 
 
 async def refuse_pace(tx: Transaction, standing: Standing, shares: Shares, *, at_ms: int) -> Refusal | None:
-    """Counts a message; the refusal if the principal may not store one so soon. A refused one is counted too."""
+    """Counts a message of that time; the refusal if it is one too many within a minute. A refused one counts, too."""
     if is_favoured(standing):
         return None
     pace = await count_message(tx, str(standing.principal), at_ms)
@@ -50,20 +51,27 @@ async def refuse_pace(tx: Transaction, standing: Standing, shares: Shares, *, at
     )
 
 
-async def refuse_bytes(query: Query, standing: Standing, content: tuple[Part, ...], shares: Shares) -> Refusal | None:
-    """The refusal if the principal may not store a message of that content."""
-    if is_favoured(standing):
-        return None
-    taken = await rows.taken_by(query, str(standing.principal))
-    if taken.stored_bytes + stored_bytes(content) <= shares.stored_bytes:
+async def refuse_bytes(query: Query, standing: Standing, size: int, shares: Shares) -> Refusal | None:
+    """The refusal if the principal may not store so many bytes more."""
+    left = await bytes_left(query, standing, shares)
+    if left is None or size <= left:
         return None
     return Refusal(
         Denied(
-            f"Guest has stored {taken.stored_bytes} bytes, and may store {shares.stored_bytes}. "
+            f"Guest has stored {shares.stored_bytes - left} bytes, and may store {shares.stored_bytes}. "
             "The owner can delete sessions, or raise limits.guest.storedBytes.",
             code="guest_bytes",
         )
     )
+
+
+async def bytes_left(query: Query, standing: Standing, shares: Shares) -> int | None:
+    """How much the principal may still store, what waits to be stored taken off; None without a share."""
+    if is_favoured(standing):
+        return None
+    name = str(standing.principal)
+    taken, held = await rows.taken_by(query, name), await held_messages.share_of(query, name)
+    return shares.stored_bytes - taken.stored_bytes - held.size
 
 
 async def refuse_run(query: Query, standing: Standing, shares: Shares) -> Refusal | None:

@@ -12,7 +12,7 @@ from antiphon.engine.chats.groups import (
     standing_of,
 )
 from antiphon.engine.chats.occasion import Occasion
-from antiphon.engine.chats.take_in import Received, Stale, hold
+from antiphon.engine.chats.take_in import Received, Stale, keep_lease
 from antiphon.policy.reception import GroupStanding
 from antiphon.store.arrivals import ArrivalOutcome
 from antiphon.store.database import Transaction
@@ -22,7 +22,7 @@ async def take_change(
     tx: Transaction, change: ChatChange, lease: AccountLease | None, occasion: Occasion
 ) -> Received | Stale:
     """May be called again for the same change: each states what is so now."""
-    if not await hold(tx, lease, change.place, change.position):
+    if not await keep_lease(tx, lease, change.place, change.position):
         return Stale()
     match change.kind:
         case ChangeKind.ADDED:

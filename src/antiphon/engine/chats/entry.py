@@ -19,11 +19,13 @@ from antiphon.engine.chats.who import Who
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted, PostMessage
-from antiphon.engine.sessions.posting import judge_entry, open_and_post
+from antiphon.engine.sessions.posting import JudgedEntry, judge_entry, open_and_post
 from antiphon.engine.sessions.sessions import Newcomer, OpenSession, SessionAttributes, carry_out
+from antiphon.engine.sessions.workspaces import Workspace
 from antiphon.policy.chats import GroupRules
-from antiphon.policy.trigger import OwnerTrigger
+from antiphon.policy.trigger import OwnerTrigger, is_triggering
 from antiphon.store import sessions as rows
+from antiphon.store.codec import milliseconds
 from antiphon.store.database import Query, Transaction
 
 CHAT_IDS = {
@@ -48,6 +50,10 @@ class Uploaded(Struct, frozen=True, kw_only=True):
     session_id: SessionId
     lines: tuple[str, ...]
     """A line for each, which tells the agent where it is."""
+    directory: Workspace | None = None
+    """Where they are; None if they could not be stored."""
+    size: int = 0
+    """Of what was written, in bytes."""
     refused: tuple[str, ...] = ()
     """What could not be stored, one plain sentence each, for the sender."""
 
@@ -141,12 +147,44 @@ def _metadata(chat: Chat) -> JsonObject:
     return metadata
 
 
+def is_addressed(rules: Rules, chat: Chat, who: Who, inbound: Inbound) -> bool:
+    """Whether the message will make the agent answer."""
+    kind = SessionType.GROUP if chat.route.session_key.kind is SessionKind.GROUP else SessionType.DIRECT
+    return is_triggering(
+        kind, who.standing, mentioned=is_mentioned(chat, inbound), owner_trigger=_owner_trigger(rules, chat)
+    )
+
+
+def is_mentioned(chat: Chat, inbound: Inbound) -> bool:
+    return inbound.is_meant and not group_rules(chat).is_silent
+
+
+def _owner_trigger(rules: Rules, chat: Chat) -> OwnerTrigger:
+    group = group_rules(chat)
+    return OwnerTrigger.MENTION if group.is_silent else group.owner_trigger or rules.owner_trigger
+
+
+class Arrived(Struct, frozen=True, kw_only=True):
+    """A message with what was done for it before it is posted."""
+
+    inbound: Inbound
+    content: tuple[Part, ...]
+    file_bytes: int = 0
+    held_bytes: int | None = None
+    """What is held for it of its sender's share; None if it did not wait."""
+
+
+def sent_ms(inbound: Inbound, at_ms: int) -> int:
+    """When it was written, as its platform says; never later than now."""
+    return at_ms if inbound.sent_at is None else min(milliseconds(inbound.sent_at), at_ms)
+
+
 async def post_in_chat(
-    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, content: tuple[Part, ...], inbound: Inbound, drawn: DrawnIds
+    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: DrawnIds
 ) -> Posted | Refusal:
     """Stores the message and queues its run, as the sender, in the unit of its arrival; a refusal leaves no session."""
     opening = _opening(rules, chat, who, drawn)
-    post = _posting(rules, chat, who, content=content, inbound=inbound, drawn=drawn)
+    post = _posting(rules, chat, who, arrived=arrived, drawn=drawn)
     entered = await open_and_post(tx, opening, post, rules)
     if isinstance(entered, Refusal) and entered.error.code == "message_id_reused":
         # Its arrival shows that it came once; somebody else who may post here has used its id.
@@ -156,32 +194,33 @@ async def post_in_chat(
 
 
 async def open_for_files(
-    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, inbound: Inbound, drawn: DrawnIds
+    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: DrawnIds
 ) -> Session | Refusal:
     """The chat's session, opened for files of a message that may be stored; the message is counted with its unit."""
-    opening = _opening(rules, chat, who, drawn)
-    post = _posting(rules, chat, who, content=content_of(inbound), inbound=inbound, drawn=drawn)
-    judged = await judge_entry(tx, opening, post, rules, is_counted=False)
+    judged = await judge_for_files(tx, rules, chat, who, arrived=arrived, drawn=drawn)
     return judged if isinstance(judged, Refusal) else (await carry_out(tx, judged.opening)).session
 
 
-def _posting(
-    rules: Rules, chat: Chat, who: Who, *, content: tuple[Part, ...], inbound: Inbound, drawn: DrawnIds
-) -> PostMessage:
+async def judge_for_files(
+    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: DrawnIds
+) -> JudgedEntry | Refusal:
+    """Whether the message may be stored, apart from its sender's pace. Writes nothing."""
+    opening = _opening(rules, chat, who, drawn)
+    post = _posting(rules, chat, who, arrived=arrived, drawn=drawn)
+    return await judge_entry(tx, opening, post, rules, is_counted=False)
+
+
+def _posting(rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: DrawnIds) -> PostMessage:
     assert chat.rules is not None
-    group = group_rules(chat)
-    if group.is_silent:
-        rules = replace(rules, owner_trigger=OwnerTrigger.MENTION)
-    elif group.owner_trigger is not None:
-        rules = replace(rules, owner_trigger=group.owner_trigger)
+    inbound, rules = arrived.inbound, replace(rules, owner_trigger=_owner_trigger(rules, chat))
     return PostMessage(
         principal=who.standing.principal,
         target=target_of(chat.route.session_key),
         message=UserMessage(
             message_id=message_id_of(inbound),
-            content=content,
+            content=arrived.content,
             sender=None if inbound.chat_type is ChatType.DIRECT else inbound.sender.name or inbound.sender.id,
-            mentioned=inbound.is_meant and not group.is_silent,
+            mentioned=is_mentioned(chat, inbound),
             attribution=inbound.attribution,
         ),
         may_repeat=True,
@@ -193,6 +232,9 @@ def _posting(
         place=chat.place,
         route=chat.rules.classification,
         is_delivered=False,
+        file_bytes=arrived.file_bytes,
+        sent_ms=sent_ms(inbound, drawn.at_ms),
+        held_bytes=arrived.held_bytes,
         now=drawn.now,
         at_ms=drawn.at_ms,
     )

@@ -28,7 +28,7 @@ from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.access.tokens import refuse_clearance, refuse_credential
 from antiphon.engine.chats.accounts import milliseconds_of
 from antiphon.engine.chats.chat import account_of
-from antiphon.engine.chats.entry import DrawnIds, SessionMoved, content_of, find_chat, post_in_chat, target_of
+from antiphon.engine.chats.entry import Arrived, DrawnIds, SessionMoved, content_of, find_chat, post_in_chat, target_of
 from antiphon.engine.chats.linking import Linked, foresee_link, link
 from antiphon.engine.chats.owners import ask_about_sender
 from antiphon.engine.chats.who import Who, find_who, introduce
@@ -339,7 +339,7 @@ async def _post_waiting(
     chat = await find_chat(tx, rules, inbound, who)
     if chat.route.session_key != foreseen:
         raise SessionMoved(chat.route.session_key)
-    posted = await post_in_chat(tx, rules, chat, who, content=content, inbound=inbound, drawn=drawn)
+    posted = await post_in_chat(tx, rules, chat, who, arrived=Arrived(inbound=inbound, content=content), drawn=drawn)
     if isinstance(posted, Refusal):
         return None
     head = await sessions.find_head_by_key(tx, stored_key(posted.session_key))

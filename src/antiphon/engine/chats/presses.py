@@ -11,7 +11,7 @@ from antiphon.engine.chats.entry import DrawnIds
 from antiphon.engine.chats.groups import DecideGroup, decide_group
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.pairing import DecidePairing, approve_pairing, refuse_pairing
-from antiphon.engine.chats.take_in import Received, Stale, arrival_of, hold
+from antiphon.engine.chats.take_in import Received, Stale, arrival_of, keep_lease
 from antiphon.engine.chats.who import find_who
 from antiphon.engine.deliveries.outbox import note_copy
 from antiphon.engine.deliveries.questions import ADMIT, REFUSE, GroupAsked, group_asked, pairing_asked
@@ -46,7 +46,7 @@ async def take_press(tx: Transaction, command: TakePress) -> Received | Stale:
     Raises `SessionMoved` if the decision posts to another session than was foreseen.
     """
     press, occasion = command.press, command.occasion
-    if not await hold(tx, command.lease, press.place, press.position):
+    if not await keep_lease(tx, command.lease, press.place, press.position):
         return Stale()
     arrival = arrival_of(press.place, press.platform_id)
     is_repeated = await arrivals.find(tx, arrival) is not None

@@ -4,8 +4,12 @@ Only after the unit has committed may the platform be told that the message was 
 its first answer, even if its chat was routed elsewhere meanwhile. Contract: channels 1, access 3, groups 1.
 """
 
+import asyncio
 from collections import OrderedDict
 
+import anyio
+from anyio import to_thread
+from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
@@ -13,20 +17,27 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import Ids
 from antiphon.domain.inbound import ButtonPress, ChatChange, Inbound
 from antiphon.domain.keys import SessionKey
+from antiphon.domain.session import DeliveryContext
 from antiphon.engine.chats.accounts import AccountLease, LeaseLost
 from antiphon.engine.chats.changes import take_change
+from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.entry import DrawnIds, SessionMoved, Uploaded, target_of
+from antiphon.engine.chats.holding import CountHeld, count_held
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.pairing import draw_code
 from antiphon.engine.chats.presses import TakePress, find_pressed, take_press
 from antiphon.engine.chats.take_in import Foreseen, Received, Stale, TakeIn, foresee, take_in
-from antiphon.engine.chats.uploads import prepare, write_files
+from antiphon.engine.chats.uploads import prepare, remove_files, write_files
 from antiphon.engine.chats.who import identity_of
+from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.request_ids import new_run_id
-from antiphon.store.database import Database, Named
+from antiphon.store import held_messages
+from antiphon.store.arrivals import ArrivalOutcome
+from antiphon.store.database import Database, Named, Transaction
+from antiphon.store.held_messages import HeldMessage
 
 MOST_TRIES = 5
 TOLD_MS = 60_000
@@ -43,13 +54,9 @@ class Reception:
         self._workspaces = workspaces
         self._clock = clock
         self._ids = ids
-        self._told: OrderedDict[str, int] = OrderedDict()
-        """When senders were told that a message was not taken in."""
-
-    async def will_post(self, inbound: Inbound) -> bool:
-        """Whether the message would be posted now, so that its files are worth fetching. Raises `Unavailable`."""
-        foreseen = await self._database.read(foresee, self._rules, inbound, self._clock.now_ms())
-        return foreseen.is_entering
+        self._told: OrderedDict[str, Told] = OrderedDict()
+        """Senders who were told that a message was not taken in."""
+        self._woken = asyncio.Event()
 
     def must_wait(self, error: Unavailable) -> bool:
         """Whether the store fails for everybody. Otherwise what this message needs is damaged, and others go on."""
@@ -58,26 +65,80 @@ class Reception:
     async def receive(self, inbound: Inbound, lease: AccountLease | None = None) -> Received:
         """Takes a message in. Without a lease, as for a platform that posts to the gateway, any process may.
 
+        One with files to fetch waits for them, and those after it in its chat wait behind it (`HeldMessages`).
         Raises `LeaseLost`, after which the loop ends, and `Unavailable`, after which it tries again.
         """
-        sender = str(identity_of(inbound.place, inbound.sender))
+        command = self._command(inbound, lease)
+        if inbound.unfetched:
+            command = replace(command, free_bytes=await to_thread.run_sync(self._workspaces.free_bytes))
+        received = await self._take_in(command)
+        if received.refused is not None:
+            self._note_told(inbound, command)
+        if received.outcome is ArrivalOutcome.HELD:
+            self.wake()
+        return received
+
+    async def go_on(self, held: HeldMessage, inbound: Inbound, lease: AccountLease) -> Received:
+        """Posts a message that waited, with the files that were fetched. Raises like `receive`."""
+        return await self._take_in(replace(self._command(inbound, lease), held=held, was_told=False))
+
+    async def list_held(self, lease: AccountLease) -> list[HeldMessage]:
+        """The messages of the account that may be posted now, one of each place. Raises `Unavailable`."""
+        return await self._database.read(held_messages.list_first, lease.name, self._clock.now_ms())
+
+    async def count_held(self, held: HeldMessage, inbound: Inbound) -> bool:
+        """Counts a message that came late; False if its sender's pace lets it go on only later."""
+        command = CountHeld(held=held, inbound=inbound, rules=self._rules, at_ms=self._clock.now_ms())
+        return await self._database.run(count_held, command)
+
+    async def postpone(self, held: HeldMessage, due_ms: int) -> None:
+        await self._database.run(held_messages.postpone, held.id, due_ms)
+
+    async def give_up(self, held: HeldMessage) -> None:
+        await self._database.run(held_messages.delete, held.id)
+
+    def wake(self) -> None:
+        """Lets `wait_held` return."""
+        self._woken.set()
+
+    async def wait_held(self, seconds: float) -> None:
+        """Returns when a message has to wait, or after that time."""
+        with anyio.move_on_after(seconds):
+            await self._woken.wait()
+        self._woken.clear()
+
+    async def tell_numbers(self) -> None:
+        """Tells senders how many more messages were not taken in since they were told of one."""
+        at_ms = self._clock.now_ms()
+        for sender, told in list(self._told.items()):
+            if told.more and not told.is_new(at_ms):
+                self._told[sender] = replace(told, at_ms=at_ms, more=0)
+                await self._database.run(tell_number, told, at_ms)
+
+    def _command(self, inbound: Inbound, lease: AccountLease | None) -> TakeIn:
         drawn = self._draw()
-        command = TakeIn(
+        told = self._told.get(_sender_of(inbound))
+        return TakeIn(
             inbound=inbound,
             lease=lease,
             rules=self._rules,
             drawn=drawn,
             occasion=self._occasion(drawn),
             pairing=draw_code(self._ids),
-            was_told=drawn.at_ms - self._told.get(sender, -TOLD_MS) < TOLD_MS,
+            was_told=told is not None and told.is_new(drawn.at_ms),
         )
-        received = await self._take_in(command)
-        if received.refused is not None and not command.was_told:
-            self._told.pop(sender, None)
-            self._told[sender] = drawn.at_ms
-            while len(self._told) > MAX_TOLD:
-                self._told.popitem(last=False)
-        return received
+
+    def _note_told(self, inbound: Inbound, command: TakeIn) -> None:
+        sender, at_ms = _sender_of(inbound), command.drawn.at_ms
+        told = self._told.pop(sender, None)
+        if told is None or not command.was_told:
+            more = 0 if told is None else told.more
+            told = Told(place=inbound.place, at_ms=at_ms, more=more)
+        elif inbound.is_meant:
+            told = replace(told, more=told.more + 1)
+        self._told[sender] = told
+        while len(self._told) > MAX_TOLD:
+            self._told.popitem(last=False)
 
     async def press(self, press: ButtonPress, lease: AccountLease | None = None) -> Received:
         """Decides as the person who pressed; the answer's `toast` says what became of it. Raises like `receive`."""
@@ -105,9 +166,13 @@ class Reception:
             unit = command if uploaded is None else replace(command, uploaded=uploaded)
             locked = () if key is None else (target_of(key),)
             try:
-                return _current(await self._database.run(take_in, unit, key, sessions=locked), command.lease)
+                received = _current(await self._database.run(take_in, unit, key, sessions=locked), command.lease)
             except SessionMoved as moved:
                 key = moved.key
+                continue
+            if uploaded is not None and received.outcome is not ArrivalOutcome.POSTED:
+                await remove_files(uploaded)
+            return received
         raise _unsettled()
 
     async def _upload(self, command: TakeIn, foreseen: Foreseen) -> Uploaded | None:
@@ -116,7 +181,7 @@ class Reception:
         if not inbound.files or not foreseen.is_entering or foreseen.key is None:
             return None
         locked = (target_of(foreseen.key),)
-        session = await self._database.run(prepare, self._rules, inbound, command.drawn, sessions=locked)
+        session = await self._database.run(prepare, command, sessions=locked)
         if isinstance(session, Refusal):
             return None  # the message is refused for the same reason
         return await write_files(self._workspaces, session, inbound)
@@ -131,6 +196,29 @@ class Reception:
 
     def _occasion(self, drawn: DrawnIds) -> Occasion:
         return Occasion(rules=self._rules, now=drawn.now, at_ms=drawn.at_ms, drawn=self._ids.random_hex(64))
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """That a sender was told of a message that was not taken in."""
+
+    place: DeliveryContext
+    at_ms: int
+    more: int
+    """How many more there were since."""
+
+    def is_new(self, at_ms: int) -> bool:
+        return at_ms - self.at_ms < TOLD_MS
+
+
+async def tell_number(tx: Transaction, told: Told, at_ms: int) -> None:
+    text = f"{told.more} more of your messages were not taken in."
+    place = told.place
+    name = f"refused {place.channel} {account_of(place)} {place.to} {place.thread_id} {at_ms}"
+    await enqueue_notice(tx, place, text, name=name, at_ms=at_ms)
+
+
+def _sender_of(inbound: Inbound) -> str:
+    return str(identity_of(inbound.place, inbound.sender))
 
 
 def _unsettled() -> Unavailable:

@@ -16,10 +16,20 @@ from antiphon.domain.session import DeliveryContext
 from antiphon.engine.access.machines import refuse_machine_account
 from antiphon.engine.chats import linking, pairing
 from antiphon.engine.chats.accounts import AccountLease
-from antiphon.engine.chats.chat import account_of
+from antiphon.engine.chats.chat import Chat, account_of
 from antiphon.engine.chats.commands import perform
-from antiphon.engine.chats.entry import DrawnIds, SessionMoved, Uploaded, content_of, find_chat, post_in_chat
+from antiphon.engine.chats.entry import (
+    Arrived,
+    DrawnIds,
+    SessionMoved,
+    Uploaded,
+    content_of,
+    find_chat,
+    judge_for_files,
+    post_in_chat,
+)
 from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, note_met, standing_of
+from antiphon.engine.chats.holding import Holding, decide_files, hold, hold_late
 from antiphon.engine.chats.linking import LINK_ANSWERS, Linked
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import rules_of
@@ -31,12 +41,15 @@ from antiphon.engine.sessions.inbox import Posted
 from antiphon.policy.chats import ChannelAccess
 from antiphon.policy.reception import Admission, Knock, decide_admission, decide_after_wrong_code
 from antiphon.policy.rights import reaches_all
-from antiphon.store import arrivals, channel_accounts, link_codes, pairings
+from antiphon.store import arrivals, channel_accounts, held_messages, link_codes, pairings
 from antiphon.store.arrivals import ArrivalOutcome, ArrivalRow, PostedRow
 from antiphon.store.database import Query, Transaction
+from antiphon.store.held_messages import HeldMessage
 from antiphon.store.pairings import PairingState
 
-TOO_MANY = "Too many messages within a minute. The last ones were not taken in; write again a little later."
+TOO_MANY = "Too many messages within a minute. This one was not taken in; write again a little later."
+LEAST_PAUSE_MS = 5_000
+"""Before a message that waits, and could not be posted, is tried again."""
 
 
 class Received(Struct, frozen=True, kw_only=True):
@@ -68,6 +81,10 @@ class TakeIn(Struct, frozen=True, kw_only=True):
     """Whether the sender was told lately that a message was not taken in."""
     uploaded: Uploaded | None = None
     """Where its files were written."""
+    held: HeldMessage | None = None
+    """Set if it waited and goes on now."""
+    free_bytes: int = 0
+    """What is free on the home's disk; measured only for a message with files."""
 
 
 class Foreseen(Struct, frozen=True, kw_only=True):
@@ -84,7 +101,7 @@ def arrival_of(place: DeliveryContext, platform_id: str) -> arrivals.ArrivalName
     return arrivals.ArrivalName(place.channel, account_of(place), platform_id)
 
 
-async def hold(tx: Transaction, lease: AccountLease | None, place: DeliveryContext, position: int | None) -> bool:
+async def keep_lease(tx: Transaction, lease: AccountLease | None, place: DeliveryContext, position: int | None) -> bool:
     """Whether this process may take something in; then no other does so for this account until the unit commits.
 
     The account was read up to the position after this one.
@@ -99,7 +116,8 @@ async def hold(tx: Transaction, lease: AccountLease | None, place: DeliveryConte
 
 
 async def foresee(query: Query, rules: Rules, inbound: Inbound, at_ms: int) -> Foreseen:
-    if await arrivals.find(query, arrival_of(inbound.place, inbound.platform_id)) is not None:
+    first = await arrivals.find(query, arrival_of(inbound.place, inbound.platform_id))
+    if first is not None and first.outcome is not ArrivalOutcome.HELD:
         return Foreseen(key=None)
     who = await find_who(query, rules, inbound.place, inbound.sender)
     knock = await _knock(query, rules, inbound, who, at_ms=at_ms)
@@ -114,10 +132,11 @@ async def foresee(query: Query, rules: Rules, inbound: Inbound, at_ms: int) -> F
 
 async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None) -> Received | Stale:
     inbound, rules, at_ms = command.inbound, command.rules, command.drawn.at_ms
-    if not await hold(tx, command.lease, inbound.place, inbound.position):
+    if not await keep_lease(tx, command.lease, inbound.place, inbound.position):
         return Stale()
     arrival = arrival_of(inbound.place, inbound.platform_id)
-    if (first := await arrivals.find(tx, arrival)) is not None:
+    first = await arrivals.find(tx, arrival)
+    if first is not None and not await _goes_on(tx, command, first):
         return Received(outcome=first.outcome, posted=shown(first.posted), is_repeated=True)
     if inbound.chat_type is not ChatType.DIRECT:
         await note_met(tx, rules, inbound.place, [inbound.sender.id])
@@ -145,8 +164,17 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
             received = Received(outcome=ArrivalOutcome.IGNORED)
         case _:
             received = Received(outcome=ArrivalOutcome.IGNORED)
+    if command.held is not None and received.outcome is not ArrivalOutcome.HELD:
+        await held_messages.delete(tx, command.held.id)
     await arrivals.store(tx, arrival, ArrivalRow(received.outcome, _row(received.posted)), at_ms)
     return received
+
+
+async def _goes_on(tx: Transaction, command: TakeIn, first: ArrivalRow) -> bool:
+    """Whether it is a message that waited until now, and not one that came again."""
+    if command.held is None or first.outcome is not ArrivalOutcome.HELD:
+        return False
+    return await held_messages.is_waiting(tx, command.held.id)
 
 
 async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who, *, at_ms: int) -> Knock:
@@ -212,10 +240,35 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
         if answer is not None:
             await _say(tx, command, answer)
         return Received(outcome=ArrivalOutcome.COMMAND if answer is not None else ArrivalOutcome.IGNORED)
-    refused = (*inbound.refused, *(() if command.uploaded is None else command.uploaded.refused))
+    if command.held is None and (inbound.unfetched or await held_messages.is_waiting_in(tx, inbound.place)):
+        return await _wait(tx, command, chat, who)
+    return await _post(tx, command, chat, who)
+
+
+async def _wait(tx: Transaction, command: TakeIn, chat: Chat, who: Who) -> Received:
+    """Lets the message wait for its files, or behind one that does. One without either is posted at once."""
+    rules, inbound, drawn = command.rules, command.inbound, command.drawn
+    if inbound.unfetched:
+        arrived = Arrived(inbound=inbound, content=content_of(inbound))
+        judged = await judge_for_files(tx, rules, chat, who, arrived=arrived, drawn=drawn)
+        if isinstance(judged, Refusal):
+            return await _refuse(tx, command, who, judged)
+        holding = Holding(inbound=inbound, who=who, rules=rules, at_ms=drawn.at_ms)
+        inbound = await decide_files(tx, holding, chat, free_bytes=command.free_bytes)
+        command = replace(command, inbound=inbound)
+    if not inbound.unfetched and not await held_messages.is_waiting_in(tx, inbound.place):
+        return await _post(tx, command, chat, who)
+    if refusal := await hold(tx, Holding(inbound=inbound, who=who, rules=rules, at_ms=drawn.at_ms)):
+        return await _refuse(tx, command, who, refusal)
+    return Received(outcome=ArrivalOutcome.HELD)
+
+
+async def _post(tx: Transaction, command: TakeIn, chat: Chat, who: Who) -> Received:
+    inbound, rules, uploaded = command.inbound, command.rules, command.uploaded
+    refused = (*inbound.refused, *(() if uploaded is None else uploaded.refused))
     if refused and inbound.is_meant:
         await _say(tx, command, "\n".join(refused), about="refused")
-    content = content_of(inbound, command.uploaded)
+    content = content_of(inbound, uploaded)
     if not content:
         return Received(outcome=ArrivalOutcome.IGNORED)
     try:
@@ -223,14 +276,37 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
     except AntiphonError as error:
         await _tell_refusal(tx, command, error.message)
         return Received(outcome=ArrivalOutcome.IGNORED, refused=error)
-    uploaded = command.uploaded
     if uploaded is not None and (chat.session is None or chat.session.id != uploaded.session_id):
         raise SessionMoved(chat.route.session_key)
-    posted = await post_in_chat(tx, rules, chat, who, content=content, inbound=inbound, drawn=command.drawn)
+    arrived = Arrived(
+        inbound=inbound,
+        content=content,
+        file_bytes=0 if uploaded is None else uploaded.size,
+        held_bytes=None if command.held is None else command.held.size,
+    )
+    posted = await post_in_chat(tx, rules, chat, who, arrived=arrived, drawn=command.drawn)
     if not isinstance(posted, Refusal):
         return Received(outcome=ArrivalOutcome.POSTED, posted=posted)
-    await _tell_refusal(tx, command, _explained(posted.error, who))
-    return Received(outcome=ArrivalOutcome.IGNORED, refused=posted.error)
+    return await _wait_or_refuse(tx, command, who, posted)
+
+
+async def _wait_or_refuse(tx: Transaction, command: TakeIn, who: Who, refusal: Refusal) -> Received:
+    """Lets a message wait that only came too soon after others, if it waited before or came late."""
+    at_ms, error = command.drawn.at_ms, refusal.error
+    if command.held is not None and isinstance(error, Limited):
+        pause_ms = max(LEAST_PAUSE_MS, 1000 * error.retry_after_seconds)
+        await held_messages.postpone(tx, command.held.id, at_ms + pause_ms)
+        return Received(outcome=ArrivalOutcome.HELD)
+    if command.held is None:
+        holding = Holding(inbound=command.inbound, who=who, rules=command.rules, at_ms=at_ms)
+        if await hold_late(tx, holding, refusal) is None:
+            return Received(outcome=ArrivalOutcome.HELD)
+    return await _refuse(tx, command, who, refusal)
+
+
+async def _refuse(tx: Transaction, command: TakeIn, who: Who, refusal: Refusal) -> Received:
+    await _tell_refusal(tx, command, _explained(refusal.error, who))
+    return Received(outcome=ArrivalOutcome.IGNORED, refused=refusal.error)
 
 
 async def _typed(query: Query, inbound: Inbound, who: Who) -> ChatCommand | None:

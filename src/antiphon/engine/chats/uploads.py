@@ -14,11 +14,11 @@ from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.inbound import Inbound
 from antiphon.domain.session import Session
 from antiphon.domain.text import bracketed_name
-from antiphon.engine.chats.entry import DrawnIds, Uploaded, find_chat, open_for_files
+from antiphon.engine.chats.entry import Arrived, Uploaded, content_of, find_chat, open_for_files
+from antiphon.engine.chats.take_in import TakeIn
 from antiphon.engine.chats.who import find_who
 from antiphon.engine.ledger.append import raise_workspace
 from antiphon.engine.refusal import Refusal
-from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.flow import classify_message
 from antiphon.store.database import Transaction
@@ -26,14 +26,17 @@ from antiphon.store.database import Transaction
 logger = logging.getLogger(__name__)
 
 
-async def prepare(tx: Transaction, rules: Rules, inbound: Inbound, drawn: DrawnIds) -> Session | Refusal:
+async def prepare(tx: Transaction, command: TakeIn) -> Session | Refusal:
     """The chat's session, whose workspace may take the sender's files in. Their message is stored after them.
 
     Refused like the message, before anything is written.
     """
+    rules, inbound, drawn = command.rules, command.inbound, command.drawn
     who = await find_who(tx, rules, inbound.place, inbound.sender)
     chat = await find_chat(tx, rules, inbound, who)
-    session = await open_for_files(tx, rules, chat, who, inbound=inbound, drawn=drawn)
+    held_bytes = None if command.held is None else command.held.size
+    arrived = Arrived(inbound=inbound, content=content_of(inbound), held_bytes=held_bytes)
+    session = await open_for_files(tx, rules, chat, who, arrived=arrived, drawn=drawn)
     if not isinstance(session, Refusal):
         assert chat.rules is not None
         left = classify_message(who.standing, chat.rules.classification, inbound.attribution)
@@ -63,7 +66,14 @@ async def write_files(workspaces: Workspaces, session: Session, inbound: Inbound
         )
     path = f"../{received.name}/{directory}"
     lines = tuple(f"[{kind}: {path}/{file.name}, {len(file.data)} bytes]" for kind, file in named)
-    return Uploaded(session_id=session.id, lines=lines)
+    size = sum(len(file.data) for file in files)
+    return Uploaded(session_id=session.id, lines=lines, size=size, directory=received.within(directory))
+
+
+async def remove_files(uploaded: Uploaded) -> None:
+    """Removes what `write_files` wrote for a message that was not taken in."""
+    if uploaded.directory is not None:
+        await to_thread.run_sync(uploaded.directory.remove)
 
 
 def attachments_of(inbound: Inbound) -> list[Attachment]:

@@ -122,6 +122,12 @@ class PostMessage(Struct, frozen=True, kw_only=True, gc=False):
     """Whether message and reply go to the session's place."""
     brought: AdmitSender | None = None
     """The sender for whom a channel's program speaks; the principal is then theirs."""
+    file_bytes: int = 0
+    """The size of files that came with it and lie beside the session's workspace."""
+    sent_ms: int | None = None
+    """When it was written, if its platform says so and that was before now: it counts among messages of that time."""
+    held_bytes: int | None = None
+    """What is held for it of its sender's share, if it waited; then it was counted when it came in."""
     now: datetime
     at_ms: int
 
@@ -342,9 +348,11 @@ async def judge_post(
     if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
     shares = command.rules.shares
-    if is_counted and (refusal := await refuse_pace(tx, standing, shares, at_ms=command.at_ms)):
-        return refusal
-    if refusal := await refuse_bytes(tx, standing, message.content, shares):
+    if is_counted and command.held_bytes is None:
+        at_ms = command.at_ms if command.sent_ms is None else command.sent_ms
+        if refusal := await refuse_pace(tx, standing, shares, at_ms=at_ms):
+            return refusal
+    if refusal := await refuse_bytes(tx, standing, _size_of(command) - (command.held_bytes or 0), shares):
         return refusal
     judged = JudgedPost(
         command=command,
@@ -412,7 +420,7 @@ async def store_post(tx: Transaction, judged: JudgedPost, session: SessionHead) 
             place=command.place,
         )
         seq = await queue_run(tx, session, words, run, at_ms=command.at_ms)
-    await _count(tx, standing, session, message)
+    await _count(tx, standing, session, _size_of(command))
     if command.is_delivered:
         await _speak(tx, session, command, standing, place=place, run_id=run_id)
     return _posted(session, message, seq, run_id)
@@ -420,6 +428,11 @@ async def store_post(tx: Transaction, judged: JudgedPost, session: SessionHead) 
 
 def _made_of(command: PostMessage, standing: Standing) -> Classification:
     return classify_message(standing, command.route, command.message.attribution)
+
+
+def _size_of(command: PostMessage) -> int:
+    """What the message takes of its sender's share."""
+    return stored_bytes(command.message.content) + command.file_bytes
 
 
 async def _refuse_route(
@@ -590,7 +603,7 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     is_counted, shares = not is_favoured(standing), command.rules.shares
     if is_counted and (refusal := await refuse_pace(tx, standing, shares, at_ms=command.at_ms)):
         return refusal
-    if is_counted and (refusal := await refuse_bytes(tx, standing, message.content, shares)):
+    if is_counted and (refusal := await refuse_bytes(tx, standing, stored_bytes(message.content), shares)):
         return refusal
     if sender is not None:
         await admit_sender(tx, sender)
@@ -599,15 +612,13 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     words = Words(message, actor, made_of, Arrival.APPENDED, command.may_repeat, command.occurred_at, session.end)
     seq = await append_words(tx, session, words, command.at_ms)
     if is_counted:
-        await _count(tx, standing, session, message)
+        await _count(tx, standing, session, stored_bytes(message.content))
     return _posted(session, message, seq, None)
 
 
-async def _count(
-    tx: Transaction, standing: Standing, session: SessionHead | LogHead, message: UserMessage | AssistantMessage
-) -> None:
+async def _count(tx: Transaction, standing: Standing, session: SessionHead | LogHead, size: int) -> None:
     if not is_favoured(standing):
-        await rows.add_stored_bytes(tx, session.row, str(standing.principal), stored_bytes(message.content))
+        await rows.add_stored_bytes(tx, session.row, str(standing.principal), size)
 
 
 async def _repeated(

@@ -15,6 +15,7 @@ from datetime import datetime
 from hashlib import sha256
 from itertools import count, islice
 from pathlib import Path, PurePosixPath
+from shutil import disk_usage
 
 from msgspec import Struct
 
@@ -54,6 +55,10 @@ class Workspace(Struct, frozen=True):
     def received(self) -> "Workspace":
         """The directory of what people sent to the incarnation: from its workspace, `../received/<name>`."""
         return Workspace(self.directory, self.agent_id, f"{RECEIVED_NAME}/{self.name}")
+
+    def within(self, name: str) -> "Workspace":
+        """A directory of it."""
+        return Workspace(self.directory, self.agent_id, f"{self.name}/{name}")
 
     def find(self) -> Path | None:
         """Its path, if it exists and is ours: no link leads to another one."""
@@ -166,6 +171,11 @@ class Workspaces:
                 for path in _of_agent(agent)
                 if path.name == name or path.name.startswith(f"{name}-")
             ]
+
+    def free_bytes(self) -> int:
+        """What is free on the disk on which they are. Blocks."""
+        place = next(path for path in (self.directory, *self.directory.parents) if path.exists())
+        return disk_usage(place).free
 
     def list_all(self) -> dict[Path, SessionRow]:
         """Every workspace, and what each received, with the number of its session; ignores all else in the directory.

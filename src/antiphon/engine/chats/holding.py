@@ -1,0 +1,140 @@
+"""Messages that wait before they are posted: decided in the unit of their arrival, before a byte is fetched.
+
+Contract: channels 1, access 4.
+"""
+
+from datetime import timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.domain.errors import Limited
+from antiphon.domain.inbound import Inbound, SentFile
+from antiphon.domain.text import bracketed_name
+from antiphon.engine.access.allowances import bytes_left, refuse_bytes, refuse_pace
+from antiphon.engine.chats.accounts import milliseconds_of
+from antiphon.engine.chats.chat import Chat
+from antiphon.engine.chats.entry import is_addressed, sent_ms
+from antiphon.engine.chats.who import Who, find_who
+from antiphon.engine.refusal import Refusal
+from antiphon.engine.rules import Rules
+from antiphon.policy.rights import is_favoured
+from antiphon.policy.uploads import FileVerdict, Room, decide_file, room_after
+from antiphon.store import held_messages
+from antiphon.store import sessions as rows
+from antiphon.store.database import Query, Transaction
+from antiphon.store.held_messages import HeldMessage, NewHeld
+
+LATE = timedelta(minutes=1)
+"""A message that comes so long after it was written had to wait for this program, not for its sender."""
+MOST_HELD = 500
+"""Messages of one sender with a share that may wait; what comes beyond is refused."""
+LINE_BYTES = 512
+"""The most that a message grows by the line about one of its files."""
+_WHY = {
+    FileVerdict.SENDER_FULL: "You have stored as much as you may. An owner can delete chats, or allow more.",
+    FileVerdict.SESSION_FULL: "As much is stored in this chat as may be. An owner can allow more.",
+    FileVerdict.DISK_FULL: "The disk is nearly full. An owner can make room.",
+}
+
+
+class Holding(Struct, frozen=True, kw_only=True):
+    """A message that waits, or is about to."""
+
+    inbound: Inbound
+    who: Who
+    rules: Rules
+    at_ms: int
+
+
+async def decide_files(query: Query, holding: Holding, chat: Chat, *, free_bytes: int) -> Inbound:
+    """The message with the files that are to be fetched; of the others, its text tells the agent."""
+    inbound, who, rules = holding.inbound, holding.who, holding.rules
+    is_limited, shares = not is_favoured(who.standing), rules.shares
+    left = await bytes_left(query, who.standing, shares)
+    in_session = 0 if chat.session is None else await rows.stored_in(query, chat.session.row)
+    room = Room(
+        is_addressed=is_addressed(rules, chat, who, inbound),
+        of_sender=None if left is None else left - len(inbound.text.encode()),
+        of_session=shares.session_bytes - in_session if is_limited else None,
+        of_disk=free_bytes - shares.free_disk_bytes - await held_messages.size_of_all(query),
+    )
+    fetched, lines, refused = list[SentFile](), list[str](), list(inbound.refused)
+    for file in inbound.unfetched:
+        size = file.size + LINE_BYTES
+        verdict = decide_file(size, room)
+        if verdict is FileVerdict.FETCH:
+            fetched.append(file)
+            room = room_after(size, room)
+            continue
+        lines.append(f"[{file.kind}: {file.name}, not fetched]")
+        if (why := _WHY.get(verdict)) is not None:
+            refused.append(f"The file {bracketed_name(file.name)!r} was not taken in. {why}")
+    text = "\n".join(part for part in (inbound.text, *lines) if part)
+    return replace(inbound, text=text, unfetched=tuple(fetched), refused=tuple(refused))
+
+
+async def hold(tx: Transaction, holding: Holding) -> Refusal | None:
+    """Lets the message wait for its files and its turn; the refusal if it may not be taken in."""
+    rules, standing = holding.rules, holding.who.standing
+    written_ms = sent_ms(holding.inbound, holding.at_ms)
+    refusal = await refuse_pace(tx, standing, rules.shares, at_ms=written_ms)
+    if refusal is not None:
+        return await hold_late(tx, holding, refusal)
+    if refusal := await refuse_bytes(tx, standing, _size_of(holding.inbound), rules.shares):
+        return refusal
+    return await _store(tx, holding, is_counted=True, due_ms=holding.at_ms)
+
+
+async def hold_late(tx: Transaction, holding: Holding, refusal: Refusal) -> Refusal | None:
+    """Lets a message wait for its sender's pace if it is late by no fault of theirs; else the refusal."""
+    error = refusal.error
+    is_late = holding.at_ms - sent_ms(holding.inbound, holding.at_ms) >= milliseconds_of(LATE)
+    if not is_late or not isinstance(error, Limited):
+        return refusal
+    due_ms = holding.at_ms + 1000 * error.retry_after_seconds
+    refused = await _store(tx, holding, is_counted=False, due_ms=due_ms)
+    return None if refused is None else refusal
+
+
+class CountHeld(Struct, frozen=True, kw_only=True):
+    held: HeldMessage
+    inbound: Inbound
+    rules: Rules
+    at_ms: int
+
+
+async def count_held(tx: Transaction, command: CountHeld) -> bool:
+    """Whether the sender's pace lets the message go on now; else it is due later."""
+    held, rules, inbound, at_ms = command.held, command.rules, command.inbound, command.at_ms
+    who = await find_who(tx, rules, inbound.place, inbound.sender)
+    refusal = await refuse_pace(tx, who.standing, rules.shares, at_ms=at_ms)
+    if refusal is None:
+        await held_messages.set_counted(tx, held.id)
+        return True
+    assert isinstance(refusal.error, Limited)
+    await held_messages.postpone(tx, held.id, at_ms + 1000 * refusal.error.retry_after_seconds)
+    return False
+
+
+def _size_of(inbound: Inbound) -> int:
+    """The most that it will take of its sender's share."""
+    return len(inbound.text.encode()) + sum(file.size + LINE_BYTES for file in inbound.unfetched)
+
+
+async def _store(tx: Transaction, holding: Holding, *, is_counted: bool, due_ms: int) -> Refusal | None:
+    principal, is_first = str(holding.who.standing.principal), is_favoured(holding.who.standing)
+    if not is_first and (await held_messages.share_of(tx, principal)).messages >= MOST_HELD:
+        return Refusal(Limited(f"Guest has {MOST_HELD} messages that wait, the maximum.", code="too_many_messages"))
+    inbound = replace(holding.inbound, position=None)
+    new = NewHeld(
+        principal=principal,
+        is_favoured=is_first,
+        is_counted=is_counted,
+        size=_size_of(inbound),
+        message=inbound,
+        held_at=holding.at_ms,
+        due_at=due_ms,
+    )
+    await held_messages.insert(tx, new)
+    return None
