@@ -4,6 +4,7 @@ from tests.planted.bug import Bug
 
 CHATS = "engine/chats"
 TESTS = "engine/chats/test_held_messages.py"
+COPIES = "engine/test_costs_of_copies.py"
 RECEIVED = "engine/chats/test_received_files.py"
 
 BUGS = (
@@ -76,6 +77,27 @@ BUGS = (
         "    if not is_late or not isinstance(error, Limited):\n",
         "    if isinstance(error, Limited):\n",
         f"{TESTS}::test_a_backlog_is_taken_in_at_a_rate_and_in_order_and_nothing_of_it_is_dropped",
+    ),
+    Bug(
+        "a fork is not counted in its maker's share",
+        "engine/sessions/forks.py",
+        "    await rows.add_stored_bytes(tx, session.row, str(standing.principal), size)\n",
+        "",
+        f"{COPIES}::test_forks_count_for_who_made_them_and_are_refused_before_a_row_is_written",
+    ),
+    Bug(
+        "metadata grows each time that its session is opened",
+        "engine/sessions/metadata.py",
+        "    merged = {**before, **given}\n",
+        "    merged = {**given}\n",
+        f"{COPIES}::test_metadata_does_not_grow_by_opening_again_and_counts_for_who_writes_it",
+    ),
+    Bug(
+        "guests may use up the day of all",
+        "config/sections/limits.py",
+        "tokens=guests.tokens if self.guests.tokens is None else self.guests.tokens",
+        "tokens=self.guests.tokens",
+        f"{COPIES}::test_guests_have_half_of_a_day_unless_a_setting_says_more_and_owners_a_reserve",
     ),
     Bug(
         "damage of one chat stops all chats",

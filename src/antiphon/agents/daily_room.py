@@ -6,7 +6,7 @@ from antiphon.agents.asking import Room
 from antiphon.domain.agent import Agent
 from antiphon.engine.ledger.spending import SpentToday
 from antiphon.engine.rules import Rules
-from antiphon.policy.caps import Cap
+from antiphon.policy.caps import Cap, without_reserve
 
 
 class Capped(Struct, frozen=True):
@@ -18,10 +18,12 @@ class Capped(Struct, frozen=True):
 
 
 def find_daily_room(today: SpentToday, agent: Agent, rules: Rules) -> Capped | Room:
-    room = Room()
+    room, own, total = Room(), agent.daily, rules.daily_total
+    if today.leaves_reserve:
+        own, total = without_reserve(own), without_reserve(total)
     for spent, cap_of_it in (
-        (today.own, Cap(limits=agent.daily, setting="limits.daily")),
-        (today.total, Cap(limits=rules.daily_total, setting="limits.daily_total")),
+        (today.own, Cap(limits=own, setting="limits.daily")),
+        (today.total, Cap(limits=total, setting="limits.daily_total")),
         *today.by_person,
     ):
         cap, name = cap_of_it.limits, cap_of_it.name

@@ -12,6 +12,8 @@ from antiphon.policy.standing import Standing
 GUESTS = "guests"
 """Spends what all guests spend."""
 NO_LIMIT = DailyLimits(tokens=None, usd=None)
+OWNERS_PART = 10
+"""One part in so many of what agents may use in a day is left for owners."""
 
 
 class Cap(Struct, frozen=True, kw_only=True):
@@ -31,6 +33,19 @@ class PersonCaps(Struct, frozen=True, kw_only=True):
     """Of each user."""
     guests: DailyLimits = NO_LIMIT
     """Of all guests together."""
+
+
+def without_reserve(limits: DailyLimits) -> DailyLimits:
+    """What persons below owner may use of an agent's day, or of the day of all agents."""
+    return DailyLimits(
+        tokens=limits.tokens and limits.tokens - limits.tokens // OWNERS_PART,
+        usd=limits.usd and limits.usd * (1 - 1 / OWNERS_PART),
+    )
+
+
+def half_of(limits: DailyLimits) -> DailyLimits:
+    """What all guests together may use unless a setting says it, so that the day is not theirs alone."""
+    return DailyLimits(tokens=limits.tokens and (limits.tokens + 1) // 2, usd=limits.usd and limits.usd / 2)
 
 
 def spenders_of(standing: Standing) -> tuple[str, ...]:

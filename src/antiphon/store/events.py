@@ -238,6 +238,19 @@ async def read_incarnation_after(
     return [event_within(grant.session, incarnation, row) for row in rows]
 
 
+async def size_of_incarnation(query: Query, grant: Grant, incarnation: SessionId, up_to: int) -> int:
+    """The size of the readable events of one incarnation up to `up_to`, as they are stored, without reading them."""
+    assert grant.covers(incarnation)
+    readable = flow("", grant.clearance)
+    row = await query.fetch_one(
+        "SELECT COALESCE(SUM(LENGTH(payload)), 0) FROM events WHERE session = ? AND seq <= ? AND incarnation = ? "
+        f"AND {readable.text}",
+        (grant.session, up_to, incarnation, *readable.values),
+    )
+    assert row is not None
+    return int(row[0])
+
+
 async def find_message(query: Query, grant: Grant, message_id: MessageId) -> Event | None:
     """The user message that was stored under this id."""
     row = await query.fetch_one(

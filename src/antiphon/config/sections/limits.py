@@ -7,7 +7,7 @@ from pydantic import Field
 from antiphon.config.sections.section import MOST_SECONDS, Section
 from antiphon.domain.agent import DailyLimits
 from antiphon.domain.sandbox import MEBIBYTE
-from antiphon.policy.caps import PersonCaps
+from antiphon.policy.caps import PersonCaps, half_of
 from antiphon.policy.shares import Rate, Rates, Shares
 
 
@@ -80,9 +80,10 @@ class UserLimitsSection(Section):
 
 class GuestsLimitsSection(Section):
     tokens: Annotated[int, Field(ge=0)] | None = None
-    """Tokens that the runs of all guests together may use in a UTC day."""
+    """Tokens that the runs of all guests together may use in a UTC day; half of `limits.daily.tokens` unless set."""
     usd: Annotated[float, Field(ge=0)] | None = None
-    """US dollars that the runs of all guests together may spend in a UTC day, as far as prices are known."""
+    """US dollars that the runs of all guests together may spend in a UTC day, as far as prices are known; half of
+    `limits.daily.usd` unless set."""
 
 
 class LimitsSection(Section):
@@ -99,15 +100,19 @@ class LimitsSection(Section):
     run: RunLimitsSection = RunLimitsSection()
     """What one run may use."""
     daily: DailySection = DailySection()
-    """What each agent may spend in a UTC day."""
+    """What each agent may spend in a UTC day, and persons below owner nine tenths of it."""
     daily_total: DailyTotalSection = DailyTotalSection()
     """What all agents together may spend in a UTC day."""
 
     def person_caps(self) -> PersonCaps:
+        guests = half_of(DailyLimits(tokens=self.daily.tokens, usd=self.daily.usd))
         return PersonCaps(
             guest=DailyLimits(tokens=self.guest.tokens, usd=self.guest.usd),
             user=DailyLimits(tokens=self.user.tokens, usd=self.user.usd),
-            guests=DailyLimits(tokens=self.guests.tokens, usd=self.guests.usd),
+            guests=DailyLimits(
+                tokens=guests.tokens if self.guests.tokens is None else self.guests.tokens,
+                usd=guests.usd if self.guests.usd is None else self.guests.usd,
+            ),
         )
 
     def shares(self, messages_per_minute: int) -> Shares:

@@ -28,6 +28,7 @@ from antiphon.domain.session import Session, Source
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.allowances import refuse_bytes
 from antiphon.engine.access.caller import Caller, find_origin, refuse_called_off
 from antiphon.engine.access.ceilings import find_ceiling, refuse_above
 from antiphon.engine.deliveries import outbox
@@ -36,7 +37,7 @@ from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.messages import SOURCE_TOOL
 from antiphon.engine.rules import Rules
-from antiphon.engine.sessions.forks import copy_conversation
+from antiphon.engine.sessions.forks import copy_conversation, size_of_copy
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import is_public
@@ -240,9 +241,15 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
     if refusal := await _refuse(tx, command, parent, rules, clearance=clearance):
         return Refusal(refusal)
     own, rel_dir = rules.agents[parent.agent_id], command.rel_dir
+    standing, copied = await find_standing(tx, caller.principal), 0
+    if request.context is Context.FORK:
+        copied = await size_of_copy(tx, parent, origin)
+        if refusal := await refuse_bytes(tx, standing, copied, rules.shares):
+            return refusal
     child = await _create(tx, command, parent, rules, clearance=clearance)
     if request.context is Context.FORK:
         child = await copy_conversation(tx, parent, child, origin=origin, at_ms=command.at_ms)
+        await rows.add_stored_bytes(tx, child.row, str(standing.principal), copied)
     limit = own.subagents.time_limit
     if request.time_limit_seconds is not None:
         limit = timedelta(seconds=request.time_limit_seconds)

@@ -44,6 +44,8 @@ class SpentToday(Struct, frozen=True):
     """By all agents together."""
     by_person: Sequence[tuple[Spent, Cap]]
     """By the person with whose rights it acts, and by all guests, each with its cap."""
+    leaves_reserve: bool
+    """Whether it acts for a person below owner, who leaves a part of the agents' day for owners."""
 
 
 async def find_spent_today(query: Query, day: str, spender: Spender, person_caps: PersonCaps) -> SpentToday:
@@ -64,4 +66,4 @@ async def find_spent_by(query: Query, day: str, spender: SpenderNow, person_caps
     caps = caps_of(spender.standing, person_caps)
     by_person = await find_spent(query, day, caps)
     capped = [(by_person.get(person, Spent()), cap) for person, cap in caps.items()]
-    return SpentToday(spent.get(spender.agent_id, Spent()), total, capped)
+    return SpentToday(spent.get(spender.agent_id, Spent()), total, capped, leaves_reserve=bool(caps))

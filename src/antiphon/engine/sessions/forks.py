@@ -16,7 +16,7 @@ from antiphon.domain.session import Session
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Input, OpenCall, Summary, Transcript
-from antiphon.engine.access.allowances import refuse_session
+from antiphon.engine.access.allowances import refuse_bytes, refuse_session
 from antiphon.engine.access.ceilings import refuse_above
 from antiphon.engine.access.reach import find_target, reach_of
 from antiphon.engine.ledger.append import append_copies
@@ -33,7 +33,7 @@ from antiphon.store import events as log
 from antiphon.store import incarnations
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store.database import Database, Transaction
+from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.people import find_standing
 
 PAGE_EVENTS = 1000
@@ -63,7 +63,7 @@ class Forks:
         Only what the principal may read is copied. The messages are renumbered in the order in which models saw them,
         so that later turns continue from there.
         Raises `NotFound`, `Conflict` if `seq` lies in a pruned range or above the log, and `Denied` for a person who
-        may not open sessions with its agent.
+        may not open sessions with its agent, or store as much again.
         """
         segment = self._ids.random_hex(12)
         command = ForkSession(
@@ -102,6 +102,9 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
     taint = source.base.join(incarnation.taint)
     if refusal := refuse_above(taint, ceiling(source, None)):
         return refusal
+    size = await log.size_of_incarnation(tx, found.grant, incarnation.id, up_to)
+    if refusal := await refuse_bytes(tx, standing, size, command.rules.shares):
+        return refusal
     events = await _read_all(tx, found.grant, incarnation, up_to)
     key = parse_key(f"agent:{source.agent_id}:fork:{command.new_segment}")
     forked_from: JsonObject = {"sessionKey": str(source.key), "sessionId": incarnation.id, "seq": up_to}
@@ -121,9 +124,16 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
     )
     copies = _copied(events, session.last_seq + 1)
     await append_copies(tx, session, copies, command.at_ms, is_described=True, taint=taint)
+    await rows.add_stored_bytes(tx, session.row, str(standing.principal), size)
     forked = await rows.find_by_row(tx, session.row)
     assert forked is not None
     return shown_session(forked, found.grant.clearance)
+
+
+async def size_of_copy(query: Query, source: Session, origin: Run | None) -> int:
+    """How many bytes `copy_conversation` stores, without reading them."""
+    up_to = source.last_seq if origin is None else origin.newest_seq
+    return await log.size_of_incarnation(query, system_grant(source.row), SessionId(source.id), up_to)
 
 
 async def copy_conversation(

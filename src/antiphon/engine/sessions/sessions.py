@@ -28,7 +28,7 @@ from antiphon.domain.session_ids import (
     parse_session_id,
 )
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
-from antiphon.engine.access.allowances import refuse_session
+from antiphon.engine.access.allowances import refuse_bytes, refuse_session
 from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
 from antiphon.engine.access.reach import (
     NOBODY,
@@ -48,6 +48,7 @@ from antiphon.engine.ledger.append import append_events
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.deletion import delete_session, remove_workspace
+from antiphon.engine.sessions.metadata import refuse_metadata, size_of
 from antiphon.engine.sessions.patches import SessionPatch, change_session, patch_session, refuse_label
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
@@ -323,6 +324,8 @@ async def judge_opening(query: Query, command: OpenSession, rules: Rules) -> Ses
         return Refusal(error)
     if refusal := await refuse_session(query, standing, rules.shares):
         return refusal
+    if refusal := await _refuse_metadata(query, command, None, rules):
+        return refusal
     return SessionOpening(command=command, standing=standing, existing=None, clearance=reach.clearance)
 
 
@@ -348,7 +351,9 @@ async def _judge_existing(
         )
     if command.place is None and _would_edit(found, command) and (refused := refuse_act(standing, Act.EDIT)):
         return refused
-    if refusal := await _refuse_place(query, found, command, rules):
+    if refusal := await _refuse_place(query, found, command, rules) or await _refuse_metadata(
+        query, command, found, rules
+    ):
         return refusal
     label = command.attributes.label
     if label is not None and (refusal := refuse_label(found, label)):
@@ -363,11 +368,33 @@ async def carry_out(tx: Transaction, opening: SessionOpening) -> Opened:
     command, existing = opening.command, opening.existing
     if existing is None:
         await _introduce(tx, command)
-        return Opened(await create_session(tx, command, opening.standing), is_new=True)
+        created = await create_session(tx, command, opening.standing)
+        await rows.add_stored_bytes(tx, created.row, str(command.principal), _grown(command, None))
+        return Opened(created, is_new=True)
     if opening.is_joining:
         await _introduce(tx, command)
         await rows.add_participant(tx, existing.row, str(command.principal))
-    return Opened(shown_session(await _reopen(tx, existing, command), opening.clearance), is_new=False)
+    reopened = await _reopen(tx, existing, command)
+    await rows.add_stored_bytes(tx, reopened.row, str(command.principal), _grown(command, existing))
+    return Opened(shown_session(reopened, opening.clearance), is_new=False)
+
+
+async def _refuse_metadata(
+    query: Query, command: OpenSession, existing: Session | None, rules: Rules
+) -> Refusal | None:
+    """The refusal of metadata that no session may have, or that is more than its principal may store."""
+    if not command.attributes.metadata:
+        return None
+    if refusal := refuse_metadata({} if existing is None else existing.metadata, command.attributes.metadata):
+        return refusal
+    standing = await find_standing(query, command.principal)
+    return await refuse_bytes(query, standing, _grown(command, existing), rules.shares)
+
+
+def _grown(command: OpenSession, existing: Session | None) -> int:
+    """How many more bytes of metadata the session will have."""
+    before, given = {} if existing is None else existing.metadata, command.attributes.metadata
+    return max(0, size_of({**before, **given}) - size_of(before)) if given else 0
 
 
 async def _refuse_place(query: Query, session: Session, command: OpenSession, rules: Rules) -> Refusal | None:

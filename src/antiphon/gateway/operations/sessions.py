@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from antiphon.domain.classification import Classification, parse_level
 from antiphon.domain.errors import Invalid
@@ -46,6 +46,8 @@ class ListSessions(Params, frozen=True, kw_only=True):
     search: Search | None = None
     active_minutes: Annotated[int, Meta(ge=1, le=10**9)] | None = None
     include_inactive: bool = False
+    include_metadata: bool = False
+    """Whether each row has the session's metadata, which may be large."""
     cursor: str | None = None
 
 
@@ -116,13 +118,19 @@ def filter_of(ask: Ask, params: ListSessions) -> SessionFilter:
 
 
 def row_of(gateway: Gateway, session: SessionSummary, last: LastRun | None) -> wire.SessionShape:
-    """A row of a list."""
-    return wire.session_row(
+    """A row of a list, without metadata."""
+    row = wire.session_row(
         session,
         default_model=gateway.default_model(session.agent_id),
         names_provider=gateway.names_provider,
         last=last,
     )
+    return replace(row, metadata=None)
+
+
+def _row_of(ask: Ask, params: ListSessions, session: SessionSummary, last: LastRun | None) -> wire.SessionShape:
+    row = row_of(ask.gateway, session, last)
+    return replace(row, metadata=session.metadata or None) if params.include_metadata else row
 
 
 async def page_of(ask: Ask, params: ListSessions) -> tuple[SessionPage, wire.SessionList]:
@@ -140,7 +148,7 @@ async def page_of(ask: Ask, params: ListSessions) -> tuple[SessionPage, wire.Ses
     following = page.next
     shown = wire.SessionList(
         count=len(page.sessions),
-        sessions=[row_of(ask.gateway, each, page.last_runs.get(each.row)) for each in page.sessions],
+        sessions=[_row_of(ask, params, each, page.last_runs.get(each.row)) for each in page.sessions],
         next_cursor=None if following is None else services.cursors.seal(about, following.updated_at_ms, following.row),
     )
     return page, shown
