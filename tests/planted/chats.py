@@ -11,7 +11,51 @@ ROUTES = "engine/chats/test_routes.py::"
 
 FOREIGN = "channels/telegram/test_foreign_words.py::"
 
+SPEAKERS = "agents/test_speakers.py::"
+
 BUGS = (
+    Bug(
+        "a line of a message passes for another speaker's",
+        "agents/speakers.py",
+        "line if line.isspace() else INDENT + line for line",
+        "line for line",
+        SPEAKERS + "test_lines_that_begin_with_a_prefix_are_the_messages_and_a_prefix_is_one_persons",
+    ),
+    Bug(
+        "lines are told apart by line feeds alone",
+        "agents/speakers.py",
+        'text.splitlines(keepends=True) or [""]',
+        'text.replace("\\n", "\\n\\0").split("\\0")',
+        SPEAKERS + "test_lines_that_begin_with_a_prefix_are_the_messages_and_a_prefix_is_one_persons",
+    ),
+    Bug(
+        "a name takes the runtime's mark",
+        "agents/speakers.py",
+        """bracketed_name(name).replace("(", " ").replace(")", " ")""",
+        "bracketed_name(name)",
+        SPEAKERS + "test_two_people_of_one_name_are_two_speakers_and_the_runtime_marks_the_owner",
+    ),
+    Bug(
+        "two people of one name are one speaker",
+        "agents/speakers.py",
+        'f"speaker {actor}".encode()',
+        'b"speaker"',
+        SPEAKERS + "test_lines_that_begin_with_a_prefix_are_the_messages_and_a_prefix_is_one_persons",
+    ),
+    Bug(
+        "a turn that no model wrote stands in the prompt as the model's own",
+        "agents/prompt.py",
+        "        return replace(message, content=_prefixed(SYNTHETIC_TURN, message.content))",
+        "        return message",
+        SPEAKERS + "test_a_turn_that_no_model_wrote_and_a_time_that_somebody_gave_are_marked",
+    ),
+    Bug(
+        "a user signs messages as the owner",
+        "policy/rights.py",
+        "    Act.SIGN: (\n        PersonRole.OWNER,",
+        "    Act.SIGN: (\n        PersonRole.USER,",
+        "gateway/test_signed_messages.py::test_a_user_signs_and_dates_no_message[sqlite--signed0]",
+    ),
     Bug(
         "a forwarded command is the command of who passes it on",
         "engine/chats/take_in.py",

@@ -85,7 +85,7 @@ class ModelIntrospector:
                 code="model_clearance",
             )
         fences = DataFences(self._fence_key, begun.incarnation)
-        framing = Framing(begun.session.source.type, fences, ceiling=begun.ceiling)
+        framing = Framing(begun.session.source.type, fences, await reader.read_roles(), begun.ceiling)
         conversation = rendered(model, entries, framing, kept_tokens=KEPT_TOKENS)
         tools = CheckpointTools(begun, notes, made_of, fences)
         first = PromptText(text=f"{tools.kept()}\n\nThe conversation:\n\n{conversation}")

@@ -21,7 +21,7 @@ from antiphon.agents.daily_room import Capped, find_daily_room
 from antiphon.agents.fence import PURPOSE, DataFences
 from antiphon.agents.model import Model, ModelError, ModelErrorKind, Prompt
 from antiphon.agents.models import Models
-from antiphon.agents.prompt import Framing, build_prompt
+from antiphon.agents.prompt import NOBODY, Framing, build_prompt
 from antiphon.agents.repair import Conversed, Repairs, Shortening, after_refusal
 from antiphon.agents.summary import FILL_LIMIT
 from antiphon.agents.text import bounded_text, whole_text
@@ -118,9 +118,9 @@ class AgentLoop:
             if not may_enter(context.made_of, self._rules.sinks.of_provider(provider)):
                 return _kept_from(provider)
             entries = repairs.entries(context.entries())
-            owners = await context.owners() if is_group else frozenset[str]()
+            roles = await context.roles() if is_group else NOBODY
             fences = DataFences(self._fence_key, session.id)
-            framing = Framing(session.source.type, fences, owners, context.ceiling, memory)
+            framing = Framing(session.source.type, fences, roles, context.ceiling, memory)
             prompt = build_prompt(
                 entries, transcript, context.run.id, session=session, agent=agent, tools=tools, framing=framing
             )

@@ -62,7 +62,7 @@ class Summaries:
             context=Unfollowed(self._clock), model=model, retry=self._retry, room=await self._find_room(caller, model)
         )
         fences = DataFences(self._fence_key, asked.incarnation)
-        framing = Framing(session.source.type, fences, ceiling=asked.ceiling)
+        framing = Framing(session.source.type, fences, asked.roles, asked.ceiling)
         try:
             text, usage = await summarise(asking, asked.entries, framing)
         except ModelError as error:

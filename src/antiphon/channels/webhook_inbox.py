@@ -116,6 +116,7 @@ class WebhookInbox:
             envelope=Envelope(
                 sender=message.sender,
                 attribution=attribution,
+                is_of_channel=True,
                 place=chat.place,
                 queue_mode=webhook.queue_mode,
                 classification=webhook.classification,

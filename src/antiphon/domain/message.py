@@ -249,6 +249,8 @@ class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="us
     provenance: Provenance = EXTERNAL
     attribution: Attribution | None = None
     """Whose words it holds; None for the sender's own."""
+    is_dated: bool = False
+    """Whether its author said when it was written."""
     exchange: ExchangeStep | None = None
     report: ReportStep | None = None
 

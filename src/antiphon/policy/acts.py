@@ -31,6 +31,8 @@ class Act(StrEnum):
     """List the work of all sessions."""
     SPEAK = "speak"
     """Send a message and its reply through the session's channel."""
+    SIGN = "sign"
+    """Name somebody else as the author of a message, add one of the assistant's, or date one."""
     DELIVER = "deliver"
     """List deliveries and send them again."""
     TOKENS = "tokens"

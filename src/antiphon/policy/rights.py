@@ -60,6 +60,11 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.LIST_TREES: (PersonRole.USER, _NO_LISTS),
     Act.LIST_WORK: (PersonRole.USER, "Guests may not see who is at work"),
     Act.SPEAK: (PersonRole.OWNER, f"Only owners may speak through a session's channel. {STAYS}"),
+    Act.SIGN: (
+        PersonRole.OWNER,
+        "Only owners, and channels for their senders, may sign and date messages. "
+        "Leave out 'sender', 'role' and 'occurredAt'",
+    ),
     Act.DELIVER: (PersonRole.OWNER, "Only the owner may see and change deliveries"),
     Act.TOKENS: (PersonRole.OWNER, "Only the owner may use tokens"),
     Act.APPROVE: (PersonRole.USER, "Guests may not decide requests for approval"),

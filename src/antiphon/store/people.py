@@ -262,10 +262,10 @@ def clearance_of(id: PersonId, stored: Classification | None = None) -> Classifi
     return (stored or PUBLIC).join(Classification(Level.PUBLIC, person=str(person_principal(id))))
 
 
-async def find_owners(query: Query) -> frozenset[str]:
-    """The principals of all owners, as text, with persons who were merged into one."""
-    rows = await query.fetch_all(f"SELECT p.id FROM {PRESENT} WHERE q.role = 'owner' AND q.is_suspended = 0")
-    return frozenset(str(person_principal(id)) for (id,) in rows)
+async def find_roles(query: Query) -> dict[str, PersonRole]:
+    """The present roles of owners and users, by their principals as text; merged persons have that of the other."""
+    rows = await query.fetch_all(f"SELECT p.id, q.role FROM {PRESENT} WHERE q.role <> 'guest' AND q.is_suspended = 0")
+    return {str(person_principal(id)): PersonRole(role) for id, role in rows}
 
 
 _NAMES = f"SELECT p.id, q.id, q.name, q.role FROM {PRESENT} WHERE q.name <> ''"

@@ -232,6 +232,7 @@ def _posting(rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: Dra
         place=chat.place,
         route=chat.rules.classification,
         is_delivered=False,
+        is_of_channel=True,
         file_bytes=arrived.file_bytes,
         sent_ms=sent_ms(inbound, drawn.at_ms),
         held_bytes=arrived.held_bytes,

@@ -145,6 +145,7 @@ async def take_hook(tx: Transaction, command: TakeHook, foreseen: SessionKey) ->
         place=message.place,
         route=message.classification.distrusted(),
         is_delivered=False,
+        is_of_channel=True,
         now=drawn.now,
         at_ms=drawn.at_ms,
     )

@@ -1,5 +1,6 @@
 """The port to what looks back at a conversation, and what it hands back."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import NoteId, RunId, SessionId
 from antiphon.domain.message import Usage
 from antiphon.domain.note import MemoryScope, Note
+from antiphon.domain.person import PersonRole
 from antiphon.domain.session import Session
 from antiphon.domain.transcript import Entry
 from antiphon.engine.ledger.spending import Spender, SpentToday
@@ -85,6 +87,8 @@ class CheckpointReader(Protocol):
     async def read_entries(self) -> list[Entry]:
         """The range of the log, in model order, as far as it flows to the ceiling."""
         ...
+
+    async def read_roles(self) -> Mapping[str, PersonRole]: ...
 
     async def read_notes(self) -> list[Note]:
         """The newest notes that it may read and change, newest first."""

@@ -1,10 +1,13 @@
 """What a checkpoint reads of its log, and notes of its usage. Contract: checkpoints 1, flow 2."""
 
+from collections.abc import Mapping
+
 from antiphon.clock import Clock
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import Usage
 from antiphon.domain.note import Note, ReadableNotes
+from antiphon.domain.person import PersonRole
 from antiphon.domain.transcript import Entry, Transcript
 from antiphon.engine.checkpoints.introspector import BegunCheckpoint
 from antiphon.engine.checkpoints.steps import UsedByCheckpoint, note_usage
@@ -16,6 +19,7 @@ from antiphon.policy.flow import admitted
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store.database import Database, Query
+from antiphon.store.people import find_roles
 
 MOST_EVENTS = 4_000
 """Of a longer range the end is read."""
@@ -42,6 +46,10 @@ class BegunCheckpointReader:
             if len(events) < PAGE_EVENTS or after >= self._begun.through:
                 break
         return list(admitted(transcript.prompt_for(NO_RUN), self._begun.ceiling))
+
+    async def read_roles(self) -> Mapping[str, PersonRole]:
+        """The present roles of owners and users, by their principals."""
+        return await self._database.read(find_roles)
 
     async def read_notes(self) -> list[Note]:
         scope = self._begun.scope

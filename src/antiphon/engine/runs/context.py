@@ -1,6 +1,6 @@
 """A runner's context: its run, its log, and the means to record and to wait."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from math import inf
 from typing import NamedTuple, Protocol, TypeAlias
@@ -16,6 +16,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import AgentId, ApprovalId, Ids, RunId, SessionRow, StandingApprovalId
 from antiphon.domain.message import NO_USAGE, AssistantMessage, ToolResult, Usage, text_of
+from antiphon.domain.person import PersonRole
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.standing_approval import StandingApproval
@@ -328,9 +329,9 @@ class RunContext:
         """The present standing of the principal whose rights the run has."""
         return await self._database.read(people.find_standing, self.run.principal)
 
-    async def owners(self) -> frozenset[str]:
-        """The principals that are owners at present, as text."""
-        return await self._database.read(people.find_owners)
+    async def roles(self) -> Mapping[str, PersonRole]:
+        """The present roles of owners and users, by their principals."""
+        return await self._database.read(people.find_roles)
 
     async def record_result(
         self,

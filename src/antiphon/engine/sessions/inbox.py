@@ -85,6 +85,8 @@ class Envelope(Struct, frozen=True, kw_only=True):
     """Whether it addresses the agent."""
     attribution: Attribution | None = None
     """Whose words it holds; None for the author's own."""
+    is_of_channel: bool = False
+    """Whether a channel brings it, which may sign and date what its senders write."""
     place: DeliveryContext | None = None
     """The place of the reply, as given by the channel that brings the message; None outside channels."""
     channel: str | None = None
@@ -120,6 +122,8 @@ class PostMessage(Struct, frozen=True, kw_only=True, gc=False):
     """What the route on which it came adds to every message."""
     is_delivered: bool
     """Whether message and reply go to the session's place."""
+    is_of_channel: bool
+    """Whether a channel brings it, which may sign it."""
     brought: AdmitSender | None = None
     """The sender for whom a channel's program speaks; the principal is then theirs."""
     file_bytes: int = 0
@@ -150,7 +154,13 @@ class AppendMessage(Struct, frozen=True, gc=False):
     may_repeat: bool
     rules: Rules
     occurred_at: datetime | None
+    is_of_channel: bool
     at_ms: int
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether somebody else than the runtime says who wrote it, or when."""
+        return self.occurred_at is not None or _is_signed(self.message)
 
 
 class Inbox:
@@ -218,6 +228,7 @@ class Inbox:
             place=envelope.place,
             route=envelope.classification,
             is_delivered=envelope.deliver,
+            is_of_channel=envelope.is_of_channel,
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
@@ -241,11 +252,18 @@ class Inbox:
             message = AssistantMessage(message_id=name, content=content, provenance=SYNTHETIC)
         elif role is Role.USER:
             sender, attribution = envelope.sender, envelope.attribution
-            message = UserMessage(message_id=name, content=content, sender=sender, attribution=attribution)
+            message = UserMessage(
+                message_id=name,
+                content=content,
+                sender=sender,
+                attribution=attribution,
+                is_dated=occurred_at is not None,
+            )
         else:
             raise Invalid(f"Role cannot be appended: {role.value!r}. Use 'user' or 'assistant'.", code="invalid_role")
         may_repeat, at_ms = message_id is not None, self._clock.now_ms()
-        command = AppendMessage(speaker, target, message, may_repeat, self._rules, occurred_at, at_ms)
+        is_of_channel = envelope.is_of_channel
+        command = AppendMessage(speaker, target, message, may_repeat, self._rules, occurred_at, is_of_channel, at_ms)
         return accepted(await self._database.run(append_message, command, sessions=(target,)))
 
     def _message_id(self, given: str | None) -> MessageId:
@@ -337,6 +355,8 @@ async def judge_post(
         command = replace(command, principal=standing.principal)
     if (key := _key_of_task(session.key)) is not None:
         return Refusal(of_task(key))
+    if not command.is_of_channel and _is_signed(command.message) and (refusal := refuse_act(standing, Act.SIGN)):
+        return refusal
     message, named, grant = command.message, MessageId(command.message.message_id), destination.grant
     if command.may_repeat and grant is not None and (first := await log.find_message(tx, grant, named)):
         return await _repeated(tx, session, first, principal=command.principal, message=message)
@@ -424,6 +444,10 @@ async def store_post(tx: Transaction, judged: JudgedPost, session: SessionHead) 
     if command.is_delivered:
         await _speak(tx, session, command, standing, place=place, run_id=run_id)
     return _posted(session, message, seq, run_id)
+
+
+def _is_signed(message: UserMessage | AssistantMessage) -> bool:
+    return isinstance(message, AssistantMessage) or message.sender is not None
 
 
 def _made_of(command: PostMessage, standing: Standing) -> Classification:
@@ -598,6 +622,8 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     session, message = found.head, command.message
     if (key := _key_of_task(session.key)) is not None:
         return Refusal(of_task(key))
+    if not command.is_of_channel and command.is_signed and (refusal := refuse_act(standing, Act.SIGN)):
+        return refusal
     if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
         return await _repeated(tx, session, first, principal=standing.principal, message=message)
     is_counted, shares = not is_favoured(standing), command.rules.shares

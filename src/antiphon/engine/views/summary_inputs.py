@@ -1,6 +1,6 @@
 """A session's view of its own conversation, for a summary of it. Contract: summarize 1, flow 8."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -12,7 +12,8 @@ from antiphon.domain.errors import Limited, NotFound
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.message import Usage
-from antiphon.domain.session import Session
+from antiphon.domain.person import PersonRole
+from antiphon.domain.session import Session, SessionType
 from antiphon.domain.transcript import Entry, OpenCall, Step, Transcript
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.ceilings import find_ceiling
@@ -26,6 +27,7 @@ from antiphon.store import checkpoints
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
+from antiphon.store.people import find_roles
 
 MOST_EVENTS = 4_000
 """Of a longer conversation the end is read."""
@@ -50,6 +52,8 @@ class SummaryInput(Struct, frozen=True, kw_only=True):
     entries: Sequence[Entry]
     """In model order, without the step whose calls still run."""
     ceiling: Classification
+    roles: Mapping[str, PersonRole]
+    """The present roles of owners and users, by their principals."""
 
     @property
     def made_of(self) -> Classification:
@@ -88,12 +92,15 @@ class SummaryInputs:
                 break
         run_id = NO_RUN if caller.run is None else caller.run.run.id
         entries = [entry for entry in transcript.prompt_for(run_id) if not _is_at_work(entry)]
+        is_group = found.session.source.type is SessionType.GROUP
+        roles = await self._database.read(find_roles) if is_group else dict[str, PersonRole]()
         return SummaryInput(
             session=found.session,
             agent=self._rules.agents[caller.agent_id],
             incarnation=found.incarnation,
             entries=list(admitted(entries, found.ceiling)),
             ceiling=found.ceiling,
+            roles=roles,
         )
 
     async def spent_today(self, caller: Caller) -> SpentToday:

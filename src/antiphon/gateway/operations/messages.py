@@ -157,6 +157,7 @@ async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResp
             sender=params.sender_name,
             mentioned=params.mentioned,
             attribution=params.words_of,
+            is_of_channel=channel_of(ask.principal) is not None,
             channel=_channel_of(ask),
             deliver=params.deliver,
         ),
@@ -188,7 +189,11 @@ async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
         parts,
         message_id=params.message_id,
         role=Role(params.role),
-        envelope=Envelope(sender=params.sender_name, attribution=params.words_of),
+        envelope=Envelope(
+            sender=params.sender_name,
+            attribution=params.words_of,
+            is_of_channel=channel_of(ask.principal) is not None,
+        ),
         occurred_at=occurred_at,
     )
     return posted(stored)
