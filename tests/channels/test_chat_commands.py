@@ -254,7 +254,7 @@ async def test_a_command_of_somebody_who_may_not_use_it_is_consumed_with_a_line_
             "/stop\n    Stop the answer that is being written\n/new\n    Begin a new conversation\n"
             "/memory [words]\n    Show what is remembered of you or this group\n"
             "/forget <id|words>\n    Forget something that is remembered\n"
-            "/link [code]\n    Link your chats on other channels\nOther text goes to the agent."
+            "/link [code [yes]]\n    Link your chats on other channels\nOther text goes to the agent."
         )
         assert await chat.says("/status") == "Agent: Assistant\nState: idle"
 
@@ -345,16 +345,16 @@ async def test_a_code_links_the_chats_of_one_person(open_home: OpenHome) -> None
         services = chat.served.app.services
         anna = (await services.people.invite(OWNER, "Anna", PersonRole.USER)).person
         other = Chatting(chat.served, chat.client, chat.clock, peer="ann", door="gate")
-        await chat.says("hello")
         await other.says("hello")
         assert await chat.says("/link") == NO_GUESTS
-        await chat.says(f"/link {(await services.links.make_code(anna.principal)).code}")
+        await chat.says(f"/link {(await services.links.make_code(anna.principal)).code} yes")
         made = str(await chat.says("/link"))
         code = made.removeprefix("Your code is ").partition(".")[0]
         assert len(code) == 8
         assert str(await other.says("/link 22222222")).startswith("Code is not valid.")
-        assert str(await other.says(f"/link {code.lower()}")).startswith("This chat is linked")
-        assert str(await other.says(f"/link {code}")).startswith("Code is not valid.")
+        assert str(await other.says(f"/link {code.lower()} yes")).startswith("You have written here before.")
+        assert str(await chat.says(f"/link {code} yes")).startswith("This chat is linked")
+        assert str(await other.says(f"/link {code} yes")).startswith("Code is not valid.")
         people = (await chat.served.client.get("/people")).json()["people"]
         (linked,) = [person for person in people if person.get("identities") and "mergedInto" not in person]
         assert {account["platformId"] for account in linked["identities"]} == {"42", "ann"}
@@ -367,7 +367,7 @@ async def test_a_webhook_that_speaks_for_the_owner_links_nobody(open_home: OpenH
         for text in ("/link", f"/link {made.code}", f"/start {made.code}"):
             assert await chat.says(text) == SHARED
         guest = Chatting(chat.served, chat.client, chat.clock, peer="ann", door="gate")
-        assert str(await guest.says(f"/link {made.code}")).startswith("This chat is linked")
+        assert str(await guest.says(f"/link {made.code} yes")).startswith("This chat is linked")
 
 
 @requirement("channels:3")

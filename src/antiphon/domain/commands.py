@@ -50,6 +50,7 @@ class Subcommand(StrEnum):
     INHERIT = "inherit"
     ONCE = "once"
     ALWAYS = "always"
+    YES = "yes"
     SHOW = "show"
     RUN = "run"
     RUNS = "runs"
@@ -111,7 +112,7 @@ USAGE: Mapping[CommandName, str] = {
     CommandName.DENY: "/deny <id> [note]",
     CommandName.MEMORY: "/memory [words]",
     CommandName.FORGET: "/forget <id|words>",
-    CommandName.LINK: "/link [code]",
+    CommandName.LINK: "/link [code [yes]]",
     CommandName.START: "/start [code]",
 }
 _COMMAND = re.compile(r"/([A-Za-z]{1,20})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+(.*))?", re.DOTALL)
@@ -158,6 +159,8 @@ def _read(name: CommandName, rest: str) -> ChatCommand | None:
             return ChatCommand(name=name, argument=rest or None)
         case CommandName.FORGET if rest:
             return ChatCommand(name=name, argument=rest)
+        case CommandName.LINK if first and argument.lower() == Subcommand.YES:
+            return ChatCommand(name=name, sub=Subcommand.YES, argument=first)
         case CommandName.LINK | CommandName.START if not argument:
             return ChatCommand(name=name, argument=first or None)
         case _ if not rest and name not in _NEEDING:

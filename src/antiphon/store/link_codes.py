@@ -2,12 +2,24 @@
 
 import hmac
 
+from msgspec import Struct
+
 from antiphon.domain.person import Identity, PersonId
 from antiphon.store.database import Query, Transaction
 
 MOST_OPEN = 3
 """Of one person; a new code replaces the oldest one."""
 _SENDER = "channel = ? AND account = ? AND platform_id = ?"
+
+
+class OpenCode(Struct, frozen=True, kw_only=True):
+    """A code that is not used up."""
+
+    person: PersonId
+    asked: Identity | None
+    """The account that waits until the maker agrees; None if none does."""
+    name: str
+    """The name of its sender; empty if nobody waits."""
 
 
 async def insert(tx: Transaction, code_hash: str, person: PersonId, *, at_ms: int, expires_at_ms: int) -> None:
@@ -23,16 +35,35 @@ async def insert(tx: Transaction, code_hash: str, person: PersonId, *, at_ms: in
     )
 
 
-async def use_up(tx: Transaction, code_hash: str, now_ms: int) -> PersonId | None:
-    """The person whose code it is; it is deleted. None for an unknown, used or expired one."""
-    row = await tx.fetch_one(
-        "SELECT code_hash, person FROM link_codes WHERE code_hash = ? AND expires_at > ?", (code_hash, now_ms)
+async def find(query: Query, code_hash: str, now_ms: int) -> OpenCode | None:
+    """None for an unknown, used or expired one."""
+    row = await query.fetch_one(
+        "SELECT code_hash, person, channel, account, platform_id, name FROM link_codes "
+        "WHERE code_hash = ? AND expires_at > ?",
+        (code_hash, now_ms),
     )
     if row is None or not hmac.compare_digest(code_hash, row[0]):
         return None
-    if await tx.change("DELETE FROM link_codes WHERE code_hash = ?", (code_hash,)) != 1:
-        return None
-    return PersonId(row[1])
+    _, person, channel, account, platform_id, name = row
+    asked = None if channel is None else Identity(channel=channel, account=account, platform_id=platform_id)
+    return OpenCode(person=PersonId(person), asked=asked, name=name or "")
+
+
+async def use_up(tx: Transaction, code_hash: str) -> bool:
+    """Deletes the code; whether it was there."""
+    return await tx.change("DELETE FROM link_codes WHERE code_hash = ?", (code_hash,)) == 1
+
+
+async def ask(tx: Transaction, code_hash: str, sender: Identity, name: str) -> bool:
+    """Notes the account that waits for the code's maker; whether it is the first."""
+    return (
+        await tx.change(
+            "UPDATE link_codes SET channel = ?, account = ?, platform_id = ?, name = ? "
+            "WHERE code_hash = ? AND channel IS NULL",
+            (*_values(sender), name, code_hash),
+        )
+        == 1
+    )
 
 
 async def count_wrong(query: Query, sender: Identity, since_ms: int) -> int:

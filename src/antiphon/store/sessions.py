@@ -544,6 +544,17 @@ async def add_participant(tx: Transaction, session: SessionRow, principal: str) 
     )
 
 
+async def find_first_words(query: Query, principal: str) -> str | None:
+    """How the oldest session of the principal is described, as far as anybody may read it; None without a session."""
+    row = await query.fetch_one(
+        "SELECT CASE WHEN s.description_level = 0 AND s.description_compartments = 0 AND s.description_person IS NULL "
+        "THEN COALESCE(s.description, '') ELSE '' END FROM participants t JOIN sessions s ON s.id = t.session "
+        "WHERE t.principal = ? ORDER BY s.id LIMIT 1",
+        (principal,),
+    )
+    return None if row is None else row[0]
+
+
 async def add_stored_bytes(tx: Transaction, session: SessionRow, principal: str, size: int) -> None:
     """Adds to the bytes that the participant has stored; does nothing for other principals."""
     await tx.execute(

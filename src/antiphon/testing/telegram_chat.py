@@ -26,7 +26,7 @@ def main() -> None:
         _say(f"  export ANTIPHON_TELEGRAM_TOKEN={fake.token}")
         _say(f"  export ANTIPHON_CHANNELS__TELEGRAM__API_BASE={ORIGIN}:{fake.port}")
         _say("  antiphon serve")
-        _say("It prints a link that ends in start=CODE. To be its owner, write /start CODE here.")
+        _say("It prints a link that ends in start=CODE. To be its owner, write /link CODE yes here.")
         Thread(target=_show, args=(fake, given.id), daemon=True).start()
         for line in sys.stdin:
             _act(fake, line.strip(), person(given.id, given.name))

@@ -37,7 +37,7 @@ class Bot:
     async def link_owner(self) -> None:
         """The owner opens the link of the first start."""
         code = await self.app.services.links.make_code(OWNER)
-        self.fake.write(f"/start {code.code}", sender=OLGA)
+        self.fake.write(f"/link {code.code} yes", sender=OLGA)
         await self.fake.until(lambda: self.fake.texts(1))
 
     async def says(self, text: str, *, sender: Json = OLGA, chat: Json | None = None, **more: Any) -> None:

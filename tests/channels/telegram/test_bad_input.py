@@ -108,14 +108,14 @@ async def test_a_code_that_is_replayed_or_guessed_links_nobody_and_is_told_to_it
 ) -> None:
     async with open_bot(open_home, fake) as bot:
         made = await bot.app.services.links.make_code(OWNER)
-        fake.write(f"/start {made.code}", sender=OLGA)
+        fake.write(f"/link {made.code} yes", sender=OLGA)
         await fake.until(lambda: fake.texts(1))
-        fake.write(f"/start {made.code}", sender=BEN)
+        fake.write(f"/link {made.code} yes", sender=BEN)
         await fake.until(lambda: fake.texts(8))
         for _ in range(6):
             fake.write("/link ABCD2345", sender=BEN)
         later = await bot.app.services.links.make_code(OWNER)
-        fake.write(f"/link {later.code}", sender=BEN)
+        fake.write(f"/link {later.code} yes", sender=BEN)
         await bot.settles()
         owner = await bot.app.services.people.get(OWNER, "owner")
         assert [account.platform_id for account in owner.identities] == ["1"], "after five wrong ones, none is right"

@@ -70,7 +70,7 @@ def presses(label: str) -> Act:
 
 def redeems(fake: FakeTelegram) -> None:
     told = next(text for text in fake.texts(1) if "Your code is" in text)
-    fake.write(f"/link {told.partition('code is ')[2][:8]}", sender=BEN)
+    fake.write(f"/link {told.partition('code is ')[2][:8]} yes", sender=BEN)
 
 
 def moves(fake: FakeTelegram) -> None:

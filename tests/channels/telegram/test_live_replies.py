@@ -98,7 +98,7 @@ async def test_who_may_not_read_it_any_more_sees_no_more_of_a_reply(
         if change == "clear":
             await people.clear(OWNER, anna.id, secret)
         made = await bot.app.services.links.make_code(anna.principal)
-        fake.write(f"/link {made.code}", sender=ANN)
+        fake.write(f"/link {made.code} yes", sender=ANN)
         await fake.until(lambda: fake.texts(7))
         fake.write("what is the plan?", sender=ANN)
         context = await writer.begins()

@@ -66,7 +66,7 @@ def test_the_steps_of_the_page_lead_from_a_token_to_people_and_groups(home: Path
         with on_terminal(*command, home=home, env=env) as terminal:
             shown = terminal.expect("Ctrl-C stops it.")
             (code,) = re.findall(r"https://t\.me/test_bot\?start=([A-Z0-9]{8})", shown)
-            fake.write(f"/start {code}", sender=OLGA)
+            fake.write(f"/link {code} yes", sender=OLGA)
             fake.wait_for(lambda: fake.texts(1))
             fake.write("hello", sender=OLGA)
             fake.wait_for(lambda: "echo: hello" in fake.texts(1))
@@ -89,7 +89,9 @@ def follow_with_people(fake: FakeTelegram, home: Path, env: dict[str, str]) -> N
     assert "Admitted: Ben" in antiphon("pair", found[0], home=home, env=env).stdout
     fake.wait_for(lambda: "echo: let me in" in fake.texts(8))
     code = antiphon_json("pair", "link", home=home, env=env)["code"]
-    fake.write(f"/link {code}", sender=BEN)
+    fake.write(f"/link {code} yes", sender=BEN)
+    fake.wait_for(lambda: any(code in text for text in fake.texts(1)))
+    fake.write(f"/link {code} yes", sender=OLGA)
     fake.wait_for(lambda: any("linked" in text for text in fake.texts(8)))
     cleared = antiphon("people", "clear", "owner", "--level", "INTERNAL", home=home, env=env)
     assert cleared.returncode == 0, cleared.stderr

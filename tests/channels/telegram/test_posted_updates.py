@@ -63,7 +63,7 @@ async def test_a_list_of_deliveries_holds_no_codes(open_home: OpenHome, fake: Fa
     settings: Json = {"channels": {"telegram": settings_of(fake)}}
     async with serve(open_home, settings) as served:
         made = (await served.client.post("/link-codes")).json()["code"]
-        fake.write(f"/link {made}", sender=OLGA)
+        fake.write(f"/link {made} yes", sender=OLGA)
         await fake.until(lambda: fake.texts(1))
         fake.write("/link", sender=OLGA)
         fake.write("may I come in", sender=ANN)

@@ -30,7 +30,7 @@ def test_one_chats_with_the_bot_of_a_gateway_and_decides_by_its_buttons(home: Pa
         said = [until(chat.stdout, "export ").split()[-1].split("=", 1) for _ in range(2)]
         with serving(home, env=dict(said)):
             code = antiphon_json("pair", "link", home=home)["code"]
-            chat.stdin.write(f"/start {code}\n")
+            chat.stdin.write(f"/link {code} yes\n")
             until(chat.stdout, "This chat is linked")
             chat.stdin.write("hello\n")
             assert "hello" in until(chat.stdout, "bot: ")

@@ -17,7 +17,7 @@ from antiphon.domain.message import Attribution, AttributionKind, TextPart
 from antiphon.domain.person import Identity
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.chats.accounts import AccountLease
-from antiphon.engine.chats.linking import Links
+from antiphon.engine.chats.linking import LINK_ANSWERS, Linked, Links
 from antiphon.engine.chats.pairing import Pairings
 from antiphon.engine.chats.reception import Reception
 from antiphon.engine.chats.take_in import Received
@@ -92,7 +92,11 @@ class Lobby:
     async def knows_owner(self, id: str = OWNERS_ID) -> None:
         """The account is the owner's from now on."""
         made = await self.links.make_code(OWNER)
-        await self.hears(id, f"/start {made.code}")
+        await self.hears(id, f"/link {made.code} yes")
+        if (await self.told(id))[-1] == LINK_ANSWERS[Linked.WAITING]:
+            services = self.app.services
+            await services.sessions.open(OWNER, services.sessions.target("api:desk"))
+            await services.commands.run(OWNER, services.sessions.target("api:desk"), f"/link {made.code} yes")
 
     async def told(self, to: str) -> list[str]:
         """What Antiphon itself says in the chat, in order."""

@@ -136,7 +136,7 @@ async def test_nobody_but_an_owner_decides_by_a_button(open_home: OpenHome) -> N
         await scene.knows_owner()
         ben = (await scene.app.services.people.invite(OWNER, "Ben", PersonRole.USER)).person
         made = await scene.links.make_code(ben.principal)
-        await scene.hears("7", f"/link {made.code}")
+        await scene.hears("7", f"/link {made.code} yes")
         await scene.hears("42", "hello")
         admit = (await question(scene, channel)).buttons[0].data
         await scene.sees(ChangeKind.ADDED, GROUP)
@@ -168,7 +168,7 @@ async def test_a_question_does_not_go_to_somebody_who_is_no_owner_any_more(open_
         people = scene.app.services.people
         carla = (await people.invite(OWNER, "Carla", PersonRole.USER)).person
         made = await scene.links.make_code(carla.principal)
-        await scene.hears("7", f"/link {made.code}")
+        await scene.hears("7", f"/link {made.code} yes")
         await people.change_role(OWNER, carla.id, PersonRole.OWNER)
         await scene.hears("42", "hello", name="Anna")
         await people.change_role(OWNER, carla.id, PersonRole.USER)

@@ -158,10 +158,11 @@ async def test_the_chats_of_a_linked_person_are_one_session_per_peer(open_home: 
         anna = (await scene.app.services.people.invite(OWNER, "Anna", PersonRole.USER)).person
         made = await scene.links.make_code(anna.principal)
         await scene.hears("42", "hello")
-        await scene.hears("77", f"/link {made.code}", channel="signal")
+        await scene.hears("77", f"/link {made.code} yes", channel="signal")
         await scene.hears("77", "/link", channel="signal")
         code = (await scene.told("77"))[-1].partition("code is ")[2][:8]
-        await scene.hears("42", f"/link {code}")
+        await scene.hears("42", f"/link {code} yes")
+        await scene.hears("77", f"/link {code} yes", channel="signal")
         here = await scene.hears("42", "from here")
         there = await scene.hears("77", "from there", channel="signal")
         assert here.posted is not None and there.posted is not None

@@ -94,7 +94,7 @@ def link(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOpti
         show_json(answer)
         return
     show(str(answer["code"]), "bold green")
-    show(f"Send `/link {answer['code']}` to the bot, in private, within an hour. The code works once.")
+    show(f"Send `/link {answer['code']} yes` to the bot, in private, within an hour. The code works once.")
 
 
 def _decide(who: str, act: str, body: JsonObject, *, home: HomeOption, config: ConfigOption, as_json: bool) -> None:

@@ -207,7 +207,7 @@ async def _show_telegram(gateway: LocalGateway) -> None:
         show(f"Telegram: https://t.me/{name}")
     elif not sys.stdout.isatty():
         another = command_line("pair link", app.home)
-        show(f"Telegram: no owner yet. `{another}` prints a code; send `/link CODE` to https://t.me/{name}.")
+        show(f"Telegram: no owner yet. `{another}` prints a code; send `/link CODE yes` to https://t.me/{name}.")
     else:
         code = await app.services.links.make_code(OWNER)
         show("Telegram (good once, for an hour): open this link on your phone, and the account there is yours:")

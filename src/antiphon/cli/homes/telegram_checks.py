@@ -69,7 +69,7 @@ def _of_people(config: Config, chats: ChatState, look: BotLook) -> Iterator[Chec
             Grade.WARNING,
             "no account on Telegram is an owner's yet, so nobody can be admitted from there",
             "Open the link that `antiphon serve` prints in a terminal. Or run `antiphon pair link`, and send "
-            "`/link CODE` to the bot.",
+            "`/link CODE yes` to the bot.",
         )
     if waiting := chats.asked.get(NAME):
         yield CheckResult(

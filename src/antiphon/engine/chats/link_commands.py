@@ -1,11 +1,12 @@
 """`/link` and `/start`: one person's chats on several channels. Contract: access 3, channels 3."""
 
-from antiphon.domain.codes import code_from_hex
-from antiphon.domain.commands import ChatCommand
+from antiphon.domain.codes import code_from_hex, parse_code
+from antiphon.domain.commands import ChatCommand, Subcommand
 from antiphon.domain.keys import ChatType
+from antiphon.domain.person import person_of
 from antiphon.engine.access.machines import refuse_machine_account
 from antiphon.engine.chats.chat import Chat
-from antiphon.engine.chats.linking import LINK_ANSWERS, make_link_code, redeem
+from antiphon.engine.chats.linking import agree, find_code, make_link_code, redeem
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.who import Who
 from antiphon.engine.refusal import Refusal
@@ -32,10 +33,20 @@ async def link(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occa
         made = await make_link_code(tx, occasion.rights(chat), code_from_hex(occasion.drawn), occasion.at_ms)
         if isinstance(made, Refusal):
             return made.error.message
-        return f"Your code is {made.code}. Send /link {made.code} in your other chat within an hour. It works once."
+        return f"Your code is {made.code}. Send /link {made.code} yes in your other chat within an hour. It works once."
+    is_agreed = command.sub is Subcommand.YES
     if chat.identity is None:
-        return ELSEWHERE
+        return await _agree_here(tx, chat, command.argument, occasion) if is_agreed else ELSEWHERE
     account = chat.identity
     stored = await find_standing_of_account(tx, account.channel, account.account, account.platform_id)
     who = Who(identity=account, name=chat.sender_name, standing=chat.standing, stored=stored)
-    return LINK_ANSWERS[await redeem(tx, who, command.argument, occasion.at_ms)]
+    return (await redeem(tx, who, command.argument, occasion.at_ms, is_agreed=is_agreed)).text
+
+
+async def _agree_here(tx: Transaction, chat: Chat, argument: str, occasion: Occasion) -> str:
+    """On the page and in the terminal, the maker of a code agrees to link the account that waits."""
+    code = parse_code(argument)
+    found = None if code is None else await find_code(tx, code, occasion.at_ms)
+    if code is None or found is None or found.asked is None or found.person != person_of(chat.standing.principal):
+        return ELSEWHERE
+    return (await agree(tx, found, code, occasion.at_ms)).text

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
@@ -11,19 +12,22 @@ from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex, parse_code
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import Ids
 from antiphon.domain.person import PersonId, PersonRole, person_of, person_principal
+from antiphon.domain.text import DESCRIPTION_LENGTH, bracketed_name, exact, one_line
 from antiphon.engine.access.machines import refuse_machine
 from antiphon.engine.access.people import merge_into
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.access.secrets import hash_of
-from antiphon.engine.chats.owners import ask_what_waits, find_owners_chats
+from antiphon.engine.chats.owners import ask_what_waits, find_owners_chats, place_of
 from antiphon.engine.chats.who import Who, introduce
+from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.reception import MOST_WRONG_CODES
 from antiphon.policy.rights import SUSPENDED, is_guest
-from antiphon.store import link_codes, people
+from antiphon.store import link_codes, people, sessions
 from antiphon.store.codec import moment
-from antiphon.store.database import Database, Transaction
+from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.link_codes import OpenCode
 from antiphon.store.people import find_standing
 
 CODE_LIFE = timedelta(hours=1)
@@ -42,6 +46,10 @@ class Linked(StrEnum):
     """What a code has done."""
 
     LINKED = "linked"
+    ASKED = "asked"
+    """The sender is asked whether they mean it; the code is as good as before."""
+    WAITING = "waiting"
+    """The maker of the code is asked, because the account has a history."""
     ALREADY = "already"
     """The account was this person's before."""
     WRONG = "wrong"
@@ -52,7 +60,15 @@ class Linked(StrEnum):
     """The account belongs to somebody who is more than a guest; only an owner can merge them."""
 
 
+class Redeemed(Struct, frozen=True):
+    """What became of a code, and what its sender is told."""
+
+    linked: Linked
+    text: str
+
+
 LINK_ANSWERS = {
+    Linked.WAITING: "You have written here before. Whoever made the code is asked whether these chats become theirs.",
     Linked.LINKED: "This chat is linked: you are the same person here and where you made the code.",
     Linked.ALREADY: "This chat is linked to you already.",
     Linked.WRONG: "Code is not valid. It may have been used, or be older than an hour. Make another one with /link.",
@@ -114,22 +130,88 @@ async def store_code(tx: Transaction, person: PersonId, code: str, *, at_ms: int
     return LinkCode(code, moment(expires_at_ms))
 
 
-async def redeem(tx: Transaction, who: Who, text: str, at_ms: int) -> Linked:
-    """Links the sender's account to the person who made the code; a guest who wrote from it becomes that person.
+async def redeem(tx: Transaction, who: Who, text: str, at_ms: int, *, is_agreed: bool) -> Redeemed:
+    """Links the sender's account to the person who made the code, once its sender has said that they mean it.
 
-    A wrong code is counted; so is one whose maker is a guest or suspended by now. The sender must not be suspended.
+    If that account has a history, its maker must agree too, by the same words: from then on they read it. A wrong code
+    is counted; so is one whose maker is a guest or suspended by now. The sender must not be suspended.
     """
     sender, since_ms = who.identity, at_ms - WRONG_CODES_LIFE_MS
     if await link_codes.count_wrong(tx, sender, since_ms) >= MOST_WRONG_CODES:
-        return Linked.LOCKED
+        return _redeemed(Linked.LOCKED)
     code = parse_code(text)
-    made_by = None if code is None else await link_codes.use_up(tx, hash_of(code), at_ms)
-    standing = None if made_by is None else await find_standing(tx, person_principal(made_by))
-    person = None if standing is None or is_guest(standing) else person_of(standing.principal)
-    if person is None:
+    found = None if code is None else await find_code(tx, code, at_ms)
+    if code is None or found is None or (found.asked not in (None, sender) and not _is_makers(found, who)):
         await link_codes.note_wrong(tx, sender, at_ms=at_ms, since_ms=since_ms)
-        return Linked.WRONG
-    return await link(tx, who, person, at_ms)
+        return _redeemed(Linked.WRONG)
+    if _is_makers(found, who):
+        return await agree(tx, found, code, at_ms) if is_agreed else _redeemed(Linked.ALREADY)
+    if not is_agreed:
+        return Redeemed(Linked.ASKED, await _question(tx, found.person, code))
+    if who.stored is not None and is_guest(who.stored) and not who.stored.is_suspended:
+        words = await sessions.find_first_words(tx, str(who.stored.principal))
+        if words is not None:
+            if await link_codes.ask(tx, hash_of(code), sender, who.name):
+                await _ask_maker(tx, found.person, who, code, words=words, at_ms=at_ms)
+            return _redeemed(Linked.WAITING)
+    await link_codes.use_up(tx, hash_of(code))
+    return _redeemed(await link(tx, who, found.person, at_ms))
+
+
+async def find_code(query: Query, code: str, at_ms: int) -> OpenCode | None:
+    """The code as it stands, with the person as whom its maker acts now; None if it is wrong, or theirs no more."""
+    found = await link_codes.find(query, hash_of(code), at_ms)
+    standing = None if found is None else await find_standing(query, person_principal(found.person))
+    person = None if standing is None or is_guest(standing) else person_of(standing.principal)
+    return None if found is None or person is None else replace(found, person=person)
+
+
+async def agree(tx: Transaction, found: OpenCode, code: str, at_ms: int) -> Redeemed:
+    """The maker of the code agrees: the account that waits becomes theirs, and is told so there."""
+    if found.asked is None:
+        return _redeemed(Linked.ALREADY)
+    await link_codes.use_up(tx, hash_of(code))
+    asked = found.asked
+    stored = await people.find_standing_of_account(tx, asked.channel, asked.account, asked.platform_id)
+    standing = stored or await find_standing(tx, person_principal(asked.person_id))
+    who = Who(identity=asked, name=found.name, standing=standing, stored=stored)
+    linked = await link(tx, who, found.person, at_ms)
+    if linked is Linked.LINKED:
+        await enqueue_notice(tx, place_of(asked), LINK_ANSWERS[linked], name=f"linked {hash_of(code)}", at_ms=at_ms)
+    return _redeemed(linked)
+
+
+def _is_makers(found: OpenCode, who: Who) -> bool:
+    return who.stored is not None and person_of(who.stored.principal) == found.person
+
+
+def _redeemed(linked: Linked) -> Redeemed:
+    return Redeemed(linked, LINK_ANSWERS[linked])
+
+
+async def _question(query: Query, id: PersonId, code: str) -> str:
+    person = await people.find(query, id)
+    name = exact(bracketed_name(id if person is None else person.name))
+    return (
+        f"This makes your chats {name}'s: {name} will read them, also what you wrote before, and you act as {name} "
+        f"here. If you want that, send: /link {code} yes"
+    )
+
+
+async def _ask_maker(tx: Transaction, maker: PersonId, who: Who, code: str, *, words: str, at_ms: int) -> None:
+    """Asks the maker in all their chats; on the page and in the terminal the command works too."""
+    begun = (
+        f" Their first words here were: \N{LEFT DOUBLE QUOTATION MARK}{exact(one_line(words, DESCRIPTION_LENGTH))}\N{RIGHT DOUBLE QUOTATION MARK}."
+        if words
+        else ""
+    )
+    text = (
+        f"{exact(bracketed_name(who.name))} ({who.identity.channel} {who.identity.platform_id}) wants to be linked to you by your "
+        f"code. Their chats become yours, and they act as you.{begun} If that is you, send: /link {code} yes"
+    )
+    for chat in (await people.find_identities(tx, [maker]))[maker]:
+        place = place_of(chat)
+        await enqueue_notice(tx, place, text, name=f"link {hash_of(code)} {place.channel} {place.to}", at_ms=at_ms)
 
 
 async def link(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> Linked:

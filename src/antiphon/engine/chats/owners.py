@@ -52,7 +52,7 @@ async def _ask_about_sender(tx: Transaction, chat: Identity, pairing: Pairing, a
         "know them, or with the code that they were given: ",
         Code("antiphon pair <code>"),
     )
-    await queue_question(tx, _place_of(chat), asked, subject=pairing.id, at_ms=at_ms)
+    await queue_question(tx, place_of(chat), asked, subject=pairing.id, at_ms=at_ms)
 
 
 async def _ask_about_group(tx: Transaction, chat: Identity, group: ChannelGroup, at_ms: int) -> None:
@@ -63,8 +63,9 @@ async def _ask_about_group(tx: Transaction, chat: Identity, group: ChannelGroup,
         Code(f"antiphon groups allow {shown_name(group.group_id)}"),
     )
     subject = subject_of_group(group.channel, group.account, group.group_id)
-    await queue_question(tx, _place_of(chat), asked, subject=subject, at_ms=at_ms)
+    await queue_question(tx, place_of(chat), asked, subject=subject, at_ms=at_ms)
 
 
-def _place_of(chat: Identity) -> DeliveryContext:
+def place_of(chat: Identity) -> DeliveryContext:
+    """The direct chat with the account."""
     return DeliveryContext(channel=chat.channel, to=chat.platform_id, account_id=chat.account)

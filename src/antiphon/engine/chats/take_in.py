@@ -7,7 +7,7 @@ be another one, because the chat was routed elsewhere in between, the unit is un
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.commands import ChatCommand, CommandName, parse
+from antiphon.domain.commands import ChatCommand, CommandName, Subcommand, parse
 from antiphon.domain.errors import AntiphonError, Invalid, Limited
 from antiphon.domain.inbound import Inbound
 from antiphon.domain.keys import ChatType, SessionKey
@@ -30,7 +30,7 @@ from antiphon.engine.chats.entry import (
 )
 from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, note_met, standing_of
 from antiphon.engine.chats.holding import Holding, decide_files, hold, hold_late
-from antiphon.engine.chats.linking import LINK_ANSWERS, Linked
+from antiphon.engine.chats.linking import Linked
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import rules_of
 from antiphon.engine.chats.who import Who, find_who, introduce, is_admitted
@@ -208,13 +208,13 @@ async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who, *, at_m
 
 async def _redeem(tx: Transaction, command: TakeIn, who: Who, knock: Knock) -> tuple[Received | None, Admission]:
     """Links the account, and tells the sender; after a stranger's wrong code, what is done with their message."""
-    code = _code_in(command.inbound)
-    assert code is not None
-    linked = await linking.redeem(tx, who, code, command.drawn.at_ms)
+    typed = _code_in(command.inbound)
+    assert typed is not None and typed.argument is not None
+    redeemed = await linking.redeem(tx, who, typed.argument, command.drawn.at_ms, is_agreed=typed.sub is Subcommand.YES)
     following = decide_after_wrong_code(knock)
-    if linked in (Linked.WRONG, Linked.LOCKED) and following is not Admission.ENTER:
+    if redeemed.linked in (Linked.WRONG, Linked.LOCKED) and following is not Admission.ENTER:
         return None, following
-    await _say(tx, command, LINK_ANSWERS[linked])
+    await _say(tx, command, redeemed.text)
     return Received(outcome=ArrivalOutcome.COMMAND), following
 
 
@@ -348,12 +348,12 @@ def _is_command(inbound: Inbound) -> bool:
     return inbound.attribution is None and inbound.text.lstrip().startswith("/")
 
 
-def _code_in(inbound: Inbound) -> str | None:
-    """The code that the message brings: `/start <code>` or `/link <code>`."""
+def _code_in(inbound: Inbound) -> ChatCommand | None:
+    """The command with which the message brings a code: `/start <code>` or `/link <code> [yes]`."""
     command = _command_in(inbound, None)
     if command is None or command.name not in (CommandName.LINK, CommandName.START):
         return None
-    return command.argument
+    return None if command.argument is None else command
 
 
 def shown(posted: PostedRow | None) -> Posted | None:
