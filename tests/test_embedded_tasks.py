@@ -173,7 +173,7 @@ async def test_a_tool_that_deletes_waits_for_the_program_to_decide(home: Path, d
                 if request.state is antiphon.ApprovalState.DECIDED:
                     break
                 (call,) = request.calls
-                assert (call.tool, call.arguments) == ("wipe", '{"name": "old"}')
+                assert (call.tool, call.arguments) == ("wipe", '{"name":"old"}')
                 assert await app.approvals.list(status="pending") == [request]
                 decided = await app.approvals.decide(request.id, decision, note="by the program")
                 assert (await app.approvals.wait(request.id)) == decided == await app.approvals.get(request.id)

@@ -91,7 +91,7 @@ class Antiphon:
         return await self._lease.services.costs.read(OWNER, days=min(max(days, 1), 366), agent_id=only)
 
 
-class Opening:
+class ProgramHome:
     """What `antiphon.open` returns: `async with` it, once. It may be left in another task than it was entered in.
 
     A task of its own holds the system, so that its tasks begin and end in one place, wherever the program is.
@@ -194,7 +194,7 @@ def open_embedded(
     if agents:
         listed = settings.agents.model_copy(update={"list": (*settings.agents.list, *agents)})
         settings = settings.model_copy(update={"agents": listed})
-    return Opening(directory, settings, parts or Parts(tools=tools))
+    return ProgramHome(directory, settings, parts or Parts(tools=tools))
 
 
 def _failed(lease: Lease | None, cause: BaseException) -> BaseException:

@@ -13,7 +13,7 @@ from antiphon.domain.person import PersonRole
 
 if TYPE_CHECKING:
     from antiphon.cli.connection.client import Client
-    from antiphon.cli.rendering.links import SignInLink
+    from antiphon.cli.rendering.links import PrintedLink
 
 app = typer.Typer(no_args_is_help=True, help="Invite people, and change what they may.")
 
@@ -251,7 +251,7 @@ def _show_link(answer: JsonObject, client: "Client", home: Path | None, config: 
     show("Tell them: the owners of this gateway can read everything that is written here.")
 
 
-def _link_of(answer: JsonObject, client: "Client", home: Path | None, config: Path | None) -> "SignInLink | None":
+def _link_of(answer: JsonObject, client: "Client", home: Path | None, config: Path | None) -> "PrintedLink | None":
     """The link; None while no gateway runs and nothing says where the next one will listen."""
     from antiphon.cli.connection.home import config_of, home_of
     from antiphon.cli.rendering.links import configured_address, sign_in_link

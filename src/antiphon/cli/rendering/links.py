@@ -9,7 +9,7 @@ ONLY_HERE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignInLink:
+class PrintedLink:
     link: str
     is_gateway_running: bool = True
 
@@ -27,8 +27,8 @@ class SignInLink:
         return (*((waits,) if not self.is_gateway_running else ()), *((ONLY_HERE,) if self.is_only_here else ()))
 
 
-def sign_in_link(address: str, code: object, *, is_gateway_running: bool = True) -> SignInLink:
-    return SignInLink(link=f"{address.rstrip('/')}/#code={code}", is_gateway_running=is_gateway_running)
+def sign_in_link(address: str, code: object, *, is_gateway_running: bool = True) -> PrintedLink:
+    return PrintedLink(link=f"{address.rstrip('/')}/#code={code}", is_gateway_running=is_gateway_running)
 
 
 def configured_address(host: str, port: int) -> str | None:
