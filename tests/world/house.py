@@ -18,6 +18,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.event import Event
 from antiphon.domain.message import ImagePart, Part, TextPart, ToolResult, text_of
 from antiphon.domain.run import Run
+from antiphon.store.sqlite import Connect, connect_sqlite
 from tests.world.server import Answer, Asked, Provider, Script, serving
 from tests.world.wire import FINE, Dialect, said
 
@@ -91,10 +92,10 @@ class Seen:
         return self.asked_after[-1].text
 
 
-async def live(row: Row, home: Path) -> Seen:
+async def live(row: Row, home: Path, connect: Connect = connect_sqlite) -> Seen:
     """Lives through the row and the turn after it. Raises `AssertionError`, `TimeoutError` where it goes wrong."""
     with serving(said(row.dialect, FINE), row.script) as provider, anyio.fail_after(ROW_SECONDS):
-        async with _opened(row, home, provider) as app:
+        async with _opened(row, home, provider, connect) as app:
             await app.services.sessions.open(OWNER, app.services.sessions.target(SESSION))
             *before, last = row.turns
             for turn in before:
@@ -131,7 +132,7 @@ def judge(row: Row, seen: Seen) -> None:
 
 
 @asynccontextmanager
-async def _opened(row: Row, home: Path, provider: Provider) -> AsyncGenerator[App]:
+async def _opened(row: Row, home: Path, provider: Provider, connect: Connect) -> AsyncGenerator[App]:
     base = f"http://127.0.0.1:{provider.port}{'/v1' if row.dialect == 'openai' else ''}{row.path}"
     reached = {"base_url": base, "api_key": KEY, "stall_seconds": 5, "first_byte_seconds": 20, **row.provider}
     model = MODELS[row.dialect]
@@ -141,7 +142,7 @@ async def _opened(row: Row, home: Path, provider: Provider) -> AsyncGenerator[Ap
         "checkpoints": {"enabled": False},
         **row.settings,
     }
-    parts = Parts(retry=RetryPolicy(first_delay_seconds=0.001), tools=(adds,), synchronous="OFF")
+    parts = Parts(retry=RetryPolicy(first_delay_seconds=0.001), tools=(adds,), connect=connect, synchronous="OFF")
     async with open_app(home, Config.model_validate(settings), parts) as app:
         yield app
         await app.models.aclose()

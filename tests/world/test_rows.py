@@ -6,6 +6,7 @@ import pytest
 
 from antiphon.agents.provider import import_provider
 from tests.claims import requirement
+from tests.sqlite_template import connect_to_copy
 from tests.world.house import MODELS, Row, judge, live
 from tests.world.rows import rows
 
@@ -28,4 +29,4 @@ def test_the_table_has_its_rows() -> None:
 @requirement("runs:2", "runs:6", "runs:9")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.dialect}: {row.name}")
 async def test_what_a_provider_does(row: Row, tmp_path: Path) -> None:
-    judge(row, await live(row, tmp_path / "home"))
+    judge(row, await live(row, tmp_path / "home", connect_to_copy))
