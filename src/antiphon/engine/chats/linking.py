@@ -200,14 +200,12 @@ async def _question(query: Query, id: PersonId, code: str) -> str:
 
 async def _ask_maker(tx: Transaction, maker: PersonId, who: Who, code: str, *, words: str, at_ms: int) -> None:
     """Asks the maker in all their chats; on the page and in the terminal the command works too."""
-    begun = (
-        f" Their first words here were: \N{LEFT DOUBLE QUOTATION MARK}{exact(one_line(words, DESCRIPTION_LENGTH))}\N{RIGHT DOUBLE QUOTATION MARK}."
-        if words
-        else ""
-    )
+    shown = exact(one_line(words, DESCRIPTION_LENGTH))
+    begun = f" Their first words here were: “{shown}”." if words else ""
+    account = f"{who.identity.channel} {who.identity.platform_id}"
     text = (
-        f"{exact(bracketed_name(who.name))} ({who.identity.channel} {who.identity.platform_id}) wants to be linked to you by your "
-        f"code. Their chats become yours, and they act as you.{begun} If that is you, send: /link {code} yes"
+        f"{exact(bracketed_name(who.name))} ({account}) wants to be linked to you by your code. "
+        f"Their chats become yours, and they act as you.{begun} If that is you, send: /link {code} yes"
     )
     for chat in (await people.find_identities(tx, [maker]))[maker]:
         place = place_of(chat)
