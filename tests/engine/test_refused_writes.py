@@ -37,6 +37,7 @@ KEPT = {
     ("engine.access.people._clear", "rows.change"): "reads back the person whom it has changed",
     ("engine.access.people._merge", "merge_into"): "reads back the person whom it has changed",
     ("engine.deliveries.deliveries.retry_delivery", "outbox.queue_anew"): "reads back the delivery that it has queued",
+    ("engine.deliveries.deliveries.retry_delivery", "_note_got"): "reads back the delivery that it has queued",
     ("engine.chats.entry.post_in_chat", "open_and_post"): "tries again with another id only after a refusal",
     ("engine.chats.take_in._enter", "note_allowed"): "the title of a group, whatever is said there",
     ("engine.chats.take_in._enter", "linking.link"): "the settings link the account, whatever it says",
