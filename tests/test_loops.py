@@ -807,6 +807,7 @@ OF_ONE = {
     "engine/access/keyed_calls.py KeyedCalls._end": "one call",
     "engine/access/ownership.py Ownership._read": "one request",
     "engine/approvals/outside.py OutsideApprovals.list_to_carry_out": "one list",
+    "engine/chats/held.py HeldMessages.serve": "one account, which `TelegramLoop._run` serves again",
     "engine/checkpoints/reading.py BegunCheckpointReader.read_entries": "one checkpoint",
     "engine/deliveries/deliverer.py Deliverer._send_parts": "one text",
     "engine/deliveries/deliverer.py Deliverer._settle": "one text",

@@ -43,6 +43,10 @@ LOGGED_EACH_TIME = {
     ): "one line for each lost lease; a trouble has one of its own",
     ("channels/telegram/loop.py", "Lease was not released"): "once, at the end",
     ("engine/deliveries/deliverer.py", "Adapter failed"): "one line for each text, which is given up after a few",
+    (
+        "engine/chats/uploads.py",
+        "Files of a message were not stored",
+    ): "one line for each message, which says so itself",
     ("engine/sessions/deletion.py", "Workspace was not deleted"): "one line for each deleted session",
     ("engine/work/checkpointer.py", "Checkpoint failed"): "one line for each checkpoint, which ends by it",
     (
@@ -60,6 +64,7 @@ SILENT = {
     ("channels/telegram/loop.py", "_renew"): "every other statement of the process fails with it, and says so",
     ("channels/telegram/loop.py", "_run"): "every other statement of the process fails with it, and says so",
     ("channels/telegram/loop.py", "_store"): "every other statement of the process fails with it, and says so",
+    ("engine/chats/held.py", "serve"): "every other statement of the process fails with it, and says so",
     ("engine/work/health.py", "run"): "the store says itself what it cannot do; a bug has a line of its own",
     ("feed/postgres.py", "_send_deltas"): "the stored message will contain all of it; a bug has a line of its own",
     ("engine/work/worker.py", "_finish"): "the worker has said it when it claimed, or will when it claims next",
