@@ -397,7 +397,7 @@ ROUTES = (
     Route(
         name="requests for approval in private chats, and their answers",
         doors=(
-            "delivery engine/deliveries/requests.py::ask_deciders",
+            "delivery engine/deliveries/requests.py::_queue",
             "delivery engine/deliveries/outbox.py::show_outcome",
             "delivery engine/deliveries/outbox.py::note_copy",
         ),
