@@ -14,7 +14,7 @@ class FileVerdict(StrEnum):
     DISK_FULL = "disk_full"
 
 
-class Room(Struct, frozen=True, kw_only=True):
+class FileRoom(Struct, frozen=True, kw_only=True):
     """What is left for files of a message."""
 
     is_addressed: bool
@@ -26,7 +26,7 @@ class Room(Struct, frozen=True, kw_only=True):
     """Bytes until the disk has no more room than must stay free; negative below that."""
 
 
-def decide_file(size: int, room: Room) -> FileVerdict:
+def decide_file(size: int, room: FileRoom) -> FileVerdict:
     """Whether a file of that size is fetched, by what the platform says of it."""
     if not room.is_addressed:
         return FileVerdict.ASIDE
@@ -37,9 +37,9 @@ def decide_file(size: int, room: Room) -> FileVerdict:
     return FileVerdict.DISK_FULL if size > room.of_disk else FileVerdict.FETCH
 
 
-def room_after(size: int, room: Room) -> Room:
+def room_after(size: int, room: FileRoom) -> FileRoom:
     """What is left once a file of that size is fetched."""
-    return Room(
+    return FileRoom(
         is_addressed=room.is_addressed,
         of_sender=None if room.of_sender is None else room.of_sender - size,
         of_session=None if room.of_session is None else room.of_session - size,

@@ -18,7 +18,7 @@ from antiphon.domain.inbound import Inbound, InboundFile, SentFile
 from antiphon.engine.chats.accounts import AccountLease, Accounts
 from antiphon.engine.chats.held import MOST_AT_ONCE, MOST_OF_GUESTS, MOST_OF_ONE, HeldMessages, choose
 from antiphon.policy.chats import ChannelAccess, ChannelRules, GroupRules
-from antiphon.policy.uploads import FileVerdict, Room, decide_file, room_after
+from antiphon.policy.uploads import FileRoom, FileVerdict, decide_file, room_after
 from antiphon.store.arrivals import ArrivalOutcome
 from antiphon.store.held_messages import HeldId, HeldMessage
 from tests.claims import requirement
@@ -310,7 +310,7 @@ SIZES = st.integers(0, 30)
 def test_files_that_are_fetched_fit_into_every_room(
     sizes: list[int], of_sender: int | None, of_session: int | None, of_disk: int, is_addressed: bool
 ) -> None:
-    room = Room(is_addressed=is_addressed, of_sender=of_sender, of_session=of_session, of_disk=of_disk)
+    room = FileRoom(is_addressed=is_addressed, of_sender=of_sender, of_session=of_session, of_disk=of_disk)
     left, fetched = room, 0
     for size in sizes:
         if decide_file(size, left) is FileVerdict.FETCH:

@@ -19,7 +19,7 @@ from antiphon.engine.chats.who import Who, find_who
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.rights import is_favoured
-from antiphon.policy.uploads import FileVerdict, Room, decide_file, room_after
+from antiphon.policy.uploads import FileRoom, FileVerdict, decide_file, room_after
 from antiphon.store import held_messages
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
@@ -53,7 +53,7 @@ async def decide_files(query: Query, holding: Holding, chat: Chat, *, free_bytes
     is_limited, shares = not is_favoured(who.standing), rules.shares
     left = await bytes_left(query, who.standing, shares)
     in_session = 0 if chat.session is None else await rows.stored_in(query, chat.session.row)
-    room = Room(
+    room = FileRoom(
         is_addressed=is_addressed(rules, chat, who, inbound),
         of_sender=None if left is None else left - len(inbound.text.encode()),
         of_session=shares.session_bytes - in_session if is_limited else None,

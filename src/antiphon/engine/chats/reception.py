@@ -54,7 +54,7 @@ class Reception:
         self._workspaces = workspaces
         self._clock = clock
         self._ids = ids
-        self._told: OrderedDict[str, Told] = OrderedDict()
+        self._told: OrderedDict[str, RefusalsTold] = OrderedDict()
         """Senders who were told that a message was not taken in."""
         self._woken = asyncio.Event()
 
@@ -133,7 +133,7 @@ class Reception:
         told = self._told.pop(sender, None)
         if told is None or not command.was_told:
             more = 0 if told is None else told.more
-            told = Told(place=inbound.place, at_ms=at_ms, more=more)
+            told = RefusalsTold(place=inbound.place, at_ms=at_ms, more=more)
         elif inbound.is_meant:
             told = replace(told, more=told.more + 1)
         self._told[sender] = told
@@ -198,7 +198,7 @@ class Reception:
         return Occasion(rules=self._rules, now=drawn.now, at_ms=drawn.at_ms, drawn=self._ids.random_hex(64))
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class RefusalsTold(Struct, frozen=True, kw_only=True):
     """That a sender was told of a message that was not taken in."""
 
     place: DeliveryContext
@@ -210,7 +210,7 @@ class Told(Struct, frozen=True, kw_only=True):
         return at_ms - self.at_ms < TOLD_MS
 
 
-async def tell_number(tx: Transaction, told: Told, at_ms: int) -> None:
+async def tell_number(tx: Transaction, told: RefusalsTold, at_ms: int) -> None:
     text = f"{told.more} more of your messages were not taken in."
     place = told.place
     name = f"refused {place.channel} {account_of(place)} {place.to} {place.thread_id} {at_ms}"
