@@ -97,7 +97,6 @@ REQUIREMENTS = {
     ),
     "runs:6": Requirement(
         "Runs have limits, agents and persons a daily cap, and fifteen tool failures in a row end a run.",
-        remaining="estimates where a provider counts nothing, progress in content, and the default of a run's time",
     ),
     "runs:7": Requirement(
         "A run acts with the rights of whoever posted its message.",
@@ -107,7 +106,6 @@ REQUIREMENTS = {
     ),
     "runs:9": Requirement(
         "Near the context limit older turns are summarised; the log keeps everything.",
-        remaining="a refusal as too long in any words, and entries that a provider refuses",
     ),
     # 5. Visibility
     "visibility:1": Requirement("Sessions see themselves, their tree, their agent's or all sessions."),

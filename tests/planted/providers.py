@@ -29,7 +29,7 @@ BUGS = (
     Bug(
         "an image that cannot be read ends the run",
         "agents/repair.py",
-        "            return LeftOut(images=new or frozenset(images))\n",
+        "            return LeftOutEntries(images=new or frozenset(images))\n",
         "            return None\n",
         WORLD + "[anthropic: an image that cannot be read, anthropic]",
     ),

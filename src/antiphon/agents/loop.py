@@ -136,7 +136,7 @@ class AgentLoop:
             try:
                 answer = await asking.ask(prompt)
             except ModelError as error:
-                found = await self._repaired(context, asking, repairs, _Refused(error, entries, prompt, framing))
+                found = await self._repaired(context, asking, repairs, _RefusedStep(error, entries, prompt, framing))
                 if found is None:
                     return self._model_failure(context, transcript, error)
                 repairs = found
@@ -159,7 +159,7 @@ class AgentLoop:
             await context.record_step(message)
 
     async def _repaired(
-        self, context: RunContext, asking: Asking, before: Repairs, refused: "_Refused"
+        self, context: RunContext, asking: Asking, before: Repairs, refused: "_RefusedStep"
     ) -> Repairs | None:
         """What was done so that the refused step can be asked for again; None if nothing can be."""
         transcript, tried = context.transcript, before
@@ -344,7 +344,7 @@ def _yielded(step: Step) -> str | None:
     return None
 
 
-class _Refused(NamedTuple):
+class _RefusedStep(NamedTuple):
     """A step that the provider refused."""
 
     error: ModelError

@@ -33,7 +33,7 @@ from antiphon.agents.providers.conversation import Conversation
 from antiphon.agents.providers.dialect import AnswerTooLarge, AnswerUsage, Dialect, ErrorEvent, GrowingAnswer
 from antiphon.agents.providers.estimates import estimated_input, estimated_output
 from antiphon.agents.providers.event_lines import BodyKind, EventLines
-from antiphon.agents.providers.failures import Failure, Refusal, classify
+from antiphon.agents.providers.failures import RefusalMeaning, RequestRefusal, classify
 from antiphon.agents.providers.library_model import ModelAddress, open_library_model
 from antiphon.agents.providers.request_head import OpenLibraryModel, RequestHead, build_head
 from antiphon.agents.text import whole_text
@@ -172,7 +172,7 @@ class ProviderModel:
         head = await self._head(connection, prompt)
         conversation = self._conversation(prompt)
         messages = conversation.messages(prompt.entries, prompt.memory, reads_images=prompt.reads_images)
-        sent = _Sent(prompt=prompt, conversation=conversation, head=head, size=len(messages))
+        sent = _SentRequest(prompt=prompt, conversation=conversation, head=head, size=len(messages))
         answer, lines = self._dialect.answer(), EventLines()
         import httpx2
 
@@ -329,10 +329,10 @@ class ProviderModel:
         try:
             return await connection.head(prompt, self._model_settings(prompt))
         except (AgentRunError, UserError) as error:
-            failure = Failure(kind=ModelErrorKind.REFUSED, said=str(error))
+            failure = RefusalMeaning(kind=ModelErrorKind.REFUSED, said=str(error))
             raise self._failure(failure, connection.secrets, 200) from None
 
-    def _usage(self, answer: GrowingAnswer, sent: "_Sent", content: Sequence[Part]) -> Usage:
+    def _usage(self, answer: GrowingAnswer, sent: "_SentRequest", content: Sequence[Part]) -> Usage:
         """What the provider counted, and an estimate of what it did not. Contract: runs 6."""
         counted, estimated = answer.usage or AnswerUsage(), 0
         if not counted.input_tokens:
@@ -474,7 +474,9 @@ class ProviderModel:
             request = connection.http.build_request("POST", target, headers=request.headers, content=request.content)
         return await arrival.begin(connection.http, request)
 
-    async def _refused(self, connection: "_Connection", response: "httpx2.Response", sent: "_Sent") -> ModelError:
+    async def _refused(
+        self, connection: "_Connection", response: "httpx2.Response", sent: "_SentRequest"
+    ) -> ModelError:
         if response.status_code < 400:
             return self._redirected(response)
         body = bytearray()
@@ -487,7 +489,7 @@ class ProviderModel:
         failure = classify(sent.refusal(status, headers, bytes(body)), datetime.now(UTC))
         return self._failure(failure, connection.secrets, status)
 
-    def _failure(self, failure: Failure, secrets: tuple[str, ...], status: int) -> ModelError:
+    def _failure(self, failure: RefusalMeaning, secrets: tuple[str, ...], status: int) -> ModelError:
         who, said = f"provider {self._provider!r}", _quote(failure.said, secrets)
         match failure.kind:
             case ModelErrorKind.AUTHENTICATION:
@@ -518,7 +520,7 @@ class ProviderModel:
         )
 
 
-class _Sent(Struct, frozen=True, kw_only=True):
+class _SentRequest(Struct, frozen=True, kw_only=True):
     """A request on its way, as far as its refusal must be understood."""
 
     prompt: Prompt
@@ -526,11 +528,11 @@ class _Sent(Struct, frozen=True, kw_only=True):
     head: RequestHead
     size: int
 
-    def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Refusal:
+    def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> RequestRefusal:
         accepted = self.conversation.accepted_bytes
         if accepted is None and any(isinstance(entry, AssistantMessage) for entry in self.prompt.entries):
             accepted = 0  # before this process began, a shorter one was taken
-        return Refusal(
+        return RequestRefusal(
             status=status,
             headers=headers,
             body=body,

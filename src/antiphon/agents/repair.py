@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.agents.model import ModelError, ModelErrorKind, RefusedEntry
-from antiphon.domain.left_out import NOTHING_LEFT_OUT, LeftOut, Place, images_in
+from antiphon.domain.left_out import NOTHING_LEFT_OUT, LeftOutEntries, Place, images_in
 from antiphon.domain.transcript import Entry, Input, Step, Summary, without
 
 MAX_REPAIRS: Final = 8
@@ -34,7 +34,7 @@ class Shortening(Enum):
 class Repairs(Struct, frozen=True, kw_only=True):
     """What was done after the refusals of the present step."""
 
-    left_out: LeftOut = NOTHING_LEFT_OUT
+    left_out: LeftOutEntries = NOTHING_LEFT_OUT
     code: str = ""
     """Why that is left out."""
     said: str = ""
@@ -83,7 +83,7 @@ def after_refusal(error: ModelError, before: Repairs, held: Conversed) -> Repair
     if error.entry is not RefusedEntry.UNKNOWN:
         return None
     if suspects := _suspects(held) - before.left_out.entries:
-        return replace(before, left_out=before.left_out | LeftOut(entries=suspects), code=error.entry.value)
+        return replace(before, left_out=before.left_out | LeftOutEntries(entries=suspects), code=error.entry.value)
     if error.is_larger and not before.shortenings:
         return Shortening.IF_SUMMARISED
     return None
@@ -93,7 +93,7 @@ def _shorten(before: Repairs, held: Conversed) -> Repairs | Shortening | None:
     if not before.shortenings:
         return Shortening.SUMMARY
     if images := _images(held):
-        what = LeftOut(images=_oldest_half(images))
+        what = LeftOutEntries(images=_oldest_half(images))
         return replace(before, left_out=before.left_out | what, code=RefusedEntry.IMAGES.value)
     return Shortening.OLDEST if before.shortenings.count(Shortening.OLDEST) < 2 else None
 
@@ -107,18 +107,18 @@ def _images(held: Conversed) -> list[Place]:
     ]
 
 
-def _refused_images(kind: RefusedEntry, images: list[Place], held: Conversed) -> LeftOut | None:
+def _refused_images(kind: RefusedEntry, images: list[Place], held: Conversed) -> LeftOutEntries | None:
     match kind:
         case RefusedEntry.ALL_IMAGES:
-            return LeftOut(blind_model=held.model)
+            return LeftOutEntries(blind_model=held.model)
         case RefusedEntry.IMAGES:
-            return LeftOut(images=_oldest_half(images))
+            return LeftOutEntries(images=_oldest_half(images))
         case RefusedEntry.IMAGE | RefusedEntry.UNKNOWN:
             since = _accepted_up_to(held.entries)
             new = frozenset(place for place in images if place[0] > since)
             if kind is RefusedEntry.UNKNOWN and not new:
                 return None
-            return LeftOut(images=new or frozenset(images))
+            return LeftOutEntries(images=new or frozenset(images))
 
 
 def _oldest_half(images: list[Place]) -> frozenset[Place]:

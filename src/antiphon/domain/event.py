@@ -34,7 +34,7 @@ class EventType(StrEnum):
     INTROSPECTION_FINISHED = "introspection_finished"
     COMPACTED = "compacted"
     LEFT_OUT = "left_out"
-    """Prompts show a note in the place of what the provider refused; see `LeftOut`."""
+    """Prompts show a note in the place of what the provider refused; see `LeftOutEntries`."""
     DELIVERED = "delivered"
     DELIVERY_SUPPRESSED = "delivery_suppressed"
     TAINT_RAISED = "taint_raised"

@@ -26,7 +26,7 @@ Place = tuple[int, int]
 MessageT = TypeVar("MessageT", bound=Message)
 
 
-class LeftOut(Struct, frozen=True, kw_only=True):
+class LeftOutEntries(Struct, frozen=True, kw_only=True):
     """Entries and images for which a note stands in prompts."""
 
     images: frozenset[Place] = frozenset()
@@ -35,8 +35,8 @@ class LeftOut(Struct, frozen=True, kw_only=True):
     blind_model: str | None = None
     """A model that reads no images."""
 
-    def __or__(self, other: "LeftOut") -> "LeftOut":
-        return LeftOut(
+    def __or__(self, other: "LeftOutEntries") -> "LeftOutEntries":
+        return LeftOutEntries(
             images=self.images | other.images,
             entries=self.entries | other.entries,
             blind_model=other.blind_model or self.blind_model,
@@ -71,13 +71,13 @@ class LeftOut(Struct, frozen=True, kw_only=True):
         return replace(message, content=content)
 
 
-NOTHING_LEFT_OUT: Final = LeftOut()
+NOTHING_LEFT_OUT: Final = LeftOutEntries()
 
 
-def left_out_from(data: JsonObject) -> LeftOut:
+def left_out_from(data: JsonObject) -> LeftOutEntries:
     """Of an event's data; whatever cannot be read of it is not left out."""
     images, entries, model = data.get("images"), data.get("entries"), data.get("model")
-    return LeftOut(
+    return LeftOutEntries(
         images=frozenset(
             (place[0], place[1])
             for place in (images if isinstance(images, list) else ())
@@ -99,7 +99,7 @@ def images_in(seq: int, message: Message) -> Iterable[Place]:
 def moved(data: JsonObject, numbers: dict[int, int]) -> JsonObject:
     """The data for copies of the entries, with their new numbers; what has none is dropped."""
     found = left_out_from(data)
-    there = LeftOut(
+    there = LeftOutEntries(
         images=frozenset((numbers[seq], index) for seq, index in found.images if seq in numbers),
         entries=frozenset(numbers[seq] for seq in found.entries if seq in numbers),
         blind_model=found.blind_model,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId
-from antiphon.domain.left_out import LeftOut, left_out_from
+from antiphon.domain.left_out import LeftOutEntries, left_out_from
 from antiphon.domain.message import (
     AssistantMessage,
     ImagePart,
@@ -219,7 +219,7 @@ class Transcript:
             self._settled.insert(0, self._summary)
             self._made_of = self._made_of.join(made_of)
 
-    def _leave_out(self, what: LeftOut) -> None:
+    def _leave_out(self, what: LeftOutEntries) -> None:
         """Puts a note in the place of what a provider refused, once, so that no later prompt has to."""
         if what.blind_model is not None:
             self.blind_models.add(what.blind_model)
@@ -379,7 +379,7 @@ class Transcript:
 EntryT = TypeVar("EntryT", bound=Input | Step)
 
 
-def without(entry: EntryT, what: LeftOut) -> EntryT:
+def without(entry: EntryT, what: LeftOutEntries) -> EntryT:
     """The entry without what is left out of it."""
     if entry.seq not in what.seqs:
         return entry

@@ -49,7 +49,7 @@ MAX_WORDS: Final = 16_000
 MAX_DEPTH: Final = 6
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class RequestRefusal(Struct, frozen=True, kw_only=True):
     """An answer that is no answer of a model."""
 
     status: int
@@ -64,7 +64,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
     has_images: bool = False
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class RefusalMeaning(Struct, frozen=True, kw_only=True):
     """What the refusal means."""
 
     kind: Kind
@@ -78,9 +78,9 @@ class Failure(Struct, frozen=True, kw_only=True):
     """Whether the same request may succeed later."""
 
 
-def classify(refusal: Refusal, now: datetime) -> Failure:
+def classify(refusal: RequestRefusal, now: datetime) -> RefusalMeaning:
     """The kind of the refusal. Pure, and bounded in time whatever the body is."""
-    report = _Report.read(refusal.body)
+    report = _RefusalReport.read(refusal.body)
     status = _status(refusal.status, report)
     kind, entry = _kind(refusal, status, report)
     is_larger = (
@@ -89,7 +89,7 @@ def classify(refusal: Refusal, now: datetime) -> Failure:
         and refusal.accepted_bytes is not None
         and refusal.sent_bytes > refusal.accepted_bytes
     )
-    return Failure(
+    return RefusalMeaning(
         kind=kind,
         said=report.said or _without_words(refusal.status),
         entry=entry,
@@ -99,7 +99,7 @@ def classify(refusal: Refusal, now: datetime) -> Failure:
     )
 
 
-def _kind(refusal: Refusal, status: int, report: "_Report") -> tuple[Kind, RefusedEntry | None]:
+def _kind(refusal: RequestRefusal, status: int, report: "_RefusalReport") -> tuple[Kind, RefusedEntry | None]:
     words, is_in_stream = report.words, refusal.status < 300
     if report.names & TOO_LONG_CODES or _asks_more_than_the_limit(words):
         # A request that is too large for all images together is said in the same way.
@@ -130,7 +130,7 @@ def _kind(refusal: Refusal, status: int, report: "_Report") -> tuple[Kind, Refus
     return Kind.REFUSED, RefusedEntry.UNKNOWN
 
 
-def _status(status: int, report: "_Report") -> int:
+def _status(status: int, report: "_RefusalReport") -> int:
     """The status, or that which a report inside a stream, or inside an answer of a relay, names."""
     if status >= 300:
         return status
@@ -139,7 +139,7 @@ def _status(status: int, report: "_Report") -> int:
     return next((STATUS_OF_TYPE[name] for name in report.names if name in STATUS_OF_TYPE), status)
 
 
-def _refused_images(status: int, report: "_Report") -> RefusedEntry | None:
+def _refused_images(status: int, report: "_RefusalReport") -> RefusedEntry | None:
     words = report.words
     if status not in (400, 404, 413, 415, 422, 500) and status >= 300:
         return None
@@ -200,7 +200,7 @@ def _without_words(status: int) -> str:
     return f"HTTP {status} without an explanation" if status >= 300 else "an error without an explanation"
 
 
-class _Report(Struct, frozen=True, kw_only=True):
+class _RefusalReport(Struct, frozen=True, kw_only=True):
     """What stands in the body of a refusal, whatever its form."""
 
     said: str = ""
@@ -215,7 +215,7 @@ class _Report(Struct, frozen=True, kw_only=True):
     """The part of the request that it names."""
 
     @staticmethod
-    def read(body: bytes) -> "_Report":
+    def read(body: bytes) -> "_RefusalReport":
         text = body.decode("utf-8", "replace").strip().removeprefix("data:").strip()
         try:
             value = cast("object", json.loads(text)) if text[:1] in ("{", "[", '"') else None
@@ -223,17 +223,17 @@ class _Report(Struct, frozen=True, kw_only=True):
             value = None
         if value is None:
             plain = _plain(text)
-            return _Report(said=plain, words=plain[:MAX_WORDS].lower())
+            return _RefusalReport(said=plain, words=plain[:MAX_WORDS].lower())
         fields = list(_fields(value, MAX_DEPTH))
         said = _first(fields, ("message", "detail", "msg", "error", "reason", "title", "")) or ""
         if raw := _first(fields, ("raw",)):
-            inner = _Report.read(raw[:MAX_WORDS].encode())
+            inner = _RefusalReport.read(raw[:MAX_WORDS].encode())
             # What a relay says is that it was refused; why stands in what it passes on.
             fields += [("message", inner.said), *(("code", name) for name in inner.names)]
             said = f"{said}: {inner.said}" if inner.said and inner.said != said else said
         names = {text.lower() for name, text in fields if name in ("type", "code", "status", "reason", "error_code")}
         numbers = (int(name) for name in names if name.isdigit() and len(name) == 3)
-        return _Report(
+        return _RefusalReport(
             said=said,
             words=" ".join(text for _, text in fields)[:MAX_WORDS].lower(),
             names=frozenset(names),
