@@ -13,7 +13,7 @@ from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import PLACE_CLEARANCE, RESET, YIELDED, Outcome, PlaceGot, Purpose, Run, RunStatus
 from antiphon.domain.run_end import (
     AdvanceExchanges,
-    Around,
+    EndFacts,
     CallOffChildren,
     EndSlot,
     KeepQuiet,
@@ -34,7 +34,7 @@ from antiphon.domain.telling import CAUSES, OF_CUTS, QUIET, Cause, Told, cause_o
 from tests.claims import requirement
 
 PLACE = DeliveryContext(channel="telegram", to="1")
-AROUND = Around(place=PLACE)
+AROUND = EndFacts(place=PLACE)
 OK = Outcome(status=RunStatus.OK, reply="hello")
 FAILED = Outcome(status=RunStatus.ERROR, error="boom", code="model_server_error")
 CANCELLED = Outcome(status=RunStatus.CANCELLED, code="cancelled")
@@ -105,7 +105,7 @@ def test_a_place_is_told_once_why_there_is_no_reply_until_a_turn_succeeds_there(
 
 @requirement("groups:3", "groups:4")
 def test_what_a_place_gets_from_a_turn_that_went_well() -> None:
-    def got(reply: str, around: Around = AROUND) -> PlaceGot | None:
+    def got(reply: str, around: EndFacts = AROUND) -> PlaceGot | None:
         return got_by(on_finished(RUN, replace(OK, reply=reply), around))
 
     heard = replace(AROUND, said="The train leaves at 9:14.")
@@ -147,7 +147,7 @@ def test_a_run_with_a_place_is_never_silent_unless_somebody_chose_it(purpose: Pu
     choices = product(OUTCOMES, (PLACE, HERE, NOWHERE), (None, "The tra"), (True, False), (True, False), (True, False))
     for outcome, place, said, may_go, is_known, is_parked in choices:
         told = tuple(Told(PLACE, cause) for cause in Cause) if is_known else ()
-        around = Around(place=place, said=said, may_go=may_go, told=told, is_told_today=is_known, is_parked=is_parked)
+        around = EndFacts(place=place, said=said, may_go=may_go, told=told, is_told_today=is_known, is_parked=is_parked)
         actions = on_finished(run, outcome, around)
         of_place = [action for action in actions if isinstance(action, Speak | Tell | KeepQuiet)]
         assert len(of_place) == int(purpose.speaks_for_itself)
@@ -176,7 +176,7 @@ def test_a_parked_run_waits_and_settles_nothing() -> None:
     actions = on_finished(spawned, OK, replace(AROUND, is_parked=True, owes_result=True))
     assert actions == (Speak("hello"), AdvanceExchanges(), WaitForChildren())
     continued = on_finished(
-        replace(spawned, status=RunStatus.AWAITING_APPROVAL), OK, Around(place=PLACE, is_continued=True)
+        replace(spawned, status=RunStatus.AWAITING_APPROVAL), OK, EndFacts(place=PLACE, is_continued=True)
     )
     assert continued == (KeepQuiet(PlaceGot.WITHDRAWN), AdvanceExchanges())
 

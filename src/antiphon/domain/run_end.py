@@ -25,7 +25,7 @@ from antiphon.domain.telling import (
 )
 
 
-class Around(Struct, frozen=True, kw_only=True):
+class EndFacts(Struct, frozen=True, kw_only=True):
     """The facts that decide in addition to the run and its outcome, as they are in the ending unit."""
 
     place: DeliveryContext
@@ -122,7 +122,7 @@ def has_new_input(run: Run, outcome: Outcome, *, saw: int | None) -> bool:
     return outcome.status is RunStatus.OK and saw is not None and run.newest_seq > saw
 
 
-def on_finished(run: Run, outcome: Outcome, around: Around) -> tuple[Action, ...]:
+def on_finished(run: Run, outcome: Outcome, around: EndFacts) -> tuple[Action, ...]:
     """What follows from the end of the run, in order. `run` is as it was before."""
     return (*_words(run, outcome, around), *_consequences(run, outcome, around))
 
@@ -132,7 +132,7 @@ def got_by(actions: Sequence[Action]) -> PlaceGot | None:
     return next((each.got for each in actions if isinstance(each, Speak | Tell | KeepQuiet)), None)
 
 
-def told_after(around: Around, outcome: Outcome, actions: Sequence[Action]) -> tuple[Told, ...]:
+def told_after(around: EndFacts, outcome: Outcome, actions: Sequence[Action]) -> tuple[Told, ...]:
     """What places of the session were told since a turn succeeded there, once the run has ended."""
     telling = next((each for each in actions if isinstance(each, Tell)), None)
     if telling is not None:
@@ -140,7 +140,7 @@ def told_after(around: Around, outcome: Outcome, actions: Sequence[Action]) -> t
     return succeeded(around.told, around.place) if outcome.status is RunStatus.OK else around.told
 
 
-def _words(run: Run, outcome: Outcome, around: Around) -> tuple[Action, ...]:
+def _words(run: Run, outcome: Outcome, around: EndFacts) -> tuple[Action, ...]:
     """What its place gets, once: words, a reason why there are none, or silence."""
     noted_place = (NotePlace(),) if outcome.code == PLACE_CLEARANCE else ()
     if not run.purpose.speaks_for_itself:
@@ -148,7 +148,7 @@ def _words(run: Run, outcome: Outcome, around: Around) -> tuple[Action, ...]:
     return (_of_place(run, outcome, around), *noted_place)
 
 
-def _of_place(run: Run, outcome: Outcome, around: Around) -> Speak | Tell | KeepQuiet:
+def _of_place(run: Run, outcome: Outcome, around: EndFacts) -> Speak | Tell | KeepQuiet:
     if not around.place.is_outside:
         return KeepQuiet(None)
     said_before = KeepQuiet(PlaceGot.SENT if around.said is not None else PlaceGot.WITHDRAWN)
@@ -175,7 +175,7 @@ def _cause(outcome: Outcome) -> Cause | None:
     return None if outcome.cut is None else OF_CUTS[outcome.cut]
 
 
-def _telling(outcome: Outcome, cause: Cause, around: Around) -> Tell | KeepQuiet:
+def _telling(outcome: Outcome, cause: Cause, around: EndFacts) -> Tell | KeepQuiet:
     """The sentence; once for each cause and place until a turn succeeds there, and of a cap once a day."""
     is_public = cause in OUTWARD or outcome.code in TOLD_CAPS
     if outcome.code == PLACE_CLEARANCE or not (is_public or around.may_go):
@@ -184,7 +184,7 @@ def _telling(outcome: Outcome, cause: Cause, around: Around) -> Tell | KeepQuiet
     return KeepQuiet(PlaceGot.TOLD_BEFORE) if is_known else Tell(cause, is_public)
 
 
-def _consequences(run: Run, outcome: Outcome, around: Around) -> tuple[Action, ...]:
+def _consequences(run: Run, outcome: Outcome, around: EndFacts) -> tuple[Action, ...]:
     """What follows for exchanges, for the session that spawned the run, for its children and its task."""
     if around.is_continued:
         return (AdvanceExchanges(),)
@@ -201,7 +201,7 @@ def _consequences(run: Run, outcome: Outcome, around: Around) -> tuple[Action, .
     return tuple(actions)
 
 
-def _takes_children_along(run: Run, outcome: Outcome, around: Around) -> bool:
+def _takes_children_along(run: Run, outcome: Outcome, around: EndFacts) -> bool:
     """A cancelled run does, even if it ended first; a timed-out one does if others await its result."""
     if outcome.status is RunStatus.TIMEOUT:
         return around.owes_result

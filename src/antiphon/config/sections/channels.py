@@ -45,8 +45,8 @@ class VoiceSection(Section):
     """What a channel's places hear besides replies."""
 
     tell_errors: TellErrors = TellErrors.ASKER
-    """Who is told in one sentence why there is no reply: whoever asked, in the same place; owners, in their private
-    chats (without one, the page shows it as not delivered); or nobody."""
+    """Who learns in one sentence why there is no reply: the person who asked, in the same place; owners, in their
+    private chats (without one, the page shows it as not delivered); or nobody."""
     interim: Interim | None = None
     """Whether texts that stand beside the calls of a turn are sent before its reply. Unless set, direct chats get them,
     and groups do not."""

@@ -20,7 +20,7 @@ from antiphon.domain.run import PLACE_CLEARANCE, TOLD_CAPS, YIELDED, Outcome, Pl
 from antiphon.domain.run_end import (
     Action,
     AdvanceExchanges,
-    Around,
+    EndFacts,
     CallOffChildren,
     EndSlot,
     KeepQuiet,
@@ -144,7 +144,7 @@ async def end_run(tx: Transaction, found: InLog, command: FinishRun) -> Run | Ne
     if not outcome.reply.strip() and said.newest and not is_parked:
         outcome = replace(outcome, reply=said.newest)
     outcome = replace(outcome, code=code_of(outcome, is_parked=is_parked))
-    around = Around(
+    around = EndFacts(
         place=place,
         owes_result=owed is not None,
         is_parked=is_parked,
@@ -201,11 +201,11 @@ async def end_continued_run(tx: Transaction, run: Run, at_ms: int) -> None:
     await _carry_out(tx, _Scene(run=ended, place=around.place), actions, at_ms)
 
 
-async def _look_around(tx: Transaction, run: Run, outcome: Outcome, *, owes_result: bool = False) -> Around:
+async def _look_around(tx: Transaction, run: Run, outcome: Outcome, *, owes_result: bool = False) -> EndFacts:
     """The facts around a run that nobody executes; places are not judged before their texts are claimed."""
     session = await rows.find_by_row(tx, run.session)
     is_failed = outcome.status in (RunStatus.ERROR, RunStatus.TIMEOUT)
-    return Around(
+    return EndFacts(
         place=run.place or (NOWHERE if session is None else session.delivery),
         owes_result=owes_result,
         said=(await _said_before(tx, run, outcome)).heard,
@@ -364,7 +364,7 @@ def _next_checkpoint(tx: Transaction, held: _HoldsSession, outcome: Outcome, at_
 class _Words(NamedTuple):
     """What the end of a run says at its place, and why."""
 
-    around: Around
+    around: EndFacts
     actions: Sequence[Action]
 
 
