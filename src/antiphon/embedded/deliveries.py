@@ -19,10 +19,19 @@ class DeliveryHandles:
 
     @checked
     async def list(
-        self, *, status: Collection[DeliveryStatus] | None = None, before: str | None = None, limit: int = LISTED
+        self,
+        *,
+        status: Collection[DeliveryStatus] | None = None,
+        told: bool = False,
+        before: str | None = None,
+        limit: int = LISTED,
     ) -> list[Delivery]:
-        """Deliveries, newest first; `before` is the id of the last one of the previous page."""
-        where = DeliveryFilter(statuses=None if status is None else frozenset(status), before=before)
+        """Deliveries, newest first; `before` is the id of the last one of the previous page.
+
+        With `told`, only texts that say why there is no reply.
+        """
+        statuses = None if status is None else frozenset(status)
+        where = DeliveryFilter(statuses=statuses, before=before, is_told=told)
         return await self._lease.services.deliveries.list(OWNER, where, limit=rows(limit))
 
     @checked
