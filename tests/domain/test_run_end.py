@@ -13,8 +13,8 @@ from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import PLACE_CLEARANCE, RESET, YIELDED, Outcome, PlaceGot, Purpose, Run, RunStatus
 from antiphon.domain.run_end import (
     AdvanceExchanges,
-    EndFacts,
     CallOffChildren,
+    EndFacts,
     EndSlot,
     KeepQuiet,
     NotePlace,

@@ -1,6 +1,6 @@
 """What people in Telegram hear if a provider fails, and of what an agent says beside its calls. Contract: groups 4."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -9,7 +9,7 @@ from antiphon.agents.asking import RetryPolicy
 from antiphon.building import Parts
 from antiphon.domain.person import PersonRole
 from antiphon.domain.telling import Cause, cut_short, sentence
-from antiphon.testing import SERVER_ERROR, Call, Ending, Reply, fake_provider
+from antiphon.testing import SERVER_ERROR, Call, Ending, Reply, Script, fake_provider
 from antiphon.testing.telegram import FakeTelegram, Json
 from tests.channels.telegram.bots import ANN, FAMILY, OLGA, Bot, settings_of
 from tests.claims import requirement
@@ -23,7 +23,7 @@ STATUS = Call(name="session_status")
 
 
 @asynccontextmanager
-async def speaking(open_home: OpenHome, fake: FakeTelegram, answers: Sequence[Reply | object]) -> AsyncGenerator[Bot]:
+async def speaking(open_home: OpenHome, fake: FakeTelegram, answers: Script) -> AsyncGenerator[Bot]:
     """A bot whose model's provider answers that, one request after the other, each asked once."""
     parts = Parts(retry=RetryPolicy(attempts=1))
     telegram = settings_of(fake, access="public", groups={"-100": {}})

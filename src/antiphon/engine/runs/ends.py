@@ -20,8 +20,8 @@ from antiphon.domain.run import PLACE_CLEARANCE, TOLD_CAPS, YIELDED, Outcome, Pl
 from antiphon.domain.run_end import (
     Action,
     AdvanceExchanges,
-    EndFacts,
     CallOffChildren,
+    EndFacts,
     EndSlot,
     KeepQuiet,
     NotePlace,
