@@ -42,8 +42,9 @@ INSIDE = ("antiphon", "provider", "model", "key", "quota", "limits", "config", "
 
 
 def documented() -> set[str]:
-    section = ERRORS.read_text("utf-8").partition("\n## Runs\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (`[^|]*) \|", section, re.M)
+    """The codes in the first table of runs; the second one is about what a prompt leaves out."""
+    table = ERRORS.read_text("utf-8").partition("\n## Runs\n")[2].strip().partition("\n\n")[0]
+    rows = re.findall(r"^\| (`[^|]*) \|", table, re.M)
     return {code for row in rows for code in re.findall(r"`([a-z_]+)`", row)}
 
 
