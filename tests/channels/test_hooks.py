@@ -24,6 +24,7 @@ from antiphon.domain.classification import Classification, Integrity, Level
 from antiphon.domain.errors import Invalid
 from antiphon.domain.person import PersonId, PersonRole, person_principal
 from antiphon.domain.run import Outcome, RunStatus
+from antiphon.domain.telling import Cause, sentence
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
 from antiphon.gateway.page.entries import entry_of
@@ -180,6 +181,22 @@ async def test_replies_of_a_hook_may_go_to_a_chat_of_telegram(open_home: OpenHom
         async with serve_hooks(open_home, clock, **settings) as (served, client):
             await answered(served, await call(client, clock, {"text": "!say the build failed"}))
             await fake.until(lambda: fake.texts(4711) == ["the build failed"])
+
+
+@requirement("groups:4")
+async def test_the_place_of_a_hook_hears_once_why_there_is_no_reply(
+    open_home: OpenHome, clock: ManualClock, receiver: Receiver
+) -> None:
+    settings: Json = {
+        "session_key": "hook:ci",
+        "deliver": {"channel": "webhook", "account": "door", "to": "anna"},
+        "channels": {"webhook": {"door": {"secret": SECRET, "url": receiver.url}}},
+    }
+    async with serve_hooks(open_home, clock, **settings) as (served, client):
+        for text in ("!fail one", "!fail two", "!say fine", "!fail three"):
+            await answered(served, await call(client, clock, {"text": text}))
+        away = sentence(Cause.AWAY, None)
+        assert [body["text"] for body in receiver.bodies] == [away, "fine", away]
 
 
 @requirement("events:2", "channels:1")
