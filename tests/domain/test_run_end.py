@@ -20,7 +20,7 @@ from antiphon.domain.run_end import (
     NotePlace,
     SettleResults,
     Speak,
-    Tell,
+    TellPlace,
     WaitForChildren,
     code_of,
     got_by,
@@ -92,13 +92,13 @@ def test_only_a_run_that_speaks_for_itself_says_its_reply_at_its_place(purpose: 
 def test_a_place_is_told_once_why_there_is_no_reply_until_a_turn_succeeds_there(outcome: Outcome) -> None:
     cause = cause_of(outcome.code) if outcome.code else Cause.EMPTY
     first = on_finished(RUN, outcome, AROUND)
-    assert first[0] == Tell(cause, is_public=cause is Cause.AWAY)
+    assert first[0] == TellPlace(cause, is_public=cause is Cause.AWAY)
     told = told_after(AROUND, outcome, first)
     assert told == (Told(PLACE, cause),)
     again = replace(AROUND, told=told)
     assert on_finished(RUN, outcome, again)[0] == KeepQuiet(PlaceGot.TOLD_BEFORE)
     elsewhere = replace(again, place=replace(PLACE, to="2"))
-    assert isinstance(on_finished(RUN, outcome, elsewhere)[0], Tell)
+    assert isinstance(on_finished(RUN, outcome, elsewhere)[0], TellPlace)
     assert told_after(again, OK, on_finished(RUN, OK, again)) == ()
     assert told_after(elsewhere, OK, on_finished(RUN, OK, elsewhere)) == told
 
@@ -126,7 +126,7 @@ def test_a_reply_that_was_cut_says_so(cut: Cut) -> None:
 def test_a_run_that_broke_off_keeps_what_it_had_said() -> None:
     broken = Outcome(status=RunStatus.ERROR, reply="The tra", code="model_stream_cut")
     assert on_finished(RUN, broken, AROUND)[0] == Speak(cut_short("The tra", Cause.CUT))
-    assert isinstance(on_finished(RUN, broken, replace(AROUND, said="The tra"))[0], Tell)
+    assert isinstance(on_finished(RUN, broken, replace(AROUND, said="The tra"))[0], TellPlace)
 
 
 OUTCOMES = [
@@ -149,7 +149,7 @@ def test_a_run_with_a_place_is_never_silent_unless_somebody_chose_it(purpose: Pu
         told = tuple(Told(PLACE, cause) for cause in Cause) if is_known else ()
         around = EndFacts(place=place, said=said, may_go=may_go, told=told, is_told_today=is_known, is_parked=is_parked)
         actions = on_finished(run, outcome, around)
-        of_place = [action for action in actions if isinstance(action, Speak | Tell | KeepQuiet)]
+        of_place = [action for action in actions if isinstance(action, Speak | TellPlace | KeepQuiet)]
         assert len(of_place) == int(purpose.speaks_for_itself)
         got = got_by(actions)
         assert (got is not None) is (purpose.speaks_for_itself and place.is_outside)

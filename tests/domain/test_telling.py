@@ -21,7 +21,7 @@ from antiphon.domain.telling import (
     OF_CUTS,
     QUIET,
     Cause,
-    Shown,
+    ShownPart,
     Told,
     cause_of,
     cut_short,
@@ -80,15 +80,15 @@ def test_a_code_that_nobody_knows_is_a_fault_of_ours() -> None:
 
 
 @requirement("groups:4")
-@pytest.mark.parametrize(("cause", "shown"), [*product(Cause, Shown)])
-def test_each_sentence_is_one_and_speaks_of_settings_to_owners_alone(cause: Cause, shown: Shown) -> None:
+@pytest.mark.parametrize(("cause", "shown"), [*product(Cause, ShownPart)])
+def test_each_sentence_is_one_and_speaks_of_settings_to_owners_alone(cause: Cause, shown: ShownPart) -> None:
     for role in (*PersonRole, None):
         said = sentence(cause, role, shown)
         assert FOR_PEOPLE.fullmatch(said), said
         if role is not PersonRole.OWNER:
             assert not [word for word in INSIDE if word in said.lower()], said
             assert said == sentence(cause, None, shown)
-    if shown is Shown.NOTHING:
+    if shown is ShownPart.NOTHING:
         assert sentence(cause, PersonRole.OWNER) != sentence(cause, None)
         assert len({sentence(each, None) for each in Cause}) == len(Cause)
 

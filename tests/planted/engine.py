@@ -8,7 +8,7 @@ BUGS = (
     Bug(
         "a turn ends in silence",
         "domain/run_end.py",
-        "    return KeepQuiet(PlaceGot.TOLD_BEFORE) if is_known else Tell(cause, is_public)\n",
+        "    return KeepQuiet(PlaceGot.TOLD_BEFORE) if is_known else TellPlace(cause, is_public)\n",
         "    return KeepQuiet(PlaceGot.TOLD_BEFORE)\n",
         "engine/test_telling.py::test_every_failure_is_told_once_at_its_place[sqlite-chat-guest]",
     ),

@@ -54,7 +54,7 @@ class Speak(Struct, frozen=True):
     """`flow` if they may not go there."""
 
 
-class Tell(Struct, frozen=True):
+class TellPlace(Struct, frozen=True):
     """The place is told why there is no reply."""
 
     cause: Cause
@@ -96,7 +96,7 @@ class EndSlot(Struct, frozen=True):
 
 Action = (
     Speak
-    | Tell
+    | TellPlace
     | KeepQuiet
     | NotePlace
     | AdvanceExchanges
@@ -129,12 +129,12 @@ def on_finished(run: Run, outcome: Outcome, around: EndFacts) -> tuple[Action, .
 
 def got_by(actions: Sequence[Action]) -> PlaceGot | None:
     """What the place of the run gets; None if it has no place outside."""
-    return next((each.got for each in actions if isinstance(each, Speak | Tell | KeepQuiet)), None)
+    return next((each.got for each in actions if isinstance(each, Speak | TellPlace | KeepQuiet)), None)
 
 
 def told_after(around: EndFacts, outcome: Outcome, actions: Sequence[Action]) -> tuple[Told, ...]:
     """What places of the session were told since a turn succeeded there, once the run has ended."""
-    telling = next((each for each in actions if isinstance(each, Tell)), None)
+    telling = next((each for each in actions if isinstance(each, TellPlace)), None)
     if telling is not None:
         return around.told if outcome.code in TOLD_CAPS else noted(around.told, around.place, telling.cause)
     return succeeded(around.told, around.place) if outcome.status is RunStatus.OK else around.told
@@ -148,7 +148,7 @@ def _words(run: Run, outcome: Outcome, around: EndFacts) -> tuple[Action, ...]:
     return (_of_place(run, outcome, around), *noted_place)
 
 
-def _of_place(run: Run, outcome: Outcome, around: EndFacts) -> Speak | Tell | KeepQuiet:
+def _of_place(run: Run, outcome: Outcome, around: EndFacts) -> Speak | TellPlace | KeepQuiet:
     if not around.place.is_outside:
         return KeepQuiet(None)
     said_before = KeepQuiet(PlaceGot.SENT if around.said is not None else PlaceGot.WITHDRAWN)
@@ -175,13 +175,13 @@ def _cause(outcome: Outcome) -> Cause | None:
     return None if outcome.cut is None else OF_CUTS[outcome.cut]
 
 
-def _telling(outcome: Outcome, cause: Cause, around: EndFacts) -> Tell | KeepQuiet:
+def _telling(outcome: Outcome, cause: Cause, around: EndFacts) -> TellPlace | KeepQuiet:
     """The sentence; once for each cause and place until a turn succeeds there, and of a cap once a day."""
     is_public = cause in OUTWARD or outcome.code in TOLD_CAPS
     if outcome.code == PLACE_CLEARANCE or not (is_public or around.may_go):
         return KeepQuiet(PlaceGot.FLOW)
     is_known = around.is_told_today if outcome.code in TOLD_CAPS else Told(around.place, cause) in around.told
-    return KeepQuiet(PlaceGot.TOLD_BEFORE) if is_known else Tell(cause, is_public)
+    return KeepQuiet(PlaceGot.TOLD_BEFORE) if is_known else TellPlace(cause, is_public)
 
 
 def _consequences(run: Run, outcome: Outcome, around: EndFacts) -> tuple[Action, ...]:

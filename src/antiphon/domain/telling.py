@@ -29,7 +29,7 @@ class Cause(StrEnum):
     """A fault of ours."""
 
 
-class Shown(StrEnum):
+class ShownPart(StrEnum):
     """What the place has of the reply."""
 
     NOTHING = "nothing"
@@ -148,12 +148,14 @@ def cause_of(code: str | None) -> Cause:
     return CAUSES.get(code or "", Cause.FAULT)
 
 
-def sentence(cause: Cause, role: PersonRole | None, shown: Shown = Shown.NOTHING, *, code: str | None = None) -> str:
+def sentence(
+    cause: Cause, role: PersonRole | None, shown: ShownPart = ShownPart.NOTHING, *, code: str | None = None
+) -> str:
     """One plain sentence. Only an owner reads of providers, settings and commands; None is anybody else.
 
     `code` chooses between limits that people can tell apart.
     """
-    if shown is Shown.PART:
+    if shown is ShownPart.PART:
         return _AFTER_A_PART.get(cause, _BROKE_OFF)
     if code in _CAPS:
         return _CAPS[code]
@@ -163,7 +165,7 @@ def sentence(cause: Cause, role: PersonRole | None, shown: Shown = Shown.NOTHING
 def cut_short(text: str, cause: Cause) -> str:
     """The beginning of an answer, with a word that it is not whole."""
     is_in_code = text.count(_CODE_FENCE) % 2 == 1
-    return f"{text}{_END_OF_CODE if is_in_code else ''}\n\n{sentence(cause, None, Shown.PART)}"
+    return f"{text}{_END_OF_CODE if is_in_code else ''}\n\n{sentence(cause, None, ShownPart.PART)}"
 
 
 def noted(told: tuple[Told, ...], place: DeliveryContext, cause: Cause) -> tuple[Told, ...]:

@@ -27,7 +27,7 @@ from antiphon.domain.run_end import (
     NotePlace,
     SettleResults,
     Speak,
-    Tell,
+    TellPlace,
     WaitForChildren,
     code_of,
     got_by,
@@ -156,9 +156,11 @@ async def end_run(tx: Transaction, found: InLog, command: FinishRun) -> Run | Ne
     actions = on_finished(run, outcome, around)
     last = Steps(steps, command.model.is_counted, made_of, model=command.model.name)
     held = _HoldsSession(found, command.checkpoints)
-    ended = await _end(tx, run, outcome, last, words=_Words(around, actions), at_ms=at_ms, held=held)
+    ended = await _end(tx, run, outcome, last, words=_PlaceWords(around, actions), at_ms=at_ms, held=held)
     open_calls = {call_name(run.id, call) for call in unfinished}
-    scene = _Scene(run=ended, place=place, owed=owed, last_words=last_words, open_calls=open_calls, sinks=command.sinks)
+    scene = _EndScene(
+        run=ended, place=place, owed=owed, last_words=last_words, open_calls=open_calls, sinks=command.sinks
+    )
     await _carry_out(tx, scene, actions, at_ms)
     return ended
 
@@ -172,8 +174,8 @@ async def end_queued_run(
     around = await _look_around(tx, run, outcome, owes_result=owed is not None)
     actions = on_finished(run, outcome, around)
     last = Steps((), is_counted=False, made_of=made_of)
-    ended = await _end(tx, run, outcome, last, words=_Words(around, actions), at_ms=at_ms)
-    await _carry_out(tx, _Scene(run=ended, place=around.place, owed=owed), actions, at_ms)
+    ended = await _end(tx, run, outcome, last, words=_PlaceWords(around, actions), at_ms=at_ms)
+    await _carry_out(tx, _EndScene(run=ended, place=around.place, owed=owed), actions, at_ms)
     return ended
 
 
@@ -186,9 +188,9 @@ async def end_awaiting_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms
     owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, depth=0, at_ms=at_ms)
     around = await _look_around(tx, run, outcome, owes_result=owed is not None)
     actions = on_finished(run, outcome, around)
-    ended = await _end(tx, run, outcome, steps, words=_Words(around, actions), at_ms=at_ms)
+    ended = await _end(tx, run, outcome, steps, words=_PlaceWords(around, actions), at_ms=at_ms)
     open_calls = {call_name(run.id, call) for call in unfinished}
-    await _carry_out(tx, _Scene(run=ended, place=around.place, owed=owed, open_calls=open_calls), actions, at_ms)
+    await _carry_out(tx, _EndScene(run=ended, place=around.place, owed=owed, open_calls=open_calls), actions, at_ms)
 
 
 async def end_continued_run(tx: Transaction, run: Run, at_ms: int) -> None:
@@ -197,8 +199,8 @@ async def end_continued_run(tx: Transaction, run: Run, at_ms: int) -> None:
     outcome = Outcome(status=RunStatus.OK, code=YIELDED)
     around = replace(await _look_around(tx, run, outcome), is_continued=True)
     actions = on_finished(run, outcome, around)
-    ended = await _end(tx, run, outcome, Steps((), is_counted=False), words=_Words(around, actions), at_ms=at_ms)
-    await _carry_out(tx, _Scene(run=ended, place=around.place), actions, at_ms)
+    ended = await _end(tx, run, outcome, Steps((), is_counted=False), words=_PlaceWords(around, actions), at_ms=at_ms)
+    await _carry_out(tx, _EndScene(run=ended, place=around.place), actions, at_ms)
 
 
 async def _look_around(tx: Transaction, run: Run, outcome: Outcome, *, owes_result: bool = False) -> EndFacts:
@@ -213,7 +215,7 @@ async def _look_around(tx: Transaction, run: Run, outcome: Outcome, *, owes_resu
     )
 
 
-class _Said(NamedTuple):
+class _SaidBefore(NamedTuple):
     """The newest text of a run's steps."""
 
     newest: str = ""
@@ -221,7 +223,7 @@ class _Said(NamedTuple):
     """The same if its place has it."""
 
 
-async def _said_before(tx: Transaction, run: Run, outcome: Outcome) -> _Said:
+async def _said_before(tx: Transaction, run: Run, outcome: Outcome) -> _SaidBefore:
     """Reads the log only if the place has a text of the run, or the reply is to be one. Contract: runs 2.
 
     In an exchange an empty reply stays empty.
@@ -229,11 +231,11 @@ async def _said_before(tx: Transaction, run: Run, outcome: Outcome) -> _Said:
     is_heard = run.place_got is PlaceGot.SENT
     is_wanted = outcome.status is RunStatus.OK and not outcome.reply.strip() and not run.purpose.is_of_exchange
     if not is_heard and not is_wanted:
-        return _Said()
+        return _SaidBefore()
     events = await log.read_run(tx, system_grant(run.session), run.id, from_seq=run.seq)
     texts = (event.message.text for event in reversed(events) if isinstance(event.message, AssistantMessage))
     newest = next((text for text in texts if text.strip()), "")
-    return _Said(newest, spoken(newest).strip() if is_heard else None)
+    return _SaidBefore(newest, spoken(newest).strip() if is_heard else None)
 
 
 async def _may_go(query: Query, made_of: Classification, place: DeliveryContext, sinks: Sinks | None) -> bool:
@@ -247,7 +249,7 @@ async def _is_told_today(tx: Transaction, run: Run, outcome: Outcome, place: Del
     return not await note_told(tx, day_of(at_ms), str(run.principal))
 
 
-class _Scene(Struct, frozen=True, kw_only=True):
+class _EndScene(Struct, frozen=True, kw_only=True):
     """The objects needed to carry out what follows from the end of one run."""
 
     run: Run
@@ -264,7 +266,7 @@ class _Scene(Struct, frozen=True, kw_only=True):
     """If set, texts for channels are checked when they are queued, too."""
 
 
-async def _carry_out(tx: Transaction, scene: _Scene, actions: Sequence[Action], at_ms: int) -> None:
+async def _carry_out(tx: Transaction, scene: _EndScene, actions: Sequence[Action], at_ms: int) -> None:
     run, place, sinks = scene.run, scene.place, scene.sinks
     for action in actions:
         match action:
@@ -272,7 +274,7 @@ async def _carry_out(tx: Transaction, scene: _Scene, actions: Sequence[Action], 
                 outgoing = Outgoing(text=text, made_of=run.made_of, sinks=sinks)
                 if await outbox.enqueue(tx, run, place, outgoing, at_ms=at_ms) is None:
                     RUNS_SILENT.add()
-            case Tell(cause, is_public):
+            case TellPlace(cause, is_public):
                 made_of = PUBLIC if is_public else run.made_of
                 await tell_place(tx, run, place, cause, made_of=made_of, at_ms=at_ms)
             case KeepQuiet():
@@ -361,7 +363,7 @@ def _next_checkpoint(tx: Transaction, held: _HoldsSession, outcome: Outcome, at_
     return {"checkpoint_at": due_at}
 
 
-class _Words(NamedTuple):
+class _PlaceWords(NamedTuple):
     """What the end of a run says at its place, and why."""
 
     around: EndFacts
@@ -374,7 +376,7 @@ async def _end(
     outcome: Outcome,
     steps: Steps,
     *,
-    words: _Words,
+    words: _PlaceWords,
     at_ms: int,
     held: _HoldsSession | None = None,
 ) -> Run:
