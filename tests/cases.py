@@ -957,7 +957,7 @@ CASES = {
         behaviour="An owner's message in a group that does not mention the agent triggers, and is marked as an aside.",
         tests=(
             "engine/test_inbox.py::test_a_group_message_that_does_not_mention_the_agent_is_stored_only",
-            "agents/test_prompt.py::test_people_in_groups_are_named_and_asides_of_the_owner_are_marked",
+            "agents/test_speakers.py::test_two_people_of_one_name_are_two_speakers_and_the_runtime_marks_the_owner",
             "engine/chats/test_groups.py::test_the_settings_of_a_group_allow_it_and_choose_its_agent_and_trigger",
         ),
     ),

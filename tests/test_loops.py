@@ -660,6 +660,14 @@ class TelegramStand:
 
     async def note_trouble(self, *_: object) -> None: ...
 
+    async def list_held(self, _: object) -> list[object]:
+        return []
+
+    async def tell_numbers(self) -> None: ...
+
+    async def wait_held(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
     async def find_me(self) -> object:
         self._step("find_me")
         return SimpleNamespace(id=1, username="bot")
@@ -675,10 +683,10 @@ class TelegramStand:
 
 def telegram(failing: str) -> Start:
     def start(stand: Stand) -> Loop:
-        both = cast(Any, TelegramStand(stand, failing))
+        both: Any = TelegramStand(stand, failing)
         settings = cast(Any, SimpleNamespace(mode="polling", webhook_url=None))
         pauses = Pauses(timedelta(0), timedelta(0))
-        return TelegramLoop(settings, both, cast(Any, None), both, clock=SystemClock(), secret="x", pauses=pauses).run
+        return TelegramLoop(settings, both, both, both, clock=SystemClock(), secret="x", pauses=pauses).run
 
     return start
 

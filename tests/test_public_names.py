@@ -116,6 +116,7 @@ SPELT = {
 """Parameters of operations that the library spells in another way."""
 LEFT_OUT = {
     ("sessions.list", "label"): "`search` finds labels",
+    ("sessions.list", "include_metadata"): "a program reads the metadata of one session",
     ("sessions.create", "source"): "a program's sessions have the source `api`",
     ("sessions.create", "taint"): "`change` sets the clearance; taint follows the data",
     ("sessions.create", "clearance"): "`change` sets it",

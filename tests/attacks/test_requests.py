@@ -110,7 +110,7 @@ async def chat(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Chat]
         parts = Parts(tools=[tool(wipe, effects=["deletes"])])
         async with open_app(home, settings, parts) as app:
             code = await app.services.links.make_code(OWNER)
-            fake.write(f"/start {code.code}", sender=OLGA)
+            fake.write(f"/link {code.code} yes", sender=OLGA)
             await fake.until(lambda: fake.texts(1))
             yield Chat(app, fake, ran)
 

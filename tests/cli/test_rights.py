@@ -58,7 +58,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sessions delete": ("{session} --yes", USERS),
     "runs list": ("", USERS),
     "runs show": ("{run}", EVERYONE),
-    "runs cancel": ("{run}", EVERYONE),
+    "runs cancel": ("{run}", USERS),
     "runs tree": ("{run}", USERS),
     "costs": ("", USERS),
     "tasks list": ("", USERS),
@@ -122,7 +122,7 @@ ELSEWHERE = {
     ),
 }
 """Commands that are not in the table, with the reason."""
-NOT_GIVEN = ("forbidden", "agent_not_open")
+NOT_GIVEN = ("forbidden", "agent_not_open", "not_asker")
 """The codes of refusals by role."""
 
 

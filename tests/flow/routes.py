@@ -482,6 +482,7 @@ ROUTES = (
         doors=(
             "event engine/runs/context.py::record_step",
             "event engine/runs/context.py::record_call",
+            "event agents/loop.py::_left_out",
             "event engine/runs/lifecycle.py::_start",
             "event engine/runs/ends.py::_end",
             "event engine/runs/ends.py::_step",

@@ -104,9 +104,9 @@ BUGS = (
     ),
     Bug(
         "what is refused as too long ends the run",
-        "agents/loop.py",
-        "if error.kind is ModelErrorKind.CONTEXT_TOO_LONG and not is_shortened:",
-        "if error.kind is ModelErrorKind.CONTEXT_TOO_LONG and is_shortened:",
+        "agents/repair.py",
+        "    if error.kind is ModelErrorKind.CONTEXT_TOO_LONG:",
+        "    if False:",
         "flows/test_provider_turns.py::test_a_prompt_that_is_refused_as_too_long_is_shortened_and_asked_again[sqlite]",
     ),
     Bug(

@@ -3,7 +3,7 @@
 Text is as the platform gave it, without half surrogates. Ids are the platform's, as text, and never display names.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from msgspec import Struct
@@ -11,6 +11,9 @@ from msgspec import Struct
 from antiphon.domain.keys import ChatType
 from antiphon.domain.message import Attribution, Part
 from antiphon.domain.session import DeliveryContext
+
+LONGEST_HOLD = timedelta(minutes=5)
+"""How far ahead a message that waits may be due; it waits again if its time has not come then."""
 
 
 class Sender(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from datetime import timedelta
 from antiphon.clock import Clock
 from antiphon.domain.checkpoint import LONGEST_BACKOFF, CheckpointRules
 from antiphon.domain.delivery import LONGEST_WISH
+from antiphon.domain.inbound import LONGEST_HOLD
 from antiphon.engine.access.signin import BROWSER_LIFE
 from antiphon.engine.children.wait import MARGIN
 from antiphon.engine.ledger.waits import LONGEST_WAIT
@@ -81,6 +82,8 @@ DUE_TIMES = (
         session="session",
         end="expires_at",
     ),
+    DueTime(table="held_messages", column="held_at", rows="id > 0"),
+    DueTime(table="held_messages", column="due_at", longest=_milliseconds(LONGEST_HOLD), rows="id > 0"),
     DueTime(table="pairings", column="created_at", rows="state = 'open'", end="expires_at"),
     DueTime(table="link_codes", column="created_at", rows="expires_at > 0", end="expires_at"),
     DueTime(table="sessions", column="interacted_at", rows="deleted_at IS NULL", session="id"),
