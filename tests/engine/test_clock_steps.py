@@ -18,6 +18,8 @@ from antiphon.domain.checkpoint import LONGEST_BACKOFF, CheckpointRules, millise
 from antiphon.domain.delivery import LONGEST_WISH, DeliveryStatus
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import SessionId
+from antiphon.domain.inbound import LONGEST_HOLD, Inbound, Sender
+from antiphon.domain.keys import ChatType
 from antiphon.domain.person import PersonRole
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus
@@ -26,10 +28,11 @@ from antiphon.engine.access.signin import LINK_LIFE
 from antiphon.engine.children.clock_steps import ClockSteps, due_times
 from antiphon.engine.children.wait import MARGIN
 from antiphon.engine.ledger.waits import LONGEST_WAIT
-from antiphon.store import checkpoints, pairings
+from antiphon.store import checkpoints, held_messages, pairings
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from antiphon.store.due_times import DueTime
+from antiphon.store.held_messages import NewHeld
 from antiphon.store.pairings import Pairing, PairingState
 from antiphon.store.tokens import TokenKind
 from tests.channels.fake_channel import NAME, Act, FakeChannel
@@ -145,6 +148,22 @@ def pairing_at(at: datetime) -> Pairing:
     )
 
 
+def held_at(now_ms: int) -> NewHeld:
+    place = DeliveryContext(channel="elsewhere", to="42", account_id="default")
+    sender = Sender(id="42", name="Anna")
+    message = Inbound(platform_id="1", place=place, chat_type=ChatType.DIRECT, sender=sender, text="late")
+    due_ms = now_ms + milliseconds_of(LONGEST_HOLD)
+    return NewHeld(
+        principal="person:anna",
+        is_favoured=False,
+        is_counted=False,
+        size=4,
+        message=message,
+        held_at=now_ms,
+        due_at=due_ms,
+    )
+
+
 @asynccontextmanager
 async def waiting(open_home: OpenHome) -> AsyncGenerator[World]:
     clock, channel, gates = ManualClock(), FakeChannel(), Gates()
@@ -180,6 +199,7 @@ async def waiting(open_home: OpenHome) -> AsyncGenerator[World]:
         await services.nodes.create_token(OWNER, "machine", life=long)
         await services.links.make_code(OWNER)
         await story.app.database.run(pairings.insert, pairing_at(clock.now()))
+        await story.app.database.run(held_messages.insert, held_at(clock.now_ms()))
         await story.app.database.run(let_look_back, await parked.session(), clock.now_ms())
         story.opens_gate("deleted")
         await story.end_of(deleted.run_id)
