@@ -28,8 +28,10 @@ from antiphon.agents.providers.refusal_words import (
     KEY_CODES,
     LATER,
     LIMIT_AND_REQUESTED,
+    LONG_TEXT,
     MODEL_CODES,
     NO_MODEL,
+    OUT_OF_TIME,
     QUOTA,
     QUOTA_CODES,
     RATE,
@@ -101,7 +103,7 @@ def classify(refusal: RequestRefusal, now: datetime) -> RefusalMeaning:
 
 def _kind(refusal: RequestRefusal, status: int, report: "_RefusalReport") -> tuple[Kind, RefusedEntry | None]:
     words, is_in_stream = report.words, refusal.status < 300
-    if report.names & TOO_LONG_CODES or _asks_more_than_the_limit(words):
+    if _has_too_long_code(report) or _asks_more_than_the_limit(words):
         # A request that is too large for all images together is said in the same way.
         return Kind.CONTEXT_TOO_LONG, None
     if (refusal.has_images or status == 404) and (entry := _refused_images(status, report)):
@@ -154,7 +156,16 @@ def _refused_images(status: int, report: "_RefusalReport") -> RefusedEntry | Non
     return None if status == 404 else RefusedEntry.IMAGE
 
 
+def _has_too_long_code(report: "_Report") -> bool:
+    """Whether a code says that the conversation is too long, and not an id or a description of a tool in it."""
+    found = report.names & TOO_LONG_CODES
+    if report.parameter and not LONG_TEXT.search(report.parameter):
+        found -= {"string_above_max_length"}
+    return bool(found)
+
+
 def _is_too_long(words: str) -> bool:
+    words = OUT_OF_TIME.sub("", words)
     return any(pattern.search(words) for pattern in TOO_LONG)
 
 
@@ -232,7 +243,7 @@ class _RefusalReport(Struct, frozen=True, kw_only=True):
             fields += [("message", inner.said), *(("code", name) for name in inner.names)]
             said = f"{said}: {inner.said}" if inner.said and inner.said != said else said
         names = {text.lower() for name, text in fields if name in ("type", "code", "status", "reason", "error_code")}
-        numbers = (int(name) for name in names if name.isdigit() and len(name) == 3)
+        numbers = (int(name) for name in names if name.isascii() and name.isdigit() and len(name) == 3)
         return _RefusalReport(
             said=said,
             words=" ".join(text for _, text in fields)[:MAX_WORDS].lower(),

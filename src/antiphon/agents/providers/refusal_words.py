@@ -88,13 +88,17 @@ TOO_LONG: Final = (
         r"\bexceed\w* (?:the |your )?token",
     ),
     _pattern(r"\brange of input length\b", r"\binput length\b[^\n]{0,40}\b(?:should|must) be\b"),
-    _pattern(r"\b[\d,]+ (?:prompt |input )?tokens?\b[^\n]{0,60}\b(?:but|only|limit|max|>|exceed)[^\n]{0,60}[\d,]+"),
+    _pattern(
+        r"\b\d[\d,]{0,20} (?:prompt |input )?tokens?\b[^\n]{0,60}\b(?:but|only|limit|max|>|exceed)[^\n]{0,60}[\d,]+"
+    ),
     _pattern(
         r"\bcontext (?:length|size|window)\b[^\n]{0,10}\bis (?:only )?[\d,]+", r"\btokens`?[^\n]{0,40}\bmust be <="
     ),
     _pattern(r"\b(?:more|longer|larger|bigger) than (?:the|this|that) (?:model|endpoint|server|api)\b"),
     _pattern(r"\b(?:kv|prompt) cache\b[^\n]{0,40}\b(?:full|exceed|too small|space)"),
-    _pattern(r"\b(?:does|do|did|can|could|will)(?: not|n't|not) fit\b"),
+    _pattern(
+        r"\b(?:does|do|did|can|could|will)(?: not|n't|not) fit\b(?! (?:the |a |its )?(?:pattern|schema|format|type)\b)"
+    ),
     _pattern(r"(?:超过|超出|过长|太长)[^\n]{0,40}(?:长度|上下文|限制|token)?"),
     _pattern(
         r"\b(?:entity|payload|body|request) too large\b",
@@ -102,7 +106,11 @@ TOO_LONG: Final = (
     ),
 )
 """Words for a conversation that is too long. Those of rate limits are looked for first."""
-LIMIT_AND_REQUESTED: Final = _pattern(r"\blimit:? ([\d,_]+),? (?:used:? [\d,_]+,? )?requested:? ([\d,_]+)")
+OUT_OF_TIME: Final = _pattern(r"\bcontext (?:deadline exceeded|cancell?ed)\b")
+"""What servers written in Go say of a call that took too long; their contexts are not the model's."""
+LONG_TEXT: Final = _pattern(r"(?:content|text|input|prompt|output|arguments)$")
+"""A parameter that is a text of the conversation."""
+LIMIT_AND_REQUESTED: Final = _pattern(r"\blimit:? ([0-9][0-9,_]*),? (?:used:? [\d,_]+,? )?requested:? ([0-9][0-9,_]*)")
 RATE: Final = _pattern(
     r"\brate[ _-]?limit", r"\btoo many requests\b", r"\bthrottl", r"\bper (?:min|minute|day|hour|second)\b"
 )
