@@ -2,12 +2,22 @@
 
 import json
 import time
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from antiphon.agents.model import ModelErrorKind as Kind
-from antiphon.agents.providers.failures import MAX_WORDS, Refusal, classify
+from antiphon.agents.providers.failures import MAX_WORDS, classify
+from antiphon.agents.providers.failures import Refusal as Answer
+from antiphon.domain.ids import AgentId
+from antiphon.domain.message import JsonObject, JsonValue
+from antiphon.mcp.schemas import UnreadableSchema, object_schema
+from antiphon.mcp.settings import ServerSettings
+from tests.waiting import PROCESS_SECONDS
+from tests.world import test_mcp as world
+from tests.world.mcp_answers import FINE, ODD
+from tests.world.mcp_http import RawServer, Refusal, raw_server
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 AT_ONCE = 1.0
@@ -15,7 +25,7 @@ AT_ONCE = 1.0
 
 
 def refused(status: int, **error: object) -> Kind:
-    return classify(Refusal(status=status, body=json.dumps({"error": error}).encode()), NOW).kind
+    return classify(Answer(status=status, body=json.dumps({"error": error}).encode()), NOW).kind
 
 
 @pytest.mark.parametrize("code", ["²²²", "٤٠٠", "4⃣0"])
@@ -66,3 +76,39 @@ def test_a_long_text_of_the_conversation_still_does() -> None:
 @pytest.mark.parametrize("said", ["Tool name does not fit pattern ^[a-z]+$", "input does not fit the schema"])
 def test_what_fits_no_pattern_is_not_too_long(said: str) -> None:
     assert refused(400, message=said) is Kind.REFUSED
+
+
+REQUIRED = [f"name-{number}" for number in range(20_000)]
+
+
+NAMED: JsonObject = {"required": list[JsonValue](REQUIRED)}
+REFERRED: list[JsonValue] = [{"$ref": "#/d"}] * 98
+SCHEMAS: list[JsonObject] = [
+    {"type": "object", "$ref": "#", **NAMED},
+    {"type": "object", "allOf": REFERRED, "d": NAMED},
+    {"type": "object", "anyOf": REFERRED, "d": NAMED},
+    {"type": "object", "anyOf": REFERRED, "d": {"properties": {name: {} for name in REQUIRED}}},
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=["itself", "all of", "any of", "properties"])
+def test_a_schema_that_names_itself_again_and_again_is_refused_at_once(schema: JsonObject) -> None:
+    begun = time.process_time()
+    with pytest.raises(UnreadableSchema):
+        object_schema(schema)
+    assert time.process_time() - begun < AT_ONCE
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("said", ["Paid. Your booking session is over", "session 12 of the course was booked twice"])
+async def test_a_call_that_failed_about_some_session_is_not_made_again(said: str) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": 3, "error": {"code": -32602, "message": said}})
+    script = {"listing": world.listing([ODD]), "odd": [FINE]}
+    refusal = Refusal("400 Bad Request", "application/json", body)
+    settings = ServerSettings(agent_id=AgentId("main"), name="raw", timeout=timedelta(seconds=PROCESS_SECONDS))
+    async with (
+        raw_server(RawServer(script, refusal=refusal, refuses_calls=True)) as server,
+        world.tools_of(replace(settings, url=server.url)) as mcp,
+    ):
+        assert (await world.call(mcp, "odd")).is_error
+    assert server.calls == ["odd"]

@@ -13,6 +13,8 @@ _LEFT_OUT = frozenset({*_ALTERNATIVES, "allOf", "$ref", "type", "properties", "r
 _NOT_OBJECTS = "one of the alternatives of its arguments is not an object"
 MAX_PARTS = 100
 """Alternatives and references at the root that are followed."""
+MAX_NAMES = 100_000
+"""Names that all parts have together; a part counts as often as it is referred to."""
 
 
 class UnreadableSchema(ValueError):
@@ -44,19 +46,21 @@ class _Joining:
     def __init__(self, root: JsonObject) -> None:
         self._root = root
         self._parts_left = MAX_PARTS
+        self._names_left = MAX_NAMES
 
-    def join(self, schema: JsonObject) -> tuple[JsonObject, list[str]]:
-        """Properties, and the names of those that are required in every alternative."""
-        self._parts_left -= 1
-        if self._parts_left < 0:
-            raise UnreadableSchema("its arguments have too many alternatives")
+    def join(self, schema: JsonObject) -> tuple[JsonObject, dict[str, None]]:
+        """Properties, and the names of those that are required in every alternative, in their order."""
         if not _is_object(schema):
             raise UnreadableSchema(_NOT_OBJECTS)
-        properties, required = _properties(schema), _names(schema.get("required"))
+        properties, required = _properties(schema), dict.fromkeys(_names(schema.get("required")))
+        self._parts_left -= 1
+        self._names_left -= len(properties) + len(required)
+        if self._parts_left < 0 or self._names_left < 0:
+            raise UnreadableSchema("its arguments have too many alternatives")
         for part in [*_parts(schema, "allOf"), *self._referred(schema)]:
             more, more_required = self.join(part)
             properties = more | properties
-            required += [name for name in more_required if name not in required]
+            required |= more_required
         for kind in _ALTERNATIVES:
             alternatives = [self.join(part) for part in _parts(schema, kind)]
             for more, _ in alternatives:
@@ -64,7 +68,7 @@ class _Joining:
                     properties[name] = value if name not in properties else _either(properties[name], value)
             if alternatives:
                 common = set(alternatives[0][1]).intersection(*(names for _, names in alternatives))
-                required += [name for name in alternatives[0][1] if name in common and name not in required]
+                required |= dict.fromkeys(name for name in alternatives[0][1] if name in common)
         return properties, required
 
     def _referred(self, schema: JsonObject) -> Sequence[JsonObject]:

@@ -16,7 +16,14 @@ these words."""
 SESSION_HEADER = "mcp-session-id"
 MAX_BODY_BYTES = 64 * 1024
 MAX_SAID = 200
-_LOST = re.compile(rb"session|not initialized", re.IGNORECASE)
+_LOST = re.compile(
+    rb"\b(?:no|not|unknown|invalid|missing|bad|wrong|expired)\b[^\n\"]{0,40}\bsession"
+    rb"|\bsession[ _-]?(?:id\b)?[^\n\"]{0,20}"
+    rb"\b(?:not found|unknown|invalid|expired|missing|required|no longer|(?:does|do)(?: not|n't) exist)"
+    rb"|\bnot initialized",
+    re.IGNORECASE,
+)
+"""A session that the server does not know. The word alone may be of anything that a call was about."""
 _ERROR = re.compile(rb'"error"\s{0,9}:\s{0,9}\{')
 
 
