@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -14,6 +16,13 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.mcp.schemas import UnreadableSchema, object_schema
 from antiphon.mcp.settings import ServerSettings
+from antiphon.store.database import Query
+from antiphon.testing.faults import Fault
+from antiphon.testing.serving import serve_fake
+from antiphon.testing.telegram import FakeTelegram, Json
+from tests.channels.telegram.bots import ANN, FAMILY, Bot, open_bot, until
+from tests.channels.telegram.test_files_and_outages import document
+from tests.conftest import OpenHome
 from tests.waiting import PROCESS_SECONDS
 from tests.world import test_mcp as world
 from tests.world.mcp_answers import FINE, ODD
@@ -112,3 +121,55 @@ async def test_a_call_that_failed_about_some_session_is_not_made_again(said: str
     ):
         assert (await world.call(mcp, "odd")).is_error
     assert server.calls == ["odd"]
+
+
+NAME = "@test_bot"
+MEANT: Json = {"type": "mention", "offset": 0, "length": len(NAME)}
+IN_GROUP: Json = {"chat": FAMILY, "entities": [MEANT]}
+
+
+@pytest.fixture
+async def fake() -> AsyncGenerator[FakeTelegram]:
+    async with serve_fake(FakeTelegram()) as fake:
+        yield fake
+
+
+@asynccontextmanager
+async def bot_of_the_busy(open_home: OpenHome, fake: FakeTelegram, first: Json, then: Json) -> AsyncGenerator[Bot]:
+    """A guest's run does not end. A file of theirs is on its way in another chat when they fill their line."""
+    limits: Json = {"queued_runs": 1}
+    settings: Json = {"access": "public", "groups": {"-100": {}}, "queue_mode": "enqueue", "limits__guest": limits}
+    settings |= {"gateway__drain_seconds": 0}  # the run does not end by itself
+    async with open_bot(open_home, fake, **settings) as bot:
+        await bot.link_owner()
+        fake.write(f"{NAME}\n!sleep 600", sender=ANN, **first)
+        await until(lambda: bot.app.database.read(_is_running))
+        fake.will("getFile", Fault.BAD_GATEWAY, Fault.BAD_GATEWAY)
+        then = {"caption_entities": then.get("entities", ()), **then}
+        fake.write(None, sender=ANN, caption=f"{NAME} take", document=document(fake, "a.pdf", 4000), **then)
+        fake.write(f"{NAME} again", sender=ANN, **first)
+        await fake.until(lambda: not fake.updates)
+        yield bot
+
+
+async def _is_running(query: Query) -> bool:
+    return await query.fetch_one("SELECT 1 FROM runs WHERE status = 'running'") is not None
+
+
+async def _is_put_off_twice(query: Query) -> bool:
+    return await query.fetch_one("SELECT 1 FROM held_messages WHERE due_at > held_at + 9000") is not None
+
+
+@pytest.mark.anyio
+async def test_a_guest_who_waits_for_answers_stops_no_group(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with bot_of_the_busy(open_home, fake, {}, IN_GROUP) as bot:
+        await bot.says(f"{NAME} what is new?", **IN_GROUP)
+        assert len([text for text in fake.texts(-100) if "not taken in" in text]) == 1
+        assert fake.sent_bytes == 4000
+
+
+@pytest.mark.anyio
+async def test_a_file_is_fetched_once_while_its_sender_waits(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with bot_of_the_busy(open_home, fake, IN_GROUP, {}) as bot:
+        await until(lambda: bot.app.database.read(_is_put_off_twice))
+        assert fake.sent_bytes <= 4000

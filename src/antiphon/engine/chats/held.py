@@ -76,6 +76,8 @@ class HeldMessages:
         if not held.is_counted and not await self._reception.count_held(held, inbound):
             return
         if inbound.unfetched:
+            if not await self._reception.is_ready(held, inbound):
+                return
             inbound = await fetch(inbound)
         await self._reception.go_on(held, inbound, lease)
 

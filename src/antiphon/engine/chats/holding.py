@@ -8,13 +8,22 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.errors import Limited
+from antiphon.domain.errors import Invalid, Limited
 from antiphon.domain.inbound import Inbound, SentFile
+from antiphon.domain.keys import ChatType
 from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.allowances import bytes_left, refuse_bytes, refuse_pace
 from antiphon.engine.chats.accounts import milliseconds_of
 from antiphon.engine.chats.chat import Chat
-from antiphon.engine.chats.entry import is_addressed, sent_ms
+from antiphon.engine.chats.entry import (
+    Arrived,
+    DrawnIds,
+    content_of,
+    find_chat,
+    is_addressed,
+    judge_for_files,
+    sent_ms,
+)
 from antiphon.engine.chats.who import Who, find_who
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
@@ -29,6 +38,8 @@ LATE = timedelta(minutes=1)
 """A message that comes so long after it was written had to wait for this program, not for its sender."""
 MOST_HELD = 500
 """Messages of one sender with a share that may wait; what comes beyond is refused."""
+LEAST_PAUSE_MS = 5_000
+"""Before a message that waits, and could not be posted, is tried again."""
 LINE_BYTES = 512
 """The most that a message grows by the line about one of its files."""
 _WHY = {
@@ -97,14 +108,42 @@ async def hold_late(tx: Transaction, holding: Holding, refusal: Refusal) -> Refu
     return None if refused is None else refusal
 
 
-class CountHeld(Struct, frozen=True, kw_only=True):
+class GoOn(Struct, frozen=True, kw_only=True):
+    """The turn of a message that waited has come."""
+
     held: HeldMessage
     inbound: Inbound
     rules: Rules
-    at_ms: int
+    drawn: DrawnIds
+
+    @property
+    def at_ms(self) -> int:
+        return self.drawn.at_ms
 
 
-async def count_held(tx: Transaction, command: CountHeld) -> bool:
+async def is_ready(tx: Transaction, command: GoOn) -> bool:
+    """Whether the message may be posted now, before its files are fetched; else it is due later.
+
+    False only for what passes, and only in a direct chat: elsewhere it is refused, and nobody waits behind it.
+    """
+    held, rules, inbound = command.held, command.rules, command.inbound
+    if inbound.chat_type is not ChatType.DIRECT:
+        return True
+    who = await find_who(tx, rules, inbound.place, inbound.sender)
+    try:
+        chat = await find_chat(tx, rules, inbound, who)
+    except Invalid:
+        return True
+    arrived = Arrived(inbound=inbound, content=content_of(inbound), held_bytes=held.size)
+    judged = await judge_for_files(tx, rules, chat, who, arrived=arrived, drawn=command.drawn)
+    if not isinstance(judged, Refusal) or not isinstance(judged.error, Limited):
+        return True
+    pause_ms = max(LEAST_PAUSE_MS, 1000 * judged.error.retry_after_seconds)
+    await held_messages.postpone(tx, held.id, command.at_ms + pause_ms)
+    return False
+
+
+async def count_held(tx: Transaction, command: GoOn) -> bool:
     """Whether the sender's pace lets the message go on now; else it is due later."""
     held, rules, inbound, at_ms = command.held, command.rules, command.inbound, command.at_ms
     who = await find_who(tx, rules, inbound.place, inbound.sender)

@@ -22,7 +22,7 @@ from antiphon.engine.chats.accounts import AccountLease, LeaseLost
 from antiphon.engine.chats.changes import take_change
 from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.entry import DrawnIds, SessionMoved, Uploaded, target_of
-from antiphon.engine.chats.holding import CountHeld, count_held
+from antiphon.engine.chats.holding import GoOn, count_held, is_ready
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.pairing import draw_code
 from antiphon.engine.chats.presses import TakePress, find_pressed, take_press
@@ -88,8 +88,13 @@ class Reception:
 
     async def count_held(self, held: HeldMessage, inbound: Inbound) -> bool:
         """Counts a message that came late; False if its sender's pace lets it go on only later."""
-        command = CountHeld(held=held, inbound=inbound, rules=self._rules, at_ms=self._clock.now_ms())
+        command = GoOn(held=held, inbound=inbound, rules=self._rules, drawn=self._draw())
         return await self._database.run(count_held, command)
+
+    async def is_ready(self, held: HeldMessage, inbound: Inbound) -> bool:
+        """Whether its files are to be fetched now; False if it would only be put off again once they are there."""
+        command = GoOn(held=held, inbound=inbound, rules=self._rules, drawn=self._draw())
+        return await self._database.run(is_ready, command)
 
     async def postpone(self, held: HeldMessage, due_ms: int) -> None:
         await self._database.run(held_messages.postpone, held.id, due_ms)

@@ -29,7 +29,7 @@ from antiphon.engine.chats.entry import (
     post_in_chat,
 )
 from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, note_met, standing_of
-from antiphon.engine.chats.holding import Holding, decide_files, hold, hold_late
+from antiphon.engine.chats.holding import LEAST_PAUSE_MS, Holding, decide_files, hold, hold_late
 from antiphon.engine.chats.linking import Linked
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import rules_of
@@ -48,8 +48,6 @@ from antiphon.store.held_messages import HeldMessage
 from antiphon.store.pairings import PairingState
 
 TOO_MANY = "Too many messages within a minute. This one was not taken in; write again a little later."
-LEAST_PAUSE_MS = 5_000
-"""Before a message that waits, and could not be posted, is tried again."""
 
 
 class Received(Struct, frozen=True, kw_only=True):
@@ -291,9 +289,13 @@ async def _post(tx: Transaction, command: TakeIn, chat: Chat, who: Who) -> Recei
 
 
 async def _wait_or_refuse(tx: Transaction, command: TakeIn, who: Who, refusal: Refusal) -> Received:
-    """Lets a message wait that only came too soon after others, if it waited before or came late."""
+    """Lets a message wait that only came too soon after others, if it waited before or came late.
+
+    In a group it does not wait for other work of its sender: the messages of everybody else there wait behind it.
+    """
     at_ms, error = command.drawn.at_ms, refusal.error
-    if command.held is not None and isinstance(error, Limited):
+    is_direct = command.inbound.chat_type is ChatType.DIRECT
+    if command.held is not None and is_direct and isinstance(error, Limited):
         pause_ms = max(LEAST_PAUSE_MS, 1000 * error.retry_after_seconds)
         await held_messages.postpone(tx, command.held.id, at_ms + pause_ms)
         return Received(outcome=ArrivalOutcome.HELD)
