@@ -14,7 +14,7 @@ from tests.claims import requirement
 
 BLANKS = st.text(alphabet=" \t\n\r", max_size=3)
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=12),
     lambda each: st.lists(each, max_size=4) | st.dictionaries(st.text(max_size=6), each, max_size=4),
     max_leaves=12,
 )

@@ -9,9 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.model import ModelErrorKind as Kind
 from antiphon.agents.providers.failures import MAX_WORDS, classify
 from antiphon.agents.providers.failures import Refusal as Answer
+from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.mcp.schemas import UnreadableSchema, object_schema
@@ -85,6 +87,12 @@ def test_a_long_text_of_the_conversation_still_does() -> None:
 @pytest.mark.parametrize("said", ["Tool name does not fit pattern ^[a-z]+$", "input does not fit the schema"])
 def test_what_fits_no_pattern_is_not_too_long(said: str) -> None:
     assert refused(400, message=said) is Kind.REFUSED
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity", "-Infinity"])
+def test_a_number_that_no_tool_gets_as_it_is_shown_is_refused(number: str) -> None:
+    with pytest.raises(Invalid):
+        read_call_arguments(f'{{"amount":{number}}}')
 
 
 REQUIRED = [f"name-{number}" for number in range(20_000)]

@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from math import isfinite
 from typing import cast
 
 from msgspec import Struct
@@ -26,16 +27,26 @@ class CallArguments(Struct, frozen=True):
 def read_call_arguments(written: str) -> CallArguments:
     """Raises `Invalid` for what is no JSON object, and for a name that stands twice, at any depth.
 
-    Readers take the first or the last of two values, so people could read one and the tool another.
+    Readers take the first or the last of two values, so people could read one and the tool another. So could they with
+    a number that is too large, and JSON has none that is not finite.
     """
     try:
-        values: object = json.loads(written or "{}", object_pairs_hook=_named_once)
+        values: object = json.loads(
+            written or "{}", object_pairs_hook=_named_once, parse_constant=_finite, parse_float=_finite
+        )
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
         raise Invalid("The arguments are not a JSON object. Call again with an object.", code="invalid_arguments")
     text = "".join(_TOKENS.findall(written)) if written else "{}"
     return CallArguments(text, cast("JsonObject", values))
+
+
+def _finite(written: str) -> float:
+    number = float(written)
+    if not isfinite(number):
+        raise ValueError(f"{written!r} is not finite")
+    return number
 
 
 def _named_once(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
