@@ -24,6 +24,8 @@ UNITS = frozenset(_UNITS) | _SMALL_UNITS | {"month", "months", "year", "years"}
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _MOST = timedelta(days=10**6)
 """What longer sums count as, so that none is too large."""
+_MOST_PIECES = 8
+"""Pieces of a duration after the first; a text of thousands would be read anew from each of them."""
 _HALF = ("and", "a", "half")
 
 Length = tuple[timedelta, int]
@@ -58,13 +60,14 @@ def duration_at(sentence: Sentence, at: int) -> Length | None:
     if first is None:
         return None
     total, end = first
-    while True:
+    for _ in range(_MOST_PIECES):
         following = end + (sentence.at(end) == ",")
         following += sentence.at(following) == "and"
         more = _counted(sentence, following)
         if more is None:
-            return total, end
+            break
         total, end = min(total + more[0], _MOST), more[1]
+    return total, end
 
 
 def duration_text(duration: timedelta) -> str:

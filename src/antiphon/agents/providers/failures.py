@@ -156,7 +156,7 @@ def _refused_images(status: int, report: "_RefusalReport") -> RefusedEntry | Non
     return None if status == 404 else RefusedEntry.IMAGE
 
 
-def _has_too_long_code(report: "_Report") -> bool:
+def _has_too_long_code(report: "_RefusalReport") -> bool:
     """Whether a code says that the conversation is too long, and not an id or a description of a tool in it."""
     found = report.names & TOO_LONG_CODES
     if report.parameter and not LONG_TEXT.search(report.parameter):

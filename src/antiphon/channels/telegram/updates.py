@@ -240,7 +240,7 @@ def _files_of(message: _Message) -> tuple[tuple[SentFile, ...], tuple[str, ...]]
     refused: list[str] = []
     sizes = [size for size in message.photo if (size.file_size or 0) <= LARGEST_IMAGE]
     if sizes:
-        size = (sizes[-1].file_size or LARGEST_IMAGE) * 4 // 3 + 4  # as it is encoded in the message
+        size = _size_of(sizes[-1].file_size, LARGEST_IMAGE) * 4 // 3 + 4  # as it is encoded in the message
         unfetched.append(SentFile(file_id=sizes[-1].file_id, kind=PHOTO, name="photo.jpg", size=size))
     elif message.photo:
         refused.append(too_large(PHOTO, ""))
@@ -255,7 +255,7 @@ def _files_of(message: _Message) -> tuple[tuple[SentFile, ...], tuple[str, ...]]
         if file is None:
             continue
         name = fitting_name(whole_characters(file.file_name or ""), usual)
-        size = LARGEST_FILE if file.file_size is None else file.file_size
+        size = _size_of(file.file_size, LARGEST_FILE)
         if size > LARGEST_FILE:
             refused.append(too_large(kind, name))
         else:
@@ -266,6 +266,11 @@ def _files_of(message: _Message) -> tuple[tuple[SentFile, ...], tuple[str, ...]]
         if getattr(message, kind) is not None
     ]
     return tuple(unfetched), tuple(refused)
+
+
+def _size_of(said: int | None, most: int) -> int:
+    """What the platform says, or the most that is taken in if it says nothing that can be."""
+    return most if said is None or said < 0 else said
 
 
 def too_large(kind: str, name: str) -> str:
