@@ -210,7 +210,7 @@ async def _show_telegram(gateway: LocalGateway) -> None:
         show(f"Telegram: no owner yet. `{another}` prints a code; send `/link CODE yes` to https://t.me/{name}.")
     else:
         code = await app.services.links.make_code(OWNER)
-        show("Telegram (good once, for an hour): open this link on your phone, and the account there is yours:")
+        show("Telegram (good once, for an hour): open this link on your phone, and send what the bot asks for:")
         show(f"https://t.me/{name}?start={code.code}", "bold green")
 
 
