@@ -14,6 +14,8 @@ class Attacker(StrEnum):
     LOCAL_USER = "another local user"
     GUEST = "guest"
     STRANGER = "stranger whose words are passed on"
+    FORMER_READER = "user who read a guest's chats"
+    """A code made them the guest's survivor, until the guest undid it."""
     BOUND_TOKEN = "bound token"
     WRITER = "token that may only write"
     SANDBOXED = "sandboxed agent"

@@ -5,6 +5,7 @@ from tests.planted.bug import Bug
 RECEPTION = "engine/chats/test_reception.py::"
 PAIRING = "engine/chats/test_pairing.py::"
 LINKING = "engine/chats/test_linking.py::"
+UNLINKING = "engine/chats/test_unlinking.py::"
 GROUPS = "engine/chats/test_groups.py::"
 QUESTIONS = "engine/chats/test_questions.py::"
 ROUTES = "engine/chats/test_routes.py::"
@@ -190,6 +191,34 @@ BUGS = (
         '"WHERE code_hash = ? AND expires_at > ?"',
         '"WHERE code_hash = ? AND created_at <= ?"',
         LINKING + "test_a_code_is_good_for_an_hour[sqlite]",
+    ),
+    Bug(
+        "what was merged by a code is undone after its day",
+        "store/link_undos.py",
+        "AND expires_at > ? RETURNING",
+        "AND created_at < ? RETURNING",
+        UNLINKING + "test_after_a_day_nothing_is_undone[sqlite]",
+    ),
+    Bug(
+        "whoever was a guest's keeps the sessions after the undo",
+        "store/link_undos.py",
+        '(old, new, source, "alone"),\n    )\n',
+        '(new, new, source, "alone"),\n    )\n',
+        UNLINKING + "test_after_the_undo_all_is_as_before_the_link[sqlite-False]",
+    ),
+    Bug(
+        "an undo gives the guest what the other one has said in their conversation",
+        "store/link_undos.py",
+        'is_checked = table == "notes" or (table, column) in _JOINED',
+        'is_checked = table == "notes"',
+        UNLINKING + "test_what_was_made_since_stays_and_the_guest_goes_on[sqlite]",
+    ),
+    Bug(
+        "a merge by an owner leaves a link that can be undone",
+        "store/people.py",
+        '    await tx.execute("DELETE FROM link_undos WHERE survivor = ?", (source,))\n',
+        "",
+        UNLINKING + "test_what_no_code_did_lately_is_not_undone[sqlite-merged again]",
     ),
     Bug(
         "one tap on a link gives an account away",

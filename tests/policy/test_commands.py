@@ -11,13 +11,13 @@ from antiphon.policy.standing import Standing
 from tests.claims import requirement
 
 EVERY = (
-    *("/help", "/status", "/stop", "/new", "/reset", "/who", "/link", "/start", "/agent", "/agent list"),
+    *("/help", "/status", "/stop", "/new", "/reset", "/who", "/link", "/unlink", "/start", "/agent", "/agent list"),
     *("/agent switch a", "/session", "/session list", "/session new", "/session switch a", "/session main"),
     *("/send on", "/approve a", "/deny a"),
     *("/task", "/task list all", "/task show a", "/task runs a", "/task new every 1h a", "/task run a"),
     *("/task pause a", "/task resume a", "/task cancel a"),
 )
-GUESTS = {"/help", "/status", "/stop", "/new", "/link", "/start"}
+GUESTS = {"/help", "/status", "/stop", "/new", "/link", "/unlink", "/start"}
 OWNERS = {"/agent switch a", "/send on"}
 OWNERS_IN_GROUPS = (
     OWNERS
@@ -63,8 +63,8 @@ def test_settings_take_commands_away_and_give_them_but_never_what_is_an_owners()
     commands = RoleCommands(
         guest=frozenset({CommandName.WHO, CommandName.SEND, CommandName.APPROVE}), user=frozenset({CommandName.AGENT})
     )
-    assert allowed(standing(PersonRole.GUEST), commands) == {"/who", "/start"}
-    assert allowed(standing(PersonRole.USER), commands) == {"/agent", "/agent list", "/start"}
+    assert allowed(standing(PersonRole.GUEST), commands) == {"/who", "/start", "/unlink"}
+    assert allowed(standing(PersonRole.USER), commands) == {"/agent", "/agent list", "/start", "/unlink"}
 
 
 @pytest.mark.parametrize("sub", list(Subcommand))
@@ -77,7 +77,7 @@ def test_no_form_of_send_is_for_anybody_else(sub: Subcommand) -> None:
 
 
 SCOPES: dict[str, frozenset[TokenScope]] = {
-    **dict.fromkeys(("/help", "/start", "/stop", "/new", "/reset", "/checkpoint"), frozenset()),
+    **dict.fromkeys(("/help", "/start", "/stop", "/new", "/reset", "/unlink", "/checkpoint"), frozenset()),
     **dict.fromkeys(("/session new", "/session switch a", "/session main", "/agent switch a"), frozenset()),
     **dict.fromkeys(("/send on", "/send off", "/send inherit"), frozenset()),
     **dict.fromkeys(("/task new every 1h a", "/task run a", "/task pause a", "/task resume a"), frozenset()),

@@ -226,6 +226,8 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "groups_of_channels",
         "met_in_groups",
         "link_codes",
+        "link_undos",
+        "link_undo_rows",
         "pairings",
         "routes",
         "wrong_codes",

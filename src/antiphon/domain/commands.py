@@ -33,6 +33,7 @@ class CommandName(StrEnum):
     MEMORY = "memory"
     FORGET = "forget"
     LINK = "link"
+    UNLINK = "unlink"
     START = "start"
     """How platforms begin a chat with a bot, with the code of a deep link."""
 
@@ -113,6 +114,7 @@ USAGE: Mapping[CommandName, str] = {
     CommandName.MEMORY: "/memory [words]",
     CommandName.FORGET: "/forget <id|words>",
     CommandName.LINK: "/link [code [yes]]",
+    CommandName.UNLINK: "/unlink",
     CommandName.START: "/start [code]",
 }
 _COMMAND = re.compile(r"/([A-Za-z]{1,20})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+(.*))?", re.DOTALL)
@@ -283,6 +285,7 @@ _DESCRIPTIONS: Mapping[str, Mapping[CommandName, str]] = {
         CommandName.MEMORY: "Show what is remembered of you or this group",
         CommandName.FORGET: "Forget something that is remembered",
         CommandName.LINK: "Link your chats on other channels",
+        CommandName.UNLINK: "Undo, within a day, that a code has linked this chat",
     },
     "de": {
         CommandName.HELP: "Befehle auflisten",
@@ -301,6 +304,7 @@ _DESCRIPTIONS: Mapping[str, Mapping[CommandName, str]] = {
         CommandName.MEMORY: "Zeigen, was über dich oder diese Gruppe gemerkt ist",
         CommandName.FORGET: "Etwas Gemerktes vergessen",
         CommandName.LINK: "Eigene Chats auf anderen Kanälen verbinden",
+        CommandName.UNLINK: "Binnen eines Tages rückgängig machen, dass ein Code diesen Chat verbunden hat",
     },
 }
 LANGUAGES = tuple(_DESCRIPTIONS)

@@ -11,7 +11,7 @@ from antiphon.policy.decision import Deny
 from antiphon.policy.rights import decide_act, is_guest, reaches_all
 from antiphon.policy.standing import Standing
 
-GRANTABLE = frozenset(CommandName) - {CommandName.SEND, CommandName.START}
+GRANTABLE = frozenset(CommandName) - {CommandName.SEND, CommandName.START, CommandName.UNLINK}
 """The commands that a setting may give to people below owner."""
 GUEST_COMMANDS = frozenset(
     {
@@ -49,7 +49,7 @@ class RoleCommands(Struct, frozen=True, kw_only=True):
         if reaches_all(standing):
             return frozenset(CommandName)
         named = self.guest if is_guest(standing) else self.user
-        return frozenset({CommandName.START, *(name for name in named if _is_open(standing, name))})
+        return frozenset({CommandName.START, CommandName.UNLINK, *(name for name in named if _is_open(standing, name))})
 
 
 def may_command(standing: Standing, command: ChatCommand, commands: RoleCommands, *, is_group: bool) -> bool:

@@ -1,6 +1,6 @@
 """The origins of calls from outside a run: session, caller and the call's own name."""
 
-from antiphon.store.database import Transaction
+from antiphon.store.database import Query, Transaction
 
 _SESSIONS = (
     ("exchanges", "exchanges.requester"),
@@ -22,6 +22,33 @@ async def merge(tx: Transaction, old: str, new: str) -> None:
     for table, session in _SESSIONS:
         for kind in _KINDS:
             await _rename(tx, table, session, old=f":{kind}{old}:", new=f":{kind}{new}:")
+
+
+async def list_of(query: Query, principal: str) -> list[tuple[str, str]]:
+    """The tables and origins of the principal's calls."""
+    found: list[tuple[str, str]] = []
+    for table, session in _SESSIONS:
+        for kind in _KINDS:
+            name = f":{kind}{principal}:"
+            prefix = f"CAST({session} AS TEXT) || CAST(? AS TEXT)"
+            rows = await query.fetch_all(
+                f"SELECT {table}.origin FROM {table} WHERE {table}.origin LIKE ? "
+                f"AND SUBSTR({table}.origin, 1, LENGTH({prefix})) = {prefix}",
+                (f"%{name}%", name, name),
+            )
+            found += [(table, origin) for (origin,) in rows]
+    return found
+
+
+async def give_back(tx: Transaction, table: str, origin: str, *, old: str, new: str) -> None:
+    """Gives a call that `merge` made the other's its former origin."""
+    session, _, call = origin.partition(":")
+    kind = next(kind for kind in _KINDS if call.startswith(f"{kind}{old}:"))
+    present = f"{session}:{kind}{new}:{call.removeprefix(f'{kind}{old}:')}"
+    await tx.execute(
+        f"UPDATE {table} SET origin = ? WHERE origin = ? AND NOT EXISTS (SELECT 1 FROM {table} o WHERE o.origin = ?)",
+        (origin, present, origin),
+    )
 
 
 async def _rename(tx: Transaction, table: str, session: str, *, old: str, new: str) -> None:

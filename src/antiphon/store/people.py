@@ -92,6 +92,18 @@ CLASSIFIED = (
 """Columns of classifications and clearances that name a person."""
 
 
+OWNED = (
+    ("runs", "principal"),
+    ("exchanges", "principal"),
+    ("reports", "principal"),
+    ("tokens", "principal"),
+    ("approvals", "principal"),
+    ("standing_approvals", "principal"),
+    ("tasks", "maker"),
+)
+"""Columns of principals that a merge changes, besides those of notes and participants."""
+
+
 async def find_standing(query: Query, principal: Principal) -> Standing:
     """The principal's present role, and the person as whom it acts; a person without a row is a guest.
 
@@ -388,6 +400,7 @@ async def call_off_runs(tx: Transaction, principal: Principal) -> list[SessionRo
 async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
     """Makes `source` act as `into`, with all that names them; `into` must not be merged itself."""
     old, new = str(person_principal(source)), str(person_principal(into))
+    await tx.execute("DELETE FROM link_undos WHERE survivor = ?", (source,))
     await tx.execute("UPDATE people SET merged_into = ? WHERE merged_into = ?", (into, source))
     await tx.execute(
         "UPDATE people SET revision = revision + 1 + (SELECT o.revision FROM people o WHERE o.id = ?) WHERE id = ?",
@@ -406,11 +419,10 @@ async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
         (new, old),
     )
     await tx.execute("DELETE FROM participants WHERE principal = ?", (old,))
-    for table in ("runs", "exchanges", "reports", "tokens", "approvals", "standing_approvals"):
-        await tx.execute(f"UPDATE {table} SET principal = ? WHERE principal = ?", (new, old))
+    for table, column in OWNED:
+        await tx.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
     await origins.merge(tx, old, new)
     await notes.merge(tx, old, new)
-    await tx.execute("UPDATE tasks SET maker = ? WHERE maker = ?", (new, old))
     for table, column in CLASSIFIED:
         # What is the one's is the other's from now on. Contract: flow 1.
         await tx.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
@@ -431,6 +443,7 @@ async def delete(tx: Transaction, id: PersonId) -> None:
         )
     returning = [account.person_id for account in accounts]
     await tx.execute("DELETE FROM link_codes WHERE person = ?", (id,))
+    await tx.execute("DELETE FROM link_undos WHERE survivor = ?", (id,))
     await tx.execute("DELETE FROM identities WHERE person = ?", (id,))
     await tx.execute("DELETE FROM tokens WHERE principal = ?", (principal,))
     await tx.execute("DELETE FROM participants WHERE principal = ?", (principal,))

@@ -84,6 +84,12 @@ async def move_spent(tx: Transaction, day: str, old: str, new: str) -> None:
         await add_spent(tx, day, new, spent)
 
 
+async def return_spent(tx: Transaction, day: str, old: str, new: str) -> None:
+    """Takes what `old` spent on the day from what `new` did."""
+    for spent in (await find_spent(tx, day, [old])).values():
+        await add_spent(tx, day, new, Spent(-spent.tokens, -spent.microusd))
+
+
 async def note_told(tx: Transaction, day: str, spender: str) -> bool:
     """Notes that the spender is told of a cap on that day; False if that was noted before."""
     noted = await tx.change(

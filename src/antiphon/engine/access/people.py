@@ -30,13 +30,14 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import is_promotion
+from antiphon.store import link_undos, tokens
 from antiphon.store import people as rows
-from antiphon.store import tokens
 from antiphon.store.codec import clearance_columns, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
+from antiphon.store.link_undos import LinkUndo
 from antiphon.store.people import find_standing
 from antiphon.store.spawns import DUE
-from antiphon.store.usage import move_spent
+from antiphon.store.usage import move_spent, return_spent
 
 INVITATION_LIFE = timedelta(hours=24)
 
@@ -426,6 +427,18 @@ async def merge_into(tx: Transaction, source: PersonId, target: PersonId, at_ms:
     await move_spent(tx, day_of(at_ms), str(person_principal(source)), str(person_principal(target)))
     if (await find_standing(tx, person_principal(target))).is_suspended:
         await _call_off_runs(tx, target)
+
+
+async def split_from(tx: Transaction, account: Identity, undo: LinkUndo) -> None:
+    """Makes the account what it was before a code linked it; the other one's runs in the guest's sessions end."""
+    if undo.source is None:
+        await link_undos.forget_account(tx, account, undo.survivor)
+        return
+    old, new = str(person_principal(undo.source)), str(person_principal(undo.survivor))
+    await return_spent(tx, day_of(undo.created_at_ms), old, new)
+    for session in await link_undos.give_back(tx, account, undo.source, undo):
+        tx.interrupt(session)
+    tx.wake(DUE)
 
 
 async def _remove(tx: Transaction, command: ChangePerson) -> Refusal | None:

@@ -25,7 +25,7 @@ from antiphon.engine.access.tokens import refuse_clearance
 from antiphon.engine.chats.agent_commands import perform_agent
 from antiphon.engine.chats.chat import Chat, ChatAddress, ChatRoute
 from antiphon.engine.chats.decision_commands import decide
-from antiphon.engine.chats.link_commands import link
+from antiphon.engine.chats.link_commands import link, unlink
 from antiphon.engine.chats.memory_commands import forget, show_memory
 from antiphon.engine.chats.occasion import NO_SESSION, Occasion
 from antiphon.engine.chats.session_commands import base_of_chats, perform_session, shown_keys, shown_label
@@ -93,6 +93,8 @@ async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: O
             return _help(chat, rules, is_group=is_group)
         case CommandName.LINK | CommandName.START:
             return await link(tx, chat, command, occasion)
+        case CommandName.UNLINK:
+            return await unlink(tx, chat, occasion)
         case CommandName.STATUS:
             return await _status(tx, chat, rules)
         case CommandName.WHO:

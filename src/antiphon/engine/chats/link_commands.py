@@ -1,4 +1,4 @@
-"""`/link` and `/start`: one person's chats on several channels. Contract: access 3, channels 3."""
+"""`/link`, `/unlink` and `/start`: one person's chats on several channels. Contract: access 3, channels 3."""
 
 from antiphon.domain.codes import code_from_hex, parse_code
 from antiphon.domain.commands import ChatCommand, Subcommand
@@ -6,7 +6,7 @@ from antiphon.domain.keys import ChatType
 from antiphon.domain.person import person_of
 from antiphon.engine.access.machines import refuse_machine_account
 from antiphon.engine.chats.chat import Chat
-from antiphon.engine.chats.linking import agree, find_code, make_link_code, redeem
+from antiphon.engine.chats.linking import agree, find_code, make_link_code, redeem, undo_link
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.who import Who
 from antiphon.engine.refusal import Refusal
@@ -15,6 +15,7 @@ from antiphon.store.people import find_standing_of_account
 
 IN_PRIVATE = "Send /link in a private chat: whoever reads a code can use it."
 ELSEWHERE = "Codes of /link are redeemed in chats of channels, by the account that is to be linked."
+WHERE_TO_UNLINK = "Send /unlink in the private chat that was linked."
 SHARED = (
     "Accounts cannot be linked here: every message of this webhook is the owner's. "
     "Send /link in a chat in which you are known by an account of your own."
@@ -41,6 +42,13 @@ async def link(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occa
     stored = await find_standing_of_account(tx, account.channel, account.account, account.platform_id)
     who = Who(identity=account, name=chat.sender_name, standing=chat.standing, stored=stored)
     return (await redeem(tx, who, command.argument, occasion.at_ms, is_agreed=is_agreed)).text
+
+
+async def unlink(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
+    """Undoes what a code has done to the sender's account within a day."""
+    if chat.identity is None or chat.chat_type is not ChatType.DIRECT:
+        return WHERE_TO_UNLINK
+    return await undo_link(tx, chat.identity, occasion.at_ms)
 
 
 async def _agree_here(tx: Transaction, chat: Chat, argument: str, occasion: Occasion) -> str:

@@ -11,10 +11,10 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex, parse_code
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import Ids
-from antiphon.domain.person import PersonId, PersonRole, person_of, person_principal
+from antiphon.domain.person import Identity, PersonId, PersonRole, person_of, person_principal
 from antiphon.domain.text import DESCRIPTION_LENGTH, bracketed_name, exact, one_line
 from antiphon.engine.access.machines import refuse_machine
-from antiphon.engine.access.people import merge_into
+from antiphon.engine.access.people import merge_into, split_from
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.chats.owners import ask_what_waits, find_owners_chats, place_of
@@ -24,13 +24,15 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.reception import MOST_WRONG_CODES
 from antiphon.policy.rights import SUSPENDED, is_guest
-from antiphon.store import link_codes, people, sessions
+from antiphon.store import link_codes, link_undos, people, sessions
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.link_codes import OpenCode
+from antiphon.store.link_undos import LinkUndo
 from antiphon.store.people import find_standing
 
 CODE_LIFE = timedelta(hours=1)
+UNDO_LIFE_MS = 24 * 3_600_000
 WRONG_CODES_LIFE_MS = 3_600_000
 """How long wrong codes count."""
 
@@ -69,13 +71,22 @@ class Redeemed(Struct, frozen=True):
 
 LINK_ANSWERS = {
     Linked.WAITING: "You have written here before. Whoever made the code is asked whether these chats become theirs.",
-    Linked.LINKED: "This chat is linked: you are the same person here and where you made the code.",
+    Linked.LINKED: (
+        "This chat is linked: you are the same person here and where you made the code. "
+        "To undo this within 24 hours, send /unlink."
+    ),
     Linked.ALREADY: "This chat is linked to you already.",
     Linked.WRONG: "Code is not valid. It may have been used, or be older than an hour. Make another one with /link.",
     Linked.LOCKED: "Too many wrong codes. Try again in an hour.",
     Linked.TAKEN: "This account belongs to another person already. An owner can merge the two.",
 }
 """What the sender is told."""
+
+UNLINKED = "This chat is linked no more: it is yours alone, with what was yours before. Others do not read it now."
+NOTHING_TO_UNDO = (
+    "There is nothing to undo: no code has linked this account within the last 24 hours, or its person was merged "
+    "again since. An owner can help."
+)
 
 NO_GUESTS = (
     "Guests cannot make codes. If you are known in another chat, send /link there, and then send its code here. "
@@ -155,7 +166,7 @@ async def redeem(tx: Transaction, who: Who, text: str, at_ms: int, *, is_agreed:
                 await _ask_maker(tx, found.person, who, code, words=words, at_ms=at_ms)
             return _redeemed(Linked.WAITING)
     await link_codes.use_up(tx, hash_of(code))
-    return _redeemed(await link(tx, who, found.person, at_ms))
+    return _redeemed(await _link_by_code(tx, who, found.person, at_ms))
 
 
 async def find_code(query: Query, code: str, at_ms: int) -> OpenCode | None:
@@ -175,7 +186,7 @@ async def agree(tx: Transaction, found: OpenCode, code: str, at_ms: int) -> Rede
     stored = await people.find_standing_of_account(tx, asked.channel, asked.account, asked.platform_id)
     standing = stored or await find_standing(tx, person_principal(asked.person_id))
     who = Who(identity=asked, name=found.name, standing=standing, stored=stored)
-    linked = await link(tx, who, found.person, at_ms)
+    linked = await _link_by_code(tx, who, found.person, at_ms)
     if linked is Linked.LINKED:
         await enqueue_notice(tx, place_of(asked), LINK_ANSWERS[linked], name=f"linked {hash_of(code)}", at_ms=at_ms)
     return _redeemed(linked)
@@ -221,6 +232,26 @@ async def link(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> Linke
     if linked is Linked.LINKED and (await find_standing(tx, person_principal(person))).role is PersonRole.OWNER:
         await ask_what_waits(tx, who.identity, at_ms)
     return linked
+
+
+async def _link_by_code(tx: Transaction, who: Who, named: PersonId, at_ms: int) -> Linked:
+    """Like `link`, and notes what the sender needs to undo it."""
+    linked, person = await foresee_link(tx, who, named)
+    if linked is Linked.LINKED:
+        before = None if who.stored is None else person_of(who.stored.principal)
+        undo = LinkUndo(source=before, survivor=person, created_at_ms=at_ms)
+        await link_undos.insert(tx, who.identity, undo, expires_at_ms=at_ms + UNDO_LIFE_MS)
+    return await link(tx, who, named, at_ms)
+
+
+async def undo_link(tx: Transaction, account: Identity, at_ms: int) -> str:
+    """Undoes what a code has done to the account within a day, for its sender alone; the answer to them."""
+    await people.hold_owners(tx)
+    undo = await link_undos.take(tx, account, at_ms)
+    if undo is None:
+        return NOTHING_TO_UNDO
+    await split_from(tx, account, undo)
+    return UNLINKED
 
 
 async def foresee_link(tx: Transaction, who: Who, named: PersonId) -> tuple[Linked, PersonId]:

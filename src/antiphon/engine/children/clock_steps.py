@@ -86,6 +86,7 @@ DUE_TIMES = (
     DueTime(table="held_messages", column="due_at", longest=_milliseconds(LONGEST_HOLD), rows="id > 0"),
     DueTime(table="pairings", column="created_at", rows="state = 'open'", end="expires_at"),
     DueTime(table="link_codes", column="created_at", rows="expires_at > 0", end="expires_at"),
+    DueTime(table="link_undos", column="created_at", rows="expires_at > 0", end="expires_at"),
     DueTime(table="sessions", column="interacted_at", rows="deleted_at IS NULL", session="id"),
     DueTime(table="incarnations", column="started_at", rows="ended_at IS NULL", session="session"),
 )

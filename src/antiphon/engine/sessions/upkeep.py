@@ -14,7 +14,7 @@ from antiphon.clock import Clock
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.sessions.deletion import remove_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.store import arrivals, keyed_calls
+from antiphon.store import arrivals, keyed_calls, link_undos
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -61,6 +61,7 @@ class Upkeep:
                 self.remove_workspaces,
                 self.forget_arrivals,
                 self.forget_keyed_calls,
+                self.forget_link_undos,
             )
             has_failed = [not await self._try(step) for step in steps]
             if not any(has_failed):
@@ -130,6 +131,10 @@ class Upkeep:
         before_ms = self._clock.now_ms() - int(keyed_calls.KEPT.total_seconds() * 1000)
         while await self._database.run(keyed_calls.delete_before, before_ms, BATCH) == BATCH:
             pass
+
+    async def forget_link_undos(self) -> None:
+        """Forgets what undoes links of accounts that are too old to be undone."""
+        await self._database.run(link_undos.delete_expired, self._clock.now_ms())
 
 
 async def prune_log(tx: Transaction, session: SessionRow, before_ms: int, below: int) -> int | None:
