@@ -992,8 +992,8 @@ CASES = {
     ),
     "MH27": Case(
         behaviour="An empty answer without a marker is not silence; the channel sends nothing, or words of its own.",
-        tests=("channels/telegram/test_bad_input.py::test_an_empty_answer_sends_nothing",),
-        changed="nothing is sent, and the log holds the empty answer",
+        tests=("channels/telegram/test_bad_input.py::test_an_empty_answer_is_told_in_one_sentence",),
+        changed="the model is asked once more; then one sentence says that there was no answer",
     ),
     "MH9": Case(
         behaviour="The first message makes a description of one line, cut with three dots; later ones do not.",

@@ -199,6 +199,8 @@ _OPERATIONS: dict[Kind, str] = {
     ),
     Kind.STORED: (
         "memory.add text | memory.update text | "
+        "sessions.post attribution | sessions.post attribution.name | "
+        "sessions.append attribution | sessions.append attribution.name | "
         "tasks.create text | tasks.create prompt | tasks.create name | tasks.create limits.stopText | "
         "tasks.preview text | tasks.preview prompt | tasks.preview name | tasks.preview limits.stopText | "
         "tasks.edit prompt | tasks.edit name | tasks.edit limits.stopText | "
@@ -222,7 +224,8 @@ _OPERATIONS: dict[Kind, str] = {
                 *("limits.tokensADay", "limits.usdADay", "limits.totalRuns"),
             )
         )
-        + " | tasks.edit version | tasks.list limit | tasks.runs limit | "
+        + " | sessions.post attribution.kind | sessions.append attribution.kind | sessions.list includeMetadata"
+        " | deliveries.list told | tasks.edit version | tasks.list limit | tasks.runs limit | "
         "costs.get days | pages.costs days | pages.details cursor | runs.tree limit | sessions.incarnations cursor | "
         "sessions.incarnations limit | "
         "memory.list limit | memory.add shared | memory.update shared | memory.update version | "
@@ -258,7 +261,7 @@ _OPERATIONS: dict[Kind, str] = {
 }
 _WEBHOOK: dict[Kind, str] = {
     Kind.CHAT: "peer | threadId",
-    Kind.STORED: "messageId | text | sender",
+    Kind.STORED: "messageId | text | sender | attribution",
     Kind.CHOICE: "wait",
 }
 _HOOK: dict[Kind, str] = {

@@ -150,11 +150,11 @@ async def test_new_sessions_are_numbered_and_take_the_next_message(open_home: Op
 async def test_a_name_stays_as_it_was_typed_and_the_key_gets_a_short_form_of_it(open_home: OpenHome) -> None:
     async with chatting(open_home) as chat:
         await chat.says("/session new Café & Plan!!")
-        session = await find_session(chat.served.app, f"{BASE}:chat:caf-plan")
+        session = await find_session(chat.served.app, f"{BASE}:chat:café-plan")
         assert session.label == "Café & Plan!!"
         await chat.says("/session new Cafe!?")
-        await chat.says("/session new caf plan")
-        assert await chat.lands_in("hello") == f"{BASE}:chat:caf-plan-2"
+        await chat.says("/session new café plan")
+        assert await chat.lands_in("hello") == f"{BASE}:chat:café-plan-2"
         await chat.says(f"/session new {'x' * 100}")
         assert await chat.lands_in("hello") == f"{BASE}:chat:{'x' * 48}"
         assert await chat.says(f"/session new {'x' * 201}") == "Name is longer than 200 characters."
@@ -254,7 +254,8 @@ async def test_a_command_of_somebody_who_may_not_use_it_is_consumed_with_a_line_
             "/stop\n    Stop the answer that is being written\n/new\n    Begin a new conversation\n"
             "/memory [words]\n    Show what is remembered of you or this group\n"
             "/forget <id|words>\n    Forget something that is remembered\n"
-            "/link [code [yes]]\n    Link your chats on other channels\nOther text goes to the agent."
+            "/link [code [yes]]\n    Link your chats on other channels\n"
+            "/unlink\n    Undo, within a day, that a code has linked this chat\nOther text goes to the agent."
         )
         assert await chat.says("/status") == "Agent: Assistant\nState: idle"
 

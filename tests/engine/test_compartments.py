@@ -92,7 +92,7 @@ async def test_a_setting_puts_what_a_function_brings_into_a_compartment(
         return f"found {word}"
 
     functions = {
-        name: {"classification": {"level": "PUBLIC", "compartments": ["finance"]}} for name in ("look_up", "lookup")
+        name: {"classification": {"level": "PUBLIC", "compartments": ["finance"]}} for name in ("look_up", "elsewhere")
     }
     parts = Parts(tools=[tool(look_up, effects=["reads"])])
     with pytest.raises(Invalid, match=r"tools\.functions\.look_up\.classification\.compartments"):
@@ -105,4 +105,4 @@ async def test_a_setting_puts_what_a_function_brings_into_a_compartment(
         await desk.answers(to_call("look_up", word="x"))
         assert (await desk.session()).taint == Classification(Level.PUBLIC, 1)
     ineffective = [getattr(each, "setting", None) for each in caplog.records]
-    assert "tools.functions.lookup names no function of this program" in ineffective
+    assert any("tools.functions.elsewhere names no function of this program" in each for each in ineffective)

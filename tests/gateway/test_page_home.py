@@ -63,7 +63,7 @@ def test_a_card_says_who_wants_what_where_and_leads_to_what_led_to_it(page: Page
     card = page.locator("#view .entry.approval")
     said = card.locator(".title").inner_text()
     assert re.sub("[\u2066-\u2069]", "", said) == "main wants to use wipe in Main chat, asked by owner"
-    expect(card.locator(".input")).to_have_text('{\n  "name": "<b>old</b>"\n}')
+    expect(card.locator(".input")).to_have_text('{"name":"<b>old</b>"}')
     working = page.locator("#view section", has=page.get_by_role("heading", name="At work"))
     expect(working.locator(".work")).to_contain_text("waits for approval")
     picture(page, "home")

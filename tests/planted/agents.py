@@ -192,15 +192,15 @@ BUGS = (
     Bug(
         "a prompt that is another one keeps the bytes of the first",
         "agents/providers/conversation.py",
-        "        if self._entries != entries[:known]:",
-        "        if len(self._entries) > len(entries):",
+        " or self._entries != entries[:known]:",
+        " or len(self._entries) > len(entries):",
         "agents/test_conversation.py::test_a_prompt_that_is_another_one_is_encoded_anew[ChatDialect]",
     ),
     Bug(
         "each turn encodes its prompt from the start",
         "agents/providers/conversation.py",
-        "        if self._entries != entries[:known]:",
-        "        if known:",
+        " or self._entries != entries[:known]:",
+        " or known:",
         "agents/test_conversation.py::test_each_entry_is_encoded_once",
     ),
     Bug(
@@ -227,8 +227,8 @@ BUGS = (
     Bug(
         "an hour's pause is waited for in silence",
         "agents/provider.py",
-        "(retry_after is None or retry_after <= longest)",
-        "(retry_after is None or longest)",
+        "(wait is None or wait <= self._settings.longest_retry_after_seconds)",
+        "(wait is None or bool(self._settings.longest_retry_after_seconds))",
         "flows/test_delays.py::test_a_provider_that_asks_for_an_hour_ends_the_run_at_once[sqlite]",
     ),
     Bug(

@@ -47,8 +47,8 @@ BUGS = (
     Bug(
         "no owner learns that a place lost clearance",
         "domain/run_end.py",
-        "if outcome.code == PLACE_CLEARANCE",
-        'if outcome.code == ""',
+        "(NotePlace(),) if outcome.code == PLACE_CLEARANCE",
+        '(NotePlace(),) if outcome.code == ""',
         f"{CEILINGS}test_a_run_ends_if_its_place_may_not_have_what_the_session_holds[sqlite]",
     ),
     Bug(

@@ -95,9 +95,8 @@ BUGS = (
     Bug(
         "a message that comes again is taken in again",
         "engine/chats/take_in.py",
-        "    if (first := await arrivals.find(tx, arrival)) is not None:\n        return Received(",
-        "    if (first := await arrivals.find(tx, arrival)) is None:\n        pass\n    elif first.posted is None:\n"
-        "        return Received(",
+        "    if first is not None and not await _goes_on(tx, command, first):",
+        "    if first is not None and first.posted is None and not await _goes_on(tx, command, first):",
         RECEPTION
         + "test_a_message_that_comes_again_finds_its_first_session_though_its_chat_is_routed_elsewhere[sqlite]",
     ),

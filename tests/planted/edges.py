@@ -315,8 +315,8 @@ BUGS = (
     Bug(
         "texts pass for numbers",
         "tools/session_tool.py",
-        "if isinstance(value, bool | str) and not types_in(",
-        "if isinstance(value, bool) and not types_in(",
+        "if isinstance(value, bool | str) and not types.isdisjoint(",
+        "if isinstance(value, bool) and not types.isdisjoint(",
         "tools/test_session_tools.py::test_wrong_arguments_are_told_by_the_place_that_they_stand_at"
         "[sqlite-sessions_list-{'limit': '5'}-limit: must be a number]",
     ),

@@ -254,7 +254,7 @@ BUGS = (
     Bug(
         "a task of a merged person stays with the name that is gone",
         "store/people.py",
-        '    await tx.execute("UPDATE tasks SET maker = ? WHERE maker = ?", (new, old))\n',
+        '    ("tasks", "maker"),\n',
         "",
         "engine/test_tasks.py::test_tasks_go_with_their_maker_and_their_session[sqlite]",
     ),

@@ -23,7 +23,7 @@ BUGS = (
     Bug(
         "a text with refused markup is given up",
         f"{DIRECTORY}/channel.py",
-        "            return await act(text, [])\n",
+        "            return await act(drawn.written, [])\n",
         "            raise\n",
         "channels/telegram/test_channel.py::test_markup_that_is_refused_is_sent_once_more_as_it_was_written",
     ),
@@ -128,13 +128,6 @@ BUGS = (
         "                if len(found) > most_bytes:\n                    raise FileTooLarge\n",
         "channels/telegram/test_chats.py::"
         "test_a_file_that_is_larger_than_was_said_is_not_read_to_its_end[sqlite-document]",
-    ),
-    Bug(
-        "files of strangers are fetched",
-        f"{DIRECTORY}/intake.py",
-        "        if await self._reception.will_post(content):\n",
-        "        if content is not None:\n",
-        "channels/telegram/test_chats.py::test_files_of_people_who_may_not_write_are_not_fetched[sqlite]",
     ),
     Bug(
         "lists of deliveries show codes",

@@ -12,13 +12,13 @@ def main(base: str, words: list[str]) -> int:
     here = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="world-against-") as directory:
         tree = Path(directory) / "base"
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), base], check=True)
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), base], check=True, timeout=60)
         try:
             environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{here}"}
             command = [sys.executable, "-m", "tests.world", *words]
-            return subprocess.run(command, cwd=here, env=environment, check=False).returncode
+            return subprocess.run(command, cwd=here, env=environment, check=False, timeout=3_600).returncode
         finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(tree)], check=True)
+            subprocess.run(["git", "worktree", "remove", "--force", str(tree)], check=True, timeout=60)
 
 
 if __name__ == "__main__":

@@ -173,13 +173,14 @@ async def _troubles(query: Any) -> list[Any]:
 
 
 @requirement("groups:3")
-async def test_an_empty_answer_sends_nothing(open_home: OpenHome, fake: FakeTelegram) -> None:
+async def test_an_empty_answer_is_told_in_one_sentence(open_home: OpenHome, fake: FakeTelegram) -> None:
     writer = Writer()
     async with open_bot(open_home, fake, Parts(runner=writer), access="public") as bot:
         fake.write("hello", sender=ANN)
         writer.end(await writer.begins(), "")
         await bot.settles()
-        assert fake.texts(7) == [] and await words(bot) == ["hello"]
+        (told,) = fake.texts(7)
+        assert told.endswith("ask again.") and await words(bot) == ["hello"]
 
 
 @requirement("channels:1")

@@ -253,6 +253,7 @@ ELSEWHERE = {
     "extend": "keeps the account at this process",
     "delete_before": "forgets old arrivals",
     "put_in": "the index, which is rebuilt from the logs",
+    "delete_expired": "forgets what undoes old links",
 }
 """Units that are not on the way of a message."""
 

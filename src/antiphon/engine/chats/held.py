@@ -42,17 +42,21 @@ class HeldMessages:
         self._reception = reception
         self._clock = clock
         self._working: dict[HeldId, HeldMessage] = {}
+        self._ended: set[HeldId] = set()
+        """Worked on while the rows were read, which may list them still."""
 
     async def serve(self, lease: AccountLease, fetch: Fetch) -> None:
         """Posts what waits, whenever it is due, until cancelled."""
         async with anyio.create_task_group() as tasks:
             while True:
+                self._ended.clear()
                 try:
                     due = await self._reception.list_held(lease)
                     await self._reception.tell_numbers()
                 except Unavailable:
                     due = []
-                for held in choose(due, self._working.values()):
+                waiting = (held for held in due if held.id not in self._ended)
+                for held in choose(waiting, self._working.values()):
                     self._working[held.id] = held
                     tasks.start_soon(self._go_on, held, lease, fetch)
                 await self._reception.wait_held(TICK_SECONDS)
@@ -69,6 +73,7 @@ class HeldMessages:
                 await self._put_off(held)
         finally:
             del self._working[held.id]
+            self._ended.add(held.id)
             self._reception.wake()
 
     async def _post(self, held: HeldMessage, lease: AccountLease, fetch: Fetch) -> None:
