@@ -45,9 +45,9 @@ PARTS = Parts(tools=[tool(function, effects=["reads"]) for function in (loads, w
 @pytest.mark.parametrize(
     ("name", "place", "error"),
     [
-        ("loads", "_read", "OSError: cannot read missing"),
-        ("waits", "waits", "Unspeakable: it has no text"),
-        ("tells_much", "tells_much", "ValueError: é"),
+        ("loads", "_read", "ToolRaised: OSError"),
+        ("waits", "waits", "ToolRaised: Unspeakable"),
+        ("tells_much", "tells_much", "ToolRaised: ValueError"),
     ],
     ids=["loads", "waits", "tells_much"],
 )

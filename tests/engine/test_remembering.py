@@ -84,7 +84,7 @@ async def test_what_is_learnt_in_one_chat_is_known_in_the_persons_others_and_in_
 @requirement("checkpoints:2")
 async def test_sessions_without_people_have_no_memory(open_home: OpenHome) -> None:
     async with telling(open_home) as story:
-        for kind in ("schedule", "hook", "node", "peer"):
+        for kind in ("schedule", "hook", "node"):
             session = await opens(story, f"cli:{kind}", Source(kind=kind))
             answer = await session.calls_in_a_run("memory", action="search")
             assert (answer["status"], answer["code"]) == ("forbidden", "no_memory"), kind

@@ -82,7 +82,7 @@ def test_what_a_person_asks_for_is_approved_by_an_owner_from_the_list(page: Page
     picture(theirs, "asked")
     asked = to_approve(page)
     expect(asked).to_contain_text("With the rights of Otto.")
-    expect(asked.locator(".input")).to_have_text('{\n  "name": "the old backups"\n}')
+    expect(asked.locator(".input")).to_have_text('{"name":"the old backups"}')
     picture(page, "to approve")
     asked.get_by_role("button", name="Approve once").click()
     expect(asked.locator(".state")).to_have_text("approved")

@@ -27,7 +27,7 @@ BUGS = (
     Bug(
         "what a tool raised is not in the log",
         "agents/toolset.py",
-        "                exc_info=ToolRaised(said).with_traceback(error.__traceback__),\n",
+        "                exc_info=ToolRaised(type(error).__name__).with_traceback(error.__traceback__),\n",
         "                exc_info=False,\n",
         "agents/test_tool_failures.py::test_a_tool_that_raises_leaves_a_traceback_with_the_id_of_its_run[sqlite-loads]",
     ),

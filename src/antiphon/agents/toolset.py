@@ -37,7 +37,7 @@ MAX_FAILURE_LENGTH = 2_000
 
 
 class ToolRaised(Exception):
-    """Stands in the log for what a function raised."""
+    """Stands in the log for what a function raised: its type and its place, without its text. Contract: flow 7."""
 
 
 class ToolOutput(Struct, frozen=True):
@@ -208,8 +208,8 @@ class FunctionTool:
             run = context.caller.run
             logger.exception(
                 "Tool failed",
-                # The exception's own text may be of any length, and asking for it may raise.
-                exc_info=ToolRaised(said).with_traceback(error.__traceback__),
+                # Its own text may hold what the call was made of, which no log has.
+                exc_info=ToolRaised(type(error).__name__).with_traceback(error.__traceback__),
                 extra={"action": "tool_failed", "tool": self._schema.name, "run_id": run and run.run.id},
             )
             return ToolOutput(_failure("tool_failed", said), is_error=True)
