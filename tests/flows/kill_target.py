@@ -575,7 +575,7 @@ class Program:
         while await app.app.database.read(count_reports) < self._request.spawns:
             words = [f"{nest} {number} {child}" for child in range(BROOD)]
             lines = [spawning(f"!announce told {text}\n!say {text}", text) for text in words]
-            lines.append("!call sessions_yield {}" if nest == "yields" else "!say")
+            lines.append("!call sessions_yield {}" if nest == "yields" else f"!say begun {nest} {number}")
             runs.append(await self._post(session, f"{nest}-{number}", "\n".join(lines)))
             if len(runs) > 1:
                 await runs.pop(0).wait()

@@ -146,7 +146,7 @@ async def test_a_worker_suspended_within_a_transaction_does_not_hold_its_session
     async with open_cluster(home, database) as cluster:
         gateway = await cluster.start("gateway", "gateway")
         async with open_clients(gateway) as clients:
-            suspended = await cluster.start("worker-1", "worker", suspend_at="record")
+            suspended = await cluster.start("worker-1", "worker", suspend_at="record_step")
             run_id = await begin_held_run(clients, "api:held")
             await cluster.start("worker-2", "worker")
             await until_started(clients, "api:held", attempt=2)

@@ -227,6 +227,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "met_in_groups",
         "link_codes",
         "link_undos",
+        "held_messages",
         "link_undo_rows",
         "pairings",
         "routes",
