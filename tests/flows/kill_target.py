@@ -475,7 +475,7 @@ class Program:
         await run.wait()
         herald = await self._open_with_place(app, "herald", "square")
         crier = spawning(f"!announce Hear!\n{held('crier')}", "crier")
-        run = await self._post(herald, "h-2", f"{crier}\n!say")
+        run = await self._post(herald, "h-2", f"{crier}\n!say <NO_REPLY>")
         await run.wait()
         await self._end_child(app, "crier")
         waiter = await app.sessions.open("waiter")
@@ -575,7 +575,7 @@ class Program:
         while await app.app.database.read(count_reports) < self._request.spawns:
             words = [f"{nest} {number} {child}" for child in range(BROOD)]
             lines = [spawning(f"!announce told {text}\n!say {text}", text) for text in words]
-            lines.append("!call sessions_yield {}" if nest == "yields" else f"!say begun {nest} {number}")
+            lines.append("!call sessions_yield {}" if nest == "yields" else "!say <NO_REPLY>")
             runs.append(await self._post(session, f"{nest}-{number}", "\n".join(lines)))
             if len(runs) > 1:
                 await runs.pop(0).wait()
