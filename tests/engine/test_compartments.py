@@ -105,4 +105,4 @@ async def test_a_setting_puts_what_a_function_brings_into_a_compartment(
         await desk.answers(to_call("look_up", word="x"))
         assert (await desk.session()).taint == Classification(Level.PUBLIC, 1)
     ineffective = [getattr(each, "setting", None) for each in caplog.records]
-    assert any("tools.functions.elsewhere names no function of this program" in each for each in ineffective)
+    assert any("tools.functions.elsewhere names no function of this program" in str(each) for each in ineffective)
