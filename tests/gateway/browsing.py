@@ -2,16 +2,19 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.gateway.served_page import LiveGateway
 from tests.waiting import SECONDS
 
+PROGRAMS = (Path("/usr/bin/chromium-headless-shell"), Path("/usr/bin/chromium"))
+"""Chromium without its own windows, which takes half the processor time, or else the whole browser."""
 PICTURES = os.environ.get("ANTIPHON_TEST_PICTURES")
 """A directory for pictures of the page, for people to look at."""
 
@@ -23,6 +26,18 @@ AXE = Path(sys.prefix) / "axe" / "package" / "axe.min.js"
 
 OpenContext = Callable[[bool], BrowserContext]
 """`open_context(has_touch)`."""
+
+
+@contextmanager
+def chromium() -> Generator[Browser]:
+    """A browser; without one the test is skipped."""
+    program = next((each for each in PROGRAMS if each.exists()), None)
+    if program is None:
+        pytest.skip(f"needs {' or '.join(map(str, PROGRAMS))}")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
 
 
 def sign_in(context: BrowserContext, gateway: LiveGateway) -> Page:

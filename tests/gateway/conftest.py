@@ -5,14 +5,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
-from tests.gateway.browsing import OpenContext, sign_in
+from tests.gateway.browsing import OpenContext, chromium, sign_in
 from tests.gateway.served_page import LiveGateway
 from tests.waiting import PROCESS_SECONDS
-
-PROGRAMS = (Path("/usr/bin/chromium-headless-shell"), Path("/usr/bin/chromium"))
-"""Chromium without its own windows, which takes half the processor time, or else the whole browser."""
 
 
 @pytest.fixture
@@ -25,13 +22,8 @@ def live_gateway(home: Path) -> Generator[LiveGateway]:
 
 @pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
-    program = next((each for each in PROGRAMS if each.exists()), None)
-    if program is None:
-        pytest.skip(f"needs {' or '.join(map(str, PROGRAMS))}")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -566,7 +566,7 @@ def _shape_rows() -> Iterator[Row]:
             dialect="openai",
             script=in_order(answer),
             status="error",
-            code="model_refused",
+            code="model_unreachable",
             reply="",
             requests=1,
             check=lambda seen: _names_setting(seen),

@@ -415,14 +415,14 @@ class ProviderModel:
         named = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
         where = named if _place_from_url(target) else "nowhere"
         return ModelError(
-            ModelErrorKind.REFUSED,
+            ModelErrorKind.UNREACHABLE,
             f"Address of provider {self._provider!r} redirects to {where[:QUOTED_CHARACTERS]}; "
             f"set {self._setting('base_url')} to the address that it moved to",
         )
 
     def _not_an_api(self) -> ModelError:
         return ModelError(
-            ModelErrorKind.REFUSED,
+            ModelErrorKind.UNREACHABLE,
             f"Address of provider {self._provider!r} answers with a web page, not as an API: {self._place}; check "
             f"{self._setting('base_url')}",
         )
