@@ -7,7 +7,7 @@ LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-em
 LISTS := $(wildcard tests/test_*.py) tests/planted tests/flow/test_routes.py tests/store/test_reach.py tests/store/test_statements.py \
   tests/store/test_schema_origin.py tests/engine/test_clock_steps.py tests/cli/test_rights.py tests/gateway/test_matrix.py
 
-.PHONY: run try-telegram test lists planted prove check world bench bench-labelled bench-against bench-peers lock setup setup-dev setup-clients soak clean
+.PHONY: run try-telegram test lists planted prove check world walk bench bench-labelled bench-against bench-peers lock setup setup-dev setup-clients soak clean
 
 run: setup  ## Start the gateway
 	@$(BIN)/antiphon serve
@@ -39,6 +39,9 @@ check: setup-dev  ## What CI checks beside the tests: format, lint, types, layer
 
 world: setup-dev  ## What providers do (tests/world): the rows on the present code, or on that of BASE=<commit>, and which are red
 	$(BIN)/python -m tests.world$(if $(BASE),.against $(BASE)) $(ARGS)
+
+walk: setup-dev  ## Ten failures in a row, as people see them in Telegram, the page and `chat -m` (tests/world/walk.py)
+	ANTIPHON_TEST_SECONDS=120 $(BIN)/python -m tests.world.walk
 
 bench: setup-dev  ## Measure the figures of docs/BENCHMARKS.md, each beside its reference
 	$(BIN)/python -m bench $(ARGS)
