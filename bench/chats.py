@@ -16,6 +16,7 @@ from anyio import to_thread
 
 from antiphon.app import open_app
 from antiphon.config.config import Config
+from antiphon.domain.actor import OWNER
 from antiphon.testing.serving import run_fake
 from antiphon.testing.telegram import FakeTelegram, Json, person
 from bench.idle import ready_url, start_gateway
@@ -28,6 +29,11 @@ SECONDS = 30
 STRANGERS = 1_000
 """Who write within a minute, beside the known chats."""
 FIRST_STRANGER = 100_000
+DOCUMENTS = 100
+DOCUMENT_BYTES = 2 * 1024 * 1024
+GUEST_BYTES = 50 * 1024 * 1024
+OWNER_MESSAGES = 60
+OWNER_PAUSE_SECONDS = 0.1
 IDLE_SECONDS = 20
 MIB = 1024 * 1024
 
@@ -61,11 +67,13 @@ def serve_platform() -> None:
     with run_fake(_Platform()) as fake:
         print(json.dumps({"token": fake.token, "port": fake.port}), flush=True)
         while line := sys.stdin.readline():
-            count, strangers = map(int, line.split())
-            print(json.dumps(_write(fake, count, strangers)), flush=True)
+            asked = json.loads(line)
+            print(
+                json.dumps(_serve_owner(fake, **asked) if "documents" in asked else _write(fake, **asked)), flush=True
+            )
 
 
-def _write(fake: _Platform, count: int, strangers: int) -> Json:
+def _write(fake: _Platform, *, count: int, strangers: int) -> Json:
     """Writes so many messages of known chats, and of strangers between them; what the known ones waited for."""
     fake.waited.clear()
     said, due = len(fake.requests), time.perf_counter()
@@ -86,6 +94,23 @@ def _write(fake: _Platform, count: int, strangers: int) -> Json:
         "unanswered": len(fake.written),
         "strangers_told": sum(chat >= FIRST_STRANGER for chat in sent),
     }
+
+
+def _serve_owner(fake: _Platform, *, code: str, documents: int) -> Json:
+    """An owner writes, beside a guest who sends so many documents at once; what the owner waited for."""
+    owner, guest = person(1, "Olga"), person(7, "Ann")
+    if code:
+        fake.write(f"/link {code} yes", sender=owner)
+        fake.wait_for(lambda: fake.texts(1))
+    fake.waited.clear()
+    for number in range(documents):
+        fake.write(None, sender=guest, document=fake.add_file(bytes(DOCUMENT_BYTES), file_name=f"{number}.pdf"))
+    for _ in range(OWNER_MESSAGES):
+        fake.written[1] = time.perf_counter()
+        fake.write("hello", sender=owner)
+        fake.wait_for(lambda: 1 not in fake.written)
+        time.sleep(OWNER_PAUSE_SECONDS)
+    return {"waited": fake.waited}
 
 
 @contextmanager
@@ -114,6 +139,9 @@ async def chats(directory: Path) -> list[Row]:
     with _platform() as (process, section):
         alone, beside = await _beside_strangers(directory / "strangers", process, section)
     ratio = p50(beside["waited"]) / p50(alone["waited"])
+    with _platform() as (process, section):
+        served, crowded, stored = await _beside_documents(directory / "documents", process, section)
+    slower = p50(crowded) / p50(served)
     with _platform() as (_, section):
         with_bot = await _idle(directory / "with", section)
     without = await _idle(directory / "without", None)
@@ -139,6 +167,15 @@ async def chats(directory: Path) -> list[Row]:
         ),
         Row(
             id="B20",
+            what=f"an owner's chat beside {DOCUMENTS} documents of a guest, 2 MiB each",
+            measured=f"p50 {micros(p50(crowded))}, {slower:.2f} of {micros(p50(served))} without them",
+            reference=f"{stored / MIB:.1f} MiB of {DOCUMENTS * DOCUMENT_BYTES // MIB} taken in",
+            target=f"p50 ≤ 1.2 of that without; at most the guest's {GUEST_BYTES // MIB} MiB on disk",
+            is_met=slower <= 1.2 and stored <= GUEST_BYTES,
+            figures={"ratio": slower, "p50_s": p50(crowded), "stored": stored},
+        ),
+        Row(
+            id="B20",
             what="an idle bot, beside a gateway without one: CPU, memory",
             measured=f"{more_cpu:.2%}, {more_memory / MIB:.0f} MiB",
             reference=f"with {with_bot[0]:.2%}, {with_bot[1] / MIB:.0f} MiB; without {without[0]:.2%}",
@@ -150,10 +187,31 @@ async def chats(directory: Path) -> list[Row]:
 
 
 async def _measure(process: "subprocess.Popen[str]", seconds: int, strangers: int) -> Json:
+    return await _ask(process, {"count": seconds * CHATS * A_MINUTE // 60, "strangers": strangers})
+
+
+async def _ask(process: "subprocess.Popen[str]", asked: Json) -> Json:
     assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(f"{seconds * CHATS * A_MINUTE // 60} {strangers}\n")
+    process.stdin.write(f"{json.dumps(asked)}\n")
     process.stdin.flush()
     return json.loads(await to_thread.run_sync(process.stdout.readline))
+
+
+async def _beside_documents(
+    home: Path, process: "subprocess.Popen[str]", section: Json
+) -> tuple[list[float], list[float], int]:
+    """What an owner waits for without documents of a guest and beside them, and the bytes of these on disk."""
+    settings: dict[str, Any] = {
+        "channels": {"telegram": {**section, "access": "public"}},
+        "access": {"messages_per_minute": 1000},
+        "limits": {"guest": {"stored_bytes": GUEST_BYTES}},
+    }
+    async with open_app(home, Config.model_validate(settings), PARTS) as app:
+        code = (await app.services.links.make_code(OWNER)).code
+        alone = await _ask(process, {"code": code, "documents": 0})
+        beside = await _ask(process, {"code": "", "documents": DOCUMENTS})
+    received = home / "workspaces" / "main" / "received"
+    return alone["waited"], beside["waited"], sum(path.stat().st_size for path in received.rglob("*.pdf"))
 
 
 async def _beside_strangers(home: Path, process: "subprocess.Popen[str]", section: Json) -> tuple[Json, Json]:
