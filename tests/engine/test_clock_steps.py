@@ -20,15 +20,16 @@ from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import SessionId
 from antiphon.domain.inbound import LONGEST_HOLD, Inbound, Sender
 from antiphon.domain.keys import ChatType
-from antiphon.domain.person import PersonRole
+from antiphon.domain.person import Identity, PersonId, PersonRole
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus
 from antiphon.engine.access.people import INVITATION_LIFE
 from antiphon.engine.access.signin import LINK_LIFE
+from antiphon.engine.chats.linking import UNDO_LIFE_MS
 from antiphon.engine.children.clock_steps import ClockSteps, due_times
 from antiphon.engine.children.wait import MARGIN
 from antiphon.engine.ledger.waits import LONGEST_WAIT
-from antiphon.store import checkpoints, held_messages, pairings
+from antiphon.store import checkpoints, held_messages, link_undos, pairings
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from antiphon.store.due_times import DueTime
@@ -200,12 +201,19 @@ async def waiting(open_home: OpenHome) -> AsyncGenerator[World]:
         await services.links.make_code(OWNER)
         await story.app.database.run(pairings.insert, pairing_at(clock.now()))
         await story.app.database.run(held_messages.insert, held_at(clock.now_ms()))
+        await story.app.database.run(let_undo_link, clock.now_ms())
         await story.app.database.run(let_look_back, await parked.session(), clock.now_ms())
         story.opens_gate("deleted")
         await story.end_of(deleted.run_id)
         world = World(story, clock, channel, archived, deleted, parked, code, invitation)
         await world.settle()
         yield world
+
+
+async def let_undo_link(tx: Transaction, now_ms: int) -> None:
+    account = Identity(channel="elsewhere", account="default", platform_id="42")
+    undo = link_undos.LinkUndo(None, PersonId("anna"), now_ms)
+    await link_undos.insert(tx, account, undo, expires_at_ms=now_ms + UNDO_LIFE_MS)
 
 
 async def let_look_back(tx: Transaction, session: Session, now_ms: int) -> None:
