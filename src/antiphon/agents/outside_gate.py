@@ -66,8 +66,8 @@ class OutsideGate:
         """The answer of a call that has just ended, `withheld` if it may not go to the caller."""
         session, name = found.session, tool.schema.name
         if not may_enter(EVERYTHING, found.clearance):
-            # What the session held when the caller was found is cleared for the caller; it may have risen meanwhile.
-            made_of = ended.brought
+            # What the session held when the call began was cleared for the caller; either may have changed meanwhile.
+            made_of = ended.brought.join(session.taint)
             if name in SESSION_TOOLS:
                 made_of = made_of.join(await self._callers.held_by(found))
             elif name == RUN_COMMAND:
@@ -89,7 +89,8 @@ class OutsideGate:
 
     def may_tell(self, found: FoundCaller, tool: Tool, made_of: Classification) -> bool:
         """Whether the caller may have the outcome of an earlier call, whatever rights that one had."""
-        return may_enter(brought_by(tool, found.session.workspace).join(made_of), found.clearance)
+        held = found.session.taint.join(brought_by(tool, found.session.workspace))
+        return may_enter(held.join(made_of), found.clearance)
 
 
 def answer_of(text: str, *, is_error: bool) -> JsonObject:

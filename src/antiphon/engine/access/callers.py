@@ -1,5 +1,8 @@
 """Lets people and programs act as a session. Contract: tools 1, access 2."""
 
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -23,6 +26,7 @@ from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
 from antiphon.store.people import NAMES, find_standing
 
+_Find: TypeAlias = Callable[[Query, Rights, NamedTarget, str], Coroutine[Any, Any, "FoundCaller | Refusal"]]
 FRESH_SECONDS = 1.0
 """How long found rights count, unless anybody's rights change meanwhile. Contract: access 2."""
 
@@ -53,18 +57,25 @@ class Callers:
 
     async def find(self, actor: Outsider, target: NamedTarget, call_id: str) -> FoundCaller:
         """A client outside that acts as the session. Raises `NotFound` if it is missing or out of reach."""
-        since, changes = self._clock.monotonic(), self._changes
-        found = accepted(await self._database.read(find_caller, Rights(actor, self._rules), target, call_id))
-        return replace(found, since=since, changes=changes)
+        return await self._find(find_caller, actor, target, call_id)
 
     async def present(self, found: FoundCaller, actor: Outsider, target: NamedTarget, call_id: str) -> FoundCaller:
-        """The same caller with the rights of now, which a wait may have outlived. Raises like `find`."""
+        """The same caller with the rights of now, which a wait may have outlived. Raises like `find`.
+
+        A session that has risen above the client's clearance is no error any more: the call was made, and what may be
+        told of it is decided with its answer.
+        """
         if found.changes == self._changes and self._clock.monotonic() - found.since < FRESH_SECONDS:
             return found
         while True:
-            found = await self.find(actor, target, call_id)
+            found = await self._find(find_present_caller, actor, target, call_id)
             if found.changes == self._changes:
                 return found
+
+    async def _find(self, find: _Find, actor: Outsider, target: NamedTarget, call_id: str) -> FoundCaller:
+        since, changes = self._clock.monotonic(), self._changes
+        found = accepted(await self._database.read(find, Rights(actor, self._rules), target, call_id))
+        return replace(found, since=since, changes=changes)
 
     def _note_change(self) -> None:
         self._changes += 1
@@ -114,11 +125,9 @@ async def _are_one(query: Query, target: NamedTarget, other: NamedTarget) -> boo
 
 
 async def find_caller(query: Query, rights: Rights, target: NamedTarget, call_id: str) -> FoundCaller | Refusal:
-    found = await find_session(query, rights, Act.CALL, target)
-    if isinstance(found, Refusal):
-        return found
-    session, standing = found.session, await find_standing(query, rights.principal)
-    if not may_enter(session.taint, found.grant.clearance):
+    """A client outside that begins a call as the session."""
+    found = await find_present_caller(query, rights, target, call_id)
+    if isinstance(found, FoundCaller) and not may_enter(found.session.taint, found.clearance):
         # Its answers are made of all that it holds. Contract: flow 3.
         return Refusal(
             Denied(
@@ -127,6 +136,15 @@ async def find_caller(query: Query, rights: Rights, target: NamedTarget, call_id
                 code="not_cleared",
             )
         )
+    return found
+
+
+async def find_present_caller(query: Query, rights: Rights, target: NamedTarget, call_id: str) -> FoundCaller | Refusal:
+    """A client outside that acts as the session, whatever the session holds by now."""
+    found = await find_session(query, rights, Act.CALL, target)
+    if isinstance(found, Refusal):
+        return found
+    session, standing = found.session, await find_standing(query, rights.principal)
     caller = Caller(
         session=session.row,
         agent_id=session.agent_id,
