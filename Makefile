@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(BIN)/uv
 LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11
+CHANGED = $(shell { git diff --name-only --diff-filter=d $(or $(BASE),HEAD); git ls-files --others --exclude-standard; } | grep '\.py$$')
 LISTS := $(wildcard tests/test_*.py) tests/planted tests/flow/test_routes.py tests/store/test_reach.py tests/store/test_statements.py \
   tests/store/test_schema_origin.py tests/engine/test_clock_steps.py tests/cli/test_rights.py tests/gateway/test_matrix.py
 
@@ -16,8 +17,8 @@ try-telegram: setup  ## Start a gateway in a home of its own for the bot whose t
 	@test -n "$$ANTIPHON_TELEGRAM_TOKEN" || { echo "Set ANTIPHON_TELEGRAM_TOKEN to a token of @BotFather."; exit 1; }
 	@$(BIN)/antiphon serve --home $(or $(TRY_HOME),.try-telegram) --port 0
 
-test: setup-dev setup-clients  ## All tests, on SQLite and PostgreSQL, those of the edges on one of them; with ARGS only some, one after the other
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n auto --dist worksteal --one-database)
+test: setup-dev setup-clients  ## All tests, on SQLite and PostgreSQL, those of the edges on one of them; with ROOM=engine/chats those of a room; with ARGS only some, one after the other
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n auto --dist worksteal --one-database $(ROOM:%=tests/%))
 
 lists: setup-dev  ## The tests that compare the code with lists of all its parts: what narrow runs of tests miss
 	$(BIN)/python -m pytest -n auto $(LISTS)
@@ -30,12 +31,12 @@ prove: setup-dev  ## Information flow at length: PAIRS=10000 pairs of worlds on 
 	$(BIN)/python -m tests.worlds.leaks $(ARGS)
 	$(BIN)/python -m pytest tests/flow --prove
 
-check: setup-dev  ## What CI checks beside the tests: format, lint, types, layers, dependencies
+check: setup-dev  ## What CI checks beside the tests: format, lint, types, layers, dependencies; with FAST=1 types of what changed since BASE=HEAD, and no dependencies
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright
+	$(if $(FAST),$(if $(CHANGED),$(BIN)/pyright $(CHANGED)),$(BIN)/pyright)
 	$(BIN)/lint-imports
-	$(BIN)/deptry src
+	$(if $(FAST),,$(BIN)/deptry src)
 
 world: setup-dev  ## What providers do (tests/world): the rows on the present code, or on that of BASE=<commit>, and which are red
 	$(BIN)/python -m tests.world$(if $(BASE),.against $(BASE)) $(ARGS)

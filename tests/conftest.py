@@ -198,13 +198,18 @@ def database_section(request: pytest.FixtureRequest) -> Generator[DatabaseSectio
 def open_home(home: Path, database_section: DatabaseSection) -> OpenHome:
     """Opens the test's home, on each backend; the one place that knows of them.
 
-    What is stored outlives the process, not the machine: the tests of durability open homes of their own.
+    What is stored outlives the process, not the machine: the tests of durability open homes of their own. Leaving it
+    waits for no run, unless the test says how long.
     """
 
     def open_it(config: Config | None = None, parts: Parts | None = None) -> AbstractAsyncContextManager[App]:
         parts = replace(parts or Parts(), synchronous="OFF")
         if parts.connect is connect_sqlite:
             parts = replace(parts, connect=connect_to_copy)
-        return open_app(home, (config or Config()).model_copy(update={"database": database_section}), parts)
+        given = config or Config()
+        changed: dict[str, object] = {"database": database_section}
+        if "drain_seconds" not in given.gateway.model_fields_set:
+            changed["gateway"] = given.gateway.model_copy(update={"drain_seconds": 0})
+        return open_app(home, given.model_copy(update=changed), parts)
 
     return open_it
