@@ -377,6 +377,52 @@ async def test_texts_that_wait_in_one_topic_hold_no_changes_back_in_another(open
         await scene.ends(two, "Two is done.")
 
 
+@requirement("channels:1")
+@pytest.mark.parametrize("key", ["main", GROUP], ids=["draft", "group"])
+async def test_no_reply_is_shown_before_an_earlier_text_that_waits_for_its_next_try(
+    open_home: OpenHome, key: str
+) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        one = await scene.asked(key)
+        channel.will(Act.DROP, Act.DROP)
+        await scene.ends(one, "One is done.")
+        two = await scene.asked(key, runs=2)
+        await scene.writes(two, "Two", seconds=2)
+        assert (channel.drafts, shown(channel)) == ([], [])
+        await scene.passes(3)
+        app.deliverer.wake()
+        await quiet(app)
+        assert len(channel.asked) == 2, "it is tried again, and waits ten seconds more"
+        await scene.writes(two, " goes on", seconds=9)
+        assert (channel.drafts, shown(channel)) == ([], [])
+        await scene.passes(1)
+        app.deliverer.wake()
+        await quiet(app)
+        await scene.passes(6)
+        assert shown(channel)[0] == "One is done."
+        assert [text for _, text in channel.drafts] + shown(channel)[1:] == ["Two goes on"]
+        await scene.ends(two, "Two is done.")
+        assert shown(channel) == ["One is done.", "Two is done."]
+
+
+@requirement("channels:1")
+async def test_a_reply_that_people_see_already_goes_on_although_a_later_text_waits(open_home: OpenHome) -> None:
+    form = ChannelForm(streaming=Streaming.EDIT, group_interval_ms=1_000)
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel(form=form)
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        one = await scene.asked(GROUP)
+        await scene.writes(one, "One", seconds=1)
+        channel.will(Act.DROP)
+        two = await scene.asked("agent:main:fake:group:other", runs=2)
+        await scene.ends(two, "Two is done.")
+        await scene.writes(one, " goes on", seconds=2)
+        assert shown(channel) == ["One goes on"]
+        await scene.ends(one, "One is done.")
+
+
 @requirement("groups:3")
 async def test_no_part_of_a_marker_is_shown_and_a_silent_stream_leaves_nothing(open_home: OpenHome) -> None:
     clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()

@@ -241,6 +241,16 @@ async def is_any_due(query: Query, account: ChannelAccount, to: str, now_ms: int
     return row is not None
 
 
+async def is_any_waiting(query: Query, place: DeliveryContext) -> bool:
+    """Whether a text for the place is not sent yet, due or not: what comes later is not shown before it."""
+    row = await query.fetch_one(
+        f"SELECT 1 FROM deliveries d WHERE {_WAITS} AND d.channel = ? AND d.recipient = ? "
+        "AND COALESCE(d.account_id, '') = ? AND COALESCE(d.thread_id, '') = ? LIMIT 1",
+        (place.channel, place.to, place.account_id or "", place.thread_id or ""),
+    )
+    return row is not None
+
+
 async def claim(tx: Transaction, reach: Reach, id: str, *, process: ProcessId, now_ms: int) -> Delivery | None:
     """The text as claimed by the process; None if another process claimed it, or if it is no longer its turn."""
     row = await tx.fetch_one(

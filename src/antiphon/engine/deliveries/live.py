@@ -92,6 +92,11 @@ class _Stream:
     rested: asyncio.Event = field(default_factory=asyncio.Event)
     scope: anyio.CancelScope | None = None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether people see a beginning of it."""
+        return bool(self.shown) or self.message is not None
+
 
 class LiveReplies:
     """Shows replies on the accounts of this process while they are written. `run` must be running in a task."""
@@ -288,12 +293,19 @@ class LiveReplies:
             self._failed(stream, failed)
 
     async def _has_turn(self, stream: _Stream, view: Showing) -> bool:
-        """Whether the words may be shown now: complete texts for the chat, in any thread, go first."""
+        """Whether the words may be shown now: complete texts for the chat, in any thread, go first.
+
+        A reply does not begin to be shown while an earlier text waits for its very place, due or not: people read
+        what was said first.
+        """
         if not stream.has_turn and self._free_at(view) > self._clock.now_ms():
             return False
         stream.has_turn = True
         self._paces.note_use(view.chat)
-        return not await self._database.read(outbox.is_any_due, view.chat.account, view.chat.to, self._clock.now_ms())
+        read = self._database.read
+        if not stream.has_begun and await read(outbox.is_any_waiting, view.place):
+            return False
+        return not await read(outbox.is_any_due, view.chat.account, view.chat.to, self._clock.now_ms())
 
     async def _judge(self, stream: _Stream) -> None:
         """Decides whether the words may go to the place: for each classification, and again after changes of rights.
