@@ -15,7 +15,7 @@ from antiphon.building import Parts
 from antiphon.clock import time_left
 from antiphon.domain.actor import OWNER
 from antiphon.domain.checkpoint import LONGEST_BACKOFF, CheckpointRules, milliseconds_of
-from antiphon.domain.delivery import LONGEST_WISH, DeliveryStatus
+from antiphon.domain.delivery import LONGEST_WISH, DeliveryStatus, wait_before_next
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import SessionId
 from antiphon.domain.inbound import LONGEST_HOLD, Inbound, Sender
@@ -28,6 +28,7 @@ from antiphon.engine.access.signin import LINK_LIFE
 from antiphon.engine.chats.linking import UNDO_LIFE_MS
 from antiphon.engine.children.clock_steps import ClockSteps, due_times
 from antiphon.engine.children.wait import MARGIN
+from antiphon.engine.deliveries.paces import Paces, chat_of
 from antiphon.engine.ledger.waits import LONGEST_WAIT
 from antiphon.store import checkpoints, held_messages, link_undos, pairings
 from antiphon.store import sessions as rows
@@ -353,3 +354,41 @@ async def test_an_invitation_lives_no_longer_after_the_clock_went_back(open_home
         await world.settle()
         world.clock.pass_time(INVITATION_LIFE + timedelta(seconds=1))
         assert await world.story.app.services.sign_in.exchange(world.invitation, "late") is None
+
+
+@requirement("channels:1")
+@pytest.mark.parametrize("attempts", [1, 3])
+async def test_a_text_that_is_tried_again_waits_for_its_own_back_off_after_the_clock_went_back(
+    open_home: OpenHome, attempts: int
+) -> None:
+    clock, channel = ManualClock(), FakeChannel()
+    async with telling(open_home, Parts(clock=clock, channels=[channel])) as story:
+        speaker = await story.opens("speaker")
+        await speaker.speaks_at("room", NAME)
+        channel.will(*[Act.DROP] * attempts)
+        await speaker.answers("!say to the room")
+        for attempt in range(1, attempts + 1):
+            await channel.until_asked(attempt)
+            with anyio.fail_after(SECONDS):
+                await story.app.deliverer.wait_idle()
+            wait = wait_before_next(attempt, None)
+            if attempt < attempts:
+                clock.pass_time(wait)
+                story.app.deliverer.wake()
+        clock.step(-timedelta(hours=2))
+        await story.app.timers.settle_due()
+        (delivery,) = await story.deliveries()
+        assert delivery.due_at == clock.now() + wait_before_next(attempts, None)
+
+
+@requirement("channels:1")
+async def test_a_chat_that_the_platform_asked_to_leave_alone_is_held_no_longer_after_the_clock_went_back() -> None:
+    clock = ManualClock()
+    paces, chat = Paces(clock), chat_of(DeliveryContext(channel=NAME, to="room"))
+    paces.note_use(chat)
+    paces.pause(chat, 30_000)
+    clock.step(-timedelta(hours=2))
+    assert paces.holds(chat, "dlv")
+    assert paces.free_at(chat, 1_000) == paces.now_ms() + 30_000
+    clock.pass_time(timedelta(seconds=30))
+    assert not paces.holds(chat, "dlv")

@@ -14,7 +14,7 @@ from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.message import ProvenanceKind, UserMessage, text_content
 from antiphon.domain.person import PersonRole
 from antiphon.domain.run import Purpose, RunStatus
-from antiphon.domain.schedule import At, Cron, Schedule, parse_cron
+from antiphon.domain.schedule import At, Cron, Schedule, Trigger, parse_cron, parse_every
 from antiphon.domain.session import DeliveryContext, SessionStatus
 from antiphon.domain.stored_task import StoredTask, TaskEdit
 from antiphon.domain.task import BACKOFF, MOST_ERRORS, MissedPolicy, SlotOutcome, TaskLimits, TaskState, Why
@@ -459,6 +459,90 @@ async def test_a_task_that_was_made_while_the_clock_was_far_ahead_fires_once_it_
         assert (await b.tasks.get(OWNER, task.id)).next_at == START + HOUR
         await b.passes(HOUR)
         assert await b.outcomes(task) == [(1, SlotOutcome.OK)]
+
+
+MINUTES = {
+    "made before": (timedelta(0), parse_every("1m", START)),
+    "made ahead": (2 * HOUR, parse_every("1m", START + 2 * HOUR)),
+    "cron": (timedelta(0), Cron("* * * * *")),
+}
+
+
+@requirement("tasks:1")
+@pytest.mark.parametrize("case", MINUTES)
+async def test_a_task_of_every_minute_fires_within_a_minute_once_a_clock_that_ran_ahead_is_right(
+    open_home: OpenHome, case: str
+) -> None:
+    ahead, trigger = MINUTES[case]
+    async with bench(open_home) as b:
+        b.clock.step(ahead)
+        task = await b.make(trigger=trigger, limits=TaskLimits(runs_an_hour=41))
+        b.clock.step(2 * HOUR - ahead)
+        for _ in range(3):
+            await b.passes(MINUTE)
+        before = len(await b.prompts(task))
+        assert before > 1
+        b.clock.step(-2 * HOUR)
+        await b.app.scheduler.fire_all_due()
+        for _ in range(40):
+            await b.passes(MINUTE)
+        assert len(await b.prompts(task)) == before + 40
+
+
+@requirement("tasks:1")
+async def test_an_interval_fires_at_each_of_its_times_although_the_wrong_clock_had_them(open_home: OpenHome) -> None:
+    async with bench(open_home) as b:
+        task = await b.make(every="1m")
+        b.clock.step(HOUR)
+        for _ in range(60):
+            await b.passes(MINUTE)
+        before = len(await b.prompts(task))
+        b.clock.step(-HOUR)
+        await b.app.scheduler.fire_all_due()
+        for _ in range(90):
+            await b.passes(MINUTE)
+        assert len(await b.prompts(task)) == before + 90
+
+
+@requirement("tasks:1")
+async def test_an_interval_does_not_fire_twice_because_the_clock_went_back_by_less(open_home: OpenHome) -> None:
+    async with bench(open_home) as b:
+        task = await b.make(every="1d")
+        await b.passes(24 * HOUR)
+        b.clock.step(-HOUR)
+        await b.app.scheduler.fire_all_due()
+        for _ in range(24):
+            await b.passes(HOUR)
+        assert len(await b.prompts(task)) == 1
+        await b.passes(HOUR)
+        assert len(await b.prompts(task)) == 2
+
+
+@requirement("tasks:2")
+@pytest.mark.parametrize("trigger", [parse_every("1d", START), At(START + 30 * HOUR)], ids=["every", "at"])
+async def test_a_slot_that_is_tried_again_waits_for_its_back_off_once_the_clock_is_right(
+    open_home: OpenHome, trigger: Trigger
+) -> None:
+    async with bench(open_home) as b:
+        task = await b.make("!fail away", trigger=trigger)
+        b.clock.step(30 * HOUR)
+        await b.passes(timedelta(0))
+        tried = await b.tasks.get(OWNER, task.id)
+        assert tried.next_at == b.clock.now() + timedelta(seconds=30)
+        b.clock.step(-3 * HOUR)
+        await b.app.scheduler.fire_all_due()
+        waiting = await b.tasks.get(OWNER, task.id)
+        assert waiting.next_at == b.clock.now() + timedelta(seconds=30)
+        await b.tasks.edit(OWNER, task.id, TaskEdit(prompt="!say done"))
+        await b.passes(timedelta(seconds=30))
+        assert (await b.slots(task))[-1].outcome is not None
+        done = await b.tasks.get(OWNER, task.id)
+        assert SlotOutcome.OK in [slot.outcome for slot in await b.slots(task)]
+        if isinstance(trigger, At):
+            assert (done.state, done.next_at) == (TaskState.ENDED, None)
+        else:
+            assert done.state is TaskState.ACTIVE and done.next_at is not None
+            assert done.next_at <= b.clock.now() + timedelta(days=1)
 
 
 async def _break(tx: Transaction, id: str, schedule: str) -> None:

@@ -423,6 +423,19 @@ async def test_a_reply_that_people_see_already_goes_on_although_a_later_text_wai
         await scene.ends(one, "One is done.")
 
 
+@requirement("channels:1")
+async def test_a_reply_goes_on_being_shown_after_the_clock_went_back(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked(GROUP)
+        await scene.writes(context, "One", seconds=1)
+        clock.step(-timedelta(hours=2))
+        await scene.writes(context, " goes on", seconds=6)
+        assert shown(channel) == ["One goes on"]
+        await scene.ends(context, "Done.")
+
+
 @requirement("groups:3")
 async def test_no_part_of_a_marker_is_shown_and_a_silent_stream_leaves_nothing(open_home: OpenHome) -> None:
     clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()

@@ -134,8 +134,8 @@ BUGS = (
     Bug(
         "a platform that refuses a change holds back the chat's complete replies as long as it likes",
         "engine/deliveries/paces.py",
-        "now, wait_ms = self._clock.now_ms(), min(wait_ms, LONGEST_PAUSE_MS)",
-        "now = self._clock.now_ms()",
+        "now, wait_ms = self.now_ms(), min(wait_ms, LONGEST_PAUSE_MS)",
+        "now = self.now_ms()",
         "engine/test_live.py::test_a_change_that_is_refused_for_a_day_holds_complete_replies_back_for_an_hour[sqlite]",
     ),
     Bug(
@@ -158,6 +158,21 @@ BUGS = (
         "        if not stream.has_begun and await read(",
         "        if await read(",
         "engine/test_live.py::test_a_reply_that_people_see_already_goes_on_although_a_later_text_waits[sqlite]",
+    ),
+    Bug(
+        "a text that is tried again waits an hour after the clock went back",
+        "engine/children/clock_steps.py",
+        "        longest=_WAIT_OF_TEXT,\n",
+        "        longest=_milliseconds(LONGEST_WISH),\n",
+        "engine/test_clock_steps.py::test_a_text_that_is_tried_again_waits_for_its_own_back_off_after_the_clock_went_back"
+        "[sqlite-1]",
+    ),
+    Bug(
+        "a chat's pause ends by the clock, which may go back",
+        "engine/deliveries/paces.py",
+        "        return int(self._clock.monotonic() * 1000)\n",
+        "        return self._clock.now_ms()\n",
+        "engine/test_live.py::test_a_reply_goes_on_being_shown_after_the_clock_went_back[sqlite]",
     ),
     Bug(
         "each topic of a group has a pace of its own",

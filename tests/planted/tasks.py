@@ -68,6 +68,44 @@ BUGS = (
         "engine/test_firing.py::test_a_task_that_cannot_be_read_does_not_hold_up_the_others",
     ),
     Bug(
+        "tasks are silent for as long as the clock was ahead",
+        "engine/schedules/scheduler.py",
+        "AHEAD = timedelta(seconds=10)",
+        "AHEAD = timedelta(days=2)",
+        "engine/test_firing.py::test_a_task_of_every_minute_fires_within_a_minute_once_a_clock_that_ran_ahead_is_right"
+        "[sqlite-cron]",
+    ),
+    Bug(
+        "an interval does not come again where a clock that was ahead had it",
+        FIRING,
+        "        await tasks.set_beside(tx, task.id, now + right.schedule.trigger.interval)\n",
+        "        pass\n",
+        "engine/test_firing.py::test_an_interval_fires_at_each_of_its_times_although_the_wrong_clock_had_them[sqlite]",
+    ),
+    Bug(
+        "an interval fires twice because the clock went back by less",
+        FIRING,
+        "        await tasks.set_beside(tx, task.id, now + right.schedule.trigger.interval)\n",
+        "        await tasks.set_beside(tx, task.id, now)\n",
+        "engine/test_firing.py::test_an_interval_does_not_fire_twice_because_the_clock_went_back_by_less[sqlite]",
+    ),
+    Bug(
+        "a slot that is tried again waits for the time that a wrong clock showed",
+        "domain/task.py",
+        "        times.append(now + BACKOFF[task.tries - 1])\n",
+        "        pass\n",
+        "engine/test_firing.py::test_a_slot_that_is_tried_again_waits_for_its_back_off_once_the_clock_is_right"
+        "[sqlite-every]",
+    ),
+    Bug(
+        "runs that a wrong clock dates later count against the runs of this hour",
+        "store/tasks.py",
+        " AND fired_at > ? AND fired_at <= ?",
+        " AND fired_at > ? AND ? > 0",
+        "engine/test_firing.py::test_a_task_of_every_minute_fires_within_a_minute_once_a_clock_that_ran_ahead_is_right"
+        "[sqlite-cron]",
+    ),
+    Bug(
         "a task sleeps until the time that a wrong clock showed",
         "engine/schedules/scheduler.py",
         "            await self._set_right(now_ms)\n",

@@ -13,7 +13,7 @@ from antiphon.channels.signature import ID_HEADER, SIGNATURE_HEADER, TIME_HEADER
 from antiphon.channels.webhook_settings import NAME, WebhookSettings
 from antiphon.clock import Clock
 from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart
-from antiphon.domain.delivery import Delivery, DeliveryFailed
+from antiphon.domain.delivery import BUSY, Delivery, DeliveryFailed
 from antiphon.wire.encoding import compact_json, milliseconds
 
 MAX_ANSWER_BYTES = 16 * 1024
@@ -92,11 +92,13 @@ class WebhookChannel:
         status = answer.status_code
         is_permanent = 400 <= status < 500 and status not in PASSING
         hint = " Redirects are not followed; set url to the final address." if answer.is_redirect else ""
+        wish = retry_after(answer.headers.get("Retry-After"), self._clock.now())
+        is_busy = status == 429 or wish is not None
         return DeliveryFailed(
             f"{self._host} answered with HTTP {status}.{hint}",
-            code="channel_refused" if is_permanent else "channel_busy" if status == 429 else "channel_failed",
+            code="channel_refused" if is_permanent else BUSY if is_busy else "channel_failed",
             is_permanent=is_permanent,
-            retry_after=retry_after(answer.headers.get("Retry-After"), self._clock.now()),
+            retry_after=wish,
         )
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.schedule import At, Every, Schedule, count_slots, is_known, next_slot
+from antiphon.domain.schedule import At, Every, Schedule, Trigger, count_slots, is_known, next_slot
 
 ON_TIME = timedelta(minutes=1)
 """A slot that begins this late at most was not missed."""
@@ -212,18 +212,29 @@ def on_resumed(task: Task, now: datetime) -> TaskStep:
 
 
 def on_clock_back(task: Task, now: datetime) -> Task:
-    """The clock was far ahead when the task was made or fired last, and is right again: the slot after now is next.
+    """The clock was ahead when the task was made or fired last, and is right again: the slot after now is next.
 
-    An interval that was counted from a time to come is counted from now.
+    An interval that was counted from a time to come is counted from now. A slot that is tried again waits for its own
+    back-off, counted from now.
     """
     if task.state is not TaskState.ACTIVE or task.next_at is None:
         return task
-    schedule, trigger = task.schedule, task.schedule.trigger
-    if isinstance(trigger, Every) and trigger.anchor > now:
-        schedule = replace(schedule, trigger=replace(trigger, anchor=now))
+    schedule = replace(task.schedule, trigger=_come_back(task, now))
     following = next_slot(schedule, now + _rest(task))
-    later = task.next_at if following is None else min(following, task.next_at)
-    return replace(task, schedule=schedule, next_at=later)
+    times = [task.next_at] if following is None else [task.next_at, following]
+    if task.tries:
+        times.append(now + BACKOFF[task.tries - 1])
+    return replace(task, schedule=schedule, next_at=min(times))
+
+
+def _come_back(task: Task, now: datetime) -> Trigger:
+    match task.schedule.trigger:
+        case Every(seconds, anchor) if anchor > now:
+            return Every(seconds, now)
+        case At(time) if time > now and task.tries:
+            return At(now)  # it has come, and does not come again
+        case trigger:
+            return trigger
 
 
 def find_obstacle(limits: TaskLimits, around: Around) -> Why | None:

@@ -316,6 +316,14 @@ async def insert_slot(tx: Transaction, slot: TaskSlot) -> bool:
     return inserted == 1
 
 
+async def set_beside(tx: Transaction, task: TaskId, after: datetime) -> None:
+    """Moves the slots after that time by a millisecond: a clock that was ahead had them, and now they come."""
+    of_task, after_ms = "task = ? AND slot_at > ? AND is_manual = 0", codec.milliseconds(after)
+    await tx.execute(f"UPDATE task_slots SET slot_at = slot_at + 1 WHERE {of_task}", (task, after_ms))
+    statement = "UPDATE tasks SET last_slot_at = last_slot_at + 1 WHERE id = ? AND last_slot_at > ?"
+    await tx.execute(statement, (task, after_ms))
+
+
 async def end_slot(tx: Transaction, slot: TaskSlot, outcome: SlotOutcome, at_ms: int) -> None:
     await tx.execute(
         "UPDATE task_slots SET outcome = ?, ended_at = ? WHERE task = ? AND slot_at = ? AND is_manual = ?",
@@ -366,10 +374,11 @@ class Used(NamedTuple):
     microusd: int
 
 
-async def count_begun(query: Query, task: TaskId, since_ms: int) -> int:
-    """How many runs of the task were queued since that time."""
+async def count_begun(query: Query, task: TaskId, since_ms: int, now_ms: int) -> int:
+    """How many runs of the task were queued since that time; not those of a clock that was ahead."""
     row = await query.fetch_one(
-        "SELECT COUNT(*) FROM task_slots WHERE task = ? AND run IS NOT NULL AND fired_at > ?", (task, since_ms)
+        "SELECT COUNT(*) FROM task_slots WHERE task = ? AND run IS NOT NULL AND fired_at > ? AND fired_at <= ?",
+        (task, since_ms, now_ms),
     )
     return 0 if row is None else int(row[0])
 

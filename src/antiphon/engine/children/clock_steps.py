@@ -9,7 +9,8 @@ from datetime import timedelta
 
 from antiphon.clock import Clock
 from antiphon.domain.checkpoint import LONGEST_BACKOFF, CheckpointRules
-from antiphon.domain.delivery import LONGEST_WISH
+from antiphon.domain.delivery import BUSY, LONGEST_WISH, MAX_ATTEMPTS, wait_before_next
+from antiphon.domain.delivery import LONGEST_WAIT as LONGEST_WAIT_OF_TEXT
 from antiphon.domain.inbound import LONGEST_HOLD
 from antiphon.engine.access.signin import BROWSER_LIFE
 from antiphon.engine.children.wait import MARGIN
@@ -29,11 +30,21 @@ def _milliseconds(wait: timedelta) -> str:
     return str(wait // timedelta(milliseconds=1))
 
 
+def _wait_of_text() -> str:
+    """A text's own wait after its attempts. How long the platform asked to wait is not stored: an hour at most."""
+    waits = {attempts: _milliseconds(wait_before_next(attempts, None)) for attempts in range(1, MAX_ATTEMPTS)}
+    cases = " ".join(f"WHEN attempts = {attempts} THEN {wait}" for attempts, wait in waits.items())
+    wish, longest = _milliseconds(LONGEST_WISH), _milliseconds(LONGEST_WAIT_OF_TEXT)
+    return f"CASE WHEN attempts = 0 THEN 0 WHEN code = '{BUSY}' THEN {wish} {cases} ELSE {longest} END"
+
+
+_WAIT_OF_TEXT = _wait_of_text()
+
 DUE_TIMES = (
     DueTime(
         table="deliveries",
         column="due_at",
-        longest=_milliseconds(LONGEST_WISH),
+        longest=_WAIT_OF_TEXT,
         rows="status = 'queued'",
         session="session",
     ),

@@ -153,7 +153,7 @@ class LiveReplies:
             return
         if run.place is not None and account_of(run.place) not in self._channels:
             return
-        stream = self._streams[run.id] = _Stream(run, self._clock.now_ms())
+        stream = self._streams[run.id] = _Stream(run, self._paces.now_ms())
         # A message from elsewhere may move the session's place.
         stream.stop_watching = self._notifier.subscribe(SessionRow(run.session), lambda: _outdate(stream))
         self.wake()
@@ -169,7 +169,7 @@ class LiveReplies:
         if piece:
             stream.pieces.append(piece)
             if stream.since_ms is None:
-                stream.since_ms = self._clock.now_ms()
+                stream.since_ms = self._paces.now_ms()
             if not stream.is_changed:
                 stream.is_changed = True
                 self.wake()
@@ -217,7 +217,7 @@ class LiveReplies:
 
     def _begin_due(self, tasks: TaskGroup) -> int | None:
         """Begins what is due; returns the time until the next, None if nothing is to come."""
-        now, waits = self._clock.now_ms(), list[int]()
+        now, waits = self._paces.now_ms(), list[int]()
         for stream in sorted(self._streams.values(), key=lambda stream: stream.shown_at_ms):
             due = self._try_due_at(stream)
             if due is None:
@@ -298,7 +298,7 @@ class LiveReplies:
         A reply does not begin to be shown while an earlier text waits for its very place, due or not: people read
         what was said first.
         """
-        if not stream.has_turn and self._free_at(view) > self._clock.now_ms():
+        if not stream.has_turn and self._free_at(view) > self._paces.now_ms():
             return False
         stream.has_turn = True
         self._paces.note_use(view.chat)
@@ -327,7 +327,7 @@ class LiveReplies:
     async def _change(self, stream: _Stream, view: Showing) -> None:
         is_new, stream.is_changed = stream.is_changed, False
         words = await self._words(stream, view) if is_new else stream.shown
-        now = self._clock.now_ms()
+        now = self._paces.now_ms()
         if not words:
             if view.may_type and not stream.shown:
                 stream.typed_at_ms = now

@@ -44,9 +44,13 @@ class Paces:
         self._pauses: dict[PacedChat, _Pause] = {}
         self._used_at: dict[PacedChat, int] = {}
 
+    def now_ms(self) -> int:
+        """The time by which uses and pauses are counted; it never goes back, whatever the clock is set to."""
+        return int(self._clock.monotonic() * 1000)
+
     def note_use(self, chat: PacedChat) -> None:
         """Notes that something is sent to the chat, or changed there."""
-        now = self._clock.now_ms()
+        now = self.now_ms()
         if len(self._used_at) > MANY_CHATS:
             self._used_at = {each: at for each, at in self._used_at.items() if at + LONGEST_INTERVAL_MS > now}
         self._used_at[chat] = now
@@ -58,7 +62,7 @@ class Paces:
 
     def pause(self, chat: PacedChat, wait_ms: int, *, cause: str | None = None) -> None:
         """Notes that the platform asks to send nothing to the chat for that long; after an hour, it is asked again."""
-        now, wait_ms = self._clock.now_ms(), min(wait_ms, LONGEST_PAUSE_MS)
+        now, wait_ms = self.now_ms(), min(wait_ms, LONGEST_PAUSE_MS)
         if len(self._pauses) > MANY_CHATS:
             self._pauses = {each: pause for each, pause in self._pauses.items() if pause.ends_at_ms > now}
         if now + wait_ms > self.pause_ends_at(chat):
@@ -72,4 +76,4 @@ class Paces:
     def holds(self, chat: PacedChat, delivery: str) -> bool:
         """Whether the delivery has to wait. The one that caused the pause is due when its row says."""
         pause = self._pauses.get(chat)
-        return pause is not None and pause.ends_at_ms > self._clock.now_ms() and pause.cause != delivery
+        return pause is not None and pause.ends_at_ms > self.now_ms() and pause.cause != delivery

@@ -9,6 +9,7 @@ from antiphon.domain.actor import SYSTEM
 from antiphon.domain.ids import MessageId, RunId, SessionId, TaskId
 from antiphon.domain.message import Provenance, ProvenanceKind, UserMessage, text_content
 from antiphon.domain.run import Purpose
+from antiphon.domain.schedule import Every
 from antiphon.domain.session import HERE, NOWHERE, Session, Source
 from antiphon.domain.session_ids import TASK_NAMESPACE, parse_session_id
 from antiphon.domain.stored_task import StoredTask, TaskSlot, session_id_of
@@ -97,11 +98,17 @@ async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
 
 
 async def set_right(tx: Transaction, task_id: TaskId, now: datetime) -> None:
-    """Brings back the next slot of a task that fired while the clock was far ahead."""
+    """Brings back the next slot of a task that fired while the clock was ahead.
+
+    A time of a calendar fires once, and has fired. Of an interval, the slots further ahead than it come again.
+    """
     task = await lock_task(tx, task_id)
-    if task is not None and (right := on_clock_back(task, now)) != task:
-        columns = tasks.step_columns(right, task, milliseconds(now))
-        await tasks.change(tx, task.id, columns | {"schedule": json_text(right.schedule)})
+    if task is None or (right := on_clock_back(task, now)) == task:
+        return
+    if isinstance(right.schedule.trigger, Every):
+        await tasks.set_beside(tx, task.id, now + right.schedule.trigger.interval)
+    columns = tasks.step_columns(right, task, milliseconds(now))
+    await tasks.change(tx, task.id, columns | {"schedule": json_text(right.schedule)})
 
 
 def _slot(task: StoredTask, at: datetime, missed: int, firing: Firing) -> TaskSlot:
@@ -127,7 +134,7 @@ async def with_use(query: Query, task: StoredTask, around: Around, at_ms: int) -
     """With what the task's runs used, as far as it has limits for that."""
     limits = task.limits
     if limits.runs_an_hour is not None:
-        around = replace(around, runs_this_hour=await tasks.count_begun(query, task.id, at_ms - HOUR_MS))
+        around = replace(around, runs_this_hour=await tasks.count_begun(query, task.id, at_ms - HOUR_MS, at_ms))
     if limits.tokens_a_day is not None or limits.microusd_a_day is not None:
         used = await tasks.sum_used(query, task.id, at_ms - at_ms % ledger.DAY_MS)
         around = replace(around, tokens_today=used.tokens, microusd_today=used.microusd)

@@ -30,7 +30,7 @@ LOOK_SECONDS = 30.0
 AT_ONCE = 20
 PAUSE_SECONDS = 0.02
 """After so many tasks that are due together, the others fire at this distance, so that people's turns go between."""
-FAR_AHEAD = timedelta(days=2)
+AHEAD = timedelta(seconds=10)
 """Slots that were set while the clock was further ahead are set anew. A smaller step delays a task by as much."""
 PATIENCE = timedelta(minutes=10)
 """How long a slot waits for a process that knows its agent."""
@@ -102,8 +102,8 @@ class Scheduler:
         return await self._database.run(fire_due, id, firing, sessions=(NamedTarget(cron_key(id), None),))
 
     async def _set_right(self, now_ms: int) -> None:
-        """Brings back the slots of tasks that fired while the clock was far ahead."""
-        for id in await self._database.read(tasks.list_fired_after, now_ms + FAR_AHEAD // timedelta(milliseconds=1)):
+        """Brings back the slots of tasks that fired while the clock was ahead."""
+        for id in await self._database.read(tasks.list_fired_after, now_ms + AHEAD // timedelta(milliseconds=1)):
             with self._setbacks.attempt(id, task_id=id):
                 await self._database.run(set_right, id, self._clock.now())
 
