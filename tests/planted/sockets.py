@@ -31,9 +31,30 @@ BUGS = (
     Bug(
         "a message comes twice to who follows its session and a list",
         "gateway/socket/subscriptions.py",
-        "            if not self._subscriptions.brings(key, message):\n",
-        "            if key is not None:\n",
+        "        if (follower is not None and message in follower.span) or (past is not None and message in past):\n",
+        "        if past is not None and message in past:\n",
         f"{FOLLOWING}::test_an_appended_message_comes_once_to_each_who_follows_it",
+    ),
+    Bug(
+        "what a list brought comes again to who follows its session from before",
+        "gateway/socket/subscriptions.py",
+        "            follower.view = without(follower.view, has_already)\n",
+        "            pass\n",
+        f"{FOLLOWING}::test_what_a_list_brings_while_a_subscription_begins_comes_once[sqlite]",
+    ),
+    Bug(
+        "two lists bring a message twice",
+        "gateway/socket/subscriptions.py",
+        "        if message.seq in self._listed.get(key, ()):\n",
+        "        if False:\n",
+        f"{FOLLOWING}::test_two_lists_with_a_session_bring_its_message_once[sqlite]",
+    ),
+    Bug(
+        "a client that answers no ping is ended with a code of the library",
+        "gateway/socket_connection.py",
+        '        self.end(TOO_SLOW, "Client does not answer pings. Connect again and resume after the last seq.")\n',
+        "        super().keepalive_timeout()\n",
+        f"{BOUNDS}::test_a_client_that_answers_no_ping_is_ended_as_one_that_does_not_read[sqlite]",
     ),
     Bug(
         "a row that leaves a list stays in it",

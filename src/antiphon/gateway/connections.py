@@ -90,6 +90,8 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """For its messages afterwards."""
     fragments: int = 1000
     """Pieces of one message; more are allowed if the average piece has `chunk_bytes`."""
+    ping_seconds: float = 30.0
+    """Between two pings to the client of a WebSocket, and for its answer."""
     pings: int = 100
     """Pings and pongs that a client may send at once; each second brings back ten."""
 

@@ -23,8 +23,6 @@ from antiphon.gateway.responses import error_response
 from antiphon.gateway.socket_connection import SocketConnection
 
 GRACE_SECONDS = 5
-PING_SECONDS = 30.0
-"""Between two pings to the client of a WebSocket, and for its answer. The client is cut if none comes."""
 QUICK_SECONDS = 3.0
 """Within this time a request that waits for nothing is answered."""
 
@@ -197,8 +195,8 @@ async def serving(
         lifespan="off",
         ws=cast("type[asyncio.Protocol]", partial(SocketConnection, connections)),
         ws_max_size=limits.first_frame_bytes,
-        ws_ping_interval=PING_SECONDS,
-        ws_ping_timeout=PING_SECONDS,
+        ws_ping_interval=limits.ping_seconds,
+        ws_ping_timeout=limits.ping_seconds,
         ws_per_message_deflate=False,
         server_header=False,
         date_header=True,

@@ -109,6 +109,11 @@ class SocketConnection(WebSocketsSansIOProtocol):
         if self._takes_ping():
             super().handle_pong(event)
 
+    def keepalive_timeout(self) -> None:
+        """The client did not answer a ping in time."""
+        self.pong_timer = self.pending_ping_payload = None
+        self.end(TOO_SLOW, "Client does not answer pings. Connect again and resume after the last seq.")
+
     def _takes_ping(self) -> bool:
         """False if the connection was ended: too many pings came, or too many answers wait unread."""
         now = self.loop.time()

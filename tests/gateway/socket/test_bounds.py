@@ -3,11 +3,13 @@
 import gc
 import json
 import random
+import re
 import socket
 import struct
 import tracemalloc
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,6 +20,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Frame, Opcode
 
 from antiphon.app import gateway_app
+from antiphon.gateway import connections
 from antiphon.gateway.connections import ConnectionLimits
 from antiphon.gateway.server import bind, serving
 from antiphon.gateway.socket_connection import SocketConnection
@@ -27,6 +30,8 @@ from tests.gateway.served import TOKEN, Json, Served, new_client, serve
 from tests.gateway.socket.speaking import CONNECT, Speaker, address, opened, speaking
 from tests.shards import shard
 from tests.waiting import SECONDS
+
+ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.anyio
 
@@ -379,6 +384,32 @@ def replace_url(served: Served, url: str, client: httpx.AsyncClient) -> Served:
 
 
 @requirement("gateway:2", "gateway:5")
+async def test_a_client_that_answers_no_ping_is_ended_as_one_that_does_not_read(open_home: OpenHome) -> None:
+    async with serve(open_home) as served:
+        limits = ConnectionLimits(ping_seconds=0.2)
+        eager = serving(gateway_app(served.app, TOKEN), bind("127.0.0.1", 0), on_stop=lambda: None, limits=limits)
+        async with (
+            eager as url,
+            new_client(url, TOKEN) as client,
+            speaking(replace_url(served, url, client)) as speaker,
+        ):
+            protocol = speaker.socket.protocol
+            send_frame = protocol.send_frame
+            protocol.send_frame = lambda frame: None if frame.opcode is Opcode.PONG else send_frame(frame)
+            code, reason = await closing(speaker)
+            assert (code, "pings" in reason) == (1013, True)
+
+
+def test_every_code_with_which_a_connection_ends_is_described() -> None:
+    pattern = r"(?:end\(|_end_later, |TOO_SLOW = )(1[0-9]{3})"
+    sources = [source.read_text("utf-8") for source in Path(connections.__file__).parent.rglob("*.py")]
+    ended_with = {code for source in sources for code in re.findall(pattern, source)}
+    by_the_library = {"1002", "1007", "1009", "1012"}
+    table = (ROOT / "docs" / "WEBSOCKET.md").read_text("utf-8").partition("| code |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"\b1[0-9]{3}\b", table)) == ended_with | by_the_library
+
+
+@requirement("gateway:5")
 async def test_a_client_that_sends_and_never_reads_is_not_read_any_more(open_home: OpenHome) -> None:
     async with serve(open_home) as served:
         limits = ConnectionLimits(socket_stall_seconds=1.0)

@@ -399,6 +399,60 @@ async def test_a_message_on_its_way_through_a_list_comes_once_when_its_session_i
 
 
 @requirement("gateway:3")
+async def test_what_a_list_brought_comes_not_again_when_its_session_is_followed_from_before(
+    open_home: OpenHome,
+) -> None:
+    async with serve(open_home) as served, speaking(served) as speaker:
+        await served.open(KEY)
+        await speaker.call("sessions.subscribe")
+        start = await served.append(KEY, "known")
+        await speaker.event("session.message")
+        brought = await served.append(KEY, "brought by the list")
+        assert await messages_until(speaker, brought) == [brought]
+        assert (await speaker.call("sessions.messages.subscribe", key=KEY, after=start - 1))["seq"] == start - 1
+        last = await served.append(KEY, "followed")
+        assert await messages_until(speaker, last) == [last]
+        await speaker.call("sessions.messages.unsubscribe", key=KEY)
+        await speaker.call("sessions.messages.subscribe", key=KEY, after=start)
+        assert await messages_until(speaker, last) == [brought, last], "asked for again, what is followed comes again"
+
+
+@requirement("gateway:3")
+async def test_what_a_list_brings_while_a_subscription_begins_comes_once(open_home: OpenHome) -> None:
+    async with serve(open_home) as served, speaking(served) as speaker:
+        await served.open(KEY)
+        await speaker.call("sessions.subscribe")
+        refresh, is_brought = served.app.services.names.refresh, anyio.Event()
+
+        async def refresh_late() -> None:
+            served.app.services.names.refresh = refresh
+            await served.append(KEY, "meanwhile")
+            with anyio.fail_after(SECONDS):
+                await is_brought.wait()
+            await refresh()
+
+        served.app.services.names.refresh = refresh_late
+        asked = await speaker.send("sessions.messages.subscribe", {"key": KEY})
+        meanwhile = (await speaker.event("session.message"))["seq"]
+        is_brought.set()
+        assert (await speaker.answer(asked))["payload"]["seq"] < meanwhile
+        last = await served.append(KEY, "followed")
+        assert await messages_until(speaker, last) == [last]
+
+
+@requirement("gateway:3")
+async def test_two_lists_with_a_session_bring_its_message_once(open_home: OpenHome) -> None:
+    async with serve(open_home) as served, speaking(served) as speaker:
+        await served.open(KEY)
+        await speaker.call("sessions.subscribe")
+        await speaker.call("sessions.subscribe", kinds=["other"])
+        first = await served.append(KEY, "one")
+        assert await messages_until(speaker, first) == [first]
+        last = await served.append(KEY, "two")
+        assert await messages_until(speaker, last) == [last]
+
+
+@requirement("gateway:3")
 async def test_a_list_brings_what_the_subscription_to_its_session_leaves_out(open_home: OpenHome) -> None:
     async with serve(open_home) as served, speaking(served) as speaker:
         await served.open(KEY)

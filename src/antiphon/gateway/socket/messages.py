@@ -1,6 +1,9 @@
 """The events that a subscription to one session brings. Contract: gateway 2, 3."""
 
+from collections.abc import Collection
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from antiphon.domain.delay import Delay, DelayOver
 from antiphon.domain.event import Event, EventType, is_bad_end
@@ -74,6 +77,15 @@ def shown_message(key: str, event: Event, names: PersonNames) -> SessionMessage:
         message=shown,
         usage=None if usage is None or not usage.steps else wire_runs.usage_shape(usage),
     )
+
+
+def without(view: View, seqs: Collection[int]) -> View:
+    """The view of a reader who has the messages of these numbers already."""
+
+    def encode(event: Event) -> Frame:
+        return b"" if event.message is not None and event.seq in seqs else view.encode(event)
+
+    return replace(view, encode=encode)
 
 
 @lru_cache(maxsize=4096)

@@ -30,7 +30,7 @@ from antiphon.gateway.socket.lists import (
     list_of_runs,
     list_of_sessions,
 )
-from antiphon.gateway.socket.messages import SessionReset, messages_view
+from antiphon.gateway.socket.messages import SessionReset, messages_view, without
 from antiphon.gateway.socket_connection import TOO_SLOW
 from antiphon.wire import approvals as wire_approvals
 from antiphon.wire import messages as wire
@@ -42,6 +42,8 @@ MAX_SUBSCRIPTIONS = 256
 """Sessions whose messages one connection follows."""
 MAX_WAITING_BYTES = 1024 * 1024
 """Changes that wait for a client to read them."""
+MAX_LISTED = 512
+"""Messages of one session that are remembered because a list brought them: the newest."""
 MAX_LISTS = 32
 """Lists of sessions that one connection follows, each with another filter."""
 MAX_MESSAGES = 1000
@@ -149,6 +151,8 @@ class Subscriptions:
         """How many subscriptions to each session were asked for and have not begun."""
         self._unfollowed: dict[str, _Brought] = {}
         """What was brought of sessions that are followed no more, the last 256: lists report it a little later."""
+        self._listed: dict[str, list[int]] = {}
+        """The newest messages that lists brought, by `seq`, of the last 256 sessions."""
         self._joined: dict[Hashable, _ListFollower] = {}
         self._waiting: deque[Frame] = deque()
         """Changes of lists that wait until the client reads."""
@@ -340,16 +344,35 @@ class Subscriptions:
         for key, follower in tuple(self._joined.items()):
             self._leave(key, follower)
 
-    def brings(self, key: str, message: ListedMessage) -> bool:
-        """Whether a subscription to the session brings its message, or has brought it."""
+    def bring(self, key: str, message: ListedMessage) -> None:
+        """Writes the message of a list, unless a subscription to its session or another list brings it."""
         follower, past = self._followed.get(key), self._unfollowed.get(key)
-        return (follower is not None and message in follower.span) or (past is not None and message in past)
+        if (follower is not None and message in follower.span) or (past is not None and message in past):
+            return
+        if message.seq in self._listed.get(key, ()):
+            return
+        self._note_listed(key, message.seq)
+        self.push(message.frame)
+
+    def _note_listed(self, key: str, seq: int) -> None:
+        listed = self._listed[key] = self._listed.pop(key, [])
+        listed.append(seq)
+        if len(listed) > 2 * MAX_LISTED:
+            del listed[:MAX_LISTED]
+        if len(self._listed) > MAX_SUBSCRIPTIONS:
+            del self._listed[next(iter(self._listed))]
 
     def _start(self, follower: "_Follower") -> None:
         self._release(follower.key)
         if self._is_closed:
             return
         self._stop(follower.key)
+        # What lists brought until now is not brought again; from now on they leave it to this subscription.
+        listed = self._listed.pop(follower.key, [])
+        if has_already := {seq for seq in listed if seq > follower.span.after}:
+            follower.view = without(follower.view, has_already)
+        if older := [seq for seq in listed if seq <= follower.span.after]:
+            self._listed[follower.key] = older
         self._followed[follower.key] = follower
         self._tasks.start_soon(self._deliver, follower)
 
@@ -357,12 +380,16 @@ class Subscriptions:
         follower = self._followed.pop(key, None)
         if follower is not None:
             follower.is_over = True
-            self._unfollowed.pop(key, None)
+            self._note_unfollowed(follower)
             if follower.reader is not None:
-                self._unfollowed[key] = replace(follower.span, until=follower.reader.cursor)
                 follower.reader.end("unsubscribed")
-            while len(self._unfollowed) > MAX_SUBSCRIPTIONS:
-                del self._unfollowed[next(iter(self._unfollowed))]
+
+    def _note_unfollowed(self, follower: "_Follower") -> None:
+        self._unfollowed.pop(follower.key, None)
+        if follower.reader is not None:
+            self._unfollowed[follower.key] = replace(follower.span, until=follower.reader.cursor)
+        while len(self._unfollowed) > MAX_SUBSCRIPTIONS:
+            del self._unfollowed[next(iter(self._unfollowed))]
 
     async def _deliver(self, follower: "_Follower") -> None:
         following = self._hub.follow(
@@ -384,6 +411,7 @@ class Subscriptions:
                 return
         if not follower.is_over:
             self._followed.pop(follower.key, None)
+            self._note_unfollowed(follower)
             reset = SessionReset(session_key=follower.key, reason=reason or "deleted")
             self._wire.write(event_frame("session.reset", reset))
 
@@ -431,8 +459,7 @@ class _ListFollower:
             self._subscriptions.count_waiting(size)
             return
         for message in messages:
-            if not self._subscriptions.brings(key, message):
-                self._subscriptions.push(message.frame)
+            self._subscriptions.bring(key, message)
         self._subscriptions.push(changed)
 
     def start(self) -> None:
