@@ -46,6 +46,15 @@ class Asking:
         return json.loads(self._connection.getresponse().read())
 
 
+@pytest.mark.parametrize("most", [64, 192])
+def test_a_hard_limit_of_open_files_without_room_for_connections_refuses_the_start(home: Path, most: int) -> None:
+    limited = ("sh", "-c", f'ulimit -n {most} && exec "$0" "$@"')
+    refused = antiphon("serve", "--port", "0", home=home, prefix=limited)
+    assert refused.returncode != 0
+    assert f"Limit of open files is {most}" in refused.stderr
+    assert "Raise the hard limit" in refused.stderr and "Traceback" not in refused.stderr
+
+
 def test_a_gateway_without_descriptors_says_so_once_and_recovers_by_itself(home: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with serving(home, log=log) as gateway:

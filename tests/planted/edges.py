@@ -4,6 +4,13 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a gateway without room for connections starts and refuses everybody",
+        "gateway/server.py",
+        "    if descriptors < KEPT_DESCRIPTORS + LEAST_CONNECTIONS:\n",
+        "    if descriptors < 0:\n",
+        "flows/test_scarcity.py::test_a_hard_limit_of_open_files_without_room_for_connections_refuses_the_start[192]",
+    ),
+    Bug(
         "a token that may only write reads by commands",
         "policy/commands.py",
         "        return frozenset({TokenScope.READ})\n",

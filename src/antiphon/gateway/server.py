@@ -30,12 +30,20 @@ MOST_DESCRIPTORS = 65_536
 """The limit of open files that the process asks for; if fewer are allowed, it takes all of them."""
 KEPT_DESCRIPTORS = 192
 """How many of them are reserved for other things than connections."""
+LEAST_CONNECTIONS = 8
+"""With room for fewer, a gateway would refuse nearly everybody, and does not start."""
 
 
 class PortTaken(AntiphonError):
     """The address is already in use or cannot be bound."""
 
     default_code = "port_taken"
+
+
+class TooFewDescriptors(AntiphonError):
+    """The limit of open files leaves no room for connections."""
+
+    default_code = "too_few_descriptors"
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -168,6 +176,21 @@ class _GatewayServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def room_for_connections() -> int:
+    """How many connections there is room for, once the limit of open files is raised as far as allowed.
+
+    Raises `TooFewDescriptors` with the limit and the remedy.
+    """
+    descriptors = _raise_descriptors()
+    if descriptors < KEPT_DESCRIPTORS + LEAST_CONNECTIONS:
+        raise TooFewDescriptors(
+            f"Limit of open files is {descriptors}; a gateway needs {KEPT_DESCRIPTORS + LEAST_CONNECTIONS} at least. "
+            "Raise the hard limit: `ulimit -Hn` in the shell that starts it, LimitNOFILE in systemd, `--ulimit nofile` "
+            "of a container."
+        )
+    return descriptors - KEPT_DESCRIPTORS
+
+
 def _raise_descriptors() -> int:
     """Raises the limit of open files as far as allowed and useful; returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -185,7 +208,7 @@ async def serving(
 ) -> AsyncGenerator[str]:
     """Answers requests on the socket; yields the address. Leaving stops it and closes connections."""
     limits = limits or ConnectionLimits()
-    limits = replace(limits, connections=min(limits.connections, _raise_descriptors() - KEPT_DESCRIPTORS))
+    limits = replace(limits, connections=min(limits.connections, room_for_connections()))
     requests, connections = _Requests(app), Connections(limits)
     config = uvicorn.Config(
         WithRequestIds(requests, RandomIds(SystemClock())),

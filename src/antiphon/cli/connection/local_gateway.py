@@ -18,7 +18,7 @@ from antiphon.config.config import Config
 from antiphon.config.sections.gateway import ProcessRole
 from antiphon.domain.errors import Conflict
 from antiphon.gateway.connections import ConnectionLimits
-from antiphon.gateway.server import bind, serving
+from antiphon.gateway.server import bind, room_for_connections, serving
 from antiphon.private_files import restrict_umask
 
 
@@ -33,8 +33,9 @@ class LocalGateway(Struct, frozen=True, kw_only=True):
 async def run_gateway(
     home: Path, config: Config, listener: socket.socket, *, is_temporary: bool = False
 ) -> AsyncGenerator[LocalGateway]:
-    """A gateway that answers on the socket; leaving drains it. Raises what `open_app` does."""
+    """A gateway that answers on the socket; leaving drains it. Raises what `open_app` does, and `TooFewDescriptors`."""
     try:
+        room_for_connections()  # said before anything is opened
         async with open_app(home, config) as app:
             token = await app.services.ownership.prepare(is_embedded=config.database.url is None)
             own = f"own_{app.services.ids.random_hex(48)}"
