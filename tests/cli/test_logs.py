@@ -143,3 +143,26 @@ def test_levels_have_colours_on_a_terminal_alone() -> None:
         )
         assert b"[\x1b[32minfo    \x1b[0m] Said" in terminal.readline()
     os.close(theirs)
+
+
+FLOOD = """
+import logging, sys
+from antiphon.cli.connection.logs import configure_logs
+from antiphon.config.config import Config
+
+configure_logs(Config.model_validate({"log": {"format": sys.argv[1]}}))
+for number in range(500):
+    for name, error in (("one", MemoryError()), ("two", MemoryError()), ("one", LookupError()), ("two", LookupError())):
+        logging.getLogger(f"antiphon.{name}").error("Failed", exc_info=error, extra={"number": number})
+    logging.getLogger("antiphon.three").warning("Without an error")
+"""
+
+
+def test_what_fails_again_and_again_does_not_fill_the_log() -> None:
+    lines = [json.loads(line) for line in written("json", {}, FLOOD).splitlines()]
+    failed = [line for line in lines if line["event"] == "Failed"]
+    out_of_memory = [line["number"] for line in failed if "MemoryError" in line["exception"]]
+    assert out_of_memory == [0], "said once, wherever it shows"
+    others = [(line["logger"], line["number"]) for line in failed if "LookupError" in line["exception"]]
+    assert others == [(f"antiphon.{name}", number) for number in range(20) for name in ("one", "two")]
+    assert len(lines) - len(failed) == 500, "lines without an error are no failures"

@@ -500,6 +500,17 @@ async def test_parallel_calls_are_called_again_when_a_full_disk_had_no_room_for_
             assert (asked, called_for, sorted(results), last) == ("one", "", ["seen 0", "seen 1"], "done")
 
 
+async def test_a_run_for_which_there_is_no_memory_ends_with_a_plain_word(open_home: OpenHome) -> None:
+    class Greedy:
+        async def run(self, context: RunContext) -> RunEnding:
+            raise MemoryError
+
+    async with open_home(parts=Parts(runner=Greedy())) as app:
+        run = await ask(app, "main", "hello")
+        assert (run.status, run.code) == (RunStatus.ERROR, "out_of_memory")
+        assert "ran out of memory" in (run.error or "")
+
+
 async def test_a_runner_that_raises_ends_its_run_with_an_error(open_home: OpenHome) -> None:
     class Broken:
         async def run(self, context: RunContext) -> RunEnding:

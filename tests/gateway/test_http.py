@@ -19,6 +19,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import SessionId
+from antiphon.gateway.responses import response_to
 from antiphon.store import events as log
 from antiphon.store.database import Transaction
 from antiphon.testing import Call, Reply, fake_provider
@@ -783,3 +784,11 @@ async def test_each_home_is_an_author_of_its_own(tmp_path: Path) -> None:
         async with serve(open_home) as gateway:
             authors += re.findall('data-author="([0-9a-f]{16})"', (await gateway.client.get("/page")).text)
     assert len(authors) == 3 and len(set(authors)) == 2 and authors[0] == authors[2]
+
+
+@requirement("answers:5")
+async def test_a_request_for_which_there_is_no_memory_is_to_be_sent_again() -> None:
+    answer = response_to(MemoryError(), {"path": "/sessions"})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    error = json.loads(bytes(answer.body))["error"]
+    assert (error["code"], "memory" in error["message"]) == ("out_of_memory", True)

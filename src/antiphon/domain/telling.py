@@ -82,6 +82,7 @@ CAUSES: Mapping[str, Cause] = {
     "crashed": Cause.FAULT,
     "recovered": Cause.FAULT,
     "internal_error": Cause.FAULT,
+    "out_of_memory": Cause.FAULT,
     "unreadable_entry": Cause.FAULT,
     "unknown_agent": Cause.FAULT,
     "unknown_model": Cause.FAULT,

@@ -16,6 +16,10 @@ from antiphon.wire.errors import TYPES, ErrorAnswer, error_answer, status_of
 logger = logging.getLogger(__name__)
 
 JSON_TYPE = "application/json"
+_NO_MEMORY = Unavailable(
+    "Gateway has no memory left for this request. It may have been carried out: send it again with the same id or key.",
+    code="out_of_memory",
+)
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -31,6 +35,8 @@ def error_of(error: Exception, path: str) -> ErrorAnswer:
     if isinstance(error, AntiphonError):
         return error_answer(status_of(error), error.code, error.message)
     logger.error("Request failed", exc_info=error, extra={"action": "request_failed", "path": path})
+    if isinstance(error, MemoryError):
+        return error_answer(503, _NO_MEMORY.code, _NO_MEMORY.message)
     return error_answer(500, "internal_error", "Antiphon had an internal error; see its log.")
 
 
@@ -44,6 +50,8 @@ def response_to(error: Exception, scope: Scope) -> Response:
             messages = {404: f"Address not found: {scope['path'][:200]!r}", 405: "Method is not allowed here"}
             text = messages.get(error.status_code, str(error.detail))
             return error_response(error.status_code, phrase, text, error.headers)
+        case MemoryError():
+            return json_response(error_of(error, scope["path"]), 503, _headers_of(_NO_MEMORY))
         case ClientDisconnect():
             return Response(status_code=400)  # the client left before its body was complete: nobody reads this
         case _:

@@ -4,7 +4,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, cast
 from urllib.parse import unquote, urlsplit
@@ -14,8 +16,11 @@ import typer
 from antiphon.config.config import Config
 from antiphon.domain.text import plain
 from antiphon.request_ids import current_request_id, current_run_id
+from antiphon.trouble import QUIET_SECONDS
 
 MASK = "***"
+MOST_OF_AN_ERROR = 20
+"""How often the same error is written within `QUIET_SECONDS`."""
 SHORTEST = 8
 """Shorter secrets stand in too many words."""
 NESTED = 3
@@ -40,8 +45,38 @@ def configure_logs(
         handler.setFormatter(_JsonFormatter(masked))
     else:
         handler.setFormatter(_TextFormatter(masked, is_coloured=sys.stderr.isatty() and "NO_COLOR" not in os.environ))
+    handler.addFilter(_Flood())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("antiphon").setLevel((level or config.log.level).upper())
+
+
+class _Flood(logging.Filter):
+    """Lets few lines of one error through a minute, so that what fails again and again does not fill the log.
+
+    An error is told apart by who logs it, the line and the class. A process without memory fails everywhere at once:
+    that is one error, said once. The next line of the error says how many were left out (`left_out`).
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._since: dict[Hashable, float] = {}
+        self._counts: Counter[Hashable] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = record.exc_info[0] if record.exc_info else None
+        if kind is None:
+            return True
+        is_memory = issubclass(kind, MemoryError)
+        error: Hashable = kind if is_memory else (record.name, record.msg, kind)
+        most, now = (1 if is_memory else MOST_OF_AN_ERROR), self._now()
+        if now - self._since.get(error, -QUIET_SECONDS) >= QUIET_SECONDS:
+            left_out = self._counts.pop(error, 0) - most
+            self._since[error] = now
+            if left_out > 0:
+                record.left_out = left_out
+        self._counts[error] += 1
+        return self._counts[error] <= most
 
 
 class _MaskingFormatter(logging.Formatter):

@@ -489,9 +489,9 @@ class Worker:
                 self._storing.failed(error)
                 await anyio.sleep(RETRY_SECONDS)
                 continue
-            except Exception:
+            except Exception as error:
                 logger.exception("Runner failed", extra={"action": "runner_failed", "run_id": context.run.id})
-                ending = RunEnding(outcome=_internal_error())
+                ending = RunEnding(outcome=_internal_error(error))
             if isinstance(ending, AwaitsApproval):
                 return None
             result = await self._finish(context, ending, self._successors)
@@ -651,7 +651,12 @@ def _is_passing(error: Unavailable) -> bool:
     return error.code in ("disk_full", "store_busy", "store_unreachable", "outcome_unknown")
 
 
-def _internal_error() -> Outcome:
+def _internal_error(error: Exception) -> Outcome:
+    if isinstance(error, MemoryError):
+        said = (
+            "Antiphon ran out of memory. Begin a new conversation, send less at once, or give the process more memory."
+        )
+        return Outcome(status=RunStatus.ERROR, error=said, code="out_of_memory")
     return Outcome(status=RunStatus.ERROR, error="Antiphon had an internal error; see its log.", code="internal_error")
 
 
