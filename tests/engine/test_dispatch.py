@@ -47,6 +47,7 @@ pytestmark = pytest.mark.anyio
 
 OpenBackend: TypeAlias = Callable[..., Any]
 DAY = timedelta(days=1)
+LIMITED = {"id": "main", "limits": {"time_seconds": 1_800}}
 OTHER = Process(
     id=ProcessId("proc_other"), role="worker", host="elsewhere", pid=1, version="", fingerprint="", agents=()
 )
@@ -398,6 +399,38 @@ async def test_a_run_that_goes_on_after_a_restart_keeps_its_deadline(open_home: 
         posted = await post(app, "main", "m-1")
         await runner.until_begun(1)
     clock.pass_time(timedelta(seconds=61))
+    async with open_home(settings, Parts(runner=HeldRunner(), clock=clock)) as app:
+        run = await wait_end(app, posted.run_id)
+        assert (run.status, run.code) == (RunStatus.TIMEOUT, "run_timeout")
+
+
+@requirement("runs:6", "runs:8")
+async def test_an_outage_longer_than_the_default_that_nobody_named_ends_no_run(open_home: OpenHome) -> None:
+    clock, settings, runner = ManualClock(), config(gateway__drain_seconds=0), HeldRunner()
+    async with open_home(settings, Parts(runner=runner, clock=clock)) as app:
+        posted = await post(app, "main", "m-1")
+        await runner.until_begun(1)
+    for _ in range(2):
+        clock.pass_time(timedelta(hours=1))
+        later = HeldRunner()
+        async with open_home(settings, Parts(runner=later, clock=clock)) as app:
+            await later.until_begun(1)
+            run = await find_run(app, posted.run_id)
+            assert run.deadline == clock.now() + timedelta(minutes=30)
+    async with open_home(settings, Parts(runner=(last := HeldRunner()), clock=clock)) as app:
+        await last.until_begun(1)
+        last.release(posted.run_id)
+        assert (await wait_end(app, posted.run_id)).status is RunStatus.OK
+
+
+@requirement("runs:6", "spawn:3")
+@pytest.mark.parametrize("named", [{"limits__run": {"time_seconds": 1_800}}, {"agents__list": [LIMITED]}], ids=str)
+async def test_a_limit_that_somebody_named_counts_an_outage(open_home: OpenHome, named: dict[str, Any]) -> None:
+    clock, settings, runner = ManualClock(), config(gateway__drain_seconds=0, **named), HeldRunner()
+    async with open_home(settings, Parts(runner=runner, clock=clock)) as app:
+        posted = await post(app, "main", "m-1")
+        await runner.until_begun(1)
+    clock.pass_time(timedelta(minutes=31))
     async with open_home(settings, Parts(runner=HeldRunner(), clock=clock)) as app:
         run = await wait_end(app, posted.run_id)
         assert (run.status, run.code) == (RunStatus.TIMEOUT, "run_timeout")

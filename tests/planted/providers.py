@@ -174,6 +174,20 @@ BUGS = (
         "engine/test_run_times.py::test_a_run_has_half_an_hour_unless_settings_say_otherwise[sqlite-settings0-1800]",
     ),
     Bug(
+        "an outage longer than the default ends the runs that it interrupted",
+        "engine/runs/lifecycle.py",
+        "    if default and not claimant.is_default_named and run.status is RunStatus.RUNNING:\n",
+        "    if False:\n",
+        "engine/test_dispatch.py::test_an_outage_longer_than_the_default_that_nobody_named_ends_no_run[sqlite]",
+    ),
+    Bug(
+        "a limit that the settings name begins anew after each restart",
+        "engine/runs/lifecycle.py",
+        "    if default and not claimant.is_default_named and run.status is RunStatus.RUNNING:\n",
+        "    if default and run.status is RunStatus.RUNNING:\n",
+        "engine/test_dispatch.py::test_a_run_that_goes_on_after_a_restart_keeps_its_deadline[sqlite]",
+    ),
+    Bug(
         "the default limit is a cap on what a spawn names",
         "engine/runs/lifecycle.py",
         "    default = () if named or claimant.default_time is None else (claimant.default_time,)\n",

@@ -309,6 +309,7 @@ class Config(Section):
             default_agent=default,
             daily_total=self.daily_total(),
             run_time=timedelta(seconds=self.limits.run.time_seconds) if self.limits.run.time_seconds else None,
+            is_run_time_named="time_seconds" in self.limits.run.model_fields_set,
             max_concurrent=self.runs.max_concurrent,
             queue_mode=self.messages.queue.mode,
             owner_trigger=self.groups.owner_trigger,

@@ -89,6 +89,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     daily_total: DailyLimits
     person_caps: PersonCaps = field(default_factory=PersonCaps)
     run_time: timedelta | None = None
+    is_run_time_named: bool = False
+    """Whether the settings name the limit; else it is the default of Antiphon."""
     """How long a run may take, unless its agent, spawn or task names a limit; None for no limit. Contract: runs 6."""
     max_concurrent: int = 16
     queue_mode: QueueMode = QueueMode.ENQUEUE

@@ -19,7 +19,8 @@ class FilesLimitsSection(Section):
 class RunLimitsSection(Section):
     time_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS)] | None = 1_800.0
     """Wall-clock time of one run, including waits; 0 for no limit. A limit that an agent, a spawn or a task names takes
-    the place of that of all runs."""
+    the place of that of all runs. After an outage, a run has the
+    whole default again, but no more than the rest of a limit that somebody named."""
     model_calls: Annotated[int, Field(gt=0)] | None = 100
     """Steps of the model in one run."""
     tool_calls: Annotated[int, Field(gt=0)] | None = 200

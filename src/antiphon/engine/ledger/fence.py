@@ -17,7 +17,8 @@ class Claimant(Struct, frozen=True, kw_only=True):
     """The limit that each agent's settings name for its runs; zero for none."""
     default_time: timedelta | None = None
     """The limit of runs for which neither their agent, their spawn nor their task names one; None for none."""
-    """The longest time of a run, for each agent that the process knows."""
+    is_default_named: bool = False
+    """Whether the settings name that limit. One that nobody named begins anew when a run is taken over."""
 
 
 class Fence(Struct, frozen=True):

@@ -106,7 +106,8 @@ async def _claim_queued(tx: Transaction, first: FirstRun, claimant: Claimant, at
 async def _deadline(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> datetime | None:
     """When the run's time is over: its deadline, but never more than its limit ahead, or that limit from now.
 
-    A limit that is named takes the place of the default, also a longer one or none. Contract: runs 6.
+    A limit that is named takes the place of the default, also a longer one or none. The default, which nobody named,
+    begins anew when the run is taken over: an outage that is longer than it ends no work. Contract: runs 6, 8.
     """
     run = found.run
     # Set by the requester of this run, or left of it after a wait for approval; other runs of a child take the child's.
@@ -124,6 +125,8 @@ async def _deadline(tx: Transaction, found: InLog, claimant: Claimant, at_ms: in
     if not limits:
         return run.deadline
     now, longest = moment(at_ms), min(limits)
+    if default and not claimant.is_default_named and run.status is RunStatus.RUNNING:
+        return now + longest
     return now + (longest if run.deadline is None else min(run.deadline - now, longest))
 
 

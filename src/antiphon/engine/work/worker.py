@@ -138,6 +138,7 @@ class Worker:
             process=process,
             time_limits={agent.id: agent.limits.time for agent in rules.agents.values()},
             default_time=rules.run_time,
+            is_default_named=rules.is_run_time_named,
         )
         self.slots = self._slots = Slots(rules.max_concurrent, self._on_free_slot)
         self._transcripts = Transcripts()
