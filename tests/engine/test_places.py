@@ -7,7 +7,7 @@ from antiphon.domain.errors import Conflict, Denied, NotFound
 from antiphon.domain.message import text_content
 from antiphon.domain.person import PersonRole
 from antiphon.domain.run import Run
-from antiphon.domain.session import HERE
+from antiphon.domain.session import HERE, WEBCHAT
 from antiphon.engine.sessions.inbox import Envelope, Posted
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -121,3 +121,20 @@ async def test_where_nothing_may_be_sent_nobody_speaks(open_home: OpenHome) -> N
         with pytest.raises(Denied) as denied:
             await speak(story, log, "silence")
         assert denied.value.code == "send_denied" and await texts(story) == []
+
+
+@requirement("send_policy:1", "send_policy:3")
+async def test_a_rule_on_the_page_holds_for_its_first_message_too(open_home: OpenHome) -> None:
+    rules = [{"match": {"channel": "webchat"}, "action": "deny"}]
+    async with telling(open_home, session__sendPolicy={"rules": rules}) as story:
+        fresh, inbox = await story.opens("fresh"), story.app.services.inbox
+        on_page = Envelope(channel=WEBCHAT)
+        for _ in range(2):
+            with pytest.raises(Denied) as denied:
+                await inbox.post(OWNER, fresh.target, text_content("hello"), envelope=on_page)
+            assert denied.value.code == "send_denied"
+        main = story.app.services.sessions.target("main")
+        with pytest.raises(Denied):
+            await inbox.post(OWNER, main, text_content("hello"), envelope=on_page)
+        assert await fresh.texts() == []
+        assert (await fresh.answers("!say from a program")).reply == "from a program"

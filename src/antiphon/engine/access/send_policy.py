@@ -28,8 +28,11 @@ def may_deliver(session: SessionSummary, place: DeliveryContext, rules: Rules) -
     return may_send(replace(session, delivery=place), rules)
 
 
-def may_post(session: SessionHead, rules: Rules) -> Decision:
-    """Like `may_send`, from the head of a session's row, for messages that people and programs post."""
+def may_post(session: SessionHead, rules: Rules, *, from_channel: str | None) -> Decision:
+    """Like `may_send`, from the head of a session's row, for messages that people and programs post.
+
+    The first message of a session without a channel gives it its own, so it is judged by that one already.
+    """
     if session.send_policy is None and rules.send_policy.is_off:
         return ALLOW
     key = stored_key(session.key)
@@ -37,7 +40,7 @@ def may_post(session: SessionHead, rules: Rules) -> Decision:
         rules.send_policy,
         SendFacts(
             key=session.key,
-            channel=session.channel or key.channel or "unknown",
+            channel=session.channel or key.channel or from_channel or "unknown",
             chat_type=session.type if key.chat_type is None else key.chat_type.value,
             override=None if session.send_policy is None else SendOverride(session.send_policy),
         ),

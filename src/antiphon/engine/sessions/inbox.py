@@ -365,7 +365,9 @@ async def judge_post(
         return place
     if refusal := await _refuse_route(tx, session, command, place):
         return refusal
-    if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
+    from_channel = message.provenance.source_channel
+    denied = None if command.place is not None else may_post(session, command.rules, from_channel=from_channel)
+    if isinstance(denied, Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
     shares = command.rules.shares
     if is_counted and command.held_bytes is None:
