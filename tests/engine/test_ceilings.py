@@ -313,6 +313,26 @@ async def test_the_owner_classifies_what_a_function_brings(open_home: OpenHome) 
 
 
 @requirement("sessions:8", "flow:8")
+async def test_a_fork_has_the_taint_of_what_it_holds(open_home: OpenHome) -> None:
+    desk = Desk()
+    async with telling(open_home, desk.parts) as story:
+        session = await story.opens("desk")
+        await session.answers("!say harmless")
+        before = (await session.session()).last_seq
+        await session.answers(to_call("books"))
+        log = await session.log()
+        raised = next(event.seq for event in log if event.type is EventType.TAINT_RAISED)
+        forks, found = story.app.services.forks, list[Classification]()
+        for seq in (before, raised - 1, raised, log[-1].seq):
+            fork = await forks.fork(OWNER, session.target, seq)
+            held = [event.classification for event in await story.session(fork.key).log()]
+            assert join_all(held).flows_to(fork.taint)
+            found.append(fork.taint)
+        assert found == [PUBLIC, PUBLIC, SECRET, SECRET]
+        assert (await session.session()).taint == SECRET
+
+
+@requirement("sessions:8", "flow:8")
 async def test_a_fork_of_an_ended_id_has_the_taint_of_that_incarnation(open_home: OpenHome) -> None:
     desk = Desk()
     async with telling(open_home, desk.parts) as story:
@@ -322,12 +342,12 @@ async def test_a_fork_of_an_ended_id_has_the_taint_of_that_incarnation(open_home
         ended = await story.resets(session)
         assert (await session.session()).taint == PUBLIC
         forks, target = story.app.services.forks, story.app.services.sessions.target
-        fork = await forks.fork(OWNER, target(ended), first)
-        assert fork.taint == SECRET
+        assert (await forks.fork(OWNER, target(ended), first)).taint == PUBLIC, "it holds nothing of what came then"
+        assert (await forks.fork(OWNER, target(ended), None)).taint == SECRET
         assert (await forks.fork(OWNER, session.target, None)).taint == PUBLIC
         await session.changes(**session_columns({"clearance": INTERNAL}))
         with pytest.raises(Denied) as refused:
-            await forks.fork(OWNER, target(ended), first)
+            await forks.fork(OWNER, target(ended), None)
         assert refused.value.code == "above_clearance"
 
 

@@ -339,7 +339,10 @@ ROUTES = (
         doors=("http sessions.fork", "event engine/sessions/forks.py::copy"),
         sink="the new session, whose taint is that of what it copies",
         check="engine/sessions/forks.py::fork_session",
-        tests=("engine/test_ceilings.py::test_a_fork_of_an_ended_id_has_the_taint_of_that_incarnation",),
+        tests=(
+            "engine/test_ceilings.py::test_a_fork_of_an_ended_id_has_the_taint_of_that_incarnation",
+            "engine/test_ceilings.py::test_a_fork_has_the_taint_of_what_it_holds",
+        ),
     ),
     # Between sessions.
     Route(

@@ -188,7 +188,7 @@ BUGS = (
     Bug(
         "a fork of an ended id begins at the base",
         "engine/sessions/forks.py",
-        "    taint = source.base.join(incarnation.taint)\n",
+        "    taint = source.base.join(await _taint_of(tx, incarnation, events, up_to=up_to))\n",
         "    taint = source.base\n",
         f"{CEILINGS}test_a_fork_of_an_ended_id_has_the_taint_of_that_incarnation[sqlite]",
     ),

@@ -574,9 +574,23 @@ BUGS = (
     Bug(
         "a fork is less classified than what it was made of",
         "engine/sessions/forks.py",
-        "taint = source.base.join(incarnation.taint)",
-        "taint = source.base",
+        "    return incarnation.taint\n",
+        "    return join_all(event.classification for event in events)\n",
         "engine/test_sessions.py::test_a_fork_is_as_classified_as_what_it_was_made_of[sqlite-of now]",
+    ),
+    Bug(
+        "a rule on the page's channel lets its first message through",
+        "engine/access/send_policy.py",
+        "channel=session.channel or key.channel or from_channel or",
+        "channel=session.channel or key.channel or",
+        "engine/test_places.py::test_a_rule_on_the_page_holds_for_its_first_message_too[sqlite]",
+    ),
+    Bug(
+        "a fork of what was said before a rise has the taint of all",
+        "engine/sessions/forks.py",
+        "    if await log.is_raised_after(tx, system_grant(incarnation.session), incarnation.id, up_to):\n",
+        "    if False:\n",
+        "engine/test_ceilings.py::test_a_fork_has_the_taint_of_what_it_holds[sqlite]",
     ),
     Bug(
         "a fork holds what waits for a later run",

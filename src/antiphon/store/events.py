@@ -238,6 +238,16 @@ async def read_incarnation_after(
     return [event_within(grant.session, incarnation, row) for row in rows]
 
 
+async def is_raised_after(query: Query, grant: Grant, incarnation: SessionId, seq: int) -> bool:
+    """Whether the taint of the incarnation rose after the event."""
+    assert grant.covers(incarnation)
+    row = await query.fetch_one(
+        "SELECT 1 FROM events WHERE session = ? AND seq > ? AND incarnation = ? AND type = 'taint_raised' LIMIT 1",
+        (grant.session, seq, incarnation),
+    )
+    return row is not None
+
+
 async def size_of_incarnation(query: Query, grant: Grant, incarnation: SessionId, up_to: int) -> int:
     """The size of the readable events of one incarnation up to `up_to`, as they are stored, without reading them."""
     assert grant.covers(incarnation)

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import Classification, join_all
 from antiphon.domain.errors import Conflict
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import Ids, RunId, SessionId
@@ -98,14 +99,13 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
                 code="seq_out_of_range",
             )
         )
-    # The copy is as classified as its source, also where the events do not say so. Contract: sessions 8.
-    taint = source.base.join(incarnation.taint)
-    if refusal := refuse_above(taint, ceiling(source, None)):
-        return refusal
     size = await log.size_of_incarnation(tx, found.grant, incarnation.id, up_to)
     if refusal := await refuse_bytes(tx, standing, size, command.rules.shares):
         return refusal
     events = await _read_all(tx, found.grant, incarnation, up_to)
+    taint = source.base.join(await _taint_of(tx, incarnation, events, up_to=up_to))
+    if refusal := refuse_above(taint, ceiling(source, None)):
+        return refusal
     key = parse_key(f"agent:{source.agent_id}:fork:{command.new_segment}")
     forked_from: JsonObject = {"sessionKey": str(source.key), "sessionId": incarnation.id, "seq": up_to}
     session = await create_session(
@@ -128,6 +128,18 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
     forked = await rows.find_by_row(tx, session.row)
     assert forked is not None
     return shown_session(forked, found.grant.clearance)
+
+
+async def _taint_of(
+    tx: Transaction, incarnation: incarnations.Incarnation, events: list[Event], *, up_to: int
+) -> Classification:
+    """What the copy is made of: the join of its events if the conversation rose only after them.
+
+    Otherwise that of the conversation, also where the events do not say so. Contract: sessions 8, flow 8.
+    """
+    if await log.is_raised_after(tx, system_grant(incarnation.session), incarnation.id, up_to):
+        return join_all(event.classification for event in events)
+    return incarnation.taint
 
 
 async def size_of_copy(query: Query, source: Session, origin: Run | None) -> int:
