@@ -117,3 +117,62 @@ def test_a_tail_that_could_begin_a_marker_is_held_back_and_nothing_else(pieces: 
 def test_no_beginning_of_a_silent_reply_is_shown(marker: str) -> None:
     assert {spoken_so_far(marker[:length]) for length in range(len(marker) + 1)} == {""}
     assert spoken_so_far("3 < 4 <N") == "3 < 4 "
+
+
+PROSE = st.lists(st.sampled_from(["word", "two words", "A sentence.", "x" * 30]), min_size=1, max_size=8).map(" ".join)
+PARAGRAPH = st.lists(PROSE, min_size=1, max_size=4).map("\n".join)
+CODE = st.tuples(
+    st.sampled_from(["```", "```py", "~~~", "````"]),
+    st.lists(st.sampled_from(["", "    deep", "call()", "y" * 25, "# a comment"]), max_size=12),
+)
+DOCUMENTS = st.lists(st.one_of(PARAGRAPH, CODE), min_size=1, max_size=8)
+
+
+def kinds_of(text: str) -> list[tuple[bool, str]]:
+    """Each line that is not blank, with whether it is code; the lines of fences are none."""
+    found, marker = list[tuple[bool, str]](), ""
+    for line in text.split("\n"):
+        opening = re.match(r"(`{3,}|~{3,})", line)
+        if marker and line.strip() == marker:
+            marker = ""
+        elif not marker and opening:
+            marker = opening.group(1)
+        elif line.strip():
+            found.append((bool(marker), line.strip()))
+    return found
+
+
+@requirement("channels:1")
+@given(DOCUMENTS, FORMS)
+def test_prose_stays_prose_and_code_stays_code_wherever_a_document_is_cut(
+    blocks: list[str | tuple[str, list[str]]], form: ChannelForm
+) -> None:
+    texts = [each if isinstance(each, str) else fenced(*each) for each in blocks]
+    text = "\n\n".join(texts)
+    whole = kinds_of(text)
+    shown = [kind for part in parts_of(text, form) for kind in kinds_of(part)]
+    for is_code in (False, True):
+        assert without_blanks(shown, is_code=is_code) == without_blanks(whole, is_code=is_code)
+
+
+def fenced(opening: str, lines: list[str]) -> str:
+    marker = re.match(r"[`~]+", opening)
+    assert marker is not None
+    return "\n".join([opening, *lines, marker.group()])
+
+
+def without_blanks(kinds: list[tuple[bool, str]], *, is_code: bool) -> str:
+    """All lines of that kind without their blanks, since a line may be cut between two words."""
+    return "".join("".join(line.split()) for kind, line in kinds if kind is is_code)
+
+
+@requirement("channels:1")
+def test_a_part_that_begins_after_a_block_of_code_does_not_open_it_again() -> None:
+    lines = [f"Line {number} of the report, which goes on for a while about this and that." for number in range(57)]
+    code = "\n".join(f"print({number})" for number in range(9))
+    prose = "\n".join(f"And prose {number} after it." for number in range(70))
+    text = "\n".join([*lines, "```py", code, "```", prose, "```sh", "ls", "```"])
+    for cut_at in range(4000, measure(text, LengthUnit.UTF16), 3):
+        form = ChannelForm(longest=cut_at, unit=LengthUnit.UTF16)
+        for part in parts_of(text, form):
+            assert all(is_code is line.startswith(("print", "ls")) for is_code, line in kinds_of(part)), part

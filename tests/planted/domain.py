@@ -27,9 +27,16 @@ BUGS = (
     Bug(
         "a block of code that is cut stays open",
         "domain/parts.py",
-        'f"\\n{inside.closing}" if inside else ""',
+        'f"\\n{found.closes.closing}" if found.closes else ""',
         '""',
         "domain/test_parts.py::test_a_block_of_code_is_closed_and_opened_again_with_its_language",
+    ),
+    Bug(
+        "a block of code that has ended is opened again in the next part",
+        "domain/parts.py",
+        "fence.closing_end), closes=fence)",
+        "fence.closing_end), closes=fence, reopens=fence)",
+        "domain/test_parts.py::test_prose_stays_prose_and_code_stays_code_wherever_a_document_is_cut",
     ),
     Bug(
         "a part ends within a character",

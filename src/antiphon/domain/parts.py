@@ -50,6 +50,17 @@ class _CodeBlock(Struct, frozen=True):
     closing: str
 
 
+class _Cut(Struct, frozen=True):
+    """Where a part ends, and where the next one begins."""
+
+    end: int
+    next_start: int
+    closes: _CodeBlock | None = None
+    """The block within which the part ends."""
+    reopens: _CodeBlock | None = None
+    """The block within which the next one begins."""
+
+
 def parts_of(text: str, form: ChannelForm) -> list[str]:
     """The texts of the messages that carry the text, in order; none is longer than the form allows, or blank."""
     return [piece.of(text) for piece in cut(text, form)]
@@ -90,14 +101,13 @@ class _Cutter:
             opening = fence.opening if fence else ""
             room = self._longest - measure(opening, self._unit)
             end = self._reach(start, room)
-            if end == len(text):
-                next_start, inside = end, None
-            else:
-                end, next_start, inside = self._cut(start, self._reach(start, room - self._longest // _FENCE_SHARE - 1))
-            shown_end = start + len(text[start:end].rstrip())
+            found = _Cut(end, end)
+            if end < len(text):
+                found = self._cut(start, self._reach(start, room - self._longest // _FENCE_SHARE - 1))
+            shown_end = start + len(text[start : found.end].rstrip())
             if shown_end > start:
-                yield TextPiece(start, shown_end, opening, f"\n{inside.closing}" if inside else "")
-            start, fence = next_start, inside
+                yield TextPiece(start, shown_end, opening, f"\n{found.closes.closing}" if found.closes else "")
+            start, fence = found.next_start, found.reopens
 
     def _reach(self, start: int, room: int) -> int:
         """The furthest end of a part from `start` that is no longer than `room`."""
@@ -108,24 +118,24 @@ class _Cutter:
                 end -= (over + 1) // 2
         return end
 
-    def _cut(self, start: int, reach: int) -> tuple[int, int, _CodeBlock | None]:
-        """The end of the part that begins at `start`, where the next one begins, and the fence around both."""
+    def _cut(self, start: int, reach: int) -> _Cut:
+        """Where the part that begins at `start` is cut; a block that ends with the part is not opened again."""
         end = self._end(start, reach)
         fence = self._fence_at(end)
         if fence is not None and end <= fence.start and fence.opening_start > start:
             # Its opening line would stand alone at the end of the part.
             end, fence = fence.opening_start, None
         if fence is None:
-            return end, _after_blanks(self._text, end), None
+            return _Cut(end, _after_blanks(self._text, end))
         if end < fence.start:
-            return end, end, None
+            return _Cut(end, end)
         end = min(end, fence.end)
         next_start = end
         while next_start < fence.end and self._text[next_start] == "\n":
             next_start += 1
         if next_start >= fence.end:
-            return end, _after_blanks(self._text, fence.closing_end), fence
-        return end, next_start, fence
+            return _Cut(end, _after_blanks(self._text, fence.closing_end), closes=fence)
+        return _Cut(end, next_start, closes=fence, reopens=fence)
 
     def _fence_at(self, position: int) -> _CodeBlock | None:
         """The fence whose lines the position is between, if any."""
