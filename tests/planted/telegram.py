@@ -6,6 +6,13 @@ DIRECTORY = "channels/telegram"
 
 BUGS = (
     Bug(
+        "tables reach people as bars",
+        f"{DIRECTORY}/channel.py",
+        "    table_width=TABLE_WIDTH,\n",
+        "",
+        "channels/telegram/test_replies.py::test_a_table_in_a_reply_is_seen_with_columns",
+    ),
+    Bug(
         "Antiphon's own text is rendered like an agent's",
         f"{DIRECTORY}/channel.py",
         "return render(part.text) if part.spans is None else verbatim(part.text, part.spans)",

@@ -35,6 +35,8 @@ class ChannelForm(Struct, frozen=True, kw_only=True):
     group_interval_ms: int = 6_000
     """The same for a group, with all of its topics."""
     has_buttons: bool = False
+    table_width: int | None = None
+    """Where tables of Markdown are shown as written: the widest that is drawn with columns. None leaves them."""
 
 
 PLAIN_FORM = ChannelForm()

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from antiphon.domain.channel_form import ChannelForm, LengthUnit
+from antiphon.domain.code_blocks import CodeBlock, code_blocks
 from antiphon.domain.own_text import OwnText, part_of
+from antiphon.domain.tables import with_tables_drawn
 
 SHORTEST = 64
 """The least length that a form may name."""
@@ -20,8 +22,6 @@ _FENCE_SHARE = 8
 _EARLIEST = 4
 """A cut leaves at least this share of a part filled, unless no other place is found."""
 _MOST_MARKS = 64
-_LINE = re.compile(r"[^\n]*\n?")
-_OPENING = re.compile(r" {0,3}(`{3,}(?=[^`\n]*$)|~{3,})([^\n]*)\n?$")
 _SENTENCE_END = re.compile(r"[.!?…。！？]+[\"'”’)\]]*(?=\s)|[。！？]")
 _ZERO_WIDTH_JOINER = "\u200d"
 
@@ -38,31 +38,21 @@ class TextPiece(Struct, frozen=True):
         return f"{self.opening}{text[self.start : self.end]}{self.closing}"
 
 
-class _CodeBlock(Struct, frozen=True):
-    """A block of code: where its lines begin and end."""
-
-    opening_start: int
-    start: int
-    """Of its content."""
-    end: int
-    closing_end: int
-    opening: str
-    closing: str
-
-
 class _Cut(Struct, frozen=True):
     """Where a part ends, and where the next one begins."""
 
     end: int
     next_start: int
-    closes: _CodeBlock | None = None
+    closes: CodeBlock | None = None
     """The block within which the part ends."""
-    reopens: _CodeBlock | None = None
+    reopens: CodeBlock | None = None
     """The block within which the next one begins."""
 
 
 def parts_of(text: str, form: ChannelForm) -> list[str]:
     """The texts of the messages that carry the text, in order; none is longer than the form allows, or blank."""
+    if form.table_width is not None:
+        text = with_tables_drawn(text, form.table_width)
     return [piece.of(text) for piece in cut(text, form)]
 
 
@@ -92,7 +82,7 @@ class _Cutter:
         self._text = text
         self._longest = longest
         self._unit = unit
-        self._fences = list(_fences(text, longest // _FENCE_SHARE)) if has_fences else []
+        self._fences = list(code_blocks(text, longest // _FENCE_SHARE)) if has_fences else []
         self._starts = [fence.opening_start for fence in self._fences]
 
     def pieces(self) -> Iterator[TextPiece]:
@@ -137,7 +127,7 @@ class _Cutter:
             return _Cut(end, _after_blanks(self._text, fence.closing_end), closes=fence)
         return _Cut(end, next_start, closes=fence, reopens=fence)
 
-    def _fence_at(self, position: int) -> _CodeBlock | None:
+    def _fence_at(self, position: int) -> CodeBlock | None:
         """The fence whose lines the position is between, if any."""
         number = bisect_right(self._starts, position - 1) - 1
         if number < 0 or position >= self._fences[number].closing_end:
@@ -190,25 +180,3 @@ def _belongs(before: str, after: str) -> bool:
         or "\U0001f3fb" <= after <= "\U0001f3ff"
         or ("\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff")
     )
-
-
-def _fences(text: str, longest_line: int) -> Iterator[_CodeBlock]:
-    """The blocks of code, in order. One that is not closed lasts to the end."""
-    opened: tuple[int, int, str, str] | None = None
-    for match in _LINE.finditer(text):
-        line = match.group()
-        if not line:
-            break
-        if opened is None:
-            found = _OPENING.match(line)
-            if found and len(line) < longest_line:
-                opened = (match.start(), match.end(), line if line.endswith("\n") else f"{line}\n", found.group(1))
-            continue
-        opening_start, start, opening, marker = opened
-        bare = line.strip()
-        if len(bare) >= len(marker) and not bare.strip(marker[0]) and len(line) - len(line.lstrip(" ")) <= 3:
-            yield _CodeBlock(opening_start, start, match.start(), match.end(), opening, marker)
-            opened = None
-    if opened is not None:
-        opening_start, start, opening, marker = opened
-        yield _CodeBlock(opening_start, start, len(text), len(text), opening, marker)

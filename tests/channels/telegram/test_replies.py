@@ -106,3 +106,14 @@ async def test_an_owner_decides_by_a_button_and_sees_who_decided(open_home: Open
         await bot.settles()
         answers = [sent.get("text") for method, sent in fake.requests if method == "answerCallbackQuery"]
         assert len(answers) == 3 and all(answers)
+
+
+@requirement("channels:1")
+async def test_a_table_in_a_reply_is_seen_with_columns(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with open_bot(open_home, fake, access="public") as bot:
+        fake.write("\n| tea | 3 |\n|---|--:|\n| milk | 12 |", sender=ANN)
+        await fake.until(lambda: fake.texts(7))
+        assert fake.texts(7) == ["echo: \ntea    3\n----  --\nmilk  12"]
+        (entity,) = fake.messages(7)[0]["entities"]
+        assert entity["type"] == "pre"
+        await bot.settles()

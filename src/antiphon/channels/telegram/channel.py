@@ -21,7 +21,15 @@ from antiphon.domain.channel_form import Button, ChannelForm, DeliveryPart, Leng
 from antiphon.domain.delivery import Delivery, DeliveryFailed
 from antiphon.domain.session import DeliveryContext
 
-FORM = ChannelForm(longest=LONGEST_TEXT, unit=LengthUnit.UTF16, streaming=Streaming.DRAFT, has_buttons=True)
+TABLE_WIDTH = 44
+"""Columns of monospaced text that a phone shows without a break."""
+FORM = ChannelForm(
+    longest=LONGEST_TEXT,
+    unit=LengthUnit.UTF16,
+    streaming=Streaming.DRAFT,
+    has_buttons=True,
+    table_width=TABLE_WIDTH,
+)
 GROUP_INTERVAL_MS = 6_000
 """The least time between two changes in a group: Telegram allows 20 messages a minute there."""
 TIMEOUT_SECONDS = 45.0
