@@ -74,7 +74,7 @@ BUGS = (
     Bug(
         "a forwarded message is as trusted as who passes it on",
         "policy/flow.py",
-        "is_trusted(standing) and attribution is None",
+        "is_trusted(standing) and not has_foreign_words",
         "is_trusted(standing)",
         FOREIGN + "test_words_that_are_not_the_senders_are_a_message_of_theirs_and_no_command[sqlite-inline bot]",
     ),

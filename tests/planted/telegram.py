@@ -4,7 +4,44 @@ from tests.planted.bug import Bug
 
 DIRECTORY = "channels/telegram"
 
+CITATIONS = "channels/telegram/test_citations.py"
+
 BUGS = (
+    Bug(
+        "an answer to the bot's own words makes its session untrusted",
+        "domain/citations.py",
+        "if citation.whose is Whose.AGENT and sent is None else citation",
+        "if citation.whose is Whose.AGENT else citation",
+        f"{CITATIONS}::test_an_answer_to_the_bots_own_words_keeps_what_they_were_made_of[sqlite]",
+    ),
+    Bug(
+        "words that nobody sent to the chat pass for the agent's",
+        "domain/citations.py",
+        "return replace(citation, whose=Whose.OTHER) if",
+        "return citation if",
+        f"{CITATIONS}::test_what_a_message_answers_stands_with_it[a message of the bot that nobody sent here-sqlite]",
+    ),
+    Bug(
+        "words of somebody else that are answered are trusted",
+        "domain/message.py",
+        "return self.attribution is not None or any(each.whose is Whose.OTHER for each in self.cites)",
+        "return self.attribution is not None",
+        f"{CITATIONS}::test_what_a_message_answers_stands_with_it[another person's-sqlite]",
+    ),
+    Bug(
+        "a later part of a long reply is not known as the agent's",
+        "store/deliveries.py",
+        "return next((text.made_of for text in texts if platform_id in text.parts), None)",
+        "return next((text.made_of for text in texts if platform_id in text.parts[:1]), None)",
+        f"{CITATIONS}::test_an_answer_to_a_later_part_of_a_long_reply_is_known_as_well[sqlite]",
+    ),
+    Bug(
+        "the address behind a word is lost",
+        "domain/citations.py",
+        'pieces += [text[begin : link.end], f" ({address})"]',
+        "pieces += [text[begin : link.end]]",
+        f"{CITATIONS}::test_addresses_behind_words_stand_in_the_text[sqlite]",
+    ),
     Bug(
         "tables reach people as bars",
         f"{DIRECTORY}/channel.py",

@@ -41,6 +41,10 @@ class DataFences(Struct, frozen=True):
         """The fence of the entry with this `seq`."""
         return self._drawn(str(seq))
 
+    def of_citation(self, seq: int, number: int) -> DataFence:
+        """The fence of what that entry points at; the entry's own may stand around it."""
+        return self._drawn(f"citation {number} of {seq}")
+
     def of_summary(self, text: str) -> DataFence:
         """The fence of a summary, which has no `seq`; it depends on every word of the summary."""
         return self._drawn(f"summary {hashlib.sha256(text.encode()).hexdigest()}")

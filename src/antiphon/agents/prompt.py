@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.agents.cited_words import cited_words
 from antiphon.agents.fence import DataFences
 from antiphon.agents.foreign_words import foreign_words
 from antiphon.agents.hook_words import hook_words
 from antiphon.agents.inter_session import raw_words, request_text, shown_words, stage_of
 from antiphon.agents.memory_words import memory_words
 from antiphon.agents.model import Prompt, PromptEntry, PromptText
-from antiphon.agents.speakers import ADDED, SYNTHETIC_TURN, Speakers, spoken
+from antiphon.agents.speakers import ADDED, INDENT, SYNTHETIC_TURN, Speakers, spoken
 from antiphon.agents.sub_agents import waited_replies
 from antiphon.agents.toolset import Toolset
 from antiphon.domain.agent import Agent
@@ -196,6 +197,8 @@ def _shown_words(message: UserMessage, entry: Input, framing: Framing) -> UserMe
         prefix = framing.speakers.prefix_of(entry.actor, message.sender, is_aside=not message.mentioned)
     if message.is_dated:
         prefix += ADDED
+    if message.cites:
+        prefix += cited_words(message.cites, framing.fences, entry.seq) + (INDENT if is_group else "")
     if message.attribution is not None:
         fence = framing.fences.of(entry.seq)
         return replace(message, content=foreign_words(message, message.attribution, prefix, fence))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from antiphon.agents.asking import Asking
 from antiphon.agents.model import Model, Prompt, PromptPurpose, PromptText
 from antiphon.agents.prompt import Framing, is_fenced, shown_input
-from antiphon.domain.message import AssistantMessage, Message, TextPart, ToolResult, Usage
+from antiphon.domain.message import AssistantMessage, Message, TextPart, ToolResult, Usage, UserMessage
 from antiphon.domain.transcript import Entry, Input, Step, Summary
 
 FILL_LIMIT = 0.8
@@ -88,7 +88,10 @@ def _shortened(entry: Input, most: int) -> Input:
     content = (
         replace(part, text=part.text[-most:]) if isinstance(part, TextPart) else part for part in entry.message.content
     )
-    return replace(entry, message=replace(entry.message, content=tuple(content)))
+    message = replace(entry.message, content=tuple(content))
+    if isinstance(message, UserMessage):
+        message = replace(message, cites=tuple(replace(each, text=each.text[-most:]) for each in message.cites))
+    return replace(entry, message=message)
 
 
 def _text(message: Message) -> str:

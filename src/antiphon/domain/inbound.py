@@ -9,7 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from antiphon.domain.keys import ChatType
-from antiphon.domain.message import Attribution, Part
+from antiphon.domain.message import Attribution, Citation, Part, Whose
 from antiphon.domain.session import DeliveryContext
 
 LONGEST_HOLD = timedelta(minutes=5)
@@ -50,6 +50,15 @@ class SentFile(Struct, frozen=True, kw_only=True):
     """In bytes as it would be stored: what the platform says, or the most that is taken in."""
 
 
+class Cited(Struct, frozen=True, kw_only=True):
+    """Words that a message points at, as its platform tells them."""
+
+    citation: Citation
+    """Words of the bot's account are the agent's only if `platform_id` names a text that was sent to the chat."""
+    platform_id: str | None = None
+    """The platform's id of the bot's message that holds them."""
+
+
 class Inbound(Struct, frozen=True, kw_only=True):
     """A message that somebody wrote."""
 
@@ -68,6 +77,8 @@ class Inbound(Struct, frozen=True, kw_only=True):
     """Whether the sender addresses the bot: mentions, answers or commands it by name; always in direct chats."""
     attribution: Attribution | None = None
     """Whose words the text is; None for the sender's own. Words of others are never a command. Contract: groups 5."""
+    cites: tuple[Cited, ...] = ()
+    """What it points at."""
     images: tuple[Part, ...] = ()
     """Image parts."""
     files: tuple[InboundFile, ...] = ()
@@ -78,6 +89,11 @@ class Inbound(Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...] = ()
     """What could not be taken in, one plain sentence each, for the sender."""
     sent_at: datetime | None = None
+
+    @property
+    def has_foreign_words(self) -> bool:
+        """Whether words in it, or beside it, are somebody else's for certain."""
+        return self.attribution is not None or any(each.citation.whose is Whose.OTHER for each in self.cites)
 
 
 class ButtonPress(Struct, frozen=True, kw_only=True):

@@ -82,6 +82,46 @@ _ATTRIBUTIONS = {
 }
 
 
+class CitationKind(StrEnum):
+    """Why words stand with a message that points at them."""
+
+    REPLY = "reply"
+    """The message answers them."""
+    QUOTE = "quote"
+    """The message answers a message, and they are the part of it that its sender chose."""
+    FORWARD = "forward"
+    """Its sender passed them on beside it."""
+
+
+class Whose(StrEnum):
+    """Whose words a citation holds."""
+
+    AGENT = "agent"
+    """This agent's, or Antiphon's own, as they were sent to the same chat."""
+    SENDER = "sender"
+    """Those of the message's own sender, from before."""
+    OTHER = "other"
+    """Somebody else's: data, and nobody vouches for them."""
+
+
+class Citation(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Words that a message points at. They stand with it in prompts, as context. Contract: groups 5."""
+
+    kind: CitationKind
+    whose: Whose
+    text: str
+    name: str | None = None
+    """The name of somebody else, as the platform shows it; None if it is hidden."""
+
+    @property
+    def for_people(self) -> str:
+        """What it is, in a few words."""
+        if self.kind is CitationKind.FORWARD:
+            return "with a forward" if self.name is None else f"with a forward from {bracketed_name(self.name)}"
+        of = {Whose.AGENT: "the agent", Whose.SENDER: "their own words"}.get(self.whose)
+        return f"in answer to {of or bracketed_name(self.name or 'somebody')}"
+
+
 EXTERNAL = Provenance()
 SYNTHETIC = Provenance(kind=ProvenanceKind.SYNTHETIC)
 
@@ -249,6 +289,8 @@ class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="us
     provenance: Provenance = EXTERNAL
     attribution: Attribution | None = None
     """Whose words it holds; None for the sender's own."""
+    cites: tuple[Citation, ...] = ()
+    """What it points at, in order."""
     is_dated: bool = False
     """Whether its author said when it was written."""
     exchange: ExchangeStep | None = None
@@ -262,6 +304,11 @@ class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="us
     def text(self) -> str:
         """The text parts joined."""
         return text_of(self.content)
+
+    @property
+    def has_foreign_words(self) -> bool:
+        """Whether words in it, or beside it, are somebody else's."""
+        return self.attribution is not None or any(each.whose is Whose.OTHER for each in self.cites)
 
 
 class AssistantMessage(

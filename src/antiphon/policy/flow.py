@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
-from antiphon.domain.message import Attribution, ToolResult, text_content
+from antiphon.domain.message import ToolResult, text_content
 from antiphon.domain.session import Session
 from antiphon.domain.transcript import Entry, Step
 from antiphon.policy.decision import ALLOW, Decision, Deny
@@ -23,14 +23,12 @@ def decide_write(context: Classification, clearance: Classification) -> Decision
     return Deny("write_down", "this turn has read data that may not go there.")
 
 
-def classify_message(
-    standing: Standing, route: Classification, attribution: Attribution | None = None
-) -> Classification:
+def classify_message(standing: Standing, route: Classification, *, has_foreign_words: bool = False) -> Classification:
     """What a message of the principal was made of, if it came on a route with that classification.
 
     Words that are not the principal's are untrusted, whoever passes them on.
     """
-    return route if is_trusted(standing) and attribution is None else route.distrusted()
+    return route if is_trusted(standing) and not has_foreign_words else route.distrusted()
 
 
 def may_enter(content: Classification, clearance: Classification) -> bool:

@@ -11,6 +11,8 @@ from antiphon.domain.message import (
     AssistantMessage,
     Attribution,
     AttributionKind,
+    Citation,
+    CitationKind,
     Cut,
     ExchangeStage,
     ExchangeStep,
@@ -26,6 +28,7 @@ from antiphon.domain.message import (
     ToolCallPart,
     ToolResult,
     UserMessage,
+    Whose,
 )
 from antiphon.policy.flow import may_enter
 from antiphon.wire.encoding import Shape, compact_json, milliseconds
@@ -67,6 +70,16 @@ class AttributionShape(Shape, frozen=True, kw_only=True):
     kind: AttributionKind
     name: str | None = None
     """The author's name, as the platform shows it."""
+
+
+class CitationShape(Shape, frozen=True, kw_only=True):
+    """Words that a message points at."""
+
+    kind: CitationKind
+    whose: Whose
+    text: str
+    name: str | None = None
+    """The name of somebody else, as the platform shows it."""
 
 
 class ExchangeShape(Shape, frozen=True, kw_only=True):
@@ -119,6 +132,8 @@ class MessageShape(Shape, frozen=True, kw_only=True):
     provenance: ProvenanceShape | None = None
     attribution: AttributionShape | None = None
     """Set if the words are not the sender's: a forward, an inline bot's, a quote."""
+    cites: Sequence[CitationShape] | None = None
+    """What it points at: the message that it answers, a quote, a forward beside it."""
     exchange: ExchangeShape | None = None
     report: ReportShape | None = None
     classification: ClassificationShape | None = None
@@ -232,6 +247,7 @@ def _own_fields(body: UserMessage | AssistantMessage | ToolResult) -> dict[str, 
                 "sender": body.sender,
                 "provenance": None if body.provenance == EXTERNAL else _provenance(body.provenance),
                 "attribution": None if body.attribution is None else _attribution(body.attribution),
+                "cites": [_citation(each) for each in body.cites] or None,
                 "exchange": None if body.exchange is None else _exchange(body.exchange),
                 "report": None if body.report is None else _report(body.report),
             }
@@ -292,6 +308,10 @@ def _provenance(provenance: Provenance) -> ProvenanceShape:
 
 def _attribution(attribution: Attribution) -> AttributionShape:
     return AttributionShape(kind=attribution.kind, name=attribution.name)
+
+
+def _citation(citation: Citation) -> CitationShape:
+    return CitationShape(kind=citation.kind, whose=citation.whose, text=citation.text, name=citation.name)
 
 
 def _exchange(step: ExchangeStep) -> ExchangeShape:

@@ -12,9 +12,19 @@ from msgspec import Struct, field
 
 from antiphon.channels.telegram.settings import ACCOUNT, LARGEST_FILE, LARGEST_IMAGE, NAME
 from antiphon.domain.attachments import fitting_name
-from antiphon.domain.inbound import ButtonPress, ChangeKind, ChatChange, FromChannel, Inbound, Sender, SentFile
+from antiphon.domain.citations import LinkedWords, cite, with_addresses
+from antiphon.domain.inbound import (
+    ButtonPress,
+    ChangeKind,
+    ChatChange,
+    Cited,
+    FromChannel,
+    Inbound,
+    Sender,
+    SentFile,
+)
 from antiphon.domain.keys import ChatType
-from antiphon.domain.message import Attribution, AttributionKind
+from antiphon.domain.message import Attribution, AttributionKind, CitationKind, Whose
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import bracketed_name
 
@@ -54,6 +64,8 @@ class _Entity(Struct, frozen=True, kw_only=True):
     offset: int
     length: int
     user: _User | None = None
+    url: str | None = None
+    """Of a `text_link`."""
 
 
 class _File(Struct, frozen=True, kw_only=True):
@@ -77,9 +89,44 @@ class _ForwardOrigin(Struct, frozen=True, kw_only=True):
 class _Answered(Struct, frozen=True, kw_only=True):
     """A message that another one answers."""
 
+    message_id: int | None = None
     sender: _User | None = field(default=None, name="from")
+    sender_chat: _TelegramChat | None = None
+    text: str | None = None
+    caption: str | None = None
+    entities: tuple[_Entity, ...] = ()
+    caption_entities: tuple[_Entity, ...] = ()
+    forward_origin: _ForwardOrigin | None = None
+    forward_date: object = None
+    is_automatic_forward: bool = False
+    via_bot: _User | None = None
+    photo: object = None
+    document: object = None
+    voice: object = None
+    audio: object = None
+    video: object = None
+    video_note: object = None
+    sticker: object = None
+    location: object = None
+    contact: object = None
+    poll: object = None
+    story: object = None
+    paid_media: object = None
     forum_topic_created: object = None
     """Set in the message that opens a topic, which every message of the topic answers."""
+
+
+class _Quote(Struct, frozen=True, kw_only=True):
+    """The part of a message that its answer quotes."""
+
+    text: str = ""
+    entities: tuple[_Entity, ...] = ()
+
+
+class _AnsweredElsewhere(Struct, frozen=True, kw_only=True):
+    """A message of another chat that is answered here; only the quote says what it held."""
+
+    origin: _ForwardOrigin | None = None
 
 
 class _Message(Struct, frozen=True, kw_only=True):
@@ -96,6 +143,8 @@ class _Message(Struct, frozen=True, kw_only=True):
     message_thread_id: int | None = None
     is_topic_message: bool = False
     reply_to_message: _Answered | None = None
+    external_reply: _AnsweredElsewhere | None = None
+    quote: _Quote | None = None
     forward_origin: _ForwardOrigin | None = None
     forward_date: object = None
     """In place of `forward_origin`, from servers of the Bot API before 7.0."""
@@ -159,6 +208,7 @@ class _Update(Struct, frozen=True, kw_only=True):
 
 _REFUSED = ("sticker", "location", "contact", "poll", "story", "paid_media")
 """Kinds of content that are not taken in; messages without text that have none of them are the platform's own."""
+_FILES = ("photo", "document", "voice", "audio", "video", "video_note")
 _IN_GROUP = ("group", "supergroup")
 
 
@@ -206,9 +256,10 @@ def _read_message(message: _Message, me: Me, position: int) -> Inbound | ChatCha
         chat_type=ChatType.DIRECT if is_direct else ChatType.GROUP,
         title=None if is_direct else bracketed_name(message.chat.title or ""),
         sender=_sender(sender),
-        text=whole_characters(text or ""),
+        text=_with_addresses(text or "", message.entities if message.text is not None else message.caption_entities),
         is_meant=is_meant,
         attribution=attribution,
+        cites=_cited_by(message, sender, me),
         has_files=bool(unfetched),
         unfetched=unfetched,
         refused=refused if is_meant else (),
@@ -224,6 +275,62 @@ def _attribution_of(message: _Message) -> Attribution | None:
     if message.via_bot is not None:
         return Attribution(kind=AttributionKind.INLINE_BOT, name=_sender(message.via_bot).name)
     return None
+
+
+def _cited_by(message: _Message, sender: _User, me: Me) -> tuple[Cited, ...]:
+    """What the message answers, or the part of it that it quotes; none for the message that opens a topic."""
+    answered, quote = message.reply_to_message, message.quote
+    kind = CitationKind.REPLY if quote is None else CitationKind.QUOTE
+    quoted = "" if quote is None else _with_addresses(quote.text, quote.entities)
+    if answered is None or answered.forum_topic_created is not None:
+        if message.external_reply is None or not quoted.strip():
+            return ()
+        origin = message.external_reply.origin
+        return (Cited(citation=cite(kind, Whose.OTHER, quoted, None if origin is None else _author_of(origin))),)
+    whose, name = _whose(answered, sender, me)
+    text = quoted if quoted.strip() else _words_of(answered)
+    if not text.strip():
+        return ()
+    is_ours = whose is Whose.AGENT and answered.message_id is not None
+    return (Cited(citation=cite(kind, whose, text, name), platform_id=str(answered.message_id) if is_ours else None),)
+
+
+def _whose(answered: _Answered, sender: _User, me: Me) -> tuple[Whose, str | None]:
+    """Whose words the answered message holds, and the name of somebody else."""
+    if answered.forward_origin is not None:
+        return Whose.OTHER, _author_of(answered.forward_origin)
+    if answered.via_bot is not None:
+        return Whose.OTHER, _sender(answered.via_bot).name
+    if answered.forward_date is not None or answered.is_automatic_forward:
+        return Whose.OTHER, None
+    if answered.sender_chat is not None:
+        return Whose.OTHER, bracketed_name(whole_characters(answered.sender_chat.title or "")) or None
+    if answered.sender is None:
+        return Whose.OTHER, None
+    if answered.sender.id in (me.id, sender.id):
+        return (Whose.AGENT if answered.sender.id == me.id else Whose.SENDER), None
+    return Whose.OTHER, _sender(answered.sender).name
+
+
+def _words_of(answered: _Answered) -> str:
+    """What the message says; of one without words, what it is."""
+    if answered.text is not None:
+        return _with_addresses(answered.text, answered.entities)
+    said = _with_addresses(answered.caption or "", answered.caption_entities)
+    kinds = (kind for kind in (*_FILES, *_REFUSED) if getattr(answered, kind))
+    shown = next((f"[{kind.replace('_', ' ')}]" for kind in kinds), "")
+    return "\n".join(part for part in (shown, said) if part)
+
+
+def _with_addresses(text: str, entities: Sequence[_Entity]) -> str:
+    """The text in whole characters, with the addresses behind its linked words."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    links = [
+        LinkedWords(len(units[: max(each.offset + each.length, 0) * 2].decode("utf-16-le", "replace")), each.url)
+        for each in entities
+        if each.type == "text_link" and each.url
+    ]
+    return with_addresses(whole_characters(text), links)
 
 
 def _author_of(origin: _ForwardOrigin) -> str | None:

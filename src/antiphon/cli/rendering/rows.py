@@ -4,7 +4,7 @@ import msgspec
 
 from antiphon.cli.rendering.output import ago, calls_of, clock_time, console, error_console, show, styled, text_of
 from antiphon.domain.actor import OWNER
-from antiphon.domain.message import Attribution, JsonObject, report_for_people, step_for_people
+from antiphon.domain.message import Attribution, Citation, JsonObject, report_for_people, step_for_people
 from antiphon.domain.text import cut_in_middle, exact, shown_name
 from antiphon.incoming import shortened
 from antiphon.program import with_path
@@ -161,6 +161,7 @@ def author_of(message: JsonObject) -> str:
     attribution = message.get("attribution")
     if isinstance(attribution, dict):
         named.append(msgspec.convert(attribution, Attribution).for_people)
+    named += dict.fromkeys(each.for_people for each in msgspec.convert(message.get("cites") or [], list[Citation]))
     return f"  ({', '.join(named)})" if named else ""
 
 

@@ -5,10 +5,11 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import MessageId, RunId, SessionId
 from antiphon.domain.inbound import Inbound
 from antiphon.domain.keys import ChatType, SessionKey, SessionKind
-from antiphon.domain.message import JsonObject, Part, TextPart, UserMessage
+from antiphon.domain.message import Citation, JsonObject, Part, TextPart, UserMessage
 from antiphon.domain.session import Session, SessionType, Source
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
@@ -172,6 +173,10 @@ class Arrived(Struct, frozen=True, kw_only=True):
     file_bytes: int = 0
     held_bytes: int | None = None
     """What is held for it of its sender's share; None if it did not wait."""
+    cites: tuple[Citation, ...] = ()
+    """What it points at."""
+    cited: Classification = PUBLIC
+    """What the agent's words among them were made of."""
 
 
 def sent_ms(inbound: Inbound, at_ms: int) -> int:
@@ -222,6 +227,7 @@ def _posting(rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: Dra
             sender=None if inbound.chat_type is ChatType.DIRECT else inbound.sender.name or inbound.sender.id,
             mentioned=is_mentioned(chat, inbound),
             attribution=inbound.attribution,
+            cites=arrived.cites,
         ),
         may_repeat=True,
         mode=chat.rules.queue_mode,
@@ -230,7 +236,7 @@ def _posting(rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: Dra
         new_session_id=drawn.session_id(chat.route.address.channel),
         rules=rules,
         place=chat.place,
-        route=chat.rules.classification,
+        route=chat.rules.classification.join(arrived.cited),
         is_delivered=False,
         is_of_channel=True,
         file_bytes=arrived.file_bytes,

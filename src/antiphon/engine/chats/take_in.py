@@ -17,6 +17,7 @@ from antiphon.engine.access.machines import refuse_machine_account
 from antiphon.engine.chats import linking, pairing
 from antiphon.engine.chats.accounts import AccountLease
 from antiphon.engine.chats.chat import Chat, account_of
+from antiphon.engine.chats.citing import settle_cites
 from antiphon.engine.chats.commands import perform
 from antiphon.engine.chats.entry import (
     Arrived,
@@ -276,9 +277,12 @@ async def _post(tx: Transaction, command: TakeIn, chat: Chat, who: Who) -> Recei
         return Received(outcome=ArrivalOutcome.IGNORED, refused=error)
     if uploaded is not None and (chat.session is None or chat.session.id != uploaded.session_id):
         raise SessionMoved(chat.route.session_key)
+    cites, cited = await settle_cites(tx, rules, chat, inbound)
     arrived = Arrived(
         inbound=inbound,
         content=content,
+        cites=cites,
+        cited=cited,
         file_bytes=0 if uploaded is None else uploaded.size,
         held_bytes=None if command.held is None else command.held.size,
     )

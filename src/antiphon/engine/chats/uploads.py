@@ -39,7 +39,7 @@ async def prepare(tx: Transaction, command: TakeIn) -> Session | Refusal:
     session = await open_for_files(tx, rules, chat, who, arrived=arrived, drawn=drawn)
     if not isinstance(session, Refusal):
         assert chat.rules is not None
-        left = classify_message(who.standing, chat.rules.classification, inbound.attribution)
+        left = classify_message(who.standing, chat.rules.classification, has_foreign_words=inbound.has_foreign_words)
         await raise_workspace(tx, session.row, session.id, left)
     return session
 

@@ -453,7 +453,7 @@ def _is_signed(message: UserMessage | AssistantMessage) -> bool:
 
 
 def _made_of(command: PostMessage, standing: Standing) -> Classification:
-    return classify_message(standing, command.route, command.message.attribution)
+    return classify_message(standing, command.route, has_foreign_words=command.message.has_foreign_words)
 
 
 def _size_of(command: PostMessage) -> int:
@@ -635,8 +635,8 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
         return refusal
     if sender is not None:
         await admit_sender(tx, sender)
-    attribution = message.attribution if isinstance(message, UserMessage) else None
-    actor, made_of = str(standing.principal), classify_message(standing, PUBLIC, attribution)
+    is_foreign = isinstance(message, UserMessage) and message.has_foreign_words
+    actor, made_of = str(standing.principal), classify_message(standing, PUBLIC, has_foreign_words=is_foreign)
     words = Words(message, actor, made_of, Arrival.APPENDED, command.may_repeat, command.occurred_at, session.end)
     seq = await append_words(tx, session, words, command.at_ms)
     if is_counted:

@@ -107,9 +107,14 @@ class PageEntry(Struct, frozen=True, kw_only=True):
     is_foreign: bool = False
     """Whether a user message comes from another session or the runtime, not from a person."""
     attribution: str = ""
-    """Whose words it holds that are not the sender's, in a few words."""
+    """Whose words it holds that are not the sender's, and what it points at, in a few words."""
     is_partial: bool = False
     is_error: bool = False
+
+
+def _attribution(message: UserMessage) -> str:
+    own = [] if message.attribution is None else [message.attribution.for_people]
+    return ", ".join(dict.fromkeys([*own, *(each.for_people for each in message.cites)]))
 
 
 def entry_of(event: Event, names: FindName) -> PageEntry | None:
@@ -125,7 +130,7 @@ def entry_of(event: Event, names: FindName) -> PageEntry | None:
                 pieces=_pieces(event.seq, message.content, is_markdown=False) or (ABOVE,),
                 who=_author(message, person),
                 principal="" if person is None else str(person.principal),
-                attribution="" if message.attribution is None else message.attribution.for_people,
+                attribution=_attribution(message),
                 is_foreign=message.provenance.kind is not ProvenanceKind.EXTERNAL,
                 run=event.run_id or "",
             )
