@@ -348,8 +348,8 @@ BUGS = (
     Bug(
         "what came in is not remembered",
         "engine/chats/take_in.py",
-        "    await arrivals.store(tx, arrival, ArrivalRow(received.outcome",
-        "    None and await arrivals.store(tx, arrival, ArrivalRow(received.outcome",
+        "        await arrivals.store(tx, name, ArrivalRow(received.outcome",
+        "        None and await arrivals.store(tx, name, ArrivalRow(received.outcome",
         "engine/chats/test_deaths.py::test_a_command_is_carried_out_once_whenever_the_process_dies[sqlite]",
     ),
 )

@@ -1284,7 +1284,7 @@ BUGS = (
         "a guest's words are trusted",
         "policy/flow.py",
         "is_trusted(standing) and not has_foreign_words",
-        "attribution is None",
+        "not has_foreign_words",
         "engine/test_classified_runs.py::test_words_of_a_guest_are_untrusted_and_so_is_what_is_made_of_them[sqlite]",
     ),
     Bug(

@@ -4,9 +4,67 @@ from tests.planted.bug import Bug
 
 DIRECTORY = "channels/telegram"
 
+JOINED = "channels/telegram/test_joined_messages.py"
+HELD = "engine/chats/test_held_messages.py"
 CITATIONS = "channels/telegram/test_citations.py"
 
 BUGS = (
+    Bug(
+        "each picture of an album is a message",
+        "domain/joining.py",
+        "    if inbound.album is not None and inbound.album == last.album:\n        return True\n",
+        "",
+        "domain/test_joining.py::test_what_belongs_together[two of an album]",
+    ),
+    Bug(
+        "a forward beside a comment is the sender's own words",
+        "domain/joining.py",
+        "CitationKind.FORWARD, Whose.OTHER, text, name",
+        "CitationKind.FORWARD, Whose.SENDER, text, name",
+        "domain/test_joining.py::test_a_forward_beside_a_comment_is_a_citation_and_the_comment_is_the_senders_own",
+    ),
+    Bug(
+        "messages wait for their parts without end",
+        "engine/chats/holding.py",
+        "until_ms = min(held.held_at + waits.most_ms, at_ms + waits.part_ms)",
+        "until_ms = at_ms + waits.part_ms",
+        f"{JOINED}::test_each_part_lets_the_others_wait_again_and_five_seconds_are_the_most[sqlite]",
+    ),
+    Bug(
+        "a text waits although the next one stands alone",
+        "engine/chats/holding.py",
+        "        await held_messages.close(tx, held, at_ms)\n",
+        "",
+        f"{JOINED}::test_a_text_in_a_direct_chat_waits_a_moment_and_two_texts_are_two_messages[sqlite]",
+    ),
+    Bug(
+        "a command overtakes what was written before it",
+        "engine/chats/reception.py",
+        "            await self._post_before(inbound, lease)\n",
+        "            pass\n",
+        f"{JOINED}::test_a_command_waits_for_nothing_joins_nothing_and_acts_after_what_was_written[sqlite]",
+    ),
+    Bug(
+        "a part that comes again has no answer",
+        "engine/chats/take_in.py",
+        "    for platform_id in (inbound.platform_id, *inbound.part_ids):\n",
+        "    for platform_id in (inbound.platform_id, *inbound.part_ids)[:1]:\n",
+        f"{HELD}::test_parts_have_the_first_answer_of_their_message[sqlite]",
+    ),
+    Bug(
+        "a part is lost that came while its message was posted",
+        "store/held_messages.py",
+        'WHERE id = ? AND parts = ?"\n',
+        'WHERE id = ? AND parts > ? - 99"\n',
+        f"{HELD}::test_a_part_that_comes_while_its_message_is_posted_is_kept[sqlite]",
+    ),
+    Bug(
+        "texts that wait a moment take the places of files",
+        "engine/chats/held.py",
+        "        if not held.files:  # it takes no time, and so nobody's place\n",
+        "        if False:\n",
+        f"{HELD}::test_a_text_waits_for_nobodys_files_in_other_chats[sqlite]",
+    ),
     Bug(
         "an answer to the bot's own words makes its session untrusted",
         "domain/citations.py",

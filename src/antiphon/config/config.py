@@ -41,6 +41,7 @@ from antiphon.domain.agent import Agent, DailyLimits, RunLimits
 from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, Compartments
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
+from antiphon.domain.joining import JoinWaits
 from antiphon.domain.person import PersonId
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
 from antiphon.domain.session import NOWHERE, DeliveryContext
@@ -568,6 +569,7 @@ class Config(Section):
                 access=section.access,
                 queue_mode=section.queue_mode,
                 classification=self._classification(section.classification, compartments, *place, "classification"),
+                join_waits=JoinWaits(text_ms=section.text_wait_ms),
                 groups={
                     name: GroupRules(
                         agent_id=self._known_agent(group.agent, agents, *place, "groups", name, "agent"),

@@ -50,6 +50,16 @@ class SentFile(Struct, frozen=True, kw_only=True):
     """In bytes as it would be stored: what the platform says, or the most that is taken in."""
 
 
+class Filling(StrEnum):
+    """How much of what one message of the platform can hold its text takes."""
+
+    SHORT = "short"
+    LONG = "long"
+    """So much that the sender's program may have cut it from a longer text, between two lines or words."""
+    FULL = "full"
+    """All; if it was cut, then anywhere."""
+
+
 class Cited(Struct, frozen=True, kw_only=True):
     """Words that a message points at, as its platform tells them."""
 
@@ -89,6 +99,13 @@ class Inbound(Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...] = ()
     """What could not be taken in, one plain sentence each, for the sender."""
     sent_at: datetime | None = None
+    album: str | None = None
+    """The platform's name of the album that it is in."""
+    filling: Filling = Filling.SHORT
+    parts: tuple["Inbound", ...] = ()
+    """While it waits: later messages that belong to it, in order."""
+    part_ids: tuple[str, ...] = ()
+    """The platform's ids of messages that became one with it."""
 
     @property
     def has_foreign_words(self) -> bool:

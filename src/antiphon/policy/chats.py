@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId
+from antiphon.domain.joining import JoinWaits
 from antiphon.domain.keys import DmScope
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.policy.trigger import OwnerTrigger
@@ -39,6 +40,8 @@ class ChannelRules(Struct, frozen=True, kw_only=True):
     access: ChannelAccess = ChannelAccess.PAIRING
     queue_mode: QueueMode = QueueMode.COLLECT
     classification: Classification = PUBLIC
+    join_waits: JoinWaits | None = None
+    """How long its messages wait for those that belong to them; None if each stands alone."""
     groups: Mapping[str, GroupRules] = field(default_factory=dict[str, GroupRules])
 
 

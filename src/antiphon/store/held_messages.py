@@ -34,11 +34,17 @@ class HeldMessage(Struct, frozen=True, kw_only=True):
     """As JSON; `codec.inbound` reads it."""
     held_at: int
     """In milliseconds."""
+    parts: int = 1
+    """How many messages it is made of."""
+    open_until: int = 0
+    """Until when others may become one with it."""
+    files: int = 1
+    """How many files are to be fetched for it."""
 
 
 _HELD = SelectList(
     HeldMessage,
-    "id, recipient, thread_id, principal, is_favoured, is_counted, size, message, held_at",
+    "id, recipient, thread_id, principal, is_favoured, is_counted, size, message, held_at, parts, open_until, files",
     is_favoured=bool,
     is_counted=bool,
 )
@@ -61,13 +67,15 @@ class NewHeld(Struct, frozen=True, kw_only=True):
     message: Inbound
     held_at: int
     due_at: int
+    open_until: int = 0
 
 
 async def insert(tx: Transaction, new: NewHeld) -> None:
     place = new.message.place
     await tx.execute(
         "INSERT INTO held_messages (channel, account, recipient, thread_id, platform_id, principal, is_favoured, "
-        "is_counted, size, message, held_at, due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "is_counted, size, message, held_at, due_at, open_until, files) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             place.channel,
             place.account_id,
@@ -81,6 +89,8 @@ async def insert(tx: Transaction, new: NewHeld) -> None:
             codec.json_text(new.message),
             new.held_at,
             new.due_at,
+            new.open_until,
+            len(new.message.unfetched),
         ),
     )
 
@@ -92,6 +102,39 @@ async def is_waiting_in(query: Query, place: DeliveryContext) -> bool:
         (place.channel, place.account_id, place.to, place.thread_id or ""),
     )
     return row is not None
+
+
+async def find_open(query: Query, place: DeliveryContext, principal: str, now_ms: int) -> HeldMessage | None:
+    """The principal's newest message of the place, if others may become one with it now."""
+    row = await query.fetch_one(
+        f"SELECT {_HELD.text} FROM held_messages WHERE channel = ? AND account = ? AND recipient = ? AND thread_id = ? "
+        "AND principal = ? AND held_at <= ? AND open_until > ? ORDER BY id DESC LIMIT 1",
+        (place.channel, place.account_id, place.to, place.thread_id or "", principal, now_ms, now_ms),
+    )
+    return None if row is None else _HELD.read(row)
+
+
+async def find_first_in(query: Query, place: DeliveryContext) -> HeldMessage | None:
+    row = await query.fetch_one(
+        f"SELECT {_HELD.text} FROM held_messages WHERE channel = ? AND account = ? AND recipient = ? AND thread_id = ? "
+        "ORDER BY id LIMIT 1",
+        (place.channel, place.account_id, place.to, place.thread_id or ""),
+    )
+    return None if row is None else _HELD.read(row)
+
+
+async def add_part(tx: Transaction, held: HeldMessage, message: Inbound, *, size: int, open_until: int) -> None:
+    """Stores the message with a further part; it waits until then."""
+    await tx.execute(
+        "UPDATE held_messages SET message = ?, size = size + ?, files = files + ?, parts = parts + 1, open_until = ?, "
+        "due_at = ? WHERE id = ?",
+        (codec.json_text(message), size, len(message.parts[-1].unfetched), open_until, open_until, held.id),
+    )
+
+
+async def close(tx: Transaction, held: HeldMessage, at_ms: int) -> None:
+    """Nothing more becomes one with it, so it waits no longer for that."""
+    await tx.execute("UPDATE held_messages SET open_until = 0, due_at = ? WHERE id = ?", (at_ms, held.id))
 
 
 async def share_of(query: Query, principal: str) -> Share:
@@ -120,8 +163,17 @@ async def list_first(query: Query, account: AccountName, now_ms: int) -> list[He
     return [_HELD.read(row) for row in rows]
 
 
-async def is_waiting(query: Query, id: HeldId) -> bool:
-    return await query.fetch_one("SELECT 1 FROM held_messages WHERE id = ?", (id,)) is not None
+async def next_due(query: Query, account: AccountName, now_ms: int) -> int | None:
+    """When the next message of the account is due that is not yet."""
+    statement = "SELECT MIN(due_at) FROM held_messages WHERE channel = ? AND account = ? AND due_at > ?"
+    row = await query.fetch_one(statement, (*account, now_ms))
+    return None if row is None else row[0]
+
+
+async def is_waiting(query: Query, held: HeldMessage) -> bool:
+    """Whether it waits as it was read; if another message became one with it since, it has to be read again."""
+    statement = "SELECT 1 FROM held_messages WHERE id = ? AND parts = ?"
+    return await query.fetch_one(statement, (held.id, held.parts)) is not None
 
 
 async def set_counted(tx: Transaction, id: HeldId) -> None:

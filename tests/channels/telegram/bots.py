@@ -25,8 +25,8 @@ CODE = re.compile(r"\b[A-HJ-NP-Z2-9]{4}-?[A-HJ-NP-Z2-9]{4}\b")
 
 
 def settings_of(fake: FakeTelegram, **more: Any) -> Json:
-    """The section `channels.telegram`."""
-    return {"token": fake.token, "api_base": fake.base_url.removesuffix("/bot"), **more}
+    """The section `channels.telegram`; texts wait for no forward unless it says so."""
+    return {"token": fake.token, "api_base": fake.base_url.removesuffix("/bot"), "text_wait_ms": 0, **more}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class Bot:
 async def _count_open(query: Any) -> int:
     row = await query.fetch_one(
         "SELECT (SELECT count(*) FROM runs WHERE status IN ('queued', 'running')) + "
-        "(SELECT count(*) FROM deliveries WHERE status IN ('queued', 'claimed'))"
+        "(SELECT count(*) FROM deliveries WHERE status IN ('queued', 'claimed')) + "
+        "(SELECT count(*) FROM held_messages)"
     )
     return row[0]
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId, ProcessId
-from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound, InboundFile, Sender, SentFile
+from antiphon.domain.inbound import ChangeKind, ChatChange, Filling, Inbound, InboundFile, Sender, SentFile
 from antiphon.domain.keys import ChatType
 from antiphon.domain.message import Attribution, AttributionKind, TextPart
 from antiphon.domain.person import Identity
@@ -61,6 +61,7 @@ class Lobby:
         sent_at: datetime | None = None,
         name: str | None = None,
         attributed: AttributionKind | None = None,
+        filling: Filling = Filling.SHORT,
     ) -> Received:
         """What becomes of the message; its id is a new one unless the test names it."""
         inbound = Inbound(
@@ -75,7 +76,9 @@ class Lobby:
             attribution=None if attributed is None else Attribution(kind=attributed, name="Mallory"),
             files=files,
             unfetched=unfetched,
+            has_files=bool(files or unfetched),
             sent_at=sent_at,
+            filling=filling,
         )
         return await self.reception.receive(inbound, lease)
 

@@ -14,12 +14,15 @@ from msgspec.structs import replace
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId
-from antiphon.domain.inbound import Inbound, InboundFile, SentFile
+from antiphon.domain.inbound import Filling, Inbound, InboundFile, SentFile
+from antiphon.domain.joining import JoinWaits, joined
 from antiphon.engine.chats.accounts import AccountLease, Accounts
 from antiphon.engine.chats.held import MOST_AT_ONCE, MOST_OF_GUESTS, MOST_OF_ONE, HeldMessages, choose
 from antiphon.policy.chats import ChannelAccess, ChannelRules, GroupRules
 from antiphon.policy.uploads import FileRoom, FileVerdict, decide_file, room_after
+from antiphon.store import codec, held_messages
 from antiphon.store.arrivals import ArrivalOutcome
+from antiphon.store.channel_accounts import AccountName
 from antiphon.store.held_messages import HeldId, HeldMessage
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -317,3 +320,71 @@ def test_files_that_are_fetched_fit_into_every_room(
             left, fetched = room_after(size, left), fetched + size
     assert fetched <= min(each for each in (of_sender, of_session, max(of_disk, 0)) if each is not None)
     assert is_addressed or fetched == 0
+
+
+JOINING = ChannelRules(agent_id=AgentId("main"), access=PUBLIC, join_waits=JoinWaits(text_ms=0))
+
+
+async def first_held(scene: Lobby, at_ms: int) -> HeldMessage:
+    (held,) = await scene.app.database.read(held_messages.list_first, AccountName(CHANNEL, ACCOUNT), at_ms)
+    return held
+
+
+@requirement("groups:5", "channels:1")
+async def test_a_part_that_comes_while_its_message_is_posted_is_kept(open_home: OpenHome) -> None:
+    """The process that posts has read the message, and the part is stored before it posts it."""
+    clock = ManualClock()
+    async with lobby(open_home, Parts(clock=clock), channel_rules=JOINING) as scene:
+        lease = await lease_of(scene)
+        await scene.hears("42", "begin", filling=Filling.LONG)
+        held = await first_held(scene, clock.now_ms() + 1_500)
+        await scene.hears("42", "end")
+        posted = await scene.reception.go_on(held, joined(codec.inbound(held.message)), lease)
+        assert posted.outcome is ArrivalOutcome.HELD and await scene.count("held_messages") == 1
+        clock.pass_time(timedelta(seconds=1.5))
+        async with serving(scene, Platform()):
+            await until_nothing_waits(scene)
+        assert await scene.messages(KEY) == ["begin\nend"]
+
+
+@requirement("groups:5", "channels:1")
+async def test_parts_have_the_first_answer_of_their_message(open_home: OpenHome) -> None:
+    clock = ManualClock()
+    async with lobby(open_home, Parts(clock=clock), channel_rules=JOINING) as scene:
+        await scene.hears("42", "begin", id="u1", filling=Filling.LONG)
+        await scene.hears("42", "end", id="u2")
+        clock.pass_time(timedelta(seconds=1.5))
+        async with serving(scene, Platform()):
+            await until_nothing_waits(scene)
+        answers = [await scene.hears("42", "end", id=id) for id in ("u1", "u2")]
+        assert all(each.is_repeated and each.outcome is ArrivalOutcome.POSTED for each in answers)
+        assert answers[0].posted == answers[1].posted is not None
+
+
+@requirement("groups:5", "access:4")
+async def test_a_text_waits_for_nobodys_files_in_other_chats(open_home: OpenHome) -> None:
+    clock, platform = ManualClock(), Platform()
+    platform.gate = anyio.Event()
+    async with (
+        lobby(open_home, Parts(clock=clock), channel_rules=replace(JOINING, join_waits=JoinWaits())) as scene,
+        serving(scene, platform),
+    ):
+        for number in range(2 * MOST_AT_ONCE):
+            await scene.hears(f"9{number}", "look", unfetched=(file(),))
+        await scene.hears("42", "hello")
+        clock.pass_time(timedelta(seconds=0.3))
+
+        async def is_posted() -> bool:
+            return await scene.count("held_messages") == 2 * MOST_AT_ONCE
+
+        await until(scene, is_posted)
+        assert await scene.messages(KEY) == ["hello"]
+        platform.gate.set()
+        await until_nothing_waits(scene)
+
+
+@requirement("groups:5", "access:4")
+async def test_parts_of_a_guest_stay_within_its_share(open_home: OpenHome) -> None:
+    async with lobby(open_home, channel_rules=JOINING, limits__guest__stored_bytes=9 * KIB) as scene:
+        outcomes = [(await scene.hears("42", "x" * 4 * KIB, filling=Filling.LONG)).outcome for _ in range(4)]
+        assert outcomes == [ArrivalOutcome.HELD, ArrivalOutcome.HELD, ArrivalOutcome.IGNORED, ArrivalOutcome.IGNORED]

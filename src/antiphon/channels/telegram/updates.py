@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 from msgspec import Struct, field
 
-from antiphon.channels.telegram.settings import ACCOUNT, LARGEST_FILE, LARGEST_IMAGE, NAME
+from antiphon.channels.telegram.settings import ACCOUNT, LARGEST_FILE, LARGEST_IMAGE, LONGEST_TEXT, NAME
 from antiphon.domain.attachments import fitting_name
 from antiphon.domain.citations import LinkedWords, cite, with_addresses
 from antiphon.domain.inbound import (
@@ -18,6 +18,7 @@ from antiphon.domain.inbound import (
     ChangeKind,
     ChatChange,
     Cited,
+    Filling,
     FromChannel,
     Inbound,
     Sender,
@@ -32,6 +33,8 @@ PHOTO = "photo"
 """The kind of files that become images; all others are files of the workspace."""
 PRESS = "press:"
 """Before the id of a press, so that it is not the id of a message."""
+LONG_TEXT = 4_000
+"""Units of UTF-16 from which on a program of Telegram may have cut a text from a longer one."""
 LONGEST_DATA = 64
 """Bytes of a button's data."""
 
@@ -140,6 +143,7 @@ class _Message(Struct, frozen=True, kw_only=True):
     caption: str | None = None
     entities: tuple[_Entity, ...] = ()
     caption_entities: tuple[_Entity, ...] = ()
+    media_group_id: str | None = None
     message_thread_id: int | None = None
     is_topic_message: bool = False
     reply_to_message: _Answered | None = None
@@ -264,7 +268,14 @@ def _read_message(message: _Message, me: Me, position: int) -> Inbound | ChatCha
         unfetched=unfetched,
         refused=refused if is_meant else (),
         sent_at=_moment(message.date),
+        album=message.media_group_id,
+        filling=_filling_of(message.text or ""),
     )
+
+
+def _filling_of(text: str) -> Filling:
+    units = len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return Filling.FULL if units >= LONGEST_TEXT else Filling.LONG if units >= LONG_TEXT else Filling.SHORT
 
 
 def _attribution_of(message: _Message) -> Attribution | None:

@@ -114,6 +114,9 @@ class TelegramSection(VoiceSection):
     """How messages are handled if their session is busy, unless the session has a mode of its own."""
     stream_interval_ms: Annotated[int, Field(ge=500, le=60_000)] = 1_500
     """The least time between two changes of a reply that is shown while it is written."""
+    text_wait_ms: Annotated[int, Field(ge=0, le=2_000)] = 300
+    """How long a text in a direct chat waits for a forward that it may comment. Albums, long texts and forwards wait
+    1.5 s for their next part in any case."""
     classification: ClassificationSection | None = None
     """The classification of its messages, and the least classification of its new sessions; public unless set. Guests'
     messages are untrusted in any case."""

@@ -13,10 +13,11 @@ import anyio
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.inbound import Inbound
+from antiphon.domain.joining import joined
 from antiphon.engine.chats.accounts import AccountLease, LeaseLost, milliseconds_of
 from antiphon.engine.chats.reception import Reception
 from antiphon.store import codec
-from antiphon.store.held_messages import HeldId, HeldMessage
+from antiphon.store.held_messages import MOST_LISTED, HeldId, HeldMessage
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +51,10 @@ class HeldMessages:
         async with anyio.create_task_group() as tasks:
             while True:
                 self._ended.clear()
+                pause = TICK_SECONDS
                 try:
                     due = await self._reception.list_held(lease)
+                    pause = min(pause, await self._reception.pause_before_next(lease))
                     await self._reception.tell_numbers()
                 except Unavailable:
                     due = []
@@ -59,7 +62,7 @@ class HeldMessages:
                 for held in choose(waiting, self._working.values()):
                     self._working[held.id] = held
                     tasks.start_soon(self._go_on, held, lease, fetch)
-                await self._reception.wait_held(TICK_SECONDS)
+                await self._reception.wait_held(pause)
 
     async def _go_on(self, held: HeldMessage, lease: AccountLease, fetch: Fetch) -> None:
         try:
@@ -77,13 +80,14 @@ class HeldMessages:
             self._reception.wake()
 
     async def _post(self, held: HeldMessage, lease: AccountLease, fetch: Fetch) -> None:
-        inbound = codec.inbound(held.message)
+        inbound = joined(codec.inbound(held.message))
         if not held.is_counted and not await self._reception.count_held(held, inbound):
             return
         if inbound.unfetched:
-            if not await self._reception.is_ready(held, inbound):
+            ready = await self._reception.ready(held, inbound)
+            if ready is None:
                 return
-            inbound = await fetch(inbound)
+            inbound = await fetch(ready)
         await self._reception.go_on(held, inbound, lease)
 
     async def _put_off(self, held: HeldMessage) -> None:
@@ -108,7 +112,11 @@ def choose(due: Iterable[HeldMessage], working: Iterable[HeldMessage]) -> list[H
     busy = {held.id for held in at_work}
     chosen = list[HeldMessage]()
     for held in due:
-        taken = [*at_work, *chosen]
+        if not held.files:  # it takes no time, and so nobody's place
+            if held.id not in busy and len(busy) + len(chosen) < MOST_LISTED:
+                chosen.append(held)
+            continue
+        taken = [each for each in (*at_work, *chosen) if each.files]
         of_guests = [each for each in taken if not each.is_favoured]
         is_full = not held.is_favoured and (
             len(of_guests) >= MOST_OF_GUESTS

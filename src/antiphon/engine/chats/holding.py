@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.errors import Invalid, Limited
 from antiphon.domain.inbound import Inbound, SentFile
+from antiphon.domain.joining import JoinWaits, belongs, wait_of, with_part
 from antiphon.domain.keys import ChatType
 from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.allowances import bytes_left, refuse_bytes, refuse_pace
@@ -29,7 +30,7 @@ from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.rights import is_favoured
 from antiphon.policy.uploads import FileRoom, FileVerdict, decide_file, room_after
-from antiphon.store import held_messages
+from antiphon.store import codec, held_messages
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from antiphon.store.held_messages import HeldMessage, NewHeld
@@ -56,19 +57,31 @@ class Holding(Struct, frozen=True, kw_only=True):
     who: Who
     rules: Rules
     at_ms: int
+    free_bytes: int = 0
+    """On the home's disk; measured only for a message with files."""
+    waits: JoinWaits | None = None
+    """How long it waits for others that belong to it; None if it stands alone."""
+
+    @property
+    def open_ms(self) -> int:
+        """How long others may become one with it."""
+        if self.waits is None or self.inbound.text.startswith("/"):
+            return 0
+        return wait_of(self.inbound, self.waits, is_direct=self.inbound.chat_type is ChatType.DIRECT)
 
 
-async def decide_files(query: Query, holding: Holding, chat: Chat, *, free_bytes: int) -> Inbound:
+async def decide_files(query: Query, holding: Holding, chat: Chat) -> Inbound:
     """The message with the files that are to be fetched; of the others, its text tells the agent."""
     inbound, who, rules = holding.inbound, holding.who, holding.rules
     is_limited, shares = not is_favoured(who.standing), rules.shares
     left = await bytes_left(query, who.standing, shares)
     in_session = 0 if chat.session is None else await rows.stored_in(query, chat.session.row)
     room = FileRoom(
-        is_addressed=is_addressed(rules, chat, who, inbound),
+        # Which part of an album addresses the agent is known once all are there.
+        is_addressed=inbound.album is not None or is_addressed(rules, chat, who, inbound),
         of_sender=None if left is None else left - len(inbound.text.encode()),
         of_session=shares.session_bytes - in_session if is_limited else None,
-        of_disk=free_bytes - shares.free_disk_bytes - await held_messages.size_of_all(query),
+        of_disk=holding.free_bytes - shares.free_disk_bytes - await held_messages.size_of_all(query),
     )
     fetched, lines, refused = list[SentFile](), list[str](), list(inbound.refused)
     for file in inbound.unfetched:
@@ -78,11 +91,15 @@ async def decide_files(query: Query, holding: Holding, chat: Chat, *, free_bytes
             fetched.append(file)
             room = room_after(size, room)
             continue
-        lines.append(f"[{file.kind}: {file.name}, not fetched]")
+        lines.append(_left_line(file))
         if (why := _WHY.get(verdict)) is not None:
             refused.append(f"The file {bracketed_name(file.name)!r} was not taken in. {why}")
     text = "\n".join(part for part in (inbound.text, *lines) if part)
     return replace(inbound, text=text, unfetched=tuple(fetched), refused=tuple(refused))
+
+
+def _left_line(file: SentFile) -> str:
+    return f"[{file.kind}: {file.name}, not fetched]"
 
 
 async def hold(tx: Transaction, holding: Holding) -> Refusal | None:
@@ -94,7 +111,37 @@ async def hold(tx: Transaction, holding: Holding) -> Refusal | None:
         return await hold_late(tx, holding, refusal)
     if refusal := await refuse_bytes(tx, standing, _size_of(holding.inbound), rules.shares):
         return refusal
-    return await _store(tx, holding, is_counted=True, due_ms=holding.at_ms)
+    return await _store(tx, holding, is_counted=True, due_ms=holding.at_ms + holding.open_ms)
+
+
+class Joined(Struct, frozen=True):
+    """A message became one with another that waits."""
+
+
+async def join(tx: Transaction, holding: Holding, chat: Chat) -> Joined | Refusal | None:
+    """Makes the message one with that of its sender which waits for it, if it belongs to it; else None.
+
+    One that does not belong to it shows that nothing more will: then the other waits no longer.
+    """
+    inbound, at_ms, waits = holding.inbound, holding.at_ms, holding.waits
+    if waits is None:
+        return None
+    held = await held_messages.find_open(tx, inbound.place, str(holding.who.standing.principal), at_ms)
+    if held is None:
+        return None
+    first = codec.inbound(held.message)
+    if first.sender.id != inbound.sender.id or not belongs(inbound, first):
+        await held_messages.close(tx, held, at_ms)
+        return None
+    if inbound.unfetched:
+        inbound = await decide_files(tx, holding, chat)
+    size = _size_of(inbound)
+    if refusal := await refuse_bytes(tx, holding.who.standing, size, holding.rules.shares):
+        return refusal
+    until_ms = min(held.held_at + waits.most_ms, at_ms + waits.part_ms)
+    message = with_part(first, replace(inbound, position=None))
+    await held_messages.add_part(tx, held, message, size=size, open_until=until_ms)
+    return Joined()
 
 
 async def hold_late(tx: Transaction, holding: Holding, refusal: Refusal) -> Refusal | None:
@@ -121,26 +168,31 @@ class GoOn(Struct, frozen=True, kw_only=True):
         return self.drawn.at_ms
 
 
-async def is_ready(tx: Transaction, command: GoOn) -> bool:
-    """Whether the message may be posted now, before its files are fetched; else it is due later.
+async def ready(tx: Transaction, command: GoOn) -> Inbound | None:
+    """The message with the files that are to be fetched if it may be posted now; else it is due later.
 
-    False only for what passes, and only in a direct chat: elsewhere it is refused, and nobody waits behind it.
+    None only for what passes, and only in a direct chat: elsewhere it is refused, and nobody waits behind it.
     """
     held, rules, inbound = command.held, command.rules, command.inbound
-    if inbound.chat_type is not ChatType.DIRECT:
-        return True
     who = await find_who(tx, rules, inbound.place, inbound.sender)
     try:
         chat = await find_chat(tx, rules, inbound, who)
     except Invalid:
-        return True
+        return inbound
+    if inbound.chat_type is not ChatType.DIRECT:
+        return inbound if is_addressed(rules, chat, who, inbound) else _without_files(inbound)
     arrived = Arrived(inbound=inbound, content=content_of(inbound), held_bytes=held.size)
     judged = await judge_for_files(tx, rules, chat, who, arrived=arrived, drawn=command.drawn)
     if not isinstance(judged, Refusal) or not isinstance(judged.error, Limited):
-        return True
+        return inbound
     pause_ms = max(LEAST_PAUSE_MS, 1000 * judged.error.retry_after_seconds)
     await held_messages.postpone(tx, held.id, command.at_ms + pause_ms)
-    return False
+    return None
+
+
+def _without_files(inbound: Inbound) -> Inbound:
+    lines = "\n".join(part for part in (inbound.text, *map(_left_line, inbound.unfetched)) if part)
+    return replace(inbound, text=lines, unfetched=())
 
 
 async def count_held(tx: Transaction, command: GoOn) -> bool:
@@ -174,6 +226,7 @@ async def _store(tx: Transaction, holding: Holding, *, is_counted: bool, due_ms:
         message=inbound,
         held_at=holding.at_ms,
         due_at=due_ms,
+        open_until=due_ms if is_counted and holding.open_ms else 0,
     )
     await held_messages.insert(tx, new)
     return None

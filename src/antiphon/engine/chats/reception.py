@@ -5,6 +5,7 @@ its first answer, even if its chat was routed elsewhere meanwhile. Contract: cha
 """
 
 import asyncio
+import math
 from collections import OrderedDict
 
 import anyio
@@ -16,17 +17,18 @@ from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import Ids
 from antiphon.domain.inbound import ButtonPress, ChatChange, Inbound
+from antiphon.domain.joining import joined
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.chats.accounts import AccountLease, LeaseLost
 from antiphon.engine.chats.changes import take_change
 from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.entry import DrawnIds, SessionMoved, Uploaded, target_of
-from antiphon.engine.chats.holding import GoOn, count_held, is_ready
+from antiphon.engine.chats.holding import GoOn, count_held, ready
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.pairing import draw_code
 from antiphon.engine.chats.presses import TakePress, find_pressed, take_press
-from antiphon.engine.chats.take_in import Foreseen, Received, Stale, TakeIn, foresee, take_in
+from antiphon.engine.chats.take_in import Foreseen, Received, Stale, TakeIn, foresee, is_command, take_in
 from antiphon.engine.chats.uploads import prepare, remove_files, write_files
 from antiphon.engine.chats.who import identity_of
 from antiphon.engine.deliveries.outbox import enqueue_notice
@@ -34,12 +36,14 @@ from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.request_ids import new_run_id
-from antiphon.store import held_messages
+from antiphon.store import codec, held_messages
 from antiphon.store.arrivals import ArrivalOutcome
 from antiphon.store.database import Database, Named, Transaction
 from antiphon.store.held_messages import HeldMessage
 
 MOST_TRIES = 5
+MOST_BEFORE = 5
+"""Messages that a command lets be posted before it acts."""
 TOLD_MS = 60_000
 """A sender whose messages are not taken in is told so once in this time."""
 MAX_TOLD = 1_000
@@ -68,6 +72,8 @@ class Reception:
         One with files to fetch waits for them, and those after it in its chat wait behind it (`HeldMessages`).
         Raises `LeaseLost`, after which the loop ends, and `Unavailable`, after which it tries again.
         """
+        if is_command(inbound):
+            await self._post_before(inbound, lease)
         command = self._command(inbound, lease)
         if inbound.unfetched:
             command = replace(command, free_bytes=await to_thread.run_sync(self._workspaces.free_bytes))
@@ -78,7 +84,17 @@ class Reception:
             self.wake()
         return received
 
-    async def go_on(self, held: HeldMessage, inbound: Inbound, lease: AccountLease) -> Received:
+    async def _post_before(self, inbound: Inbound, lease: AccountLease | None) -> None:
+        """Posts what waits in the chat for nothing but parts: a command acts at once, and after what was written."""
+        for _ in range(MOST_BEFORE):
+            held = await self._database.read(held_messages.find_first_in, inbound.place)
+            if held is None or not held.open_until:
+                return
+            message = joined(codec.inbound(held.message))
+            if message.unfetched or (await self.go_on(held, message, lease)).outcome is ArrivalOutcome.HELD:
+                return
+
+    async def go_on(self, held: HeldMessage, inbound: Inbound, lease: AccountLease | None) -> Received:
         """Posts a message that waited, with the files that were fetched. Raises like `receive`."""
         return await self._take_in(replace(self._command(inbound, lease), held=held, was_told=False))
 
@@ -91,10 +107,16 @@ class Reception:
         command = GoOn(held=held, inbound=inbound, rules=self._rules, drawn=self._draw())
         return await self._database.run(count_held, command)
 
-    async def is_ready(self, held: HeldMessage, inbound: Inbound) -> bool:
-        """Whether its files are to be fetched now; False if it would only be put off again once they are there."""
+    async def ready(self, held: HeldMessage, inbound: Inbound) -> Inbound | None:
+        """The message with the files to fetch; None if it would only be put off again once they are there."""
         command = GoOn(held=held, inbound=inbound, rules=self._rules, drawn=self._draw())
-        return await self._database.run(is_ready, command)
+        return await self._database.run(ready, command)
+
+    async def pause_before_next(self, lease: AccountLease) -> float:
+        """Seconds until another message of the account is due; infinite if none waits."""
+        now_ms = self._clock.now_ms()
+        due_ms = await self._database.read(held_messages.next_due, lease.name, now_ms)
+        return math.inf if due_ms is None else (due_ms - now_ms) / 1000
 
     async def postpone(self, held: HeldMessage, due_ms: int) -> None:
         await self._database.run(held_messages.postpone, held.id, due_ms)

@@ -30,7 +30,7 @@ from antiphon.engine.chats.entry import (
     post_in_chat,
 )
 from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, note_met, standing_of
-from antiphon.engine.chats.holding import LEAST_PAUSE_MS, Holding, decide_files, hold, hold_late
+from antiphon.engine.chats.holding import LEAST_PAUSE_MS, Holding, decide_files, hold, hold_late, join
 from antiphon.engine.chats.linking import Linked
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import rules_of
@@ -151,11 +151,11 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
         case Admission.ENTER:
             received = await _enter(tx, command, who, foreseen)
         case Admission.PAIR:
-            message = None if _is_command(inbound) else inbound
+            message = None if is_command(inbound) else inbound
             await pairing.open_pairing(tx, who, inbound, message=message, drawn=command.pairing, at_ms=at_ms)
             received = Received(outcome=ArrivalOutcome.IGNORED if message is None else ArrivalOutcome.WAITING)
         case Admission.WAIT:
-            is_kept = not _is_command(inbound) and await pairing.keep_first(tx, who, inbound)
+            is_kept = not is_command(inbound) and await pairing.keep_first(tx, who, inbound)
             received = Received(outcome=ArrivalOutcome.WAITING if is_kept else ArrivalOutcome.IGNORED)
         case Admission.ASK_OWNERS:
             group = await find_group(tx, inbound.place)
@@ -165,7 +165,9 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
             received = Received(outcome=ArrivalOutcome.IGNORED)
     if command.held is not None and received.outcome is not ArrivalOutcome.HELD:
         await held_messages.delete(tx, command.held.id)
-    await arrivals.store(tx, arrival, ArrivalRow(received.outcome, _row(received.posted)), at_ms)
+    for platform_id in (inbound.platform_id, *inbound.part_ids):
+        name = arrival_of(inbound.place, platform_id)
+        await arrivals.store(tx, name, ArrivalRow(received.outcome, _row(received.posted)), at_ms)
     return received
 
 
@@ -173,7 +175,7 @@ async def _goes_on(tx: Transaction, command: TakeIn, first: ArrivalRow) -> bool:
     """Whether it is a message that waited until now, and not one that came again."""
     if command.held is None or first.outcome is not ArrivalOutcome.HELD:
         return False
-    return await held_messages.is_waiting(tx, command.held.id)
+    return await held_messages.is_waiting(tx, command.held)
 
 
 async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who, *, at_ms: int) -> Knock:
@@ -239,25 +241,42 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
         if answer is not None:
             await _say(tx, command, answer)
         return Received(outcome=ArrivalOutcome.COMMAND if answer is not None else ArrivalOutcome.IGNORED)
-    if command.held is None and (inbound.unfetched or await held_messages.is_waiting_in(tx, inbound.place)):
-        return await _wait(tx, command, chat, who)
+    if command.held is not None:
+        return await _post(tx, command, chat, who)
+    holding = Holding(
+        inbound=inbound,
+        who=who,
+        rules=rules,
+        at_ms=command.drawn.at_ms,
+        free_bytes=command.free_bytes,
+        waits=None if chat.rules is None else chat.rules.join_waits,
+    )
+    joined = await join(tx, holding, chat)
+    if isinstance(joined, Refusal):
+        return await _refuse(tx, command, who, joined)
+    if joined is not None:
+        return Received(outcome=ArrivalOutcome.HELD)
+    if inbound.unfetched or holding.open_ms or await held_messages.is_waiting_in(tx, inbound.place):
+        return await _wait(tx, command, holding, chat)
     return await _post(tx, command, chat, who)
 
 
-async def _wait(tx: Transaction, command: TakeIn, chat: Chat, who: Who) -> Received:
-    """Lets the message wait for its files, or behind one that does. One without either is posted at once."""
-    rules, inbound, drawn = command.rules, command.inbound, command.drawn
-    if inbound.unfetched:
+async def _wait(tx: Transaction, command: TakeIn, holding: Holding, chat: Chat) -> Received:
+    """Lets the message wait for its parts or files, or behind one that does. One without them is posted at once."""
+    rules, inbound, who, drawn = command.rules, command.inbound, holding.who, command.drawn
+    if inbound.unfetched or holding.open_ms:
         arrived = Arrived(inbound=inbound, content=content_of(inbound))
         judged = await judge_for_files(tx, rules, chat, who, arrived=arrived, drawn=drawn)
         if isinstance(judged, Refusal):
-            return await _refuse(tx, command, who, judged)
-        holding = Holding(inbound=inbound, who=who, rules=rules, at_ms=drawn.at_ms)
-        inbound = await decide_files(tx, holding, chat, free_bytes=command.free_bytes)
-        command = replace(command, inbound=inbound)
-    if not inbound.unfetched and not await held_messages.is_waiting_in(tx, inbound.place):
+            refuse = _refuse if inbound.unfetched else _wait_or_refuse
+            return await refuse(tx, command, who, judged)
+    if inbound.unfetched:
+        inbound = await decide_files(tx, holding, chat)
+        command, holding = replace(command, inbound=inbound), replace(holding, inbound=inbound)
+    is_waiting = inbound.unfetched or holding.open_ms or await held_messages.is_waiting_in(tx, inbound.place)
+    if not is_waiting:
         return await _post(tx, command, chat, who)
-    if refusal := await hold(tx, Holding(inbound=inbound, who=who, rules=rules, at_ms=drawn.at_ms)):
+    if refusal := await hold(tx, holding):
         return await _refuse(tx, command, who, refusal)
     return Received(outcome=ArrivalOutcome.HELD)
 
@@ -317,7 +336,7 @@ async def _refuse(tx: Transaction, command: TakeIn, who: Who, refusal: Refusal) 
 
 async def _typed(query: Query, inbound: Inbound, who: Who) -> ChatCommand | None:
     """The command that the message is, by the name that the bot has on its platform."""
-    if not _is_command(inbound):
+    if not is_command(inbound):
         return None
     account = channel_accounts.AccountName(who.identity.channel, who.identity.account)
     return _command_in(inbound, await channel_accounts.find_name(query, account))
@@ -350,7 +369,8 @@ def _command_in(inbound: Inbound, bot_name: str | None) -> ChatCommand | None:
     return parse(inbound.text, bot_name)
 
 
-def _is_command(inbound: Inbound) -> bool:
+def is_command(inbound: Inbound) -> bool:
+    """Whether it may be a command, whatever name the bot has."""
     return inbound.attribution is None and inbound.text.lstrip().startswith("/")
 
 

@@ -93,7 +93,7 @@ DUE_TIMES = (
         session="session",
         end="expires_at",
     ),
-    DueTime(table="held_messages", column="held_at", rows="id > 0"),
+    DueTime(table="held_messages", column="held_at", rows="id > 0", end="open_until"),
     DueTime(table="held_messages", column="due_at", longest=_milliseconds(LONGEST_HOLD), rows="id > 0"),
     DueTime(table="pairings", column="created_at", rows="state = 'open'", end="expires_at"),
     DueTime(table="link_codes", column="created_at", rows="expires_at > 0", end="expires_at"),
