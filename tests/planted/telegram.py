@@ -10,6 +10,22 @@ CITATIONS = "channels/telegram/test_citations.py"
 
 BUGS = (
     Bug(
+        "a reply into a lost topic is given up",
+        "engine/deliveries/deliveries.py",
+        "is_moved = failure.code == THREAD_GONE and claimed",
+        "is_moved = failure.code == GONE and claimed",
+        "channels/telegram/test_replies.py::"
+        "test_a_reply_into_a_topic_that_is_lost_stands_in_the_group_and_says_so[TOPIC_CLOSED-sqlite]",
+    ),
+    Bug(
+        "a reply from a lost topic does not say so",
+        "engine/deliveries/deliverer.py",
+        'before = "" if claimed.moved_from is None else MOVED',
+        'before = ""',
+        "channels/telegram/test_replies.py::"
+        "test_a_reply_into_a_topic_that_is_lost_stands_in_the_group_and_says_so[TOPIC_CLOSED-sqlite]",
+    ),
+    Bug(
         "each picture of an album is a message",
         "domain/joining.py",
         "    if inbound.album is not None and inbound.album == last.album:\n        return True\n",

@@ -18,7 +18,7 @@ class Channel(Protocol):
     - `send` raises `DeliveryFailed` if the platform did not accept the text or the outcome is unknown: `is_permanent`
       if the same text would be refused again, `retry_after` if the platform says when to try again. Its code is
       `channel_gone` if no text for this place will be accepted: the bot is blocked, or has left. The owner is told of
-      that once.
+      that once. It is `channel_thread_gone` if only the thread takes no texts; then the text goes to the chat itself.
     - Replacing a message with the same text succeeds. Replacing a message that is gone, or cannot be changed any
       more, fails for good; then the text is sent as a new message.
     - `send` may be called again with a text that was sent: after a crash, or after a lost answer. The delivery's `id`

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.channel_form import Button
 from antiphon.domain.classification import Classification
@@ -25,6 +26,10 @@ FLOW = "flow"
 """The code of a text that was suppressed because of what it was made of."""
 GONE = "channel_gone"
 """The code of a failure that no text for the place escapes: its person blocked the bot, or the bot left the group."""
+THREAD_GONE = "channel_thread_gone"
+"""The code of a failure that no text for the thread escapes, while the chat around it takes texts."""
+MOVED = "The topic that this is for is closed or was deleted.\n\n"
+"""Before a text that stands in the chat itself, because its thread takes none."""
 MAY_BE_SHOWN_TWICE = "may_be_shown_twice"
 """The code of a reply whose beginning was sent without an answer: its message cannot be changed or deleted."""
 NOT_CLEARED = (
@@ -80,12 +85,19 @@ class Delivery(Struct, frozen=True, kw_only=True):
     """The request for approval that it shows, with buttons."""
     cause: Cause | None = None
     """Why it stands in the place of a reply; None for any other text. Contract: groups 4."""
+    moved_from: str | None = None
+    """The thread that it was for, if it goes to the chat itself because the thread takes no texts."""
     error: str | None = None
     code: str | None = None
     created_at: datetime
     ended_at: datetime | None = None
     buttons: tuple[Button, ...] = ()
     """Under its last part; made when it is claimed."""
+
+    @property
+    def meant_for(self) -> DeliveryContext:
+        """The place that it was queued for."""
+        return self.place if self.moved_from is None else replace(self.place, thread_id=self.moved_from)
 
     @property
     def replaces(self) -> str | None:

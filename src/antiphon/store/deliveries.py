@@ -33,7 +33,7 @@ _DELIVERY = SelectList(
     Delivery,
     "d.id, d.session, s.key AS session_key, d.incarnation AS session_id, d.run_id, d.channel, d.recipient, "
     "d.account_id, d.thread_id, d.text, d.spans, d.status, d.attempts, d.due_at, d.error, d.code, d.created_at, "
-    "d.ended_at, d.process, d.platform_id, d.parts, d.approval, d.cause, d.level AS made_of_level, "
+    "d.ended_at, d.process, d.platform_id, d.parts, d.approval, d.cause, d.moved_from, d.level AS made_of_level, "
     "d.compartments AS made_of_compartments, d.integrity AS made_of_integrity, d.person AS made_of_person",
     status=codec.member_of(DeliveryStatus),
     cause=codec.member_of(Cause),

@@ -42,6 +42,8 @@ class BotApi(FakeServer):
         """By language; `` for all others."""
         self.blocked: set[int] = set()
         """Chats that the bot may not write to."""
+        self.lost_topics: dict[tuple[int, int], str] = {}
+        """What is said of topics that take no messages: `message thread not found`, `TOPIC_CLOSED`."""
         self.retry_after = 1
         """In seconds, said with `Fault.BUSY`."""
         self.webhook: Json = {"url": "", "has_custom_certificate": False, "pending_update_count": 0}
@@ -161,6 +163,8 @@ class BotApi(FakeServer):
             raise ApiRefusal("400 Bad Request: chat not found")
         if chat["id"] in self.blocked:
             raise ApiRefusal("403 Forbidden: bot was blocked by the user")
+        if (lost := self.lost_topics.get((chat["id"], int(sent.get("message_thread_id", 0))))) is not None:
+            raise ApiRefusal(f"400 Bad Request: {lost}")
         return chat
 
     def _send_message_draft(self, sent: Json) -> bool:

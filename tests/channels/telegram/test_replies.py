@@ -7,6 +7,9 @@ import pytest
 
 from antiphon.agents.toolset import tool
 from antiphon.building import Parts
+from antiphon.domain.actor import OWNER
+from antiphon.domain.delivery import MOVED, DeliveryStatus
+from antiphon.store.deliveries import DeliveryFilter
 from antiphon.testing.faults import Fault
 from antiphon.testing.telegram import FakeTelegram, Json
 from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, Bot, open_bot, pass_time
@@ -117,3 +120,70 @@ async def test_a_table_in_a_reply_is_seen_with_columns(open_home: OpenHome, fake
         (entity,) = fake.messages(7)[0]["entities"]
         assert entity["type"] == "pre"
         await bot.settles()
+
+
+TOPIC: dict[str, Any] = {"message_thread_id": 5, "is_topic_message": True}
+
+
+@requirement("channels:1", "groups:4")
+@pytest.mark.parametrize("said", ["message thread not found", "TOPIC_CLOSED", "TOPIC_DELETED"])
+async def test_a_reply_into_a_topic_that_is_lost_stands_in_the_group_and_says_so(
+    open_home: OpenHome, fake: FakeTelegram, said: str
+) -> None:
+    async with open_bot(open_home, fake, access="public", groups={"-100": {}}) as bot:
+        fake.lost_topics[-100, 5] = said
+        fake.write("@test_bot hello", sender=ANN, chat=FAMILY, **TOPIC)
+        await fake.until(lambda: fake.texts(-100))
+        await bot.settles()
+        assert fake.texts(-100) == [f"{MOVED}echo: @test_bot hello"] and fake.texts(-100, 5) == []
+        fake.lost_topics.clear()
+        await bot.says("@test_bot again", sender=ANN, chat=FAMILY, **TOPIC)
+        assert fake.texts(-100, 5) == ["echo: @test_bot again"]
+        await bot.settles()
+
+
+@requirement("channels:1")
+async def test_antiphons_own_words_leave_a_lost_topic_with_what_is_code_in_them(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    async with open_bot(open_home, fake, groups={"-100": {}}) as bot:
+        await bot.link_owner()
+        await bot.says("hello", chat=FAMILY, **TOPIC)
+        await bot.settles()
+        fake.lost_topics[-100, 5] = "TOPIC_CLOSED"
+        fake.write("/status", sender=OLGA, chat=FAMILY, **TOPIC)
+        await fake.until(lambda: fake.texts(-100))
+        (shown,) = [each for each in fake.messages(-100) if "message_thread_id" not in each]
+        assert shown["text"].startswith(MOVED)
+        for entity in shown.get("entities", []):
+            assert entity["offset"] >= len(MOVED)
+        await bot.settles()
+
+
+@requirement("channels:1")
+async def test_a_long_reply_whose_topic_is_closed_within_it_is_whole_in_the_group(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    async with open_bot(open_home, fake, access="public", groups={"-100": {}}) as bot:
+        text = f"@test_bot {' '.join(f'word{number}' for number in range(900))}"
+        chat = '{"id": -100, "type": "supergroup"}'
+        fake.will_answer("sendMessage", f'{{"ok": true, "result": {{"message_id": 1, "date": 1, "chat": {chat}}}}}')
+        fake.lost_topics[-100, 5] = "TOPIC_CLOSED"
+        fake.write(text, sender=ANN, chat=FAMILY, **TOPIC)
+        await fake.until(lambda: any("word899" in each for each in fake.texts(-100)))
+        await bot.settles()
+        assert " ".join(fake.texts(-100)).split() == f"{MOVED}echo: {text}".split()
+
+
+@requirement("channels:1")
+async def test_a_chat_whose_general_topic_is_closed_is_given_up_and_not_moved_again(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    async with open_bot(open_home, fake, access="public", groups={"-100": {}}) as bot:
+        fake.lost_topics |= {(-100, 5): "TOPIC_CLOSED", (-100, 0): "TOPIC_CLOSED"}
+        fake.write("@test_bot hello", sender=ANN, chat=FAMILY, **TOPIC)
+        await fake.until(lambda: sum(method == "sendMessage" for method, _ in fake.requests) == 2)
+        await bot.settles()
+        (dead,) = await bot.app.services.deliveries.list(OWNER, DeliveryFilter(), limit=5)
+        assert (dead.status, dead.code, dead.moved_from) == (DeliveryStatus.DEAD, "channel_thread_gone", "5")
+        assert fake.texts(-100) == []

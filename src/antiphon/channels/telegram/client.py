@@ -25,7 +25,7 @@ from telegram.request import HTTPXRequest
 
 from antiphon.channels.telegram.settings import WANTED, TelegramSettings
 from antiphon.channels.telegram.updates import Me
-from antiphon.domain.delivery import BUSY, GONE, DeliveryFailed
+from antiphon.domain.delivery import BUSY, GONE, THREAD_GONE, DeliveryFailed
 
 REQUEST_SECONDS: Final = 20.0
 """How long a request may take that does not wait for anything."""
@@ -113,6 +113,13 @@ class _FilePlace(Struct, frozen=True, kw_only=True):
 
 
 Read = TypeVar("Read")
+_REFUSALS = {
+    "chat not found": GONE,
+    "message thread not found": THREAD_GONE,
+    "topic_closed": THREAD_GONE,
+    "topic_deleted": THREAD_GONE,
+}
+"""What Telegram says of places that take no text."""
 
 
 class TelegramClient:
@@ -206,7 +213,7 @@ def failure_of(error: TelegramError) -> DeliveryFailed:
             )
         case BadRequest():
             said = error.message[:200]
-            code = GONE if "chat not found" in said.lower() else "channel_refused"
+            code = next((code for words, code in _REFUSALS.items() if words in said.lower()), "channel_refused")
             return DeliveryFailed(f"Telegram refuses the message: {said}.", code=code, is_permanent=True)
         case Conflict() | ChatMigrated():
             return DeliveryFailed("Telegram could not take the message now.", code="channel_failed")

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart
-from antiphon.domain.delivery import GONE, Delivery, DeliveryFailed, DeliveryStatus
+from antiphon.domain.delivery import GONE, MOVED, Delivery, DeliveryFailed, DeliveryStatus
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import ProcessId
-from antiphon.domain.own_text import OwnText
+from antiphon.domain.own_text import OwnText, own_text
 from antiphon.domain.parts import parts_of, parts_of_own
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.deliveries.deliveries import (
@@ -310,9 +310,10 @@ async def _within_time(claimed: Delivery, sender: PartSender, request: Coroutine
 
 def _parts_of(claimed: Delivery, form: ChannelForm) -> list[OwnText]:
     """The texts of its messages, at least one; an agent's own have no spans."""
+    before = "" if claimed.moved_from is None else MOVED
     if claimed.spans is None:
-        return [OwnText(text) for text in parts_of(claimed.text, form) or [claimed.text]]
-    own = OwnText(claimed.text, claimed.spans)
+        return [OwnText(text) for text in parts_of(before + claimed.text, form) or [claimed.text]]
+    own = own_text(before, OwnText(claimed.text, claimed.spans))
     return parts_of_own(own, form) or [own]
 
 

@@ -13,6 +13,7 @@ from antiphon.domain.delivery import (
     FLOW,
     GONE,
     NOT_CLEARED,
+    THREAD_GONE,
     Delivery,
     DeliveryFailed,
     DeliveryStatus,
@@ -190,7 +191,7 @@ async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, at_ms: int
 async def _note_got(tx: Transaction, delivery: Delivery, got: PlaceGot) -> None:
     """Notes what the place of its run got now, if this is the run's only text there. Contract: groups 4."""
     run = None if delivery.run_id is None else await ledger.find(tx, delivery.run_id)
-    if run is None or run.place_got is None or (run.place is not None and run.place != delivery.place):
+    if run is None or run.place_got is None or (run.place is not None and run.place != delivery.meant_for):
         return
     if not await outbox.has_other_text(tx, delivery):
         await ledger.change(tx, run.id, {"place_got": got.value})
@@ -255,13 +256,20 @@ def failure_of(claimed: Delivery, failed: DeliveryFailed) -> DeliveryFailure:
 
 
 async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFailure, at_ms: int) -> Delivery | None:
-    """Queues the text for later, or gives it up, visibly for the owner; None if the claim was taken over."""
-    is_dead = is_given_up(claimed, moment(at_ms), is_permanent=failure.is_permanent)
+    """Queues the text for later, or gives it up, visibly for the owner; None if the claim was taken over.
+
+    If its thread takes no texts, the whole text is queued for the chat itself.
+    """
+    is_moved = failure.code == THREAD_GONE and claimed.place.thread_id is not None and not claimed.is_withdrawal
+    is_dead = not is_moved and is_given_up(claimed, moment(at_ms), is_permanent=failure.is_permanent)
     if is_dead and claimed.is_withdrawal:
         await settle_withdrawn(tx, claimed)
         return None
     columns: dict[str, SqlValue] = {"code": failure.code, "error": failure.error}
-    if is_dead:
+    if is_moved:
+        columns |= {"thread_id": None, "moved_from": claimed.place.thread_id, "parts": None, "platform_id": None}
+        columns |= {"status": DeliveryStatus.QUEUED.value, "due_at": at_ms, "process": None}
+    elif is_dead:
         columns |= {"status": DeliveryStatus.DEAD.value, "ended_at": at_ms}
     else:
         columns |= {"status": DeliveryStatus.QUEUED.value, "due_at": at_ms + failure.wait_ms, "process": None}
