@@ -1,5 +1,6 @@
 """A running home with a bot, whose Telegram is the fake."""
 
+import base64
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -21,6 +22,10 @@ OLGA = person(1, "Olga")
 ANN = person(7, "Ann")
 BEN = person(8, "Ben")
 FAMILY = group(-100, "Family", is_forum=True)
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""A picture."""
 CODE = re.compile(r"\b[A-HJ-NP-Z2-9]{4}-?[A-HJ-NP-Z2-9]{4}\b")
 
 

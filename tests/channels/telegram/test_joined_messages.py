@@ -1,6 +1,5 @@
 """What belongs together is one message and one run: albums, pastes, comments with what they forward."""
 
-import base64
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -14,7 +13,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.message import ImagePart, UserMessage
 from antiphon.domain.session import SendOverride
 from antiphon.testing.telegram import FakeTelegram, Json
-from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, Bot, open_bot, until
+from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, PIXEL, Bot, open_bot, until
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, find_session, read_log
@@ -25,9 +24,6 @@ MAIN = "agent:main:main"
 ANNS = "agent:main:telegram:direct:7"
 FAMILYS = "agent:main:telegram:group:-100"
 FORWARD: dict[str, Any] = {"forward_origin": {"type": "hidden_user", "date": 1, "sender_user_name": "Mallory"}}
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 
 
 class Home:
