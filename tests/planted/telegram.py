@@ -15,7 +15,7 @@ BUGS = (
         "is_moved = failure.code == THREAD_GONE and claimed",
         "is_moved = failure.code == GONE and claimed",
         "channels/telegram/test_replies.py::"
-        "test_a_reply_into_a_topic_that_is_lost_stands_in_the_group_and_says_so[TOPIC_CLOSED-sqlite]",
+        "test_a_reply_into_a_topic_that_is_lost_stands_in_the_group_and_says_so[sqlite-TOPIC_CLOSED]",
     ),
     Bug(
         "a reply from a lost topic does not say so",
@@ -23,7 +23,7 @@ BUGS = (
         'before = "" if claimed.moved_from is None else MOVED',
         'before = ""',
         "channels/telegram/test_replies.py::"
-        "test_a_reply_into_a_topic_that_is_lost_stands_in_the_group_and_says_so[TOPIC_CLOSED-sqlite]",
+        "test_a_reply_into_a_topic_that_is_lost_stands_in_the_group_and_says_so[sqlite-TOPIC_CLOSED]",
     ),
     Bug(
         "each picture of an album is a message",
@@ -93,14 +93,14 @@ BUGS = (
         "domain/citations.py",
         "return replace(citation, whose=Whose.OTHER) if",
         "return citation if",
-        f"{CITATIONS}::test_what_a_message_answers_stands_with_it[a message of the bot that nobody sent here-sqlite]",
+        f"{CITATIONS}::test_what_a_message_answers_stands_with_it[sqlite-a message of the bot that nobody sent here]",
     ),
     Bug(
         "words of somebody else that are answered are trusted",
         "domain/message.py",
         "return self.attribution is not None or any(each.whose is Whose.OTHER for each in self.cites)",
         "return self.attribution is not None",
-        f"{CITATIONS}::test_what_a_message_answers_stands_with_it[another person's-sqlite]",
+        f"{CITATIONS}::test_what_a_message_answers_stands_with_it[sqlite-another person's]",
     ),
     Bug(
         "a later part of a long reply is not known as the agent's",
@@ -121,7 +121,7 @@ BUGS = (
         f"{DIRECTORY}/channel.py",
         "    table_width=TABLE_WIDTH,\n",
         "",
-        "channels/telegram/test_replies.py::test_a_table_in_a_reply_is_seen_with_columns",
+        "channels/telegram/test_replies.py::test_a_table_in_a_reply_is_seen_with_columns[sqlite]",
     ),
     Bug(
         "Antiphon's own text is rendered like an agent's",

@@ -285,7 +285,7 @@ async def _post(tx: Transaction, command: TakeIn, chat: Chat, who: Who) -> Recei
     inbound, rules, uploaded = command.inbound, command.rules, command.uploaded
     refused = (*inbound.refused, *(() if uploaded is None else uploaded.refused))
     if refused and inbound.is_meant:
-        await _say(tx, command, "\n".join(refused), about="refused")
+        await _say(tx, command, "\n".join(dict.fromkeys(refused)), about="refused")
     content = content_of(inbound, uploaded)
     if not content:
         return Received(outcome=ArrivalOutcome.IGNORED)
