@@ -17,14 +17,18 @@ from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.channels.telegram.channel import FORM as TELEGRAM
 from antiphon.channels.telegram.markup import verbatim
 from antiphon.channels.telegram.settings import LONGEST_TEXT
+from antiphon.channels.webhook import body_of
 from antiphon.cli.rendering.rows import approval_lines, call_line
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall, hash_of_text
-from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, LengthUnit
+from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart, LengthUnit
+from antiphon.domain.classification import PUBLIC
+from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow
 from antiphon.domain.own_text import Code, OwnText, own_text
 from antiphon.domain.parts import measure, parts_of_own
 from antiphon.domain.request_text import MOST_CALLS, draw_request, shows_whole
+from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import exact, plain, shown_name
 from antiphon.gateway.page.entries import request_entry
 from antiphon.gateway.page.rendering import render
@@ -116,6 +120,27 @@ def on_telegram(message: OwnText) -> tuple[str, list[str]]:
     ]
 
 
+def on_webhook(message: OwnText) -> dict[str, str | bool]:
+    """What a webhook that draws nothing reads of the bytes that it is posted."""
+    (part,) = parts_of_own(message, PLAIN_FORM)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    delivery = Delivery(
+        id="dlv_1",
+        session=None,
+        session_key=None,
+        session_id=None,
+        run_id=None,
+        place=DeliveryContext(channel="webhook", to="anna", account_id="door"),
+        text=message.text,
+        spans=message.spans,
+        made_of=PUBLIC,
+        status=DeliveryStatus.CLAIMED,
+        due_at=now,
+        created_at=now,
+    )
+    return json.loads(body_of(delivery, DeliveryPart(index=0, text=part.text, spans=part.spans), "door"))
+
+
 def on_page(asked: Approval) -> tuple[list[str], bool]:
     """The texts of the blocks of the card, as a browser reads them, and whether it has a button that approves."""
     entry = request_entry(asked, "owner", agent="main", title=None)
@@ -154,6 +179,10 @@ def test_every_surface_shows_exactly_what_runs_or_does_not_let_it_be_approved(*,
         message = draw_request(asked, name, TELEGRAM)
         text, marked = on_telegram(message)
         assert (text, marked) == (message.text, blocks(message))
+        plain_message = draw_request(asked, name, PLAIN_FORM)
+        body = on_webhook(plain_message)
+        assert (body["text"], body.get("isVerbatim")) == (plain_message.text, True)
+        assert blocks(plain_message) == shown[: len(blocks(plain_message))]
         card, may_approve = on_page(asked)
         assert card == shown and may_approve
         lines = at_command_line(asked)
