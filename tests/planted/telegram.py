@@ -7,6 +7,7 @@ DIRECTORY = "channels/telegram"
 JOINED = "channels/telegram/test_joined_messages.py"
 HELD = "engine/chats/test_held_messages.py"
 CITATIONS = "channels/telegram/test_citations.py"
+NAMES = "channels/telegram/test_chat_names.py::"
 
 BUGS = (
     Bug(
@@ -122,6 +123,34 @@ BUGS = (
         "    table_width=TABLE_WIDTH,\n",
         "",
         "channels/telegram/test_replies.py::test_a_table_in_a_reply_is_seen_with_columns[sqlite]",
+    ),
+    Bug(
+        "a chat that several people share is called like the last of them",
+        "store/names.py",
+        "s.source_kind = 'channel' AND s.kind <> 'main' ",
+        "s.source_kind <> '' ",
+        NAMES + "test_every_surface_calls_a_chat_what_its_platform_calls_it_now[sqlite]",
+    ),
+    Bug(
+        "a list shows what a chat is called to everybody who sees its row",
+        "store/sessions.py",
+        "_DISPLAYED: when(base, DISPLAY_NAME),",
+        "_DISPLAYED: Condition(DISPLAY_NAME),",
+        NAMES + "test_nobody_reads_the_name_of_a_chat_that_they_may_not_see_or_that_is_above_them[sqlite]",
+    ),
+    Bug(
+        "a group keeps its old title until somebody writes there",
+        "channels/telegram/updates.py",
+        "if change := _read_title(message, position) or _read_members(message, position):",
+        "if change := _read_members(message, position):",
+        NAMES + "test_every_surface_calls_a_chat_what_its_platform_calls_it_now[sqlite]",
+    ),
+    Bug(
+        "whoever follows a list sees a new name only once the chat is written in",
+        "store/chat_names.py",
+        "        tx.wake(SessionRow(session))\n",
+        "        SessionRow(session)\n",
+        NAMES + "test_who_follows_the_list_is_told_of_a_new_name[sqlite]",
     ),
     Bug(
         "Antiphon's own text is rendered like an agent's",

@@ -222,6 +222,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "checkpoints",
         "unnoticed_events",
         "arrivals",
+        "chat_names",
         "channel_accounts",
         "groups_of_channels",
         "met_in_groups",

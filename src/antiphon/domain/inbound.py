@@ -146,6 +146,8 @@ class ChangeKind(StrEnum):
     """Somebody blocked the bot in a direct chat."""
     MOVED = "moved"
     """A group has a new id."""
+    RENAMED = "renamed"
+    """A group has a new title."""
     JOINED = "joined"
     """People joined a group."""
     PARTED = "parted"

@@ -14,6 +14,7 @@ from antiphon.domain.run import RunStatus
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, SqlValue
+from antiphon.store.names import DISPLAY_NAME
 from antiphon.store.scopes import Condition, all_of, flow, when, within
 from antiphon.store.select_list import SelectList
 
@@ -76,7 +77,7 @@ class LastRun(Struct, frozen=True, kw_only=True):
     ended_at: datetime | None
 
 
-_LABEL = "COALESCE(s.label, s.display_name)"
+_LABEL = f"CASE WHEN s.label IS NOT NULL THEN s.label ELSE {DISPLAY_NAME} END"
 _ACTIVITY = SelectList(
     Activity,
     f"r.session, s.key AS session_key, {_LABEL} AS label, r.agent_id, r.id AS run, r.seq, "

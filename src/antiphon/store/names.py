@@ -15,6 +15,18 @@ _NAMES = frozenset(NAMES)
 MAX_WORDS = 32
 """Of a search; it ignores the others."""
 ROWS_AT_ONCE = 500
+_OF_CHAT = (
+    "(SELECT {name} FROM chat_names c WHERE s.source_kind = 'channel' AND s.kind <> 'main' "
+    "AND c.channel = s.delivery_channel AND c.account = COALESCE(s.delivery_account_id, 'default') "
+    "AND c.address = s.delivery_to)"
+)
+"""What the platform calls the chat of `sessions s`. A main session is no chat: several may share it."""
+DISPLAY_NAME = f"CASE WHEN s.display_name IS NOT NULL THEN s.display_name ELSE {_OF_CHAT.format(name='c.name')} END"
+"""The name that somebody gave `sessions s`, else what the platform calls its chat."""
+_SEARCHED = {name: f"COALESCE(s.folded_{name}, s.{name})" for name in NAMES} | {
+    "display_name": "COALESCE(s.folded_display_name, s.display_name, "
+    f"{_OF_CHAT.format(name='COALESCE(c.folded_name, c.name)')})"
+}
 UPGRADE_MS = 7 * 86_400_000
 """How long processes of the previous schema may run beside those of this one."""
 CLOCKS_MS = 86_400_000
@@ -32,7 +44,7 @@ def with_folded(columns: Mapping[str, SqlValue]) -> Mapping[str, SqlValue]:
     if _NAMES.isdisjoint(columns):
         return columns
     changed = [name for name in NAMES if name in columns]
-    return {**columns, **{f"folded_{name}": _fold(columns[name]) for name in changed}}
+    return {**columns, **{f"folded_{name}": fold(columns[name]) for name in changed}}
 
 
 def has_words(search: str, readable: Condition) -> Condition:
@@ -40,7 +52,7 @@ def has_words(search: str, readable: Condition) -> Condition:
     words = folded(search).split()[:MAX_WORDS]
     if any("\0" in word for word in words):
         return Condition("1 = 0")  # no name holds NUL, at which one database ends the pattern
-    key, *names = (f"COALESCE(s.folded_{name}, s.{name}) LIKE ? ESCAPE '!'" for name in NAMES)
+    key, *names = (f"{_SEARCHED[name]} LIKE ? ESCAPE '!'" for name in NAMES)
     is_named = f"{key} OR ({readable.text} AND ({' OR '.join(names)}))"
     if readable is ANY:
         is_named = " OR ".join((key, *names))
@@ -66,7 +78,7 @@ def fold_names(since_ms: int = 0) -> Asking:
         changed: list[tuple[SqlValue, ...]] = []
         for row, *columns in rows:
             names, stored = columns[: len(NAMES)], columns[len(NAMES) :]
-            if (wanted := [_fold(name) for name in names]) != stored:
+            if (wanted := [fold(name) for name in names]) != stored:
                 changed.append((row, *wanted, *names))
         if changed:
             places = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(changed))
@@ -87,7 +99,8 @@ def fold_names_again(now_ms: int) -> Asking:
         yield from fold_names(int(found[0][0]) - CLOCKS_MS)
 
 
-def _fold(name: SqlValue) -> str | None:
+def fold(name: SqlValue) -> str | None:
+    """The name as searches compare it; None if it is that already."""
     if not isinstance(name, str):
         return None
     own = folded(name)

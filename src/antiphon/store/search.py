@@ -19,6 +19,7 @@ from antiphon.policy.visibility import Visibility
 from antiphon.store import codec
 from antiphon.store.codec import EVENT_COLUMNS, event_from_row
 from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.names import DISPLAY_NAME
 from antiphon.store.scopes import ANY, Condition, all_of, branches, flow, inside, skipped_before, when
 
 SCHEMA = 9
@@ -159,7 +160,8 @@ async def find_messages(
         "WHERE s.id = hit.session AND i.id = s.incarnation AND o.id = hit.incarnation AND hit.seq >= s.first_seq "
         f"AND {reached.text} AND {messages.text} AND {incarnations.text} ORDER BY hit.id DESC LIMIT ?) "
         # One row at least: where the page ends is read with its messages, so that the index is asked once.
-        "SELECT last.id, last.count, found.id, found.session, found.seq, s.key, s.label, s.display_name, "
+        "SELECT last.id, last.count, found.id, found.session, found.seq, s.key, s.label, "
+        f"{DISPLAY_NAME}, "
         f"CASE WHEN found.incarnation = s.incarnation THEN {description.text} END "
         "FROM (SELECT MIN(id) AS id, COUNT(*) AS count FROM page) last LEFT JOIN found ON TRUE "
         "LEFT JOIN sessions s ON s.id = found.session ORDER BY found.id DESC",

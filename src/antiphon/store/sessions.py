@@ -32,7 +32,7 @@ from antiphon.policy.reach import Reach
 from antiphon.policy.shown import shown_session
 from antiphon.store import codec, incarnations
 from antiphon.store.database import Query, Row, SqlValue, Transaction
-from antiphon.store.names import has_words, with_folded
+from antiphon.store.names import DISPLAY_NAME, has_words, with_folded
 from antiphon.store.scopes import ANY, MAX_DEPTH, Condition, all_of, branches, flow, inside, when, within
 from antiphon.store.select_list import Combined, SelectList
 
@@ -61,8 +61,9 @@ def _ancestors(depth: int, **stored: SessionRow | None) -> tuple[SessionRow | No
     return tuple(stored.values())[:depth]
 
 
-_SUMMARY_COLUMNS = """s.id AS row, s.key, s.agent_id, s.incarnation AS id, s.status, s.last_seq, s.created_at,
-s.updated_at, i.started_at, s.interacted_at, s.metadata, s.label, s.display_name, s.description, s.preview,
+_DISPLAYED = f"{DISPLAY_NAME} AS display_name"
+_SUMMARY_COLUMNS = f"""s.id AS row, s.key, s.agent_id, s.incarnation AS id, s.status, s.last_seq, s.created_at,
+s.updated_at, i.started_at, s.interacted_at, s.metadata, s.label, {_DISPLAYED}, s.description, s.preview,
 s.message_count, s.turn_count, p.key AS parent_key, s.send_policy, s.queue_mode, s.delivery_channel, s.delivery_to,
 s.delivery_account_id, s.delivery_thread_id, s.model, s.thinking_level, s.verbose_level, s.context_tokens,
 s.aborted_last_run, s.pending_approvals, s.input_tokens, s.output_tokens, s.cached_tokens, s.cost_microusd, s.steps,
@@ -139,7 +140,7 @@ def _summary_for(clearance: Classification) -> Condition:
     base, taint = flow("s.base_", clearance), flow("i.taint_", clearance)
     hidden = {
         "s.label": when(base, "s.label"),
-        "s.display_name": when(base, "s.display_name"),
+        _DISPLAYED: when(base, DISPLAY_NAME),
         "s.description": when(all_of([base, flow("s.description_", clearance)]), "s.description"),
         "s.preview": when(all_of([base, flow("s.preview_", clearance)]), "s.preview"),
         "s.cost_microusd": when(all_of([base, taint]), "s.cost_microusd"),

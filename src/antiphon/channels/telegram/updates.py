@@ -53,6 +53,7 @@ class _User(Struct, frozen=True, kw_only=True):
     is_bot: bool = False
     first_name: str = ""
     last_name: str | None = None
+    username: str | None = None
     language_code: str | None = None
 
 
@@ -158,6 +159,7 @@ class _Message(Struct, frozen=True, kw_only=True):
     """The inline bot that made the message."""
     migrate_to_chat_id: int | None = None
     migrate_from_chat_id: int | None = None
+    new_chat_title: str | None = None
     new_chat_members: tuple[_User, ...] = ()
     left_chat_member: _User | None = None
     photo: tuple[_File, ...] = ()
@@ -240,7 +242,7 @@ def _read_message(message: _Message, me: Me, position: int) -> Inbound | ChatCha
         return _moved(message.chat.id, message.migrate_to_chat_id, position)
     if message.migrate_from_chat_id is not None:
         return _moved(message.migrate_from_chat_id, message.chat.id, position)
-    if change := _read_members(message, position):
+    if change := _read_title(message, position) or _read_members(message, position):
         return change
     sender, is_direct = message.sender, message.chat.type == "private"
     if sender is None or sender.is_bot or message.sender_chat is not None:
@@ -461,6 +463,14 @@ def _read_membership(change: _Membership, position: int) -> ChatChange | None:
     )
 
 
+def _read_title(message: _Message, position: int) -> ChatChange | None:
+    """A group's new title, whoever gave it."""
+    if message.new_chat_title is None or message.chat.type not in _IN_GROUP:
+        return None
+    title = bracketed_name(whole_characters(message.new_chat_title))
+    return ChatChange(kind=ChangeKind.RENAMED, position=position, place=_place(message.chat, None), title=title)
+
+
 def _read_members(message: _Message, position: int) -> ChatChange | None:
     """People who joined or left a group. Other bots do not read the messages of this one."""
     kind, users = ChangeKind.JOINED, message.new_chat_members
@@ -497,7 +507,7 @@ def _place(chat: _TelegramChat, thread: int | None) -> DeliveryContext:
 
 
 def _sender(user: _User) -> Sender:
-    name = f"{user.first_name} {user.last_name or ''}"
+    name = f"{user.first_name} {user.last_name or ''}".strip() or user.username or ""
     return Sender(id=str(user.id), name=bracketed_name(whole_characters(name)), language=user.language_code)
 
 

@@ -9,6 +9,7 @@ from antiphon.engine.chats.groups import (
     leave_group,
     move_group,
     note_met,
+    rename_group,
     standing_of,
 )
 from antiphon.engine.chats.occasion import Occasion
@@ -35,6 +36,9 @@ async def take_change(
         case ChangeKind.MOVED:
             assert change.moved_to is not None
             await move_group(tx, change.place, change.moved_to)
+        case ChangeKind.RENAMED:
+            assert change.title is not None
+            await rename_group(tx, occasion.rules, change.place, title=change.title, at_ms=occasion.at_ms)
         case ChangeKind.JOINED:
             await note_met(tx, occasion.rules, change.place, change.people)
         case ChangeKind.PARTED:

@@ -21,6 +21,7 @@ from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.reception import GroupStanding
 from antiphon.store import channel_groups as rows
+from antiphon.store import chat_names
 from antiphon.store.channel_groups import ChannelGroup, GroupState
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, Transaction
@@ -153,6 +154,8 @@ async def note_allowed(tx: Transaction, place: DeliveryContext, *, title: str | 
     """Stores a group that the settings allow, so that it keeps its session if it moves; keeps its present title."""
     assert place.channel is not None and place.to is not None
     group, shown = await find_group(tx, place), bracketed_name(title or place.to)
+    if title is not None:
+        await chat_names.put(tx, place, shown)
     if group is not None:
         if title is not None and shown != group.title:
             await rows.set_title(tx, group, shown)
@@ -169,6 +172,12 @@ async def note_allowed(tx: Transaction, place: DeliveryContext, *, title: str | 
     await rows.insert(tx, allowed)
 
 
+async def rename_group(tx: Transaction, rules: Rules, place: DeliveryContext, *, title: str, at_ms: int) -> None:
+    """Keeps the group's new title, of a group in which the bot may answer. May be called twice."""
+    if standing_of(rules, place, await find_group(tx, place)) is GroupStanding.ALLOWED:
+        await note_allowed(tx, place, title=title, at_ms=at_ms)
+
+
 async def move_group(tx: Transaction, place: DeliveryContext, moved_to: str) -> None:
     """Gives a group its new id; its session, its routes and what an owner decided stay. May be called twice."""
     group = await find_group(tx, place)
@@ -176,6 +185,7 @@ async def move_group(tx: Transaction, place: DeliveryContext, moved_to: str) -> 
     if group is not None:
         await rows.move(tx, group, moved_to)
         await rows.move_answers(tx, group, moved_to)
+        await chat_names.move(tx, place, moved_to)
 
 
 async def note_met(tx: Transaction, rules: Rules, place: DeliveryContext, people: Collection[str]) -> None:

@@ -20,6 +20,7 @@ from antiphon.domain.keys import ChatType, SessionKey, parse_key
 from antiphon.domain.person import Identity
 from antiphon.domain.session import DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
+from antiphon.domain.text import bracketed_name
 from antiphon.engine.chats.chat import Chat, ChatAddress, ChatRoute
 from antiphon.engine.chats.commands import perform
 from antiphon.engine.chats.occasion import Occasion
@@ -31,7 +32,7 @@ from antiphon.engine.sessions.inbox import Posted, PostMessage
 from antiphon.engine.sessions.posting import open_and_post
 from antiphon.engine.sessions.sessions import Newcomer, OpenSession, SessionAttributes
 from antiphon.policy.chats import ChannelRules
-from antiphon.store import arrivals
+from antiphon.store import arrivals, chat_names
 from antiphon.store import sessions as rows
 from antiphon.store.arrivals import ArrivalRow, PostedRow
 from antiphon.store.database import Database, Query, Transaction
@@ -180,6 +181,8 @@ async def _post(tx: Transaction, command: PostPeerMessage) -> Posted | Refusal:
     entered = await open_and_post(tx, opening, posting, rules)
     if isinstance(entered, Refusal):
         return entered
+    if chat.newcomer is not None and chat.place.is_outside:
+        await chat_names.put(tx, chat.place, bracketed_name(chat.name))
     if pinned is None:
         row = PostedRow(entered.session.row, str(key), MessageId(command.message_id), entered.posted.seq, None)
         place = _arrival(chat, command.message_id)

@@ -42,7 +42,7 @@ from antiphon.engine.sessions.inbox import Posted
 from antiphon.policy.chats import ChannelAccess
 from antiphon.policy.reception import Admission, Knock, decide_admission, decide_after_wrong_code
 from antiphon.policy.rights import reaches_all
-from antiphon.store import arrivals, channel_accounts, held_messages, link_codes, pairings
+from antiphon.store import arrivals, channel_accounts, chat_names, held_messages, link_codes, pairings
 from antiphon.store.arrivals import ArrivalOutcome, ArrivalRow, PostedRow
 from antiphon.store.database import Query, Transaction
 from antiphon.store.held_messages import HeldMessage
@@ -231,7 +231,9 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
     if who.linked_by_settings is not None:
         await linking.link(tx, who, who.linked_by_settings, command.drawn.at_ms)
         who = await find_who(tx, rules, inbound.place, inbound.sender)
-    if inbound.chat_type is not ChatType.DIRECT:
+    if inbound.chat_type is ChatType.DIRECT:
+        await chat_names.put(tx, inbound.place, who.name)
+    else:
         await note_allowed(tx, inbound.place, title=inbound.title, at_ms=command.drawn.at_ms)
     typed = await _typed(tx, inbound, who)
     if typed is not None:

@@ -1,0 +1,48 @@
+"""What platforms call chats, stored once at the place for all sessions that speak there. Contract: list 2."""
+
+from antiphon.domain.ids import SessionRow
+from antiphon.domain.session import DeliveryContext
+from antiphon.store.database import Transaction
+from antiphon.store.names import fold
+
+DEFAULT_ACCOUNT = "default"
+"""The account of a place that names none."""
+
+
+async def put(tx: Transaction, place: DeliveryContext, name: str) -> None:
+    """Stores what the chat is called now. Lists that show one of its sessions are told if that has changed."""
+    channel, account, address = _key(place)
+    changed = await tx.change(
+        "INSERT INTO chat_names (channel, account, address, name, folded_name) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (channel, account, address) DO UPDATE SET name = excluded.name, "
+        "folded_name = excluded.folded_name WHERE chat_names.name <> excluded.name",
+        (channel, account, address, name, fold(name)),
+    )
+    if not changed:
+        return
+    found = await tx.fetch_all(
+        "SELECT id FROM sessions WHERE delivery_channel = ? AND delivery_to = ? "
+        f"AND COALESCE(delivery_account_id, '{DEFAULT_ACCOUNT}') = ? AND deleted_at IS NULL",
+        (channel, address, account),
+    )
+    for (session,) in found:
+        tx.wake(SessionRow(session))
+
+
+async def move(tx: Transaction, place: DeliveryContext, address: str) -> None:
+    """Gives the name to the chat's new address, unless that has one already."""
+    channel, account, old = _key(place)
+    await tx.execute(
+        "INSERT INTO chat_names (channel, account, address, name, folded_name) SELECT channel, account, "
+        "CAST(? AS TEXT), name, folded_name FROM chat_names WHERE channel = ? AND account = ? AND address = ? "
+        "ON CONFLICT DO NOTHING",
+        (address, channel, account, old),
+    )
+    await tx.execute(
+        "DELETE FROM chat_names WHERE channel = ? AND account = ? AND address = ?", (channel, account, old)
+    )
+
+
+def _key(place: DeliveryContext) -> tuple[str, str, str]:
+    assert place.channel is not None and place.to is not None
+    return place.channel, place.account_id or DEFAULT_ACCOUNT, place.to
