@@ -165,7 +165,7 @@ REQUIREMENTS = {
     "session_status:1": Requirement("session_status tells one session's state, gated like a read."),
     "message:1": Requirement(
         "message sends to a channel past hooks, send policy and flow.",
-        remaining="hooks come with policies; groups and a webhook's owner as recipients",
+        remaining="hooks come with policies",
     ),
     "summarize:1": Requirement("summarize gives a summary with the join of its inputs."),
     "simulate:1": Requirement("simulate_tool_call answers by the enforcing pipeline, without effects.", FLOW),

@@ -52,6 +52,7 @@ from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.approvals.standing import StandingApprovals
 from antiphon.engine.chats.accounts import Accounts
+from antiphon.engine.chats.answered import find_answered_group
 from antiphon.engine.chats.commands import ChatCommands
 from antiphon.engine.chats.groups import Groups
 from antiphon.engine.chats.hooks import Hooks
@@ -306,7 +307,9 @@ def build(
         retry=parts.retry,
     )
     own_tools.append(summarize(summaries))
-    own_tools.append(message(OutgoingMessages(database, rules, channels.keys(), clock=clock)))
+    own_tools.append(
+        message(OutgoingMessages(database, rules, channels.keys(), find_group=find_answered_group, clock=clock))
+    )
     tasks = Tasks(database, rules, clock=clock, ids=ids)
     own_tools.append(tasks_tool(tasks, rules, clock))
     mode = config.tools.run_command.mode

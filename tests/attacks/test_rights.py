@@ -131,6 +131,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Worl
             "webhook": {
                 "door": {"secret": DOOR_SECRET, "agent": "porter"},
                 "box": {"secret": DOOR_SECRET, "agent": "boxed"},
+                "desk": {"secret": DOOR_SECRET, "principal": "owner", "url": "http://127.0.0.1:9/none"},
             }
         },
         "tools": {
@@ -215,6 +216,15 @@ GUESTS = [
     guest("an end with a promise", directive("sessions_yield")),
     guest("the list of agents", directive("agents_list")),
     guest("a message by the channel", directive("message", channel="webhook:door", recipient="eve", text="x")),
+    *(
+        guest(f"a message to {what}", directive("message", channel=channel, recipient=to, text="x"), is_owners=is_there)
+        for what, channel, to, is_there in (
+            ("the owner by the owner's webhook", "webhook:desk", "owner", True),
+            ("a peer of the owner's webhook", "webhook:desk", "anna", False),
+            ("a group", "telegram", "-100", False),
+            ("a group that there is not", "telegram", "-999", False),
+        )
+    ),
     *(
         hidden(f"{tool} of {what}", tool, sessionKey=key, **more)
         for tool, more in (

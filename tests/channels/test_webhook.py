@@ -25,7 +25,7 @@ from antiphon.domain.person import Identity, person_principal
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
-from antiphon.gateway.server import bind
+from antiphon.gateway.server import bind, serving
 from tests.channels.receiver import Receiver
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -97,6 +97,34 @@ async def ring(client: httpx.AsyncClient, clock: ManualClock, body: bytes, path:
 async def quiet(app: App) -> None:
     with anyio.fail_after(SECONDS):
         await app.deliverer.wait_idle()
+
+
+@requirement("message:1")
+async def test_a_message_to_the_owner_goes_to_a_webhook_on_which_everybody_is_the_owner(
+    open_home: OpenHome, clock: ManualClock
+) -> None:
+    receiver = Receiver()
+    async with serving(receiver, bind("127.0.0.1", 0), on_stop=lambda: None) as url:
+        hooks = {
+            "door": {"secret": SECRET, "url": url},
+            "desk": {"secret": SECRET, "url": url, "principal": "owner"},
+            "mute": {"secret": SECRET, "principal": "owner"},
+        }
+        async with serve(open_home, {"channels": {"webhook": hooks}}, Parts(clock=clock)) as served:
+            await served.open("agent:main:api:desk")
+
+            async def says(channel: str) -> Any:
+                sent = {"channel": channel, "recipient": "owner", "text": f"by {channel}"}
+                asked = {"sessionKey": "agent:main:api:desk", "arguments": sent}
+                return (await served.client.post("/tools/message", json=asked)).json()
+
+            for channel in ("webhook:desk", "webhook"):
+                assert (await says(channel))["status"] == "accepted"
+            for channel in ("webhook:door", "webhook:mute"):
+                assert (await says(channel))["code"] == "no_place"
+            await quiet(served.app)
+        found = [(body["account"], body["to"], body["text"]) for body in receiver.bodies]
+        assert found == [("desk", "owner", "by webhook:desk"), ("desk", "owner", "by webhook")]
 
 
 async def begun(app: App, answer: httpx.Response) -> None:

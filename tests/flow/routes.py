@@ -427,6 +427,9 @@ ROUTES = (
             "tools/test_message.py::test_a_message_carries_nothing_to_a_place_that_may_not_have_it",
             "tools/test_message.py::test_a_persons_data_goes_to_that_person_alone",
             "tools/test_message.py::test_an_unknown_channel_and_an_unknown_recipient_get_one_answer",
+            "channels/telegram/test_messages_to_groups.py::test_a_group_gets_what_all_of_its_members_may_read",
+            "channels/telegram/test_messages_to_groups.py::"
+            "test_all_other_groups_are_answered_like_one_that_there_is_not",
         ),
     ),
     Route(

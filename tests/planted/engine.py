@@ -1468,7 +1468,7 @@ BUGS = (
     Bug(
         "a message carries secrets out",
         "engine/deliveries/outgoing.py",
-        "if not await may_leave(query, made_of, place, rules.sinks):",
+        "if not await may_leave(query, made_of, found.place, rules.sinks):",
         "if False:",
         "tools/test_message.py::test_a_message_carries_nothing_to_a_place_that_may_not_have_it[sqlite]",
     ),

@@ -8,6 +8,7 @@ JOINED = "channels/telegram/test_joined_messages.py"
 HELD = "engine/chats/test_held_messages.py"
 CITATIONS = "channels/telegram/test_citations.py"
 NAMES = "channels/telegram/test_chat_names.py::"
+TO_GROUPS = "channels/telegram/test_messages_to_groups.py::"
 
 BUGS = (
     Bug(
@@ -123,6 +124,35 @@ BUGS = (
         "    table_width=TABLE_WIDTH,\n",
         "",
         "channels/telegram/test_replies.py::test_a_table_in_a_reply_is_seen_with_columns[sqlite]",
+    ),
+    Bug(
+        "an agent writes to groups in which another agent answers",
+        "engine/chats/answered.py",
+        "    if route.agent_id != wanted.caller.agent_id:\n        return None\n",
+        "",
+        TO_GROUPS + "test_all_other_groups_are_answered_like_one_that_there_is_not[sqlite]",
+    ),
+    Bug(
+        "a user's agent writes to groups in which that user takes no part",
+        "engine/chats/answered.py",
+        "return session is not None and await sessions.is_participant(query, session.row, str(principal))",
+        "return session is not None",
+        TO_GROUPS + "test_all_other_groups_are_answered_like_one_that_there_is_not[sqlite]",
+    ),
+    Bug(
+        "a message to a group passes the send policy of the group's session",
+        "engine/deliveries/outgoing.py",
+        "        decisions.append(may_send_to_group(group.place, group.key, group.override, rules))\n",
+        "        pass\n",
+        TO_GROUPS + "test_a_group_whose_session_may_not_send_gets_nothing[sqlite]",
+    ),
+    Bug(
+        "a message to the owner does not use a webhook that is the owner's",
+        "engine/deliveries/outgoing.py",
+        'if f"{each.channel}:{each.account_id}" in rules.sinks.owners:',
+        "if False:",
+        "channels/test_webhook.py::"
+        "test_a_message_to_the_owner_goes_to_a_webhook_on_which_everybody_is_the_owner[sqlite]",
     ),
     Bug(
         "a chat that several people share is called like the last of them",

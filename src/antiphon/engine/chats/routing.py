@@ -45,9 +45,7 @@ def own_key(rules: Rules, address: ChatAddress, agent_id: AgentId, who: Who) -> 
     if chats.is_global:
         return main_key(agent_id)
     if kind == ChatType.GROUP:
-        thread = address.thread or None
-        named = {"topic": thread} if address.channel == TELEGRAM else {"thread": thread}
-        return group_key(agent_id, channel=address.channel, chat_type=ChatType.GROUP, platform_id=id, **named)
+        return key_of_group(address, agent_id)
     key = direct_key(
         agent_id,
         channel=address.channel,
@@ -58,6 +56,13 @@ def own_key(rules: Rules, address: ChatAddress, agent_id: AgentId, who: Who) -> 
         person=who.folded,
     )
     return thread_key(key, address.thread) if address.thread else key
+
+
+def key_of_group(address: ChatAddress, agent_id: AgentId) -> SessionKey:
+    """The session that the group, or its topic, has by itself with this agent. Raises `Invalid` like `own_key`."""
+    thread, id = address.thread or None, address.peer.partition(":")[2]
+    named = {"topic": thread} if address.channel == TELEGRAM else {"thread": thread}
+    return group_key(agent_id, channel=address.channel, chat_type=ChatType.GROUP, platform_id=id, **named)
 
 
 async def find_route(

@@ -1,6 +1,7 @@
 """Messages that an agent sends out of the system, to a place of its choice. Contract: message 1, flow 7."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -9,10 +10,10 @@ from antiphon.domain.classification import Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.person import private_chat
-from antiphon.domain.session import DeliveryContext, Session
+from antiphon.domain.session import DeliveryContext, SendOverride, Session
 from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
 from antiphon.engine.access.recipients import may_leave
-from antiphon.engine.access.send_policy import may_deliver
+from antiphon.engine.access.send_policy import may_deliver, may_send_to_group
 from antiphon.engine.deliveries.outbox import name_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -24,9 +25,38 @@ from antiphon.store.deliveries import ChannelAccount, NewDelivery, QueuedText
 from antiphon.store.people import LinkedAccount
 
 OWNER_NAME = "owner"
-"""The recipient that stands for the owner of the home."""
+"""The recipient that stands for the owner of the home, and the peer of a webhook on which everybody is the owner."""
 PERSON_PREFIX = "person:"
 MAX_TEXT_BYTES = 64 * 1024
+
+
+class AnsweredGroup(NamedTuple):
+    """A group in which the caller's agent answers."""
+
+    place: DeliveryContext
+    key: str
+    """Of its session there."""
+    override: SendOverride | None
+    """The send policy of that session."""
+
+
+class WantedGroup(Struct, frozen=True, kw_only=True):
+    """A group that a caller names, on one of these accounts."""
+
+    rules: Rules
+    caller: Caller
+    accounts: Sequence[ChannelAccount]
+    named: str
+
+
+FindGroup = Callable[[Query, WantedGroup], Awaitable[AnsweredGroup | None]]
+"""Finds it; None alike for one that is unknown and for one that is not the caller's."""
+
+
+class _FoundPlace(NamedTuple):
+    place: DeliveryContext
+    group: AnsweredGroup | None = None
+    """Set if it is a group."""
 
 
 class SendOut(Struct, frozen=True, kw_only=True):
@@ -36,25 +66,35 @@ class SendOut(Struct, frozen=True, kw_only=True):
     text: str
     accounts: tuple[ChannelAccount, ...]
     """The accounts that send."""
+    find_group: FindGroup
     at_ms: int
 
 
 class OutgoingMessages:
     """Texts that sessions send through channels, besides the replies of their own chats."""
 
-    def __init__(self, database: Database, rules: Rules, accounts: Collection[ChannelAccount], *, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: Database,
+        rules: Rules,
+        accounts: Collection[ChannelAccount],
+        *,
+        find_group: FindGroup,
+        clock: Clock,
+    ) -> None:
         self._database = database
         self._rules = rules
         self._accounts = tuple(accounts)
+        self._find_group = find_group
         self._clock = clock
 
     async def send(self, caller: Caller, channel: str, recipient: str, text: str) -> str:
         """Queues the text and returns the id of its delivery; the same call again returns the same id.
 
         `channel` is `<channel>` or `<channel>:<account>`; `recipient` is the id of a linked account, the name or id
-        of its person, or `owner`. Raises `NotFound` alike for a channel and for a recipient that is unknown,
-        `Conflict` (`no_place`, `idempotency_key_reused`), `Denied` (`write_down`, `send_denied`, `sandboxed`),
-        `Invalid` (`empty_message`), `TooLarge` (`message_too_large`).
+        of its person, the id of a group in which the caller's agent answers, or `owner`. Raises `NotFound` alike for a
+        channel and for a recipient that is unknown, `Conflict` (`no_place`, `idempotency_key_reused`), `Denied`
+        (`write_down`, `send_denied`, `sandboxed`), `Invalid` (`empty_message`), `TooLarge` (`message_too_large`).
         """
         if not text.strip():
             raise Invalid("Message is empty. Write some text.", code="empty_message")
@@ -68,6 +108,7 @@ class OutgoingMessages:
             recipient=recipient,
             text=text,
             accounts=self._accounts,
+            find_group=self._find_group,
             at_ms=self._clock.now_ms(),
         )
         return accepted(await self._database.run(send_out, command, self._rules, sessions=(caller.session,)))
@@ -81,30 +122,30 @@ async def send_out(tx: Transaction, command: SendOut, rules: Rules) -> str | Ref
     if session is None:
         return Refusal(NotFound("Session not found: the caller's own session was deleted."))
     name = name_of(f"message {caller.call_id}")
-    place = await _find_place(tx, command)
+    found = await _find_place(tx, command, rules)
     if (sent := await deliveries.find_named(tx, caller.session, name)) is not None:
-        return _repeated(command, sent, place)
+        return _repeated(command, sent, found)
     if refusal := refuse_called_off(origin):
         return refusal
-    if isinstance(place, Refusal):
-        return place
+    if isinstance(found, Refusal):
+        return found
     made_of = context_of(caller, session)
-    if refusal := await _refuse(tx, command, session, place, made_of=made_of, rules=rules):
+    if refusal := await _refuse(tx, command, session, found, made_of=made_of, rules=rules):
         return Refusal(refusal)
     delivery = NewDelivery(
         name=name,
         session=session.row,
         incarnation=SessionId(session.id),
         run_id=None if origin is None else RunId(origin.id),
-        place=place,
+        place=found.place,
         text=command.text,
         made_of=made_of,
     )
     return await deliveries.insert(tx, delivery, command.at_ms)
 
 
-def _repeated(command: SendOut, sent: QueuedText, place: DeliveryContext | Refusal) -> str | Refusal:
-    is_elsewhere = not isinstance(place, Refusal) and place != sent.place
+def _repeated(command: SendOut, sent: QueuedText, found: _FoundPlace | Refusal) -> str | Refusal:
+    is_elsewhere = not isinstance(found, Refusal) and found.place != sent.place
     if is_elsewhere or sent.text != command.text:
         return Refusal(
             Conflict("Idempotency-Key was used for another message. Use a new one.", code="idempotency_key_reused")
@@ -116,7 +157,7 @@ async def _refuse(
     query: Query,
     command: SendOut,
     session: Session,
-    place: DeliveryContext,
+    found: _FoundPlace,
     *,
     made_of: Classification,
     rules: Rules,
@@ -126,23 +167,24 @@ async def _refuse(
             "Message may not be sent: this session is sandboxed. Write the text in the reply.", code="sandboxed"
         )
     name = repr(command.recipient[:200])
-    if not await may_leave(query, made_of, place, rules.sinks):
+    if not await may_leave(query, made_of, found.place, rules.sinks):
         return Denied(
             f"Message may not be sent to {name}: this turn has read data that may not go there.", code="write_down"
         )
-    if isinstance(denied := may_deliver(session, place, rules), Deny):
-        return Denied(f"Message may not be sent to {name}: {denied.reason}", code="send_denied")
+    decisions = [may_deliver(session, found.place, rules)]
+    if (group := found.group) is not None:
+        decisions.append(may_send_to_group(group.place, group.key, group.override, rules))
+    for decision in decisions:
+        if isinstance(decision, Deny):
+            return Denied(f"Message may not be sent to {name}: {decision.reason}", code="send_denied")
     return None
 
 
-async def _find_place(query: Query, command: SendOut) -> DeliveryContext | Refusal:
+async def _find_place(query: Query, command: SendOut, rules: Rules) -> _FoundPlace | Refusal:
     """The place of the recipient on an account that sends; the oldest link counts."""
     channel, _, account = command.channel.partition(":")
-    served = {
-        (each.channel, each.account_id or "")
-        for each in command.accounts
-        if each.channel == channel and account in ("", each.account_id)
-    }
+    accounts = [each for each in command.accounts if each.channel == channel and account in ("", each.account_id)]
+    served = {(each.channel, each.account_id or "") for each in accounts}
     is_to_owner = command.recipient == OWNER_NAME
     named = command.recipient.removeprefix(PERSON_PREFIX)
     linked = await people.list_owners_accounts(query) if is_to_owner else await people.find_accounts(query, named)
@@ -151,18 +193,24 @@ async def _find_place(query: Query, command: SendOut) -> DeliveryContext | Refus
         [each for each in linked if (each.identity.channel, each.identity.account) in served], is_person=is_person
     )
     if found is not None:
-        return private_chat(found.identity)
+        return _FoundPlace(private_chat(found.identity))
     if is_to_owner:
+        for each in accounts:
+            if f"{each.channel}:{each.account_id}" in rules.sinks.owners:
+                return _FoundPlace(DeliveryContext(channel=channel, to=OWNER_NAME, account_id=each.account_id))
         return Refusal(
             Conflict(
                 f"Owner has no linked account on channel {command.channel[:80]!r}. Write the text in the reply.",
                 code="no_place",
             )
         )
+    wanted = WantedGroup(rules=rules, caller=command.caller, accounts=accounts, named=command.recipient)
+    if (group := await command.find_group(query, wanted)) is not None:
+        return _FoundPlace(group.place, group)
     return Refusal(
         NotFound(
             f"Recipient not found: {command.recipient[:200]!r} on channel {command.channel[:80]!r}. Name a person with "
-            "a linked account there, that account's own id, or 'owner'."
+            "a linked account there, that account's own id, a group in which you answer, or 'owner'."
         )
     )
 
