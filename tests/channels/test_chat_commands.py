@@ -254,7 +254,7 @@ async def test_a_command_of_somebody_who_may_not_use_it_is_consumed_with_a_line_
             "/stop\n    Stop the answer that is being written\n/new\n    Begin a new conversation\n"
             "/memory [words]\n    Show what is remembered of you or this group\n"
             "/forget <id|words>\n    Forget something that is remembered\n"
-            "/link [code [yes]]\n    Link your chats on other channels\n"
+            "/link [code [yes|no]]\n    Link your chats on other channels\n"
             "/unlink\n    Undo, within a day, that a code has linked this chat\nOther text goes to the agent."
         )
         assert await chat.says("/status") == "Agent: Assistant\nState: idle"

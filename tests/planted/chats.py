@@ -16,6 +16,20 @@ SPEAKERS = "agents/test_speakers.py::"
 
 BUGS = (
     Bug(
+        "anybody who has the button answers for the maker of a code",
+        "engine/chats/linking.py",
+        "    if known is None or known.person != person:\n",
+        "    if known is None:\n",
+        QUESTIONS + "test_only_the_maker_presses[sqlite]",
+    ),
+    Bug(
+        "a question about a link keeps its buttons once it is answered",
+        "engine/chats/linking.py",
+        "    await show_link_decision(tx, found.hash, is_agreed=is_agreed, at_ms=at_ms)\n",
+        "",
+        QUESTIONS + "test_a_typed_answer_takes_the_buttons_away[sqlite-yes]",
+    ),
+    Bug(
         "a line of a message passes for another speaker's",
         "agents/speakers.py",
         "line if line.isspace() else INDENT + line for line",

@@ -52,6 +52,7 @@ class Subcommand(StrEnum):
     ONCE = "once"
     ALWAYS = "always"
     YES = "yes"
+    NO = "no"
     SHOW = "show"
     RUN = "run"
     RUNS = "runs"
@@ -113,7 +114,7 @@ USAGE: Mapping[CommandName, str] = {
     CommandName.DENY: "/deny <id> [note]",
     CommandName.MEMORY: "/memory [words]",
     CommandName.FORGET: "/forget <id|words>",
-    CommandName.LINK: "/link [code [yes]]",
+    CommandName.LINK: "/link [code [yes|no]]",
     CommandName.UNLINK: "/unlink",
     CommandName.START: "/start [code]",
 }
@@ -161,8 +162,8 @@ def _read(name: CommandName, rest: str) -> ChatCommand | None:
             return ChatCommand(name=name, argument=rest or None)
         case CommandName.FORGET if rest:
             return ChatCommand(name=name, argument=rest)
-        case CommandName.LINK if first and argument.lower() == Subcommand.YES:
-            return ChatCommand(name=name, sub=Subcommand.YES, argument=first)
+        case CommandName.LINK if first and (said := argument.lower()) in (Subcommand.YES, Subcommand.NO):
+            return ChatCommand(name=name, sub=Subcommand(said), argument=first)
         case CommandName.LINK | CommandName.START if not argument:
             return ChatCommand(name=name, argument=first or None)
         case _ if not rest and name not in _NEEDING:

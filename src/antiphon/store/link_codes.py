@@ -5,16 +5,18 @@ import hmac
 from msgspec import Struct
 
 from antiphon.domain.person import Identity, PersonId
-from antiphon.store.database import Query, Transaction
+from antiphon.store.database import Query, Row, Transaction
 
 MOST_OPEN = 3
 """Of one person; a new code replaces the oldest one."""
+_SELECT = "SELECT code_hash, person, channel, account, platform_id, name FROM link_codes"
 _SENDER = "channel = ? AND account = ? AND platform_id = ?"
 
 
 class OpenCode(Struct, frozen=True, kw_only=True):
     """A code that is not used up."""
 
+    hash: str
     person: PersonId
     asked: Identity | None
     """The account that waits until the maker agrees; None if none does."""
@@ -37,16 +39,23 @@ async def insert(tx: Transaction, code_hash: str, person: PersonId, *, at_ms: in
 
 async def find(query: Query, code_hash: str, now_ms: int) -> OpenCode | None:
     """None for an unknown, used or expired one."""
+    row = await query.fetch_one(f"{_SELECT} WHERE code_hash = ? AND expires_at > ?", (code_hash, now_ms))
+    return None if row is None or not hmac.compare_digest(code_hash, row[0]) else _read(row)
+
+
+async def find_asking(query: Query, beginning: str, now_ms: int) -> OpenCode | None:
+    """The code about which its maker is asked, by the beginning of its hash, which nobody can redeem."""
     row = await query.fetch_one(
-        "SELECT code_hash, person, channel, account, platform_id, name FROM link_codes "
-        "WHERE code_hash = ? AND expires_at > ?",
-        (code_hash, now_ms),
+        f"{_SELECT} WHERE substr(code_hash, 1, CAST(? AS INTEGER)) = ? AND channel IS NOT NULL AND expires_at > ?",
+        (len(beginning), beginning, now_ms),
     )
-    if row is None or not hmac.compare_digest(code_hash, row[0]):
-        return None
-    _, person, channel, account, platform_id, name = row
+    return None if row is None else _read(row)
+
+
+def _read(row: Row) -> OpenCode:
+    code_hash, person, channel, account, platform_id, name = row
     asked = None if channel is None else Identity(channel=channel, account=account, platform_id=platform_id)
-    return OpenCode(person=PersonId(person), asked=asked, name=name or "")
+    return OpenCode(hash=code_hash, person=PersonId(person), asked=asked, name=name or "")
 
 
 async def use_up(tx: Transaction, code_hash: str) -> bool:

@@ -1,5 +1,7 @@
 """Questions to owners in their chats: buttons, presses, and what the messages say after."""
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
@@ -7,15 +9,18 @@ from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart
 from antiphon.domain.inbound import ButtonPress, ChangeKind, Sender
-from antiphon.domain.person import PersonRole
+from antiphon.domain.person import Person, PersonRole
 from antiphon.domain.session import DeliveryContext
+from antiphon.engine.chats.linking import LINK_ANSWERS, NOBODY_WAITS, NOT_AGREED, Linked
 from antiphon.engine.chats.take_in import Received
 from antiphon.engine.runs.presses import UNKNOWN
+from antiphon.policy.chats import ChannelAccess
 from antiphon.store.arrivals import ArrivalOutcome
 from tests.channels.fake_channel import FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.chats.lobby import ACCOUNT, CHANNEL, OWNERS_ID, Lobby, lobby
+from tests.engine.stage import ManualClock
 from tests.engine.test_deliveries import quiet
 
 pytestmark = pytest.mark.anyio
@@ -176,3 +181,73 @@ async def test_a_question_does_not_go_to_somebody_who_is_no_owner_any_more(open_
     async with lobby(open_home, Parts(channels=[channel])) as scene:
         await quiet(scene.app)
         assert {taken.place.to for taken in channel.taken if "Anna" in taken.text} == {OWNERS_ID}
+
+
+async def a_maker(scene: Lobby, account: str = "77") -> tuple[Person, str]:
+    """A user with a chat, and a code of hers that a guest with a history has sent."""
+    eve = (await scene.app.services.people.invite(OWNER, "Eve", PersonRole.USER)).person
+    await scene.hears(account, f"/link {(await scene.links.make_code(eve.principal)).code} yes")
+    await scene.hears("42", "my diary")
+    code = (await scene.links.make_code(eve.principal)).code
+    await scene.hears("42", f"/link {code} yes")
+    return eve, code
+
+
+@requirement("access:3")
+@pytest.mark.parametrize("is_agreed", [True, False])
+async def test_the_maker_of_a_code_answers_by_a_button(open_home: OpenHome, is_agreed: bool) -> None:
+    channel = bot()
+    async with lobby(open_home, Parts(channels=[channel]), access=ChannelAccess.PUBLIC) as scene:
+        eve, code = await a_maker(scene)
+        guest = await scene.person_of("42")
+        asked = await question(scene, channel)
+        assert f"/link {code} yes" in asked.text and f"/link {code} no" in asked.text
+        assert [button.label for button in asked.buttons] == ["Agree", "Refuse"]
+        assert all(len(button.data.encode()) <= 64 and code not in button.data for button in asked.buttons)
+        pressed = await presses(scene, asked.buttons[0 if is_agreed else 1].data, by="77")
+        told = LINK_ANSWERS[Linked.LINKED if is_agreed else Linked.REFUSED]
+        assert (pressed.outcome, pressed.toast) == (ArrivalOutcome.PRESSED, told)
+        assert await scene.person_of("42") == (eve.id if is_agreed else guest)
+        assert (await scene.told("42"))[-1] == (LINK_ANSWERS[Linked.LINKED] if is_agreed else NOT_AGREED)
+        await quiet(scene.app)
+        (last,) = [part for part in channel.shown.values() if "wants to be linked" in part.text]
+        assert last.text.endswith("Agreed." if is_agreed else "Refused.") and not last.buttons
+        again = await presses(scene, asked.buttons[0].data, by="77", id="press:2")
+        assert again.toast == NOBODY_WAITS and await scene.person_of("42") == (eve.id if is_agreed else guest)
+
+
+@requirement("access:3", "answers:2")
+async def test_only_the_maker_presses(open_home: OpenHome) -> None:
+    channel, clock = bot(), ManualClock()
+    async with lobby(open_home, Parts(channels=[channel], clock=clock), access=ChannelAccess.PUBLIC) as scene:
+        await scene.knows_owner()
+        _, code = await a_maker(scene)
+        guest = await scene.person_of("42")
+        asked = await question(scene, channel)
+        forged = asked.buttons[0].data.replace("link_", "link_0")[:64]
+        answers = {
+            (await presses(scene, data, by=by, id=f"press:{by} {data}")).toast
+            for by in (OWNERS_ID, "42")
+            for data in (asked.buttons[0].data, asked.buttons[1].data, forged)
+        }
+        assert answers == {NOBODY_WAITS}
+        assert (await presses(scene, asked.buttons[0].data, by="666", id="press:9")).toast == UNKNOWN
+        assert await scene.person_of("42") == guest
+        clock.pass_time(timedelta(hours=1))
+        late = await presses(scene, asked.buttons[0].data, by="77", id="press:10")
+        assert late.toast == NOBODY_WAITS and await scene.person_of("42") == guest
+        assert code not in str(answers)
+
+
+@requirement("access:3")
+@pytest.mark.parametrize("word", ["yes", "no"])
+async def test_a_typed_answer_takes_the_buttons_away(open_home: OpenHome, word: str) -> None:
+    channel = bot()
+    async with lobby(open_home, Parts(channels=[channel]), access=ChannelAccess.PUBLIC) as scene:
+        eve, code = await a_maker(scene)
+        await question(scene, channel)
+        await scene.hears("77", f"/link {code} {word}")
+        assert (await scene.person_of("42") == eve.id) is (word == "yes")
+        await quiet(scene.app)
+        (last,) = [part for part in channel.shown.values() if "wants to be linked" in part.text]
+        assert last.text.endswith("Agreed." if word == "yes" else "Refused.") and not last.buttons

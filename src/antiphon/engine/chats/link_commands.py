@@ -6,7 +6,7 @@ from antiphon.domain.keys import ChatType
 from antiphon.domain.person import person_of
 from antiphon.engine.access.machines import refuse_machine_account
 from antiphon.engine.chats.chat import Chat
-from antiphon.engine.chats.linking import agree, find_code, make_link_code, redeem, undo_link
+from antiphon.engine.chats.linking import ANSWERS, answer_asked, find_code, make_link_code, redeem, undo_link
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.who import Who
 from antiphon.engine.refusal import Refusal
@@ -35,13 +35,12 @@ async def link(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occa
         if isinstance(made, Refusal):
             return made.error.message
         return f"Your code is {made.code}. Send /link {made.code} yes in your other chat within an hour. It works once."
-    is_agreed = command.sub is Subcommand.YES
     if chat.identity is None:
-        return await _agree_here(tx, chat, command.argument, occasion) if is_agreed else ELSEWHERE
+        return await _answer_here(tx, chat, command, occasion)
     account = chat.identity
     stored = await find_standing_of_account(tx, account.channel, account.account, account.platform_id)
     who = Who(identity=account, name=chat.sender_name, standing=chat.standing, stored=stored)
-    return (await redeem(tx, who, command.argument, occasion.at_ms, is_agreed=is_agreed)).text
+    return (await redeem(tx, who, command.argument, occasion.at_ms, said=command.sub)).text
 
 
 async def unlink(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
@@ -51,10 +50,15 @@ async def unlink(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
     return await undo_link(tx, chat.identity, occasion.at_ms)
 
 
-async def _agree_here(tx: Transaction, chat: Chat, argument: str, occasion: Occasion) -> str:
-    """On the page and in the terminal, the maker of a code agrees to link the account that waits."""
-    code = parse_code(argument)
+async def _answer_here(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
+    """On the page and in the terminal, the maker of a code answers whether the account that waits is linked."""
+    code = parse_code(command.argument or "")
     found = None if code is None else await find_code(tx, code, occasion.at_ms)
-    if code is None or found is None or found.asked is None or found.person != person_of(chat.standing.principal):
+    if (
+        command.sub not in ANSWERS
+        or found is None
+        or found.asked is None
+        or found.person != person_of(chat.standing.principal)
+    ):
         return ELSEWHERE
-    return (await agree(tx, found, code, occasion.at_ms)).text
+    return (await answer_asked(tx, found, occasion.at_ms, is_agreed=command.sub is Subcommand.YES)).text

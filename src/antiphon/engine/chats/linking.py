@@ -9,8 +9,10 @@ from msgspec.structs import replace
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex, parse_code
+from antiphon.domain.commands import Subcommand
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import Ids
+from antiphon.domain.own_text import own_text
 from antiphon.domain.person import Identity, PersonId, PersonRole, person_of, person_principal
 from antiphon.domain.text import DESCRIPTION_LENGTH, bracketed_name, exact, one_line
 from antiphon.engine.access.machines import refuse_machine
@@ -20,6 +22,7 @@ from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.chats.owners import ask_what_waits, find_owners_chats, place_of
 from antiphon.engine.chats.who import Who, introduce
 from antiphon.engine.deliveries.outbox import enqueue_notice
+from antiphon.engine.deliveries.questions import queue_question, show_link_decision, subject_of_link
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.reception import MOST_WRONG_CODES
@@ -31,6 +34,8 @@ from antiphon.store.link_codes import OpenCode
 from antiphon.store.link_undos import LinkUndo
 from antiphon.store.people import find_standing
 
+ANSWERS = frozenset({Subcommand.YES, Subcommand.NO})
+"""What the maker of a code types to answer."""
 CODE_LIFE = timedelta(hours=1)
 UNDO_LIFE_MS = 24 * 3_600_000
 WRONG_CODES_LIFE_MS = 3_600_000
@@ -58,6 +63,8 @@ class Linked(StrEnum):
     """The code is unknown, used or too old."""
     LOCKED = "locked"
     """The sender has tried too many wrong codes."""
+    REFUSED = "refused"
+    """The maker of the code does not want the account that waits."""
     TAKEN = "taken"
     """The account belongs to somebody who is more than a guest; only an owner can merge them."""
 
@@ -78,15 +85,20 @@ LINK_ANSWERS = {
     Linked.ALREADY: "This chat is linked to you already.",
     Linked.WRONG: "Code is not valid. It may have been used, or be older than an hour. Make another one with /link.",
     Linked.LOCKED: "Too many wrong codes. Try again in an hour.",
+    Linked.REFUSED: "Refused. Nothing was linked, and the code is used up.",
     Linked.TAKEN: "This account belongs to another person already. An owner can merge the two.",
 }
 """What the sender is told."""
 
+NOT_AGREED = "Whoever made the code did not agree. Your chats stay yours alone."
+"""What the sender of a refused account is told."""
 UNLINKED = "This chat is linked no more: it is yours alone, with what was yours before. Others do not read it now."
 NOTHING_TO_UNDO = (
     "There is nothing to undo: no code has linked this account within the last 24 hours, or its person was merged "
     "again since. An owner can help."
 )
+
+NOBODY_WAITS = "Nobody waits for this answer: it was given already, the code is too old, or it is not yours."
 
 NO_GUESTS = (
     "Guests cannot make codes. If you are known in another chat, send /link there, and then send its code here. "
@@ -141,7 +153,7 @@ async def store_code(tx: Transaction, person: PersonId, code: str, *, at_ms: int
     return LinkCode(code, moment(expires_at_ms))
 
 
-async def redeem(tx: Transaction, who: Who, text: str, at_ms: int, *, is_agreed: bool) -> Redeemed:
+async def redeem(tx: Transaction, who: Who, text: str, at_ms: int, *, said: Subcommand) -> Redeemed:
     """Links the sender's account to the person who made the code, once its sender has said that they mean it.
 
     If that account has a history, its maker must agree too, by the same words: from then on they read it. A wrong code
@@ -156,8 +168,10 @@ async def redeem(tx: Transaction, who: Who, text: str, at_ms: int, *, is_agreed:
         await link_codes.note_wrong(tx, sender, at_ms=at_ms, since_ms=since_ms)
         return _redeemed(Linked.WRONG)
     if _is_makers(found, who):
-        return await agree(tx, found, code, at_ms) if is_agreed else _redeemed(Linked.ALREADY)
-    if not is_agreed:
+        if said not in ANSWERS:
+            return _redeemed(Linked.ALREADY)
+        return await answer_asked(tx, found, at_ms, is_agreed=said is Subcommand.YES)
+    if said is not Subcommand.YES:
         return Redeemed(Linked.ASKED, await _question(tx, found.person, code))
     if who.stored is not None and is_guest(who.stored) and not who.stored.is_suspended:
         words = await sessions.find_first_words(tx, str(who.stored.principal))
@@ -169,26 +183,43 @@ async def redeem(tx: Transaction, who: Who, text: str, at_ms: int, *, is_agreed:
     return _redeemed(await _link_by_code(tx, who, found.person, at_ms))
 
 
+async def press_answer(tx: Transaction, person: PersonId | None, beginning: str, *, is_agreed: bool, at_ms: int) -> str:
+    """The maker of a code answers by a button; anybody else learns no more than for a code that there is not."""
+    found = await link_codes.find_asking(tx, beginning, at_ms)
+    known = None if found is None else await _by_maker(tx, found)
+    if known is None or known.person != person:
+        return NOBODY_WAITS
+    return (await answer_asked(tx, known, at_ms, is_agreed=is_agreed)).text
+
+
 async def find_code(query: Query, code: str, at_ms: int) -> OpenCode | None:
     """The code as it stands, with the person as whom its maker acts now; None if it is wrong, or theirs no more."""
     found = await link_codes.find(query, hash_of(code), at_ms)
-    standing = None if found is None else await find_standing(query, person_principal(found.person))
-    person = None if standing is None or is_guest(standing) else person_of(standing.principal)
-    return None if found is None or person is None else replace(found, person=person)
+    return None if found is None else await _by_maker(query, found)
 
 
-async def agree(tx: Transaction, found: OpenCode, code: str, at_ms: int) -> Redeemed:
-    """The maker of the code agrees: the account that waits becomes theirs, and is told so there."""
-    if found.asked is None:
-        return _redeemed(Linked.ALREADY)
-    await link_codes.use_up(tx, hash_of(code))
+async def _by_maker(query: Query, found: OpenCode) -> OpenCode | None:
+    standing = await find_standing(query, person_principal(found.person))
+    person = None if is_guest(standing) else person_of(standing.principal)
+    return None if person is None else replace(found, person=person)
+
+
+async def answer_asked(tx: Transaction, found: OpenCode, at_ms: int, *, is_agreed: bool) -> Redeemed:
+    """The maker of the code answers: the account that waits becomes theirs, or stays what it is; it is told there."""
     asked = found.asked
+    if asked is None:
+        return _redeemed(Linked.ALREADY)
+    await link_codes.use_up(tx, found.hash)
+    await show_link_decision(tx, found.hash, is_agreed=is_agreed, at_ms=at_ms)
+    if not is_agreed:
+        await enqueue_notice(tx, place_of(asked), NOT_AGREED, name=f"not linked {found.hash}", at_ms=at_ms)
+        return _redeemed(Linked.REFUSED)
     stored = await people.find_standing_of_account(tx, asked.channel, asked.account, asked.platform_id)
     standing = stored or await find_standing(tx, person_principal(asked.person_id))
     who = Who(identity=asked, name=found.name, standing=standing, stored=stored)
     linked = await _link_by_code(tx, who, found.person, at_ms)
     if linked is Linked.LINKED:
-        await enqueue_notice(tx, place_of(asked), LINK_ANSWERS[linked], name=f"linked {hash_of(code)}", at_ms=at_ms)
+        await enqueue_notice(tx, place_of(asked), LINK_ANSWERS[linked], name=f"linked {found.hash}", at_ms=at_ms)
     return _redeemed(linked)
 
 
@@ -210,17 +241,18 @@ async def _question(query: Query, id: PersonId, code: str) -> str:
 
 
 async def _ask_maker(tx: Transaction, maker: PersonId, who: Who, code: str, *, words: str, at_ms: int) -> None:
-    """Asks the maker in all their chats; on the page and in the terminal the command works too."""
+    """Asks the maker in all their chats, with buttons; on the page and in the terminal the command works too."""
     shown = exact(one_line(words, DESCRIPTION_LENGTH))
     begun = f" Their first words here were: “{shown}”." if words else ""
     account = f"{who.identity.channel} {who.identity.platform_id}"
     text = (
         f"{exact(bracketed_name(who.name))} ({account}) wants to be linked to you by your code. "
-        f"Their chats become yours, and they act as you.{begun} If that is you, send: /link {code} yes"
+        f"Their chats become yours, and they act as you.{begun} If that is you, agree here or send: /link {code} yes. "
+        f"If it is not, refuse, or send: /link {code} no"
     )
+    subject = subject_of_link(hash_of(code))
     for chat in (await people.find_identities(tx, [maker]))[maker]:
-        place = place_of(chat)
-        await enqueue_notice(tx, place, text, name=f"link {hash_of(code)} {place.channel} {place.to}", at_ms=at_ms)
+        await queue_question(tx, place_of(chat), own_text(text), subject=subject, at_ms=at_ms)
 
 
 async def link(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> Linked:

@@ -5,16 +5,18 @@ from msgspec import Struct
 from antiphon.domain.ids import ApprovalId, SessionRow
 from antiphon.domain.inbound import ButtonPress
 from antiphon.domain.keys import SessionKey
+from antiphon.domain.person import person_of
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.chats.accounts import AccountLease
 from antiphon.engine.chats.entry import DrawnIds
 from antiphon.engine.chats.groups import DecideGroup, decide_group
+from antiphon.engine.chats.linking import press_answer
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.pairing import DecidePairing, approve_pairing, refuse_pairing
 from antiphon.engine.chats.take_in import Received, Stale, arrival_of, keep_lease
 from antiphon.engine.chats.who import find_who
 from antiphon.engine.deliveries.outbox import note_copy
-from antiphon.engine.deliveries.questions import ADMIT, REFUSE, GroupAsked, group_asked, pairing_asked
+from antiphon.engine.deliveries.questions import ADMIT, REFUSE, GroupAsked, group_asked, link_asked, pairing_asked
 from antiphon.engine.deliveries.requests import LOOK, LOOK_AT_PAGE, refuse_unseen
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.runs.presses import UNKNOWN, Press
@@ -69,6 +71,9 @@ async def _decide(tx: Transaction, command: TakePress, rights: Rights) -> str:
         return await _decide_pairing(tx, command, rights, id, is_admitted=word == ADMIT)
     if word in (ADMIT, REFUSE) and (group := group_asked(subject)) is not None:
         return await _decide_group(tx, command, rights, group, is_allowed=word == ADMIT)
+    if word in (ADMIT, REFUSE) and (beginning := link_asked(subject)) is not None:
+        person, at_ms = person_of(rights.principal), command.occasion.at_ms
+        return await press_answer(tx, person, beginning, is_agreed=word == ADMIT, at_ms=at_ms)
     if word == LOOK:
         return LOOK_AT_PAGE
     if refused := await refuse_unseen(tx, command.press, rights, command.occasion.at_ms):

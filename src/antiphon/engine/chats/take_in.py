@@ -7,7 +7,7 @@ be another one, because the chat was routed elsewhere in between, the unit is un
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.commands import ChatCommand, CommandName, Subcommand, parse
+from antiphon.domain.commands import ChatCommand, CommandName, parse
 from antiphon.domain.errors import AntiphonError, Invalid, Limited
 from antiphon.domain.inbound import Inbound
 from antiphon.domain.keys import ChatType, SessionKey
@@ -211,7 +211,7 @@ async def _redeem(tx: Transaction, command: TakeIn, who: Who, knock: Knock) -> t
     """Links the account, and tells the sender; after a stranger's wrong code, what is done with their message."""
     typed = _code_in(command.inbound)
     assert typed is not None and typed.argument is not None
-    redeemed = await linking.redeem(tx, who, typed.argument, command.drawn.at_ms, is_agreed=typed.sub is Subcommand.YES)
+    redeemed = await linking.redeem(tx, who, typed.argument, command.drawn.at_ms, said=typed.sub)
     following = decide_after_wrong_code(knock)
     if redeemed.linked in (Linked.WRONG, Linked.LOCKED) and following is not Admission.ENTER:
         return None, following

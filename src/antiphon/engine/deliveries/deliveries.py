@@ -131,7 +131,7 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
         return claimed
     if claimed.approval is not None:
         if is_question(claimed.approval):
-            request = await question_as_claimed(tx, claimed)
+            request = await question_as_claimed(tx, claimed, command.at_ms)
         else:
             request = await as_claimed(tx, claimed, command.form, command.rules)
         if request is None:
