@@ -367,3 +367,45 @@ def test_clearances_go_to_the_sinks_that_they_name(tmp_path: Path) -> None:
     assert config.rules().sinks.of_commands(PUBLIC) == internal
     unset = load_config(written(tmp_path, "other.toml", ""), environment={}).rules().sinks
     assert unset.of_commands(PUBLIC) == Classification(Level.PUBLIC, person=PEOPLE)
+
+
+@requirement("config:1")
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(("name", "text"), [("antiphon.toml", AS_TOML), ("antiphon.json5", SEEDED)])
+def test_a_byte_order_mark_and_the_line_ends_of_any_editor_are_read(
+    tmp_path: Path, name: str, text: str, ends: str
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", ends).encode())
+    (tmp_path / "plain").mkdir()
+    plain = written(tmp_path / "plain", name, text)
+    assert load_config(file, environment={}) == load_config(plain, environment={})
+
+
+@requirement("config:1")
+@pytest.mark.parametrize("name", ["antiphon.toml", "antiphon.json5"])
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ('# Überall\nmodel = "x"\n'.encode("utf-16"), " looks like UTF-16. Save it as UTF-8."),
+        ("# x\n".encode("utf-16-le"), " looks like UTF-16. Save it as UTF-8."),
+        (
+            "# für\n".encode() + "# x\n# für\n".encode("latin-1"),
+            ", line 3: byte 0xFC belongs to another encoding. Save the whole file as UTF-8.",
+        ),
+        (b"\xef\xbb\xbf# \xff\n", ", line 1: byte 0xFF belongs to another encoding. Save the whole file as UTF-8."),
+        (
+            b"\xef\xbb\xbf# a\n\xef\xbb\xbf# b\n",
+            ", line 2: an invisible byte order mark (U+FEFF) stands there, as between two files that were joined. "
+            "Remove it.",
+        ),
+    ],
+)
+def test_a_file_in_another_encoding_is_refused_with_the_place(
+    tmp_path: Path, name: str, data: bytes, told: str
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(data)
+    with pytest.raises(Invalid) as refused:
+        load_config(file, environment={})
+    assert refused.value.message.endswith(f"{str(file)!r}{told}")

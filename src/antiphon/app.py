@@ -15,6 +15,7 @@ from antiphon.adapters import open_adapters
 from antiphon.building import App, Base, Parts, build, open_backend, rules_for
 from antiphon.clock import RandomIds, SystemClock
 from antiphon.config.config import Config
+from antiphon.config.misread import misread
 from antiphon.config.named import dropped_defaults, ineffective_names, refuse_misspelt
 from antiphon.config.sections.addresses import host_in_header
 from antiphon.configured import check_models, classified, function_tool, installed_tools, mcp_settings, open_models
@@ -69,6 +70,8 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         logger.warning("Setting has no effect", extra={"action": "setting_ineffective", "setting": problem})
     for problem in dropped_defaults(config):
         logger.warning("Setting drops its defaults", extra={"action": "setting_drops_defaults", "setting": problem})
+    for problem in misread(config):
+        logger.warning("Setting may be misread", extra={"action": "setting_misread", "setting": problem})
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))

@@ -35,7 +35,7 @@ def test_names_of_tools_and_agents_that_there_are_not_are_warned_of(home: Path) 
         '[agents.defaults.subagents]\nallow_agents = ["*", "main", "nobody"]\n'
     )
     told = [
-        "tools.subagents.tools names no session tool: 'nope'",
+        "tools.subagents.tools.allow names no session tool: 'nope'",
         "agents.defaults.subagents.allow_agents names no agent: 'nobody'",
     ]
     assert antiphon_json("config", "check", home=home)["warnings"] == told

@@ -18,6 +18,7 @@ from tests.planted import (
     providers,
     sockets,
     store,
+    surroundings,
     task_edges,
     tasks,
     telegram,
@@ -42,6 +43,7 @@ BUGS = (
     *memory.BUGS,
     *providers.BUGS,
     *sockets.BUGS,
+    *surroundings.BUGS,
     *task_edges.BUGS,
     *tasks.BUGS,
 )

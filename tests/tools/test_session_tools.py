@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.agents.toolset import tool
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.excerpt import CUT_MARK, MAX_CHARACTERS, excerpt
-from antiphon.domain.ids import SessionId
+from antiphon.domain.ids import AgentId, SessionId
 from antiphon.domain.message import (
     AssistantMessage,
     ImagePart,
@@ -27,9 +28,12 @@ from antiphon.domain.message import (
     UserMessage,
     text_content,
 )
+from antiphon.domain.person import PersonRole
 from antiphon.domain.redaction import MASK, redact
 from antiphon.domain.run import RunStatus
 from antiphon.engine.views import views
+from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.standing import Standing
 from antiphon.store import events as log
 from antiphon.store import incarnations
 from antiphon.store.database import Transaction
@@ -638,3 +642,40 @@ async def test_times_are_whole_milliseconds(open_home: OpenHome) -> None:
         assert status["updatedAt"] == round(session.updated_at.timestamp() * 1000)
         page = await own.calls("sessions_history", sessionKey="current")
         assert all(isinstance(message["createdAt"], int) for message in messages_of(page))
+
+
+async def look_up(word: str) -> str:
+    """Looks a word up."""
+    return f"{word} is a word"
+
+
+@requirement("tools:1")
+@pytest.mark.parametrize(
+    ("named", "has"),
+    [
+        ([], {"look_up", "sessions_send"}),
+        (["sessions_list"], {"look_up", "sessions_send", "sessions_list"}),
+        ({"allow": ["sessions_list"]}, {"look_up", "sessions_send", "sessions_list"}),
+        (
+            {"allow": ["sessions_*"], "deny": ["sessions_history", "sessions_spawn"]},
+            {"look_up", "sessions_send", "sessions_list", "sessions_search", "sessions_wait", "sessions_yield"},
+        ),
+        ({"deny": ["look*"]}, {"sessions_send"}),
+        ({"allow": ["*"], "deny": ["*"]}, set[str]()),
+    ],
+)
+async def test_sub_agents_have_what_is_allowed_and_not_denied(
+    open_home: OpenHome, named: list[str] | dict[str, list[str]], has: set[str]
+) -> None:
+    async with telling(open_home, Parts(tools=[tool(look_up)]), tools__subagents__tools=named) as story:
+        own = await story.opens("own")
+        child = await own.spawns('!call look_up {"word": "oak"}')
+        reply = (await story.end_of(child.run_id)).reply or ""
+        assert reply == "oak is a word" if "look_up" in has else json.loads(reply)["code"] == "unknown_tool"
+        standing = Standing(principal=OWNER, role=PersonRole.OWNER)
+        offered, whole = (
+            {*story.app.tools.for_session(AgentId("main"), depth, standing, story.app.services.rules).names}
+            for depth in (1, 0)
+        )
+        assert offered & {"look_up", *SESSION_TOOLS} == has
+        assert {"look_up", "sessions_list", "sessions_spawn"} <= whole

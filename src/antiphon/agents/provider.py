@@ -118,6 +118,11 @@ def open_provider_model(
     )
 
 
+def key_variable(provider: str) -> str:
+    """The environment variable that usually holds the provider's key."""
+    return re.sub(r"\W", "_", provider).upper() + "_API_KEY"
+
+
 def import_provider(name: str) -> None:
     """Loads the code that the model `provider:model` needs. This takes seconds: call it in a thread, before use."""
     provider = name.partition(":")[0]
@@ -366,7 +371,7 @@ class ProviderModel:
 
     @property
     def _key_variable(self) -> str:
-        return re.sub(r"\W", "_", self._provider).upper() + "_API_KEY"
+        return key_variable(self._provider)
 
     @property
     def _key_remedy(self) -> str:

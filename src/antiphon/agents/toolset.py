@@ -26,6 +26,7 @@ from antiphon.domain.run import Run
 from antiphon.engine.access.caller import Caller, CallingRun
 from antiphon.engine.rules import Rules
 from antiphon.incoming import Misfit, bounded, check_arguments, problems_of, shortened
+from antiphon.policy.patterns import matches_any
 from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
 from antiphon.policy.standing import Standing
@@ -349,17 +350,19 @@ class Toolset:
             agent_id, depth, max_depth, rules=rules.visibility, subagent_tools=rules.subagent_tools
         )
         allowed = () if agent is None else agent.tools
+        lacked = rules.subagents_lack if depth > 0 else ()
         kept = (
             entry
             for name, entry in self._tools.items()
             if (name in own if name in SESSION_TOOLS else allowed is None or name in allowed)
             and may_call(name, standing, rules.role_tools)
+            and not matches_any(name, lacked)
         )
         named = rules.role_tools.of(standing)
         absent = {
             start: entry
             for start, entry in self._absent.items()
-            if named is None or any(name.startswith(start) for name in named)
+            if (named is None or any(name.startswith(start) for name in named)) and not matches_any(start, lacked)
         }
         return Toolset(kept, absent, from_servers=self._from_servers)
 

@@ -48,6 +48,7 @@ from antiphon.domain.session import NOWHERE, DeliveryContext
 from antiphon.engine.rules import ResetRules, Rules
 from antiphon.policy.chats import ChannelRules, GroupRules
 from antiphon.policy.machines import identity_of_hook
+from antiphon.policy.session_tools import named_session_tools
 from antiphon.policy.sinks import GroupName, Sinks
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 
@@ -326,7 +327,8 @@ class Config(Section):
             send_policy=self.session.send_policy.policy(),
             shares=self.limits.shares(self.access.messages_per_minute),
             person_caps=self.limits.person_caps(),
-            subagent_tools=frozenset(self.tools.subagents.tools),
+            subagent_tools=named_session_tools(self.tools.subagents.tools.allow),
+            subagents_lack=self.tools.subagents.tools.deny,
             role_tools=self.access.roles.tools(),
             role_commands=self.access.roles.role_commands(),
             user_agents=frozenset(map(AgentId, self.access.roles.user.agents)),

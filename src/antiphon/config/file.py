@@ -1,5 +1,6 @@
 """Reads configuration files, TOML or JSON5, and finds the line of a setting in them. Contract: config 1."""
 
+import codecs
 import re
 import tomllib
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from antiphon.domain.errors import Invalid
 TOML_NAME = "antiphon.toml"
 JSON5_NAME = "antiphon.json5"
 _JSON_SUFFIXES = (".json5", ".json")
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 def file_in(home: Path) -> Path | None:
@@ -29,11 +31,30 @@ def file_in(home: Path) -> Path | None:
 
 def read_file(path: Path) -> tuple[dict[str, Any], str]:
     """The settings as a tree, and the text they were read from. Raises `Invalid` that names the line."""
-    try:
-        text = path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise Invalid(f"Configuration is not UTF-8: {str(path)!r}", code="invalid_config") from error
+    text = _text_of(path)
     return (_read_json5(path, text) if is_json5(path) else _read_toml(path, text)), text
+
+
+def _text_of(path: Path) -> str:
+    """The file's text; the mark that Windows' editors put before UTF-8 is no part of it."""
+    data = path.read_bytes()
+    where = f"Configuration is not UTF-8: {str(path)!r}"
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in data:
+        raise Invalid(f"{where} looks like UTF-16. Save it as UTF-8.", code="invalid_config")
+    try:
+        text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        said = f"{where}, line {line}: byte 0x{error.object[error.start]:02X} belongs to another encoding."
+        raise Invalid(f"{said} Save the whole file as UTF-8.", code="invalid_config") from error
+    if _BYTE_ORDER_MARK in text:
+        line = text.count("\n", 0, text.index(_BYTE_ORDER_MARK)) + 1
+        raise Invalid(
+            f"Configuration {str(path)!r}, line {line}: an invisible byte order mark (U+FEFF) stands there, as between "
+            "two files that were joined. Remove it.",
+            code="invalid_config",
+        )
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def line_in(path: Path | None, text: str, place: Sequence[str]) -> int | None:

@@ -130,7 +130,8 @@ def _lists(config: Config) -> Iterator[tuple[tuple[str, ...], Noun, Collection[s
     approval = ("tools", "approval")
     for setting, patterns in (("require", tools.approval.require), ("people", tools.approval.people)):
         yield (*approval, setting), Noun.TOOL, [_tool_in(each) for each in patterns if not each.startswith(EFFECT)]
-    yield ("tools", "subagents", "tools"), Noun.SESSION_TOOL, tools.subagents.tools
+    yield ("tools", "subagents", "tools", "allow"), Noun.SESSION_TOOL, tools.subagents.tools.allow
+    yield ("tools", "subagents", "tools", "deny"), Noun.TOOL, tools.subagents.tools.deny
     for name in tools.functions:
         yield ("tools", "functions", name), Noun.FUNCTION, (name,)
     for place, section in (

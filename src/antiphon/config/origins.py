@@ -29,9 +29,9 @@ class Origins:
 
     def where(self, place: Sequence[str]) -> str:
         """The variable, or the file and line, that sets it; `place` is spelt as there."""
-        variable = self.variables.get(tuple(place))
-        if variable is not None:
-            return f"Environment variable {variable}"
+        for length in range(len(place), 0, -1):
+            if (variable := self.variables.get(tuple(place[:length]))) is not None:
+                return f"Environment variable {variable}"
         if self.file is None:
             return "Configuration"
         line = line_in(self.file, self.text, place)

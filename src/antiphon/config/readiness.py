@@ -1,6 +1,5 @@
 """What a valid configuration lacks at a start on this machine, and which of its channels refuse everything."""
 
-import os
 from collections.abc import Iterator
 
 from antiphon.channels.telegram.settings import NAME as TELEGRAM
@@ -31,7 +30,7 @@ def missing(config: Config) -> Iterator[str]:
         yield error.message.rstrip(".")
     for name, provider in config.providers.items():
         variable = provider.api_key_env
-        if variable and provider.api_key is None and not os.environ.get(variable):
+        if variable and provider.key() is None:
             place = origins.spelt("providers", name, "api_key_env")
             yield f"{origins.where(place)}: {'.'.join(place)} names a variable that is not set: {variable!r}"
 

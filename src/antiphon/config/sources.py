@@ -17,7 +17,7 @@ from antiphon.config.config import Config
 from antiphon.config.errors import explain
 from antiphon.config.file import file_in, read_file
 from antiphon.config.origins import Origins
-from antiphon.config.sections.section import Variable
+from antiphon.config.sections.variable import Variable, table_in
 from antiphon.domain.errors import Invalid
 
 _SHORT_VARIABLES = {
@@ -58,9 +58,9 @@ def load_config(
         tree, text = read_file(path)
         digest = hashlib.sha256(json.dumps(tree, sort_keys=True, default=str).encode()).hexdigest()
     variables = dict[tuple[str, ...], str]()
-    for variable, value in _variables(os.environ if environment is None else environment):
-        _put(tree, variable[0], Variable(value))
-        variables[variable[0]] = variable[1]
+    for place, variable, value in _variables(os.environ if environment is None else environment):
+        _put(tree, place, Variable(value), variable)
+        variables[place] = variable
     for dotted, value in (flags or {}).items():
         if value is not None:
             _put(tree, tuple(dotted.split(".")), value)
@@ -73,21 +73,32 @@ def load_config(
     return config
 
 
-def _variables(environment: Mapping[str, str]) -> list[tuple[tuple[tuple[str, ...], str], str]]:
-    """Settings from variables: `ANTIPHON_RUNS__MAX_CONCURRENT` sets `runs.max_concurrent`."""
-    found: list[tuple[tuple[tuple[str, ...], str], str]] = []
+def _variables(environment: Mapping[str, str]) -> list[tuple[tuple[str, ...], str, str]]:
+    """Settings from variables, whole tables before single settings: `ANTIPHON_RUNS__MAX_CONCURRENT` sets
+    `runs.max_concurrent`."""
+    found: list[tuple[tuple[str, ...], str, str]] = []
     for name, value in environment.items():
         rest = name.removeprefix("ANTIPHON_")
         if rest == name or rest in ("CONFIG", "HOME") or rest.startswith("TEST_"):
             continue
         place = _SHORT_VARIABLES.get(rest) or tuple(part.lower() for part in rest.split("__"))
-        found.append(((place, name), value))
-    return found
+        found.append((place, name, value))
+    return sorted(found, key=lambda each: len(each[0]))
 
 
-def _put(tree: dict[str, Any], place: Sequence[str], value: object) -> None:
+def _put(tree: dict[str, Any], place: Sequence[str], value: object, variable: str = "") -> None:
+    """Sets it in the tree. A variable that holds a table is read if another one sets a part of it."""
     for name in place[:-1]:
         existing = tree.get(name, tree.get(to_camel(name)))
+        if isinstance(existing, Variable):
+            try:
+                existing = tree[name] = table_in(existing)
+            except ValueError as error:
+                raise Invalid(
+                    f"Environment variable {variable} sets a part of {name!r}, which another one sets to something "
+                    f"else: {name} {error}.",
+                    code="invalid_config",
+                ) from error
         if not isinstance(existing, dict):
             existing = tree[name] = {}
         tree = cast(dict[str, Any], existing)

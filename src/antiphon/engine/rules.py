@@ -105,6 +105,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     shares: Shares = field(default_factory=Shares)
     subagent_tools: frozenset[str] = frozenset()
     """Session tools that sub-agents have besides sending to their requester."""
+    subagents_lack: tuple[str, ...] = ()
+    """Patterns of the tools that sub-agents do not have, whatever else gives them."""
     user_agents: frozenset[AgentId] = frozenset()
     """Agents with which all users may open sessions."""
     user_approves: frozenset[AgentId] = frozenset()

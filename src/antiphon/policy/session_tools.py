@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from antiphon.domain.ids import AgentId
 from antiphon.policy.acts import Act
+from antiphon.policy.patterns import matches_any
 from antiphon.policy.visibility import VisibilityRules
 
 WAIT_TOOL = "sessions_wait"
@@ -59,6 +60,11 @@ _ACTS = {
     "sessions_send": Act.SEND,
     "session_status": Act.STATUS,
 }
+
+
+def named_session_tools(patterns: Collection[str]) -> frozenset[str]:
+    """The session tools that the patterns cover."""
+    return frozenset(name for name in SESSION_TOOLS if matches_any(name, patterns))
 
 
 def is_bound_to_parent(subagent_tools: Collection[str]) -> bool:

@@ -35,6 +35,7 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
     )
     from antiphon.cli.rendering.output import show, show_json
     from antiphon.config.file import TOML_NAME
+    from antiphon.config.misread import misread
     from antiphon.config.named import dropped_defaults, ineffective_names, refuse_misspelt
     from antiphon.config.readiness import missing, refusing
     from antiphon.config.sources import find_config_file
@@ -49,7 +50,7 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
     functions = {each.schema.name for each in installed_tools()}
     refuse_misspelt(settings, functions)
     warnings: list[JsonValue] = [*settings.ineffective(), *ineffective_names(settings, functions)]
-    warnings += [*dropped_defaults(settings), *missing(settings)]
+    warnings += [*dropped_defaults(settings), *missing(settings), *misread(settings)]
     warnings += [*key_problems(directory, settings), *refusing(settings)]
     if (unusable := address_problem(settings)) is not None:
         warnings.append(unusable)

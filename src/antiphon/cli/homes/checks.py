@@ -26,6 +26,7 @@ from antiphon.cli.homes.task_checks import check_clock, check_past, check_tasks
 from antiphon.cli.homes.telegram_checks import check_telegram
 from antiphon.config.config import Config
 from antiphon.config.file import TOML_NAME
+from antiphon.config.misread import misread
 from antiphon.config.named import dropped_defaults, ineffective_names, refuse_misspelt
 from antiphon.config.readiness import refusing
 from antiphon.config.sources import find_config_file
@@ -111,6 +112,7 @@ def _settings(config: Config) -> Iterator[CheckResult]:
         *ineffective_names(config, functions),
         *dropped_defaults(config),
         *refusing(config),
+        *misread(config),
     ):
         yield CheckResult("setting", Grade.WARNING, problem, "Correct or remove it.")
 

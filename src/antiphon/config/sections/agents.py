@@ -1,6 +1,5 @@
 """Settings of agents: models, tools, sandboxes, sub-agents, MCP servers, and of providers."""
 
-import os
 import re
 from datetime import timedelta
 from typing import Annotated, Literal, Self
@@ -10,7 +9,7 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator, model_va
 from antiphon.config.sections.addresses import WebAddress
 from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
 from antiphon.config.sections.limits import DailySection, RunLimitsSection
-from antiphon.config.sections.section import MOST_MEBIBYTES, MOST_MINUTES, MOST_SECONDS, Section
+from antiphon.config.sections.section import MOST_MEBIBYTES, MOST_MINUTES, MOST_SECONDS, Section, secret_from
 from antiphon.domain.agent import Effect, SandboxMode, SubagentRules
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
@@ -226,7 +225,7 @@ class ProviderSection(Section):
     """The key itself; prefer the provider's environment variable or `api_key_env`."""
     api_key_env: str | None = None
     """The environment variable that holds the key."""
-    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    headers: dict[str, Annotated[str, AfterValidator(str.strip)]] = Field(default_factory=dict[str, str])
     """HTTP headers for every request to the provider."""
     stall_seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS)] = 60.0
     """How long a stream may send nothing before Antiphon drops it and tries again."""
@@ -242,6 +241,4 @@ class ProviderSection(Section):
 
     def key(self) -> str | None:
         """The key set here or named by `api_key_env`; None means the provider's usual variable."""
-        if self.api_key is not None:
-            return self.api_key.get_secret_value()
-        return os.environ.get(self.api_key_env) if self.api_key_env else None
+        return secret_from(self.api_key, self.api_key_env)

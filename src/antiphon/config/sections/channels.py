@@ -1,6 +1,5 @@
 """Settings of channels, and the rights of people who write there."""
 
-import os
 from collections.abc import Callable
 from typing import Annotated, Literal
 
@@ -13,7 +12,7 @@ from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.config.sections.addresses import WebAddress
 from antiphon.config.sections.agents import DEFAULT_AGENT, AgentName
 from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
-from antiphon.config.sections.section import Section
+from antiphon.config.sections.section import Section, secret_from
 from antiphon.domain.commands import CommandName
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
@@ -80,9 +79,7 @@ class WebhookSection(VoiceSection):
 
     def key(self) -> str | None:
         """The secret set here or named by `secret_env`."""
-        if self.secret is not None:
-            return self.secret.get_secret_value()
-        return os.environ.get(self.secret_env) if self.secret_env else None
+        return secret_from(self.secret, self.secret_env)
 
 
 class TelegramGroupSection(Section):
@@ -127,9 +124,7 @@ class TelegramSection(VoiceSection):
 
     def key(self) -> str | None:
         """The token set here or named by `token_env`."""
-        if self.token is not None:
-            return self.token.get_secret_value().strip()
-        return os.environ.get(self.token_env, "").strip() if self.token_env else None
+        return secret_from(self.token, self.token_env)
 
 
 class DiscordSection(Section):

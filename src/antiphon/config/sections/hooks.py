@@ -1,6 +1,5 @@
 """Settings of hooks: programs that start runs by signed requests. Contract: keys 1, channels 1."""
 
-import os
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr
@@ -8,7 +7,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from antiphon.channels.hook_settings import HookSignature
 from antiphon.config.sections.agents import AgentName
 from antiphon.config.sections.classification import ClassificationSection
-from antiphon.config.sections.section import Section
+from antiphon.config.sections.section import Section, secret_from
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import SessionKey, SessionKind, parse_agent_id, parse_key
 from antiphon.domain.new_keys import check_new_key
@@ -65,9 +64,7 @@ class HookSection(Section):
 
     def key(self) -> str | None:
         """The secret set here or named by `secret_env`."""
-        if self.secret is not None:
-            return self.secret.get_secret_value()
-        return os.environ.get(self.secret_env) if self.secret_env else None
+        return secret_from(self.secret, self.secret_env)
 
     @property
     def session(self) -> SessionKey | None:

@@ -1,11 +1,14 @@
 """The base of every section of the configuration."""
 
+import os
 from datetime import timedelta
+from typing import cast
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
 from antiphon.annotations import types_in
+from antiphon.config.sections.variable import without_variables
 from antiphon.domain.agent import LONGEST
 
 MOST_SECONDS = LONGEST // timedelta(seconds=1)
@@ -29,10 +32,6 @@ NEEDED = {
 """The message for a value of the wrong kind, by the kind of error."""
 
 
-class Variable(str):
-    """The value of an environment variable: text, which may be converted to a number or truth value."""
-
-
 class Section(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -47,13 +46,34 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _take_as_written(cls, value: object, info: ValidationInfo) -> object:
-        """Rejects texts for numbers, and numbers for truth values, unless they come from a variable."""
-        if isinstance(value, Variable):
-            return str(value)
+        """Rejects texts for numbers, and numbers for truth values, unless they come from a variable.
+
+        A variable holds a list or a table as text; secrets lose the blanks at their ends.
+        """
         assert info.field_name is not None
-        kinds = types_in(cls.model_fields[info.field_name].annotation)
+        annotation = cls.model_fields[info.field_name].annotation
+        kinds = types_in(annotation)
+        read = without_variables(value, annotation)
+        if SecretStr in kinds:
+            return _stripped(read)
+        if read is not value:
+            return read
         if kinds & {int, float} and isinstance(value, bool | str):
             raise ValueError(NEEDED["int_type" if int in kinds else "float_type"])
         if bool in kinds and isinstance(value, int | float | str) and not isinstance(value, bool):
             raise ValueError(NEEDED["bool_type"])
         return value
+
+
+def secret_from(setting: SecretStr | None, variable: str | None) -> str | None:
+    """The secret that is set, or else that of the environment variable, without blanks at its ends."""
+    if setting is not None:
+        return setting.get_secret_value()
+    return (os.environ.get(variable, "").strip() or None) if variable else None
+
+
+def _stripped(value: object) -> object:
+    """Without the blanks and newlines that files and shells leave at the ends of secrets."""
+    if isinstance(value, dict):
+        return {name: _stripped(each) for name, each in cast(dict[str, object], value).items()}
+    return value.strip() if isinstance(value, str) else value

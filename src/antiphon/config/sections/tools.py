@@ -1,11 +1,13 @@
 """Settings of the session tools and of commands."""
 
 from datetime import timedelta
+from typing import Any, cast
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
 from antiphon.config.sections.section import MOST_DAYS, Section
+from antiphon.config.sections.variable import Variable
 from antiphon.domain.sandbox import CommandMode
 from antiphon.policy.approvals import PEOPLE, REQUIRED, ApprovalRules, problem_of_pattern
 from antiphon.policy.visibility import Visibility
@@ -23,9 +25,33 @@ class AgentToAgentSection(Section):
     """Patterns of agent ids, with `*`; both sides must match. All agents unless set."""
 
 
+class SubagentToolNamesSection(Section):
+    allow: tuple[str, ...] = ()
+    """Session tools for sub-agents, in addition to sending to their requester; patterns with `*`. A list in place of
+    the table means the same."""
+    deny: tuple[str, ...] = ()
+    """Tools of any kind that sub-agents do not have, whatever else gives them; patterns with `*`."""
+
+
+def _or_list(schema: dict[str, Any]) -> None:
+    """In the schema for editors: a list may stand in place of the table."""
+    schema["anyOf"] = [{"type": "array", "items": {"type": "string"}}, {"$ref": schema.pop("$ref")}]
+
+
 class SubagentToolsSection(Section):
-    tools: tuple[str, ...] = ()
-    """Session tools for sub-agents, in addition to sending to their requester."""
+    tools: SubagentToolNamesSection = Field(default=SubagentToolNamesSection(), json_schema_extra=_or_list)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_list(cls, given: object) -> object:
+        """A list, or a variable with one, in place of the table: what it allows."""
+        if not isinstance(given, dict):
+            return given
+        settings = cast(dict[str, object], given)
+        names = settings.get("tools")
+        is_text = isinstance(names, Variable) and not names.strip().startswith("{")
+        allowed = {"allow": cast(object, names)}
+        return {**settings, "tools": allowed} if is_text or isinstance(names, list | tuple) else settings
 
 
 class RunCommandSection(Section):

@@ -23,11 +23,32 @@ Zone: TypeAlias = Annotated[str, AfterValidator(_known)]
 
 def machine_zone() -> str:
     """The zone of this machine, by `TZ` or its link to the zone; UTC if neither names one."""
-    _, found, linked = str(_LOCALTIME.resolve()).partition("zoneinfo/")
-    for name in (os.environ.get("TZ", "").removeprefix(":"), linked if found else ""):
-        try:
-            if name:
-                return _known(name.removeprefix("Etc/") if name.startswith("Etc/U") else name)
-        except ValueError:
-            continue
-    return "UTC"
+    return _zone_of_variable() or _zone_named(_in_database(_LOCALTIME)) or "UTC"
+
+
+def zone_problem() -> str | None:
+    """Why `TZ` does not count, and which zone counts instead; None if it does, or is not set."""
+    given = os.environ.get("TZ", "").strip()
+    if not given or _zone_of_variable() is not None or Path(given.removeprefix(":")) == _LOCALTIME:
+        return None
+    return (
+        f"Environment variable TZ: {given[:80]!r} is not the name of a time zone, so {machine_zone()} counts. "
+        "Write a name such as 'Europe/Berlin'"
+    )
+
+
+def _zone_of_variable() -> str | None:
+    name = os.environ.get("TZ", "").strip().removeprefix(":")
+    return _zone_named(_in_database(Path(name)) if name.startswith("/") else name)
+
+
+def _in_database(path: Path) -> str:
+    """The name of the zone whose file it is; empty if it is none of the database's."""
+    return str(path.resolve()).partition("zoneinfo/")[2]
+
+
+def _zone_named(name: str) -> str | None:
+    try:
+        return _known(name.removeprefix("Etc/") if name.startswith("Etc/U") else name) if name else None
+    except ValueError:
+        return None
