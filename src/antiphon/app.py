@@ -30,8 +30,8 @@ from antiphon.engine.work.worker import Worker
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
-from antiphon.gateway.locality import is_loopback
 from antiphon.home import prepare_home
+from antiphon.proxies import is_loopback
 from antiphon.store.compartments import read_compartments
 from antiphon.store.database import Database
 

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -94,6 +96,84 @@ def test_a_prompt_that_is_another_one_is_encoded_anew(
     used.messages([entry for block in blocks for entry in block])
     entries = [entry for block in others for entry in block]
     assert used.messages(entries) == Conversation(dialect(OWN)).messages(entries)
+
+
+def _refuse_as_mistral(messages: Sequence[dict[str, Any]]) -> None:
+    """What Mistral's template of chats and its API refuse, the first message's role aside."""
+    turns = [m for m in messages if m["role"] == "user" or (m["role"] == "assistant" and "tool_calls" not in m)]
+    for before, after in pairwise(turns):
+        assert before["role"] != after["role"], "after the system message, user and assistant must alternate"
+    for before, after in pairwise(messages):
+        assert (before["role"], after["role"]) != ("tool", "user"), "unexpected role 'user' after role 'tool'"
+
+
+def _refuse_as_anthropic(messages: Sequence[dict[str, Any]]) -> None:
+    for before, after in pairwise(messages):
+        assert before["role"] != after["role"]
+    for message in messages:
+        assert message["content"], "messages: text content blocks must be non-empty"
+
+
+def _turn(users: list[list[PromptEntry]], calls: list[list[str]], answer: str) -> list[PromptEntry]:
+    entries = [entry for user in users for entry in user]
+    entries += [entry for call_ids in calls for entry in _step("let me see", call_ids, None)]
+    return [*entries, AssistantMessage(message_id="a", content=text_content(answer))] if answer else entries
+
+
+TURN = st.builds(
+    _turn,
+    st.lists(st.one_of(TEXTS.map(_image), st.sampled_from(["hello", "and this"]).map(_user)), min_size=1, max_size=3),
+    st.lists(st.lists(st.sampled_from(["x", "y"]), min_size=1, max_size=2), max_size=2),
+    st.sampled_from(["done", ""]),
+)
+"""What a turn adds: messages, calls with their results, and the answer, unless the turn was broken off."""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "refuse"), [(ChatDialect, _refuse_as_mistral), (AnthropicDialect, _refuse_as_anthropic)]
+)
+@pytest.mark.parametrize("passing", ["", 'Notes: "é"'])
+@given(turns=st.lists(TURN, min_size=1, max_size=4))
+def test_roles_alternate_and_what_passes_ends_the_newest_message(
+    dialect: Callable[[str], Dialect],
+    refuse: Callable[[Sequence[dict[str, Any]]], None],
+    passing: str,
+    turns: list[list[PromptEntry]],
+) -> None:
+    entries = [entry for turn in turns for entry in turn]
+    while isinstance(entries[-1], AssistantMessage):
+        entries.pop()
+    conversation = Conversation(dialect(OWN))
+    messages = json.loads(b"[%s]" % conversation.messages(entries, passing))
+    refuse(messages)
+    plain = json.loads(b"[%s]" % conversation.messages(entries))
+    assert len(messages) == len(plain) and messages[:-1] == plain[:-1]
+    assert messages[-1]["role"] == plain[-1]["role"]
+    said = json.dumps(messages[-1], ensure_ascii=False)
+    assert json.dumps(passing, ensure_ascii=False)[1:-1] in said
+    assert passing or messages == plain
+    for entry in entries:
+        if isinstance(entry, UserMessage) and entry.text.strip():
+            assert json.dumps(entry.text, ensure_ascii=False)[1:-1] in json.dumps(messages, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (text_content("hello"), "hello\n\nNotes"),
+        (
+            (ImagePart(mime_type="image/png", data="aGk="),),
+            [
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+                {"type": "text", "text": "Notes"},
+            ],
+        ),
+    ],
+)
+def test_what_passes_keeps_the_form_of_the_message_that_it_ends(content: tuple[Part, ...], wanted: object) -> None:
+    conversation = Conversation(ChatDialect(OWN))
+    [message] = json.loads(b"[%s]" % conversation.messages([UserMessage(message_id="u", content=content)], "Notes"))
+    assert message == {"role": "user", "content": wanted}
 
 
 class _Counting(ChatDialect):

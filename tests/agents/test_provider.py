@@ -208,8 +208,7 @@ async def test_a_conversation_is_sent_with_results_directly_after_their_calls() 
         )
     assert fake.requests[0].messages == [
         {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Summary of what was."},
-        {"role": "user", "content": "[Ann] add"},
+        {"role": "user", "content": "Summary of what was.\n\n[Ann] add"},
         {
             "role": "assistant",
             "content": "Adding.",
@@ -220,6 +219,7 @@ async def test_a_conversation_is_sent_with_results_directly_after_their_calls() 
         },
         {"role": "tool", "tool_call_id": "x", "content": "3"},
         {"role": "tool", "tool_call_id": "y", "content": '{"status":"error"}'},
+        {"role": "assistant", "content": "[The next message came before an answer.]"},
         {"role": "user", "content": "and?"},
     ]
     assert fake.requests[0].body["tools"] == [

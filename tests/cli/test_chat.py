@@ -111,6 +111,12 @@ def test_one_message_prints_the_reply_only_and_tells_the_outcome_by_its_code(hom
         assert (done.returncode, done.stdout, done.stderr) == (0, "echo: hello\n", "")
         piped = antiphon("chat", home=home, stdin="two\nlines\n")
         assert (piped.returncode, piped.stdout) == (0, "echo: two\nlines\n")
+        for options in ([], ["-m", "-"]):
+            for given in ("two\r\nlines\r\n", "\ufefftwo\nlines\n\n"):
+                asked = antiphon("chat", *options, "--json", home=home, stdin=given)
+                assert json.loads(asked.stdout)["reply"] == "echo: two\nlines"
+        blank = antiphon("chat", home=home, stdin="\u200b\r\n")
+        assert blank.returncode == 2 and "Message is empty" in blank.stderr
         failed = antiphon("chat", "-m", "!fail no luck", home=home)
         assert (failed.returncode, failed.stdout, failed.stderr) == (1, "", "no luck\n")
         late = antiphon("chat", "-m", "!sleep 30", "--timeout", "0.2", home=home)

@@ -1,5 +1,6 @@
 """Posting and appending: idempotence, queue modes, groups."""
 
+import json
 from datetime import timedelta
 
 import anyio
@@ -8,7 +9,16 @@ import pytest
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.errors import AntiphonError, Conflict, Invalid, NotFound
-from antiphon.domain.message import AssistantMessage, ProvenanceKind, Role, TextPart, text_content
+from antiphon.domain.message import (
+    AssistantMessage,
+    ImagePart,
+    ProvenanceKind,
+    Role,
+    TextPart,
+    ToolResult,
+    text_content,
+    text_of,
+)
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus, SessionType, Source
@@ -108,11 +118,26 @@ async def test_a_message_id_is_printable_and_short(open_home: OpenHome, message_
         assert raised.value.code == "invalid_message_id"
 
 
-async def test_an_empty_message_is_refused(open_home: OpenHome) -> None:
+BLANK = ["", " ", "\n\t ", "\u00a0", "\u200b", "\u2800", "\ufe0f\u200d"]
+
+
+@pytest.mark.parametrize("text", BLANK)
+async def test_a_message_that_shows_nothing_is_refused_at_every_door(open_home: OpenHome, text: str) -> None:
+    """A provider would refuse it, and every later turn with it."""
     async with open_home() as app:
-        with pytest.raises(Invalid) as raised:
-            await app.services.inbox.post(OWNER, app.services.sessions.target("main"), ())
-        assert raised.value.code == "empty_message"
+        target = app.services.sessions.target("main")
+        for content in ((), (TextPart(text=text),), (TextPart(text=text), TextPart(text=" "))):
+            for act in (app.services.inbox.post, app.services.inbox.append):
+                with pytest.raises(Invalid) as raised:
+                    await act(OWNER, target, content)
+                assert raised.value.code == "empty_message"
+        await ask(app, "main", "!call sessions_spawn " + json.dumps({"task": text}))
+        await ask(app, "main", "!call sessions_send " + json.dumps({"label": "x", "message": text}))
+        replies = [event for event in await read_log(app, "main") if isinstance(event.message, ToolResult)]
+        codes = [json.loads(text_of(event.message.content))["code"] for event in replies if event.message]
+        assert codes == ["empty_task", "empty_message"]
+        picture = ImagePart(mime_type="image/png", data="aGk=")
+        assert (await app.services.inbox.append(OWNER, target, (TextPart(text=text), picture))).seq
 
 
 @requirement("sessions:5")

@@ -14,9 +14,8 @@ from antiphon.domain.message import text_content
 from antiphon.domain.run import RunStatus
 from antiphon.engine.ledger.spending import find_spent_today
 from antiphon.engine.ledger.waits import POLL_SECONDS
-from antiphon.engine.memory.shown import find_shown
 from antiphon.engine.runs import context
-from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.context import RunContext, find_beside
 from antiphon.engine.runs.runner import RunEnding
 from antiphon.policy.caps import PersonCaps
 from antiphon.store import runs as ledger
@@ -64,8 +63,8 @@ async def test_a_step_begins_with_two_reads(open_home: OpenHome, monkeypatch: py
         await desk.answers("one")
         reads = Reads(story.app.database, monkeypatch)
         await desk.answers("two")
-        names = (context._read_opening, context._read_first_page, find_shown)  # pyright: ignore[reportPrivateUsage]
-        assert reads.of(*names) == [names[0], find_shown]
+        names = (context._read_opening, context._read_first_page, find_beside)  # pyright: ignore[reportPrivateUsage]
+        assert reads.of(*names) == [names[0], find_beside]
 
 
 class OpeningRunner(HeldRunner):

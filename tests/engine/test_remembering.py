@@ -294,10 +294,10 @@ async def test_notes_and_working_memory_stand_at_the_end_as_data_and_what_is_bef
         await owners.adds("Mum is allergic to nuts")
         await ask(app, "main", "two")
         before, after = shown(fake, 0), shown(fake, 1)
-        assert before[0] == "one" and after[:3] == ["one", "Fine.", "two"]
-        assert len(before) == 2 and len(after) == 4
-        assert "HACKED" in before[1] and "<<<DATA" in before[1] and "Nobody said this now" in before[1]
-        assert "We plan a trip." in after[3] and "Mum is allergic to nuts" in after[3]
+        assert before[0].startswith("one\n\n[") and after[:2] == ["one", "Fine."] and after[2].startswith("two\n\n[")
+        assert len(before) == 1 and len(after) == 3
+        assert "HACKED" in before[0] and "<<<DATA" in before[0] and "Nobody said this now" in before[0]
+        assert "We plan a trip." in after[2] and "Mum is allergic to nuts" in after[2]
         assert all("HACKED" not in str(message) for message in fake.requests[1].messages[:-1])
 
 

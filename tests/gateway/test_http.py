@@ -618,7 +618,31 @@ async def test_a_method_that_is_not_there_is_405_and_the_answer_names_those_that
 ) -> None:
     answer = await chat.client.request(method, path)
     assert error(answer) == (405, "method_not_allowed", "method_not_allowed")
-    assert {name.strip() for name in answer.headers["allow"].split(",")} - {"HEAD"} == allowed
+    assert answer.headers["allow"].split(", ") == sorted({*allowed, *(("HEAD",) if "GET" in allowed else ())})
+
+
+@requirement("gateway:4", "answers:5")
+async def test_every_address_that_is_read_answers_head_without_a_body(chat: Served) -> None:
+    """Also with a stream: that is not begun. Where `GET` is refused, so is `HEAD`."""
+    await chat.client.post(POSTS, json={"text": "hello"})
+    for path in HEADS:
+        is_endless = "follow" in path or path.endswith("/events")
+        read = None if is_endless else await chat.client.get(path)
+        asked = await chat.client.head(path)
+        assert asked.content == b""
+        assert asked.status_code == (200 if read is None else read.status_code), path
+        if read is not None and "content-length" in read.headers:
+            assert asked.headers["content-type"] == read.headers["content-type"]
+    for path in ("/health", "/ready", "/", "/sessions"):
+        asked = await chat.client.head(path, headers={"Authorization": ""})
+        assert asked.status_code == (401 if path == "/sessions" else 200), path
+
+
+HEADS = (
+    *("/health", "/ready", "/", "/page", "/static/page.css", "/sessions", "/agents", "/tools", "/tasks", "/runs"),
+    *("/metrics", "/openapi.json", "/search?query=x", CHAT, f"{CHAT}/history", f"{CHAT}/history?follow=1"),
+    *(f"{CHAT}/transcript", f"{CHAT}/events", "/sessions/api:nowhere", "/nothing", "/ws"),
+)
 
 
 @requirement("answers:5")

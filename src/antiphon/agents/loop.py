@@ -26,6 +26,7 @@ from antiphon.agents.repair import Conversed, Repairs, Shortening, after_refusal
 from antiphon.agents.summary import FILL_LIMIT
 from antiphon.agents.text import bounded_text, whole_text
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
+from antiphon.agents.whereabouts import Whereabouts
 from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, Effect
 from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Invalid
@@ -120,14 +121,17 @@ class AgentLoop:
             entries = repairs.entries(context.entries())
             roles = await context.roles() if is_group else NOBODY
             fences = DataFences(self._fence_key, session.id)
-            framing = Framing(session.source.type, fences, roles, context.ceiling, memory)
+            whereabouts = Whereabouts(
+                now=context.clock.now(), zone=self._rules.task_zone, role=standing.role, names=context.names
+            )
+            framing = Framing(session.source.type, fences, roles, context.ceiling, memory, whereabouts)
             prompt = build_prompt(
                 entries, transcript, context.run.id, session=session, agent=agent, tools=tools, framing=framing
             )
             if model.name in (repairs.left_out.blind_model, *transcript.blind_models):
                 prompt = replace(prompt, reads_images=False)
             if (
-                estimate_tokens(entries, prompt.instructions + prompt.memory) > FILL_LIMIT * model.context_tokens
+                estimate_tokens(entries, prompt.instructions + prompt.passing) > FILL_LIMIT * model.context_tokens
                 and not repairs.shortenings
             ):
                 repairs = repairs.shortened(Shortening.SUMMARY)

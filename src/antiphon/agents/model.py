@@ -53,9 +53,9 @@ class Prompt:
     instructions: str
     entries: Sequence[PromptEntry]
     """In model order: each assistant message, then the results of its calls, then other entries."""
-    memory: str = ""
-    """What the runtime remembers, as data. It stands after the entries and in no later prompt, so that what providers
-    and processes keep of the entries stays valid."""
+    passing: str = ""
+    """What the runtime remembers, and the names around the conversation, as data. It ends the newest entry and is in no
+    later prompt, so that what providers and processes keep of the entries stays valid."""
     tools: Sequence[ToolSchema] = ()
     max_output_tokens: int | None = None
     thinking: str | None = None

@@ -15,6 +15,7 @@ from antiphon.agents.model import Prompt, PromptEntry, PromptText
 from antiphon.agents.speakers import ADDED, INDENT, SYNTHETIC_TURN, Speakers, spoken
 from antiphon.agents.sub_agents import waited_replies
 from antiphon.agents.toolset import Toolset
+from antiphon.agents.whereabouts import Whereabouts, names_words, whereabouts_line
 from antiphon.domain.agent import Agent
 from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.ids import RunId
@@ -30,7 +31,7 @@ from antiphon.domain.message import (
     text_of,
 )
 from antiphon.domain.person import PersonRole
-from antiphon.domain.session import Session, SessionType
+from antiphon.domain.session import Session, SessionSummary, SessionType
 from antiphon.domain.transcript import Entry, Input, OpenCall, Step, Summary, Transcript
 from antiphon.engine.ledger.run_log import NOT_RUN, OUTCOME_UNKNOWN
 from antiphon.engine.memory.shown import NOTHING_SHOWN, ShownMemory
@@ -53,6 +54,8 @@ class Framing(Struct, frozen=True):
     ceiling: Classification = EVERYTHING
     """What the prompt may hold."""
     memory: ShownMemory = NOTHING_SHOWN
+    whereabouts: Whereabouts | None = None
+    """When and where; None for prompts that only summarise or look back."""
 
     @property
     def speakers(self) -> Speakers:
@@ -74,9 +77,9 @@ def build_prompt(
     steps = transcript.steps_of(run_id)
     newest_seq = newest.seq if newest is not None else 0
     return Prompt(
-        instructions=_instructions(agent, tools.notices),
+        instructions=_instructions(agent, tools.notices, session, framing.whereabouts),
         entries=_shown(transcript, entries, framing),
-        memory=memory_words(framing.memory, framing.fences),
+        passing=_passing(framing),
         tools=tools.schemas,
         thinking=session.thinking_level or agent.thinking,
         session_key=str(session.key),
@@ -168,11 +171,20 @@ def prompt_entries(
     return shown
 
 
-def _instructions(agent: Agent, notices: Sequence[str]) -> str:
+def _instructions(
+    agent: Agent, notices: Sequence[str], session: SessionSummary, whereabouts: Whereabouts | None
+) -> str:
+    """What changes most seldom comes first, because providers keep the beginning of prompts."""
     instructions = agent.instructions or f"You are {agent.name}, a helpful assistant."
     if notices:
         instructions += "\n\n" + "\n".join(notices)
-    return instructions
+    return instructions if whereabouts is None else f"{instructions}\n\n{whereabouts_line(session, whereabouts)}"
+
+
+def _passing(framing: Framing) -> str:
+    known = framing.whereabouts
+    names = "" if known is None else names_words(known.names, known.zone, framing.fences)
+    return "\n\n".join(filter(None, (names, memory_words(framing.memory, framing.fences))))
 
 
 def shown_input(entry: Input, waited: Mapping[str, str], framing: Framing) -> UserMessage | AssistantMessage:

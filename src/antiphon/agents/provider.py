@@ -40,6 +40,7 @@ from antiphon.agents.text import whole_text
 from antiphon.certificates import known_certificates
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import AssistantMessage, Part, Usage
+from antiphon.proxies import proxy_for, uses_environment
 
 # An idle gateway must stay small: these take seconds and 75 MB, so the first request imports them.
 if TYPE_CHECKING:
@@ -151,7 +152,9 @@ class ProviderModel:
         """What stands after the `?` of the configured address, and goes along with every request."""
         self._provider = address.provider
         self._model = address.model
-        self._place = place
+        proxy = proxy_for(address.base_url)
+        self._via = "" if proxy is None else f" through the proxy {proxy}"
+        self._place = f"{place}{self._via}"
         self._settings = settings
         self._context_tokens = context_tokens
         self._environ = environ
@@ -176,7 +179,7 @@ class ProviderModel:
         connection = await self._connect()
         head = await self._head(connection, prompt)
         conversation = self._conversation(prompt)
-        messages = conversation.messages(prompt.entries, prompt.memory, reads_images=prompt.reads_images)
+        messages = conversation.messages(prompt.entries, prompt.passing, reads_images=prompt.reads_images)
         sent = _SentRequest(prompt=prompt, conversation=conversation, head=head, size=len(messages))
         answer, lines = self._dialect.answer(), EventLines()
         import httpx2
@@ -267,7 +270,7 @@ class ProviderModel:
         try:
             with anyio.fail_after(LOOK_SECONDS):
                 async with (
-                    httpx2.AsyncClient(timeout=None, verify=known_certificates()) as http,
+                    self._client(timeout=httpx2.Timeout(None)) as http,
                     http.stream("GET", url, headers=headers) as response,
                 ):
                     status, kind = response.status_code, response.headers.get("content-type", "")
@@ -316,10 +319,28 @@ class ProviderModel:
         timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
         limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=IDLE_CONNECTIONS)
         return _Connection(
-            http=httpx2.AsyncClient(timeout=timeout, limits=limits, verify=known_certificates()),
+            http=self._client(timeout=timeout, limits=limits),
             open_model=lambda http: open_library_model(self._address, key, self._settings, http),
             secrets=tuple(secret for secret in (key, *self._settings.headers.values()) if secret),
         )
+
+    def _client(self, *, timeout: "httpx2.Timeout", limits: "httpx2.Limits | None" = None) -> "httpx2.AsyncClient":
+        """Raises `ModelError` for a proxy that cannot be used."""
+        import httpx2
+
+        try:
+            return httpx2.AsyncClient(
+                timeout=timeout,
+                limits=limits or httpx2.Limits(),
+                verify=known_certificates(),
+                trust_env=uses_environment(self._address.base_url),
+            )
+        except (ValueError, ImportError) as error:  # its form, or a package for its protocol, is missing
+            raise ModelError(
+                ModelErrorKind.UNREACHABLE,
+                f"Connection to provider {self._provider!r} failed: {self._place}, which this program cannot use. "
+                "Correct HTTP_PROXY, HTTPS_PROXY or ALL_PROXY, or name the host in NO_PROXY",
+            ) from error
 
     def _conversation(self, prompt: Prompt) -> Conversation:
         name = f"messages for {self._provider}"
@@ -495,7 +516,7 @@ class ProviderModel:
         return self._failure(failure, connection.secrets, status)
 
     def _failure(self, failure: RefusalMeaning, secrets: tuple[str, ...], status: int) -> ModelError:
-        who, said = f"provider {self._provider!r}", _quote(failure.said, secrets)
+        who, said = f"provider {self._provider!r}{self._via}", _quote(failure.said, secrets)
         match failure.kind:
             case ModelErrorKind.AUTHENTICATION:
                 # Providers repeat parts of the key here, so their words are left out.

@@ -36,7 +36,10 @@ _STEERING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\
 
 
 def read_input() -> str:
-    """All of standard input. Raises `Invalid` for what is not text."""
+    """All of standard input, with the line ends of this system and without those at its ends.
+
+    Raises `Invalid` for what is not text.
+    """
     try:
         text = sys.stdin.read()
     except UnicodeDecodeError as error:
@@ -44,7 +47,7 @@ def read_input() -> str:
             f"Standard input is not valid {error.encoding}: byte {error.object[error.start]:#04x}.", code=NOT_UNICODE
         ) from error
     check_unicode("Standard input", text)
-    return text
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").strip("\r\n")
 
 
 def check_unicode(noun: str, text: str) -> None:

@@ -43,6 +43,11 @@ def is_invisible(character: str) -> bool:
     return not character.isprintable() or character in BLANK or _is_default_ignorable(ord(character))
 
 
+def is_blank(text: str) -> bool:
+    """Whether the text shows nothing at all. Characters that this Python's Unicode does not know may show something."""
+    return all(each.isspace() or each in BLANK or _is_default_ignorable(ord(each)) for each in text)
+
+
 def _is_default_ignorable(code: int) -> bool:
     index = bisect_right(_STARTS, code) - 1
     return index >= 0 and code <= DEFAULT_IGNORABLE[index][1]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 
 from antiphon.domain.errors import Invalid, TooLarge
+from antiphon.domain.invisible import is_blank
 from antiphon.domain.text import bracketed_name
 
 if TYPE_CHECKING:
@@ -390,8 +391,8 @@ def text_content(text: str) -> tuple[Part, ...]:
 
 
 def check_content(content: tuple[Part, ...]) -> None:
-    """Raises `Invalid` for an empty message, and `TooLarge` for too many parts or too long texts."""
-    if not content:
+    """Raises `Invalid` for a message that shows nothing, and `TooLarge` for too many parts or too long texts."""
+    if all(isinstance(part, TextPart) and is_blank(part.text) for part in content):
         raise Invalid("Message is empty. Write some text.", code="empty_message")
     if len(content) > MAX_PARTS:
         raise TooLarge(f"Message has more than {MAX_PARTS} parts. Send several messages.", code="too_many_parts")

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from antiphon.gateway.asgi import AsgiApp
 from antiphon.gateway.bodies import SMALL_BYTES
+from antiphon.gateway.head_only import HeadOnly
 
 
 class RouteEndpoint(Struct, frozen=True, kw_only=True):
@@ -37,7 +38,14 @@ class Route(Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        return ", ".join(sorted(self.endpoints))
+        return ", ".join(sorted({*self.endpoints, *(("HEAD",) if "GET" in self.endpoints else ())}))
+
+    def endpoint(self, method: str) -> RouteEndpoint | None:
+        """Answers the method; `HEAD` wherever `GET` is answered, as reading changes nothing."""
+        found = self.endpoints.get(method)
+        if found is None and method == "HEAD" and (read := self.endpoints.get("GET")) is not None:
+            return structs.replace(read, answer=HeadOnly(read.answer))
+        return found
 
 
 class Match(NamedTuple):

@@ -196,7 +196,7 @@ class Guard:
 
     def _endpoint(self, scope: Scope) -> RouteEndpoint | None:
         found = scope["antiphon.found"]
-        return None if found is None else found.address.endpoints.get(scope["method"])
+        return None if found is None else found.address.endpoint(scope["method"])
 
     def _body_limit(self, scope: Scope) -> int:
         endpoint = self._endpoint(scope)

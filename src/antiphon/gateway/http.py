@@ -39,8 +39,7 @@ def build_gateway(gateway: Gateway, mcp: AsgiApp, settings: GatewaySettings) -> 
     for path, make in (("/openapi.json", lambda: describe(TABLE.values())), ("/asyncapi.json", describe_socket)):
         addresses.add("GET", path, RouteEndpoint(answer=_Scoped(_Description(make), TABLE["tools.list"])))
     addresses.add("GET", SOCKET_PATH, RouteEndpoint(answer=_NotASocket(), is_open=True))
-    for method in ("GET", "HEAD"):
-        addresses.add(method, "/static/*", RouteEndpoint(answer=Assets(), is_open=True))
+    addresses.add("GET", "/static/*", RouteEndpoint(answer=Assets(), is_open=True))
     authentication = Authentication(gateway.services, owner_token=settings.owner_token, own_token=settings.own_token)
     socket = SocketGateway(gateway, authentication, max_body_bytes=settings.max_body_bytes)
     return Guard(Application(addresses), authentication, settings, addresses, sockets={SOCKET_PATH: socket})
@@ -95,7 +94,7 @@ class Application:
         found = scope["antiphon.found"] if "antiphon.found" in scope else self._addresses.find(scope["path"])
         if found is None:
             raise HTTPException(404)
-        endpoint = found.address.endpoints.get(scope["method"])
+        endpoint = found.address.endpoint(scope["method"])
         if endpoint is None:
             raise HTTPException(405, headers={"Allow": found.address.allowed})
         scope["path_params"] = found.parameters

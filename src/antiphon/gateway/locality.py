@@ -1,9 +1,9 @@
 """Whether a request comes from a program of this machine, and not through a proxy or from a page."""
 
 from collections.abc import Mapping
-from ipaddress import ip_address
 
 from antiphon.gateway.asgi import Scope
+from antiphon.proxies import is_loopback
 
 _OF_PROXIES = (
     *("forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "x-cluster-client-ip", "fastly-client-ip"),
@@ -12,14 +12,6 @@ _OF_PROXIES = (
 _STARTS_OF_PROXIES = ("x-forwarded-", "cf-")
 _OF_CALLERS = ("authorization", "cookie", "origin", "sec-fetch-site")
 """A request with a credential is judged by it, and a page is not a program of this machine."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the host is this machine's own address, `localhost` included."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def host_name(host: str) -> str:

@@ -21,6 +21,7 @@ from antiphon.mcp.bounded import ENCODING, MAX_MESSAGE_BYTES, bound_response, re
 from antiphon.mcp.lenient import lenient
 from antiphon.mcp.settings import ServerSettings
 from antiphon.mcp.statuses import SESSION_LOST, tell_status
+from antiphon.proxies import uses_environment
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -334,6 +335,7 @@ async def _address(url: str, settings: ServerSettings) -> AsyncGenerator["Transp
             headers={"accept-encoding": "identity", **settings.headers},
             timeout=timeout,
             verify=known_certificates(),
+            trust_env=uses_environment(url),
             event_hooks={"response": [tell_status, bound_response]},
         ) as http,
         streamable_http_client(url, http_client=http, max_sse_event_size=2 * MAX_MESSAGE_BYTES) as streams,

@@ -35,6 +35,8 @@ from antiphon.domain.message import (
     ToolResult,
 )
 
+BLANK: Final = "(a blank message)"
+"""In the place of a message that older logs hold: the API refuses blank texts, and requests without messages."""
 REDACTED: Final = "redacted_thinking"
 CUTS: Final = {
     "max_tokens": Cut.LENGTH,
@@ -50,7 +52,7 @@ class AnthropicDialect:
         self._provider = provider
 
     def user(self, content: tuple[Part, ...]) -> Piece | None:
-        return _piece(USER, _blocks(content))
+        return _piece(USER, _blocks(content) or [{"type": "text", "text": BLANK}])
 
     def assistant(self, message: AssistantMessage, call_ids: Sequence[str]) -> Piece | None:
         blocks: list[JsonValue] = []
@@ -81,9 +83,9 @@ class AnthropicDialect:
         }
         return Piece(USER, msgspec.json.encode(block))
 
-    def join(self, pieces: Sequence[Piece], passing: Piece | None = None) -> bytes:
-        if passing is not None:
-            pieces = [*pieces[:-1], *map(_kept, pieces[-1:]), passing]
+    def join(self, pieces: Sequence[Piece], passing: str = "") -> bytes:
+        if passing and (last := self.user((TextPart(text=passing),))) is not None:
+            pieces = [*pieces[:-1], *map(_kept, pieces[-1:]), last]
         messages: list[bytes] = []
         for role, group in groupby(pieces, key=_role_of):
             blocks = b",".join([piece.content for piece in group])

@@ -1,6 +1,8 @@
 """OpenAI's chat completions, which most providers speak."""
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Final, cast
 
 import msgspec
@@ -52,6 +54,15 @@ CUTS: Final = {
     "refusal": Cut.REFUSAL,
 }
 """Reasons for an end, in lower case, other than that the model was done."""
+TOOL, CALLING = "tool", "calling"
+"""Roles of pieces: a tool's result; an assistant's message with more than its text."""
+_PLAIN: Final = ("role", "content")
+_HEADS: Final = {role: b'{"role":"%s","content":' % role.encode() for role in (USER, ASSISTANT)}
+_GAP: Final = b"\\n\\n"
+"""A blank line within a text of JSON."""
+_TEXT_END: Final = b'"}'
+_INTERRUPTED: Final = b'{"role":"assistant","content":"[The next message came before an answer.]"}'
+"""Stands between a tool's result and a message: templates such as Mistral's refuse a request without it."""
 FAILED: Final = frozenset({"error", "insufficient_system_resource", "network_error", "abort"})
 """Reasons that are errors of the provider."""
 
@@ -111,13 +122,29 @@ class ChatDialect:
         sent |= {field: "\n\n".join(found) for field, found in thoughts.items()}
         if calls:
             sent["tool_calls"] = calls
-        return _piece(ASSISTANT, sent)
+        return _piece(ASSISTANT if len(sent) == len(_PLAIN) else CALLING, sent)
 
     def result(self, result: ToolResult, call_id: str) -> Piece:
-        return _piece(USER, {"role": "tool", "tool_call_id": call_id, "content": text_of(result.content)})
+        return _piece(TOOL, {"role": "tool", "tool_call_id": call_id, "content": text_of(result.content)})
 
-    def join(self, pieces: Sequence[Piece], passing: Piece | None = None) -> bytes:
-        return b",".join([piece.content for piece in (pieces if passing is None else [*pieces, passing])])
+    def join(self, pieces: Sequence[Piece], passing: str = "") -> bytes:
+        messages: list[bytes] = []
+        before = ""
+        for role, group in groupby(pieces, key=attrgetter("role")):
+            contents = [piece.content for piece in group]
+            if (before, role) == (TOOL, USER):
+                messages.append(_INTERRUPTED)
+            messages += [_as_one(role, contents)] if role in _HEADS else contents
+            before = role
+        if passing:
+            words = self.user((TextPart(text=passing),)).content
+            if before == USER:
+                messages[-1] = _as_one(USER, [messages[-1], words])
+            elif before == TOOL:
+                messages[-1] = b"%s%s%s" % (messages[-1][: -len(_TEXT_END)], _GAP, words[len(_HEADS[USER]) + 1 :])
+            else:
+                messages.append(words)
+        return b",".join(messages)
 
     def answer(self) -> GrowingAnswer:
         return _ChatAnswer(self._provider)
@@ -259,6 +286,22 @@ def _is_another(call: GrowingCall, call_id: str | None, name: str | None) -> boo
     if call_id and call.call_id:
         return call_id != call.call_id
     return not call_id and not call.call_id and bool(call.arguments)
+
+
+def _as_one(role: str, messages: Sequence[bytes]) -> bytes:
+    """One message with the contents of all; each is nothing but its role and its content."""
+    if len(messages) == 1:
+        return messages[0]
+    head = _HEADS[role]
+    contents = [message[len(head) : -1] for message in messages]
+    if all(content.startswith(b'"') for content in contents):
+        return b'%s"%s"}' % (head, _GAP.join([content[1:-1] for content in contents]))
+    return b"%s[%s]}" % (head, b",".join(map(_parts, contents)))
+
+
+def _parts(content: bytes) -> bytes:
+    """The parts of a content, without brackets."""
+    return content[1:-1] if content.startswith(b"[") else b'{"type":"text","text":%s}' % content
 
 
 def _piece(role: str, message: JsonObject) -> Piece:

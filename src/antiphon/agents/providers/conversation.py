@@ -46,7 +46,7 @@ class Conversation:
     def messages(self, entries: Sequence[PromptEntry], passing: str = "", *, reads_images: bool = True) -> bytes:
         """All entries, encoding those that follow the ones of before; all anew if these are others now.
 
-        The text `passing` stands behind them, and nothing of it is kept.
+        The text `passing` ends the newest of them, and nothing of it is kept.
         """
         known = len(self._entries)
         if self._reads_images != reads_images or self._entries != entries[:known]:
@@ -59,7 +59,7 @@ class Conversation:
         except BaseException:
             self._begin()  # an entry was half done
             raise
-        return self._dialect.join(self._pieces, self._dialect.user((TextPart(text=passing),)) if passing else None)
+        return self._dialect.join(self._pieces, passing)
 
     def _add(self, entry: PromptEntry) -> None:
         if (piece := self._encoded(entry)) is not None:

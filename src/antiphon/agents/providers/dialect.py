@@ -58,8 +58,11 @@ class Dialect(Protocol):
 
     def result(self, result: ToolResult, call_id: str) -> Piece: ...
 
-    def join(self, pieces: Sequence[Piece], passing: Piece | None = None) -> bytes:
-        """All messages, separated by commas; the last is in no later request, so no cache needs it."""
+    def join(self, pieces: Sequence[Piece], passing: str = "") -> bytes:
+        """All messages, separated by commas, so that users and assistants alternate, as many models' templates want.
+
+        `passing` ends the last message of the user or of a tool. No later request has it, so no cache needs it.
+        """
         ...
 
     def answer(self) -> "GrowingAnswer": ...

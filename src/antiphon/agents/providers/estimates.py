@@ -13,7 +13,7 @@ IMAGE_TOKENS: Final = 1_000
 
 def estimated_input(conversation: Conversation, definitions_bytes: int, prompt: Prompt) -> int:
     """About how many tokens the request has: its texts, calls, definitions of tools, and images."""
-    beside = len(prompt.instructions.encode()) + len(prompt.memory.encode()) + definitions_bytes
+    beside = len(prompt.instructions.encode()) + len(prompt.passing.encode()) + definitions_bytes
     return (conversation.text_bytes + beside) // BYTES_PER_TOKEN + conversation.images * IMAGE_TOKENS
 
 

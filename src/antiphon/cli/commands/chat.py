@@ -14,7 +14,10 @@ from antiphon.cli.streams import read_input
 def chat(
     session: SessionArgument = "main",
     message: Annotated[
-        str | None, typer.Option("--message", "-m", metavar="TEXT", help="Send this, print the reply, and exit.")
+        str | None,
+        typer.Option(
+            "--message", "-m", metavar="TEXT", help="Send this (- for standard input), print the reply, and exit."
+        ),
     ] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="The session's agent.")] = None,
     new: Annotated[bool, typer.Option("--new", help="Create the session if it does not exist.")] = False,
@@ -36,10 +39,11 @@ def chat(
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session, open_session
     from antiphon.domain.errors import Invalid
+    from antiphon.domain.invisible import is_blank
 
-    if message is None and not sys.stdin.isatty():
-        message = read_input().strip("\n")
-    if message is not None and not message.strip():
+    if message == "-" or (message is None and not sys.stdin.isatty()):
+        message = read_input()
+    if message is not None and is_blank(message):
         raise Invalid("Message is empty. Give it with -m, or on standard input.", code="empty_message")
     if message is None and as_json:
         raise Invalid("A conversation has no JSON output. Give a message with -m.", code="usage")

@@ -16,7 +16,7 @@ class PrintedLink:
     @property
     def is_only_here(self) -> bool:
         """Whether its address means the machine itself, wherever it is opened."""
-        from antiphon.gateway.locality import is_loopback
+        from antiphon.proxies import is_loopback
 
         return is_loopback(urlsplit(self.link).hostname or "")
 

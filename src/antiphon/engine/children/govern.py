@@ -11,6 +11,7 @@ from antiphon.clock import Clock
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionRow
+from antiphon.domain.invisible import is_blank
 from antiphon.domain.label import ALL
 from antiphon.domain.message import (
     Provenance,
@@ -115,7 +116,7 @@ class Subagents:
         """
         if name == ALL:
             raise Invalid("Action 'steer' needs one target. Action 'list' shows them.", code="invalid_arguments")
-        if not text.strip():
+        if is_blank(text):
             raise Invalid("Message is empty. Say what the child should do.", code="empty_message")
         if (size := len(text.encode())) > MAX_MESSAGE_BYTES:
             raise TooLarge(

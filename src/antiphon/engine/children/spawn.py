@@ -12,6 +12,7 @@ from antiphon.domain.attachments import Attachment, GivenAttachment, check_attac
 from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
+from antiphon.domain.invisible import is_blank
 from antiphon.domain.keys import SessionKey, parse_agent_id, subagent_key
 from antiphon.domain.message import (
     JsonObject,
@@ -215,7 +216,7 @@ def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode
         raise Invalid(
             "Cleanup 'delete' needs mode 'run', because a child of mode 'session' stays.", code="invalid_arguments"
         )
-    if not request.task.strip():
+    if is_blank(request.task):
         raise Invalid("Task is empty. Say what the child should do.", code="empty_task")
     size = len(request.task.encode())
     if size > MAX_TASK_BYTES:

@@ -9,6 +9,7 @@ from antiphon.clock import Clock
 from antiphon.domain.classification import Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import RunId, SessionId
+from antiphon.domain.invisible import is_blank
 from antiphon.domain.person import private_chat
 from antiphon.domain.session import DeliveryContext, SendOverride, Session
 from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
@@ -96,7 +97,7 @@ class OutgoingMessages:
         channel and for a recipient that is unknown, `Conflict` (`no_place`, `idempotency_key_reused`), `Denied`
         (`write_down`, `send_denied`, `sandboxed`), `Invalid` (`empty_message`), `TooLarge` (`message_too_large`).
         """
-        if not text.strip():
+        if is_blank(text):
             raise Invalid("Message is empty. Write some text.", code="empty_message")
         if (size := len(text.encode())) > MAX_TEXT_BYTES:
             raise TooLarge(

@@ -15,6 +15,7 @@ from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge, Unavailable
 from antiphon.domain.exchange import BLIND, REPLY_SKIP, Exchange, ExchangeState
 from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
+from antiphon.domain.invisible import is_blank
 from antiphon.domain.message import ExchangeStage, ExchangeStep, UserMessage, text_content
 from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.domain.session import Session
@@ -203,7 +204,7 @@ class Exchanges:
 
 
 def _check_text(text: str) -> None:
-    if not text.strip():
+    if is_blank(text):
         raise Invalid("Message is empty. Write some text.", code="empty_message")
     size = len(text.encode())
     if size > MAX_MESSAGE_BYTES:

@@ -34,6 +34,7 @@ from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.memory.shown import AskMemory, ShownMemory, find_shown
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
+from antiphon.engine.runs.names import NO_NAMES, RunNames, find_names
 from antiphon.policy.caps import PersonCaps
 from antiphon.policy.flow import admitted, is_public, may_enter
 from antiphon.policy.sinks import Sinks
@@ -78,6 +79,11 @@ class Runtime(Struct, frozen=True, kw_only=True):
     """Shows replies on channels while they are written; None if no channel of this process can."""
 
 
+async def find_beside(query: Query, asked: AskMemory, rules: Rules) -> tuple[ShownMemory, RunNames]:
+    """What stands in the run's prompts beside its log."""
+    return await find_shown(query, asked, rules), await find_names(query, asked.run, asked.session)
+
+
 class RunContext:
     """One claim of one run. Every write carries its fence and raises `Fenced` once that is old."""
 
@@ -118,6 +124,8 @@ class RunContext:
         self.surroundings = PUBLIC
         """The prompt without the entries of the log and the memory: instructions, tools of MCP servers."""
         self._memory: ShownMemory | None = None
+        self.names = NO_NAMES
+        """The names around the run, once its memory was found."""
         self._first_page: _Page | None = None
         self._first_spent: SpentToday | None = None
         self._opened_at = -inf
@@ -147,7 +155,8 @@ class RunContext:
             assert self._transcript is not None
             newest = self._transcript.newest_input(self.run.id)
             words = [] if newest is None else words_of(text_of(newest.message.content)[:MOST_MATCHED])
-            self._memory = await self._database.read(find_shown, AskMemory(self.run, session, self.taint, words), rules)
+            asked = AskMemory(self.run, session, self.taint, words)
+            self._memory, self.names = await self._database.read(find_beside, asked, rules)
         return self._memory
 
     def _made_of_admitted(self, transcript: Transcript) -> Classification:
