@@ -273,6 +273,12 @@ def test_any_short_text_is_judged_like_the_end_of_a_long_one(text: str) -> None:
     ("text", "shown"),
     [
         ("Bearer abcdefghijklmnopqrstuv", f"Bearer {MASK}"),
+        ("use Bearer abcdefghij123456 there", f"use Bearer {MASK} there"),
+        ("bearer 0123456789abcdef", f"bearer {MASK}"),
+        ("BEARER AbCdEfGhIjKlMnOp", f"BEARER {MASK}"),
+        ("bearer responsibilities", "bearer responsibilities"),
+        ("Bearer Responsibilities", "Bearer Responsibilities"),
+        ("Bearer abcdefghij12345", "Bearer abcdefghij12345"),
         ("a://b:xy@c", f"a://b:{MASK}@c"),
         ("Private-Lines: 1\nab", MASK),
         ("-u me:abc", f"-u me:{MASK}"),

@@ -164,8 +164,8 @@ BUGS = (
     Bug(
         "the memory stands before the message that it is for",
         "agents/providers/chat_dialect.py",
-        "(pieces if passing is None else [*pieces, passing])",
-        "(pieces if passing is None else [passing, *pieces])",
+        "_as_one(USER, [messages[-1], words])",
+        "_as_one(USER, [words, messages[-1]])",
         f"{RUNS}::test_notes_and_working_memory_stand_at_the_end_as_data_and_what_is_before_them_never_changes[sqlite]",
     ),
     Bug(

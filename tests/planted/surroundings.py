@@ -152,4 +152,18 @@ BUGS = (
         "",
         "cli/test_chat.py::test_one_message_prints_the_reply_only_and_tells_the_outcome_by_its_code",
     ),
+    Bug(
+        "an owner's command to another bot of the group is answered",
+        "engine/chats/entry.py",
+        "    if group.is_silent or inbound.is_for_another:",
+        "    if group.is_silent:",
+        "channels/telegram/test_chats.py::test_a_command_to_another_bot_of_the_group_is_stored_and_nobody_answers_it[sqlite]",
+    ),
+    Bug(
+        "a bearer token of 16 characters is shown",
+        "domain/secret_forms.py",
+        "((16, _UNLIKE_A_WORD), (18, None))",
+        "((18, _UNLIKE_A_WORD), (18, None))",
+        "domain/test_redaction.py::test_secrets_of_few_characters_are_hidden",
+    ),
 )

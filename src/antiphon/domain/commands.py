@@ -121,6 +121,15 @@ USAGE: Mapping[CommandName, str] = {
 _COMMAND = re.compile(r"/([A-Za-z]{1,20})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+(.*))?", re.DOTALL)
 
 
+_ADDRESSED = re.compile(r"\s*/[A-Za-z0-9_]{1,64}@([A-Za-z0-9_]{1,64})", re.ASCII)
+
+
+def commanded_bot(text: str) -> str | None:
+    """The name of the bot to which the text is a command, in lower case; None if it names none."""
+    match = _ADDRESSED.match(text)
+    return None if match is None else match[1].lower()
+
+
 def parse(text: str, bot_name: str | None = None) -> ChatCommand | None:
     """The command that the whole message is; None for ordinary text and for commands to another bot.
 

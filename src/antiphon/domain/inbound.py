@@ -85,6 +85,8 @@ class Inbound(Struct, frozen=True, kw_only=True):
     text: str
     is_meant: bool = True
     """Whether the sender addresses the bot: mentions, answers or commands it by name; always in direct chats."""
+    is_for_another: bool = False
+    """Whether it is a command to another bot of the group, by that bot's name: then nobody here answers it."""
     attribution: Attribution | None = None
     """Whose words the text is; None for the sender's own. Words of others are never a command. Contract: groups 5."""
     cites: tuple[Cited, ...] = ()

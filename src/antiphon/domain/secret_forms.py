@@ -36,6 +36,8 @@ _BEARERS = ("Bearer", "bearer", "BEARER")
 _LETTERS = "[A-Za-z0-9]"
 _HEX_32 = re.compile("[0-9a-f]{32}")
 _HEX_32_ALONE = re.compile("[0-9a-f]{32}(?![A-Za-z0-9])")
+_UNLIKE_A_WORD = re.compile("[A-Za-z0-9_.~+/=-]{0,15}?(?:[0-9]|[a-z][A-Z])")
+"""What a short token has within its first letters, and a word such as `responsibilities` has not."""
 FORMS = (
     Form((f"{OWNER_PREFIX}_",), 32, then=_HEX_32),
     Form((f"{TOKEN_PREFIX}_",), 49, then=re.compile("[0-9a-f]{16,48}_[0-9a-f]{32}")),
@@ -72,8 +74,9 @@ FORMS = (
     Form(("v2.local.", "v4.local."), 40, _DOTTED),
     Form(("xprv9s21ZrQH143K", "nsec1"), 50, _LETTERS),
     *(
-        Form(tuple(f"{word}{blank}" for blank in ("  ", " ", "\t", "\n")), 18, _ENCODED, is_kept=True)
+        Form(tuple(f"{word}{blank}" for blank in ("  ", " ", "\t", "\n")), fewest, _ENCODED, then=then, is_kept=True)
         for word in _BEARERS
+        for fewest, then in ((16, _UNLIKE_A_WORD), (18, None))
     ),
 )
 _PREFIX = re.compile(

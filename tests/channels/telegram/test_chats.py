@@ -63,6 +63,33 @@ async def test_each_topic_of_an_allowed_group_is_a_session_of_its_own(open_home:
         assert session is not None and session.metadata["telegram_chat_id"] == "-100"
 
 
+@requirement("groups:1", "channels:3")
+async def test_a_command_to_another_bot_of_the_group_is_stored_and_nobody_answers_it(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    """Also the owner's, who is answered without a mention, and one that replies to a message of ours."""
+    async with open_bot(open_home, fake, groups={"-100": {"owner_trigger": "always"}}) as bot:
+        await bot.link_owner()
+        fake.write("hello", sender=OLGA, chat=FAMILY)
+        await fake.until(lambda: fake.texts(-100))
+        before = fake.texts(-100)
+        answered = {"message_id": 1, "from": {"id": 999, "is_bot": True, "first_name": "Bot", "username": "test_bot"}}
+        for text in ("/status@other_bot", "/new@Other_bot now", "/set_alarm2@other_bot 7:00"):
+            entities = [{"type": "bot_command", "offset": 0, "length": len(text.split()[0])}]
+            fake.write(text, sender=OLGA, chat=FAMILY, entities=entities)
+            fake.write(text, sender=ANN, chat=FAMILY, entities=entities, reply_to_message=answered)
+        await fake.until(lambda: not fake.updates)
+        await bot.settles()
+        assert fake.texts(-100) == before
+        log = await read_log(bot.app, "agent:main:telegram:group:-100")
+        assert (
+            len([event for event in log if event.message is not None and "other_bot" in str(event.message).lower()])
+            == 6
+        )
+        fake.write("/status@test_bot", sender=OLGA, chat=FAMILY)
+        await fake.until(lambda: len(fake.texts(-100)) > len(before))
+
+
 @requirement("groups:1")
 async def test_a_group_that_no_owner_allowed_is_not_answered(open_home: OpenHome, fake: FakeTelegram) -> None:
     async with open_bot(open_home, fake) as bot:

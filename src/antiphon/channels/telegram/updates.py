@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from antiphon.channels.telegram.settings import ACCOUNT, LARGEST_FILE, LARGEST_IMAGE, LONGEST_TEXT, NAME
 from antiphon.domain.attachments import fitting_name
 from antiphon.domain.citations import LinkedWords, cite, with_addresses
+from antiphon.domain.commands import commanded_bot
 from antiphon.domain.inbound import (
     ButtonPress,
     ChangeKind,
@@ -254,7 +255,8 @@ def _read_message(message: _Message, me: Me, position: int) -> Inbound | ChatCha
     if text is None and not unfetched and not refused:
         return None
     attribution = _attribution_of(message)
-    is_meant = is_direct or (attribution is None and _is_meant(message, me))
+    is_for_another = not is_direct and attribution is None and _is_for_another(message, me)
+    is_meant = is_direct or (attribution is None and not is_for_another and _is_meant(message, me))
     return Inbound(
         platform_id=f"{me.id}:{message.chat.id}:{message.message_id}",
         position=position,
@@ -264,6 +266,7 @@ def _read_message(message: _Message, me: Me, position: int) -> Inbound | ChatCha
         sender=_sender(sender),
         text=_with_addresses(text or "", message.entities if message.text is not None else message.caption_entities),
         is_meant=is_meant,
+        is_for_another=is_for_another,
         attribution=attribution,
         cites=_cited_by(message, sender, me),
         has_files=bool(unfetched),
@@ -400,6 +403,12 @@ def too_large(kind: str, name: str) -> str:
     return f"The file {bracketed_name(name)!r} is larger than 20 MiB and was not taken in."
 
 
+def _is_for_another(message: _Message, me: Me) -> bool:
+    """Whether it is a command to another bot, and does not mention this one."""
+    commanded = commanded_bot(message.text or message.caption or "")
+    return commanded not in (None, me.username.lower()) and not _is_mentioned(message, me)
+
+
 def _is_meant(message: _Message, me: Me) -> bool:
     """Whether the bot is mentioned, answered, or commanded by name."""
     origin = message.reply_to_message
@@ -410,6 +419,10 @@ def _is_meant(message: _Message, me: Me) -> bool:
         and origin.sender.id == me.id
     ):
         return True
+    return _is_mentioned(message, me)
+
+
+def _is_mentioned(message: _Message, me: Me) -> bool:
     if message.text is not None:
         return _names(message.text, message.entities, me)
     return _names(message.caption or "", message.caption_entities, me)

@@ -152,7 +152,7 @@ def is_addressed(rules: Rules, chat: Chat, who: Who, inbound: Inbound) -> bool:
     """Whether the message will make the agent answer."""
     kind = SessionType.GROUP if chat.route.session_key.kind is SessionKind.GROUP else SessionType.DIRECT
     return is_triggering(
-        kind, who.standing, mentioned=is_mentioned(chat, inbound), owner_trigger=_owner_trigger(rules, chat)
+        kind, who.standing, mentioned=is_mentioned(chat, inbound), owner_trigger=_owner_trigger(rules, chat, inbound)
     )
 
 
@@ -160,9 +160,11 @@ def is_mentioned(chat: Chat, inbound: Inbound) -> bool:
     return inbound.is_meant and not group_rules(chat).is_silent
 
 
-def _owner_trigger(rules: Rules, chat: Chat) -> OwnerTrigger:
+def _owner_trigger(rules: Rules, chat: Chat, inbound: Inbound) -> OwnerTrigger:
     group = group_rules(chat)
-    return OwnerTrigger.MENTION if group.is_silent else group.owner_trigger or rules.owner_trigger
+    if group.is_silent or inbound.is_for_another:
+        return OwnerTrigger.MENTION
+    return group.owner_trigger or rules.owner_trigger
 
 
 class Arrived(Struct, frozen=True, kw_only=True):
@@ -217,7 +219,8 @@ async def judge_for_files(
 
 def _posting(rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: DrawnIds) -> PostMessage:
     assert chat.rules is not None
-    inbound, rules = arrived.inbound, replace(rules, owner_trigger=_owner_trigger(rules, chat))
+    inbound = arrived.inbound
+    rules = replace(rules, owner_trigger=_owner_trigger(rules, chat, inbound))
     return PostMessage(
         principal=who.standing.principal,
         target=target_of(chat.route.session_key),
