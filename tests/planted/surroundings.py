@@ -166,4 +166,18 @@ BUGS = (
         "((18, _UNLIKE_A_WORD), (18, None))",
         "domain/test_redaction.py::test_secrets_of_few_characters_are_hidden",
     ),
+    Bug(
+        "users lack a command that the documentation gives them",
+        "config/sections/channels.py",
+        '"reset", "checkpoint", "session"',
+        '"reset", "session"',
+        "engine/chats/test_commands.py::test_a_user_has_every_command_that_the_documentation_names[sqlite]",
+    ),
+    Bug(
+        "a user's approval of a task is dropped without a word",
+        "engine/chats/commands.py",
+        "        if is_owners_approval(chat.standing, command, rules.role_commands):",
+        "        if False:",
+        "engine/chats/test_commands.py::test_a_user_has_every_command_that_the_documentation_names[sqlite]",
+    ),
 )

@@ -62,6 +62,13 @@ def may_command(standing: Standing, command: ChatCommand, commands: RoleCommands
     return reaches_all(standing) or not _is_owners(command, is_group=is_group)
 
 
+def is_owners_approval(standing: Standing, command: ChatCommand, commands: RoleCommands) -> bool:
+    """Whether somebody with the command `/task` asks for what owners alone may do: then they are told so."""
+    return (command.name, command.sub) == (CommandName.TASK, Subcommand.APPROVE) and command.name in commands.of(
+        standing
+    )
+
+
 def needed_scopes(command: ChatCommand) -> frozenset[TokenScope]:
     """The scopes that a credential needs for the command, beside the one for writing to the chat. Contract: access 2.
 
@@ -99,7 +106,7 @@ def _is_owners(command: ChatCommand, *, is_group: bool) -> bool:
         case CommandName.NEW | CommandName.RESET | CommandName.CHECKPOINT | CommandName.FORGET:
             return is_group
         case CommandName.TASK:
-            return is_group and not command.is_reading
+            return command.sub is Subcommand.APPROVE or (is_group and not command.is_reading)
         case CommandName.SESSION:
             return is_group and command.sub not in (Subcommand.CURRENT, Subcommand.LIST)
         case _:

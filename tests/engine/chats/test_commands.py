@@ -1,15 +1,19 @@
 """Commands in private chats and groups of a channel, each carried out in the unit of its arrival."""
 
+import re
+
 import pytest
 
+from antiphon.config.sections.channels import AccessSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Denied
-from antiphon.domain.person import PersonId, person_principal
+from antiphon.domain.person import PersonId, PersonRole, person_principal
 from antiphon.domain.run import RunStatus
+from antiphon.policy.commands import RoleCommands
 from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.chats.lobby import OWNERS_ID, lobby
+from tests.engine.chats.lobby import OWNERS_ID, Lobby, lobby
 from tests.engine.chats.test_groups import GROUP, allowed
 from tests.story import Story
 
@@ -104,3 +108,57 @@ async def test_a_code_is_never_said_in_a_group(open_home: OpenHome) -> None:
         await there.hears(OWNERS_ID, "/link")
         assert (await there.told(OWNERS_ID))[-1].startswith("Your code is ")
         assert await there.count("link_codes") == 1
+
+
+EVE = "66"
+
+
+async def knows_user(there: Lobby) -> None:
+    person = (await there.app.services.people.invite(OWNER, "Eve", PersonRole.USER)).person
+    made = await there.links.make_code(person.principal)
+    await there.hears(EVE, f"/link {made.code} yes")
+
+
+@requirement("channels:4", "access:4", "checkpoints:1")
+async def test_a_user_has_every_command_that_the_documentation_names(open_home: OpenHome) -> None:
+    """Nothing of it is dropped without a word: not what a setting leaves to its default, nor what owners alone do."""
+    assert AccessSection().roles.role_commands() == RoleCommands()
+    async with lobby(open_home, checkpoints__enabled=False) as there:
+        await there.knows_owner()
+        await knows_user(there)
+        story = Story(there.app)
+        await there.hears(EVE, "hello")
+        await story.settles()
+        told = len(await there.told(EVE))
+        await there.hears(EVE, "/checkpoint")
+        (answer,) = (await there.told(EVE))[told:]
+        assert answer.endswith("switched off.")  # in this home; a user whose command is dropped gets no answer at all
+        await there.hears(EVE, "/task new every day Standup: say hello")
+        id = re.findall(r"task-[0-9a-f]{10}", (await there.told(EVE))[-1])[0]
+        told = len(await there.told(EVE))
+        await there.hears(EVE, f"/task approve {id}")
+        (answer,) = (await there.told(EVE))[told:]
+        assert answer == "Only owners approve tasks."
+        await there.hears(EVE, "/help")
+        assert "/checkpoint" in (await there.told(EVE))[-1]
+        (task,) = await there.app.services.tasks.list(OWNER, limit=10)
+        assert not task.may_consult
+
+
+@requirement("channels:4", "access:4", "groups:1")
+async def test_a_users_approval_of_a_task_in_a_group_is_refused_in_words_and_other_changes_are_dropped(
+    open_home: OpenHome,
+) -> None:
+    async with lobby(open_home) as there:
+        await there.knows_owner()
+        await knows_user(there)
+        await allowed(there)
+        story = Story(there.app)
+        await there.hears(OWNERS_ID, "hello", group=GROUP)
+        await story.settles()
+        before = len(await there.told(GROUP))
+        await there.hears(EVE, "/task new every day x", group=GROUP)
+        assert len(await there.told(GROUP)) == before
+        await there.hears(EVE, "/task approve task-0000000000", group=GROUP)
+        (answer,) = (await there.told(GROUP))[before:]
+        assert answer == "Only owners approve tasks."

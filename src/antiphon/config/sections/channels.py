@@ -197,7 +197,7 @@ class UserSection(Section):
     """Agents whose calls users may approve and deny, once each, but never their own. They see the calls, also of
     sessions that they do not see."""
     commands: tuple[GrantedCommand, ...] = (
-        *("help", "status", "stop", "new", "reset", "session", "agent", "task", "who", "approve", "deny"),
+        *("help", "status", "stop", "new", "reset", "checkpoint", "session", "agent", "task", "who", "approve", "deny"),
         *("memory", "forget", "link"),
     )
     """The commands that users may type in their chats; their other commands are ignored. Only owners switch agents,

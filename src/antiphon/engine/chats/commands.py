@@ -41,7 +41,7 @@ from antiphon.engine.sessions.resets import BeginAnew, reset_session
 from antiphon.engine.sessions.senders import JudgedSender, Speaker, admit_sender, judge_sender, principal_of
 from antiphon.policy.acts import Act
 from antiphon.policy.authorize import Limits, decide_scope
-from antiphon.policy.commands import may_command, needed_scopes
+from antiphon.policy.commands import is_owners_approval, may_command, needed_scopes
 from antiphon.policy.decision import Deny
 from antiphon.policy.rights import is_guest
 from antiphon.policy.shown import shown_session
@@ -67,6 +67,9 @@ _STATES = {
 }
 
 
+ONLY_OWNERS_APPROVE = "Only owners approve tasks."
+
+
 async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str | None:
     """Carries the command out as the sender; the answer for the chat, or None if they may not use it.
 
@@ -74,6 +77,8 @@ async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: O
     """
     rules, is_group = occasion.rules, chat.chat_type is not ChatType.DIRECT
     if not may_use(chat, command, rules):
+        if is_owners_approval(chat.standing, command, rules.role_commands):
+            return ONLY_OWNERS_APPROVE
         logger.info(
             "Command was ignored",
             extra={
