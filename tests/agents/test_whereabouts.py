@@ -128,7 +128,7 @@ async def test_a_session_whose_creator_names_its_channel_says_nothing_in_the_sys
         fake_provider([Reply(text="yes")]) as fake,
         open_with_provider(open_home, fake, **SETTINGS) as app,
     ):
-        await open_session(app, "api:x", source=Source(kind=EVIL, platform=EVIL))
+        await open_session(app, "api:x", source=Source(platform=EVIL))
         await ask(app, "api:x", "hello")
         (request,) = fake.requests
         session = await find_session(app, "api:x")

@@ -34,4 +34,6 @@ async def find_names(query: Query, run: Run, session: Session) -> RunNames:
     if person is None or session.source.type is SessionType.GROUP:
         return named
     found = (await people.find_names(query, [person])).get(person)
-    return RunNames(chat=named.chat, person=None if found is None else found.shown)
+    if found is None or found.shown == person:  # an id that nobody chose, such as `owner`, tells nothing
+        return named
+    return RunNames(chat=named.chat, person=found.shown)
