@@ -186,6 +186,7 @@ def _gateway_of(app: App) -> Gateway:
     return Gateway(
         services=app.services,
         tool_calls=app.tool_calls,
+        offered_tools=app.offered_tools,
         check_model=check_model,
         webhooks=app.webhook_inbox,
         hooks=app.hook_inbox,

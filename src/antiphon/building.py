@@ -15,6 +15,7 @@ from antiphon.agents.calls import ToolCalls
 from antiphon.agents.introspection import ModelIntrospector
 from antiphon.agents.loop import AgentLoop
 from antiphon.agents.models import Models
+from antiphon.agents.offered_tools import OfferedTools
 from antiphon.agents.summaries import Summaries
 from antiphon.agents.toolset import FunctionTool, Tool, Toolset
 from antiphon.backends import (
@@ -146,6 +147,7 @@ class App(Struct, frozen=True, kw_only=True):
     tools: Toolset
     """This program's tools; `mcp_tools` adds those of agents' servers."""
     tool_calls: ToolCalls
+    offered_tools: OfferedTools
     approved_calls: ApprovedCalls
     mcp_tools: McpTools
     mcp: Endpoint
@@ -428,6 +430,7 @@ def build(
         models=base.models,
         tools=tools,
         tool_calls=tool_calls,
+        offered_tools=OfferedTools(mcp_tools, callers, rules),
         approved_calls=ApprovedCalls(tools, callers, outside, rules, workspaces=workspaces),
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),

@@ -565,6 +565,7 @@ def gateway_of(served: Served) -> Gateway:
     return Gateway(
         services=app.services,
         tool_calls=app.tool_calls,
+        offered_tools=app.offered_tools,
         check_model=unused,
         webhooks=app.webhook_inbox,
         hooks=app.hook_inbox,

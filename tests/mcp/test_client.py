@@ -18,13 +18,16 @@ import pytest
 
 from antiphon.building import App, Parts
 from antiphon.config.config import Config
+from antiphon.domain.actor import OWNER
 from antiphon.domain.agent import Effect
 from antiphon.domain.ids import AgentId
+from antiphon.domain.person import PersonRole
 from antiphon.domain.run import Run
 from antiphon.testing import Reply, fake_provider
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, open_with_provider, post
+from tests.gateway.served import serve
 from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS
 
@@ -302,3 +305,30 @@ async def test_names_of_a_servers_tools_are_judged_once_it_has_listed_them(
         f"tools.approval.require {server}: 'ad'; did you mean 'add'?",
         f"tools.approval.people {server}: 'addd'; did you mean 'add'?",
     ]
+
+
+@requirement("gateway:4", "tools:1")
+async def test_the_list_of_tools_has_those_of_servers_with_their_server(open_home: OpenHome, tmp_path: Path) -> None:
+    """All for owners; for a session those that its runs have; for others without a session only this program's."""
+    agents = {
+        "list": [
+            {"id": "main", "mcp_servers": {"things": stdio(tmp_path)}},
+            {"id": "bare"},
+        ]
+    }
+    async with serve(open_home, {"agents": agents}) as served:
+
+        async def listed(query: str = "", **headers: str) -> dict[str, str | None]:
+            answer = await served.client.get(f"/tools{query}", headers=headers)
+            return {tool["name"]: tool.get("server") for tool in answer.json()["tools"]}
+
+        every = await listed()
+        assert every["things__add"] == "things" and every["sessions_list"] is None
+        for key in ("agent:main:api:x", "agent:bare:api:x"):
+            await served.app.services.sessions.open(OWNER, served.app.services.sessions.target(key))
+        assert (await listed("?sessionKey=agent:main:api:x"))["things__add"] == "things"
+        assert "things__add" not in await listed("?sessionKey=agent:bare:api:x")
+        ben = (await served.app.services.people.invite(OWNER, "Ben", PersonRole.USER)).person
+        made = await served.client.post("/tokens", json={"personId": ben.id, "scopes": ["sessions.read"]})
+        other = await listed(Authorization=f"Bearer {made.json()['token']}")
+        assert "sessions_list" in other and "things__add" not in other

@@ -382,6 +382,10 @@ class Toolset:
         """Whether an MCP server offers the tool."""
         return name in self._from_servers
 
+    def server_of(self, name: str) -> str | None:
+        """The MCP server that offers the tool; None for tools of this program."""
+        return name.partition("__")[0] if self.is_from_server(name) else None
+
     @property
     def has_foreign(self) -> bool:
         """Whether descriptions or notices of MCP servers are among them."""

@@ -6,6 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from antiphon.agents.calls import ToolCalls
+from antiphon.agents.offered_tools import OfferedTools
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId
 from antiphon.engine.services import Services
@@ -43,6 +44,7 @@ RotateOwnerToken = Callable[[Principal], Awaitable[str]]
 class Gateway(Struct, frozen=True, kw_only=True):
     services: Services
     tool_calls: ToolCalls
+    offered_tools: OfferedTools
     check_model: Callable[[str], Awaitable[None]]
     """Raises `Invalid` for a model name that cannot be used."""
     webhooks: InboundMessages

@@ -11,6 +11,8 @@ class ToolShape(Shape, frozen=True, kw_only=True):
     description: str
     parameters: dict[str, Any]
     """The JSON Schema of the arguments."""
+    server: str | None = None
+    """The MCP server that offers it; only runs of agents call such tools."""
 
 
 class ToolList(Shape, frozen=True, kw_only=True):

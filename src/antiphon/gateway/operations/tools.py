@@ -4,11 +4,13 @@ from typing import Any
 
 from msgspec import field
 
+from antiphon.agents.model import ToolSchema
 from antiphon.domain.errors import Invalid
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import TokenScope
 from antiphon.gateway.bodies import LARGE_BYTES
 from antiphon.gateway.operations.operation import Ask, Header, Http, Params, TargetKind, operation
+from antiphon.policy.acts import Act
 from antiphon.wire import tools as wire
 
 
@@ -34,15 +36,29 @@ class InvokeTool(Params, frozen=True, kw_only=True):
     target=TargetKind.SESSION,
 )
 async def list_tools(ask: Ask, params: ListTools) -> wire.ToolList:
-    """Lists all tools, or those of a session, with the JSON Schema of their arguments."""
+    """Lists all tools, or those of a session, with the JSON Schema of their arguments.
+
+    Tools of MCP servers name their server; only runs of agents call them. Without a session, owners see them.
+    """
     calls = ask.gateway.tool_calls
     target = await _acting_target(ask, params.session_key)
-    schemas = calls.schemas if target is None else await calls.schemas_for(ask.principal, target)
-    tools = [
-        wire.ToolShape(name=schema.name, description=schema.description, parameters=dict(schema.parameters))
-        for schema in schemas
-    ]
-    return wire.ToolList(tools=tools)
+    tools = {schema.name: _shape(schema, None) for schema in (calls.schemas if target is None else ())}
+    if target is not None:
+        offered = [await ask.gateway.offered_tools.of_session(ask.principal, target)]
+    elif await ask.services.people.may(ask.principal, Act.SET_MODEL):
+        offered = await ask.gateway.offered_tools.of_agents()
+    else:
+        offered = []
+    for toolset in offered:
+        for schema in toolset.schemas:
+            tools.setdefault(schema.name, _shape(schema, toolset.server_of(schema.name)))
+    return wire.ToolList(tools=list(tools.values()))
+
+
+def _shape(schema: ToolSchema, server: str | None) -> wire.ToolShape:
+    return wire.ToolShape(
+        name=schema.name, description=schema.description, parameters=dict(schema.parameters), server=server
+    )
 
 
 @operation(
