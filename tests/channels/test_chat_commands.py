@@ -2,10 +2,12 @@
 
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -17,8 +19,10 @@ from antiphon.domain.approval import ApprovalState
 from antiphon.domain.ids import ApprovalId, RunId
 from antiphon.domain.person import PersonRole
 from antiphon.domain.run import RunStatus
+from antiphon.engine.chats.earlier import _short  # pyright: ignore[reportPrivateUsage]
 from antiphon.engine.chats.link_commands import SHARED
 from antiphon.engine.chats.linking import NO_GUESTS
+from antiphon.engine.chats.session_commands import EARLIER, LISTED_EARLIER
 from antiphon.store.approvals import ApprovalFilter
 from tests.channels.receiver import Receiver
 from tests.channels.test_webhook import SECRET, signed
@@ -216,6 +220,59 @@ async def test_the_newest_sessions_are_listed_with_the_active_one(open_home: Ope
         await chat.says("/session main")
         lines = str(await chat.says("/session list")).splitlines()
         assert [line for line in lines if line.endswith(" active")] == ["- Main active"]
+
+
+@requirement("channels:3", "sessions:8", "keys:6")
+async def test_an_earlier_conversation_is_named_by_a_short_id_and_goes_on_from_a_copy(open_home: OpenHome) -> None:
+    async with chatting(open_home) as chat:
+        assert await chat.says("hello oaks") == "echo: hello oaks"
+        assert "Earlier" not in str(await chat.says("/session list"))
+        await chat.says("/new")
+        await chat.says("hello elms " + "and more " * 20)
+        await chat.says("/new")
+        lines = str(await chat.says("/session list")).splitlines()
+        assert lines[:3] == ["Sessions", "- Main active", EARLIER]
+        found = [re.fullmatch(r"- (#[0-9a-f]{3}) 2026-03-04 12:00 UTC: (hello .*)", line) for line in lines[3:]]
+        ids = {match[2].split()[1]: match[1] for match in found if match is not None}
+        assert [*ids] == ["elms", "oaks"] and all(len(line) < 80 for line in lines[3:])
+        said = await chat.says(f"/session switch {ids['oaks'].upper()}")
+        assert said == (
+            f'Goes on from {ids["oaks"]} in session "From 2026-03-04 12:00". New messages in this chat will use it.'
+        )
+        key = f"{BASE}:chat:from-2026-03-04-12-00"
+        assert await chat.lands_in("and now") == key
+        history = (await chat.served.client.get(f"/sessions/{quote(key)}/history")).json()["messages"]
+        texts = [part["text"] for message in history for part in message["content"]]
+        assert texts[:3] == ["hello oaks", "echo: hello oaks", "and now"]
+        row = (await chat.served.client.get(f"/sessions/{quote(key)}")).json()
+        assert row["metadata"]["forkedFrom"]["sessionKey"] == BASE
+        assert "From 2026-03-04 12:00 active" in str(await chat.says("/session list"))
+        await chat.says("/session main")
+        again = await chat.says(f"/session switch {ids['oaks']}")
+        assert again is not None and await chat.lands_in("once more") == f"{key}-2"
+
+
+@requirement("channels:3", "sessions:6")
+async def test_a_short_id_that_is_none_hidden_or_of_several_changes_nothing(open_home: OpenHome) -> None:
+    async with chatting(open_home) as chat:
+        for number in range(LISTED_EARLIER + 2):
+            await chat.says(f"hello {number}")
+            await chat.says("/new")
+        lines = str(await chat.says("/session list")).splitlines()
+        assert len(lines) == 3 + LISTED_EARLIER and "hello 6" in lines[3]
+        other = Chatting(chat.served, chat.client, chat.clock, peer="43")
+        await other.says("mine")
+        await other.says("/new")
+        theirs = str(await other.says("/session list")).splitlines()[-1].split()[1]
+        for name in (theirs, "#fff00", "#a", "#", "#xyz", "#" + "0" * 64):
+            assert await chat.says(f"/session switch {name}") == f'Unknown session "{name}". Run /session list.'
+        assert await chat.lands_in("hello") == BASE
+
+
+def test_short_ids_are_as_long_as_tells_them_apart() -> None:
+    digests = ["a3f1", "a3f9", "b000"]
+    ids = [_short(digest, digests) for digest in digests]
+    assert ids == ["#a3f1", "#a3f9", "#b00"]
 
 
 @requirement("send_policy:1", "send_policy:2", "channels:3")

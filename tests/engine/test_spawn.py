@@ -66,6 +66,7 @@ async def test_a_child_is_spawned_at_once_and_its_result_starts_a_run_of_its_req
         assert record.text.startswith("Sub-agent: scout\nStatus: ok\nResult:\nfound it\nNotes: none\nStats: runtime ")
         assert (await boss.texts())[-1] == "echo: found it"
         session = await child.session()
+        assert f" · id {session.id} · transcript /sessions/{session.id}/transcript" in record.text
         assert session.depth == 1 and session.source.kind == "spawn" and session.delivery.channel is None
         assert session.source.trigger_id is not None and session.source.trigger_id.startswith("run_")
 

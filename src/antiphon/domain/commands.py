@@ -103,7 +103,7 @@ USAGE: Mapping[CommandName, str] = {
     CommandName.NEW: "/new",
     CommandName.RESET: "/reset",
     CommandName.CHECKPOINT: "/checkpoint",
-    CommandName.SESSION: "/session [current] | list | new [name] | switch <name|key|main> | main",
+    CommandName.SESSION: "/session [current] | list | new [name] | switch <name|key|#id|main> | main",
     CommandName.AGENT: "/agent [current] | list | switch <agent>",
     CommandName.WHO: "/who",
     CommandName.TASK: (

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from antiphon.domain.message import Part, TextPart, Usage
 from antiphon.domain.run import RunStatus
+from antiphon.domain.session_ids import transcript_path
 from antiphon.domain.text import flat
 
 
@@ -110,7 +111,7 @@ def _stats(finding: Finding) -> str:
         f"tokens {usage.input_tokens} in, {usage.output_tokens} out",
         f"session {finding.session_key}",
         f"id {finding.session_id}",
-        f"transcript /sessions/{finding.session_key}/transcript",
+        f"transcript {transcript_path(finding.session_id)}",
     ]
     if usage.cost_microusd is not None:
         stats.append(f"cost {usage.cost_microusd / 1_000_000:.4f} USD")

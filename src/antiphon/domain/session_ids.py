@@ -1,6 +1,8 @@
 """Session ids: one incarnation each, `<namespace>:<rest>`. Contract: keys 6, 7."""
 
 import re
+from functools import lru_cache
+from urllib.parse import quote
 
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId, SessionId
@@ -21,6 +23,12 @@ PEER_NAMESPACE = "peer"
 """That of sessions of peers, which nobody opens by hand."""
 TASK_NAMESPACE = "schedule"
 _LONGEST_AGENT = AgentId("a" * 64)
+
+
+@lru_cache(maxsize=4096)
+def transcript_path(session_id: str) -> str:
+    """Where the transcript of this incarnation is read, also once another one has its key."""
+    return f"/sessions/{quote(session_id, safe=':')}/transcript"
 
 
 def parse_session_id(text: str) -> SessionId:

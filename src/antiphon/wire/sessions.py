@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
 
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.queue_mode import QueueMode
@@ -17,6 +16,7 @@ from antiphon.domain.session import (
     SessionType,
     Source,
 )
+from antiphon.domain.session_ids import transcript_path
 from antiphon.engine.access.reach import Found
 from antiphon.engine.views.trees import LastRun
 from antiphon.wire.encoding import Shape, dollars, milliseconds, optional_milliseconds, plain_json
@@ -187,7 +187,7 @@ def session_row(
         last_channel=delivery.channel,
         last_to=delivery.to,
         delivery_context=_place(delivery),
-        transcript_path=_transcript_path(session.id),
+        transcript_path=transcript_path(session.id),
         spawned_by=session.parent_key,
         metadata=session.metadata or None,
         participants=session.participants or None,
@@ -243,11 +243,6 @@ def _place(delivery: DeliveryContext) -> DeliveryContextShape | None:
     return DeliveryContextShape(
         channel=delivery.channel, to=delivery.to, account_id=delivery.account_id, thread_id=delivery.thread_id
     )
-
-
-@lru_cache(maxsize=4096)
-def _transcript_path(session_id: str) -> str:
-    return f"/sessions/{quote(session_id, safe=':')}/transcript"
 
 
 def channel(session: SessionSummary) -> str:

@@ -6,8 +6,8 @@ writes there again, or opens it.
 
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.commands import ChatCommand, Subcommand
-from antiphon.domain.errors import Invalid
-from antiphon.domain.ids import AgentId
+from antiphon.domain.errors import Invalid, NotFound
+from antiphon.domain.ids import AgentId, SessionId
 from antiphon.domain.keys import MAX_SLUG_LENGTH, ChatType, SessionKey, chat_key, parse_key, slug_from_name
 from antiphon.domain.label import MAX_LABEL_LENGTH, parse_label
 from antiphon.domain.session import SessionStatus, SessionSummary, SessionType, Source
@@ -16,10 +16,12 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.domain.words import folded
 from antiphon.engine.access.reach import reach_of
 from antiphon.engine.chats.chat import Chat, ChatRoute
+from antiphon.engine.chats.earlier import EarlierConversation, list_earlier, named_by_id
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import change_route
 from antiphon.engine.checkpoints.queue import queue_checkpoint
 from antiphon.engine.refusal import Refusal
+from antiphon.engine.sessions.forks import ForkOpening, ForkSession, fork_session
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, open_session
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import as_public
@@ -37,6 +39,8 @@ FIXED = (
     "Sessions and agents are switched in chats of channels. Here, choose another session from the list, "
     "or name one when you start the terminal's chat."
 )
+LISTED_EARLIER = 5
+EARLIER = "Earlier here (/session switch #id goes on from a copy)"
 UNKNOWN = 'Unknown session "{}". Run /session list.'
 
 
@@ -116,7 +120,9 @@ async def _list(query: Query, chat: Chat) -> str:
         f"- {line}" + (" active" if key == route.session_key else "") for line, key in zip(lines, keys, strict=True)
     ]
     more = [f"... {len(found) - len(shown)} more"] if len(found) > len(shown) else []
-    return "\n".join(["Sessions", *marked, *more])
+    earlier = (await list_earlier(query, chat))[:LISTED_EARLIER]
+    told = [EARLIER, *(f"- {each.short_id} {each.name}" for each in earlier)] if earlier else []
+    return "\n".join(["Sessions", *marked, *more, *told])
 
 
 async def _begin(tx: Transaction, chat: Chat, name: str | None, occasion: Occasion) -> str:
@@ -190,7 +196,7 @@ def opening_of(chat: Chat, key: SessionKey, label: str | None, occasion: Occasio
         source=source if before is None else before.source,
         attributes=SessionAttributes(label=label, metadata={} if before is None else before.metadata, taint=taint),
         place=chat.place,
-        new_session_id=parse_session_id(f"{platform}:{occasion.now:%Y%m%d}-{occasion.drawn[:12]}"),
+        new_session_id=_new_id(chat, occasion),
         at_ms=occasion.at_ms,
     )
 
@@ -198,11 +204,43 @@ def opening_of(chat: Chat, key: SessionKey, label: str | None, occasion: Occasio
 async def _switch(tx: Transaction, chat: Chat, name: str, occasion: Occasion) -> str:
     if name == str(chat.route.base_key):
         return await _choose(tx, chat, None, occasion, said=f"Switched to session {MAIN}.")
+    earlier = named_by_id(await list_earlier(tx, chat), name)
+    if len(earlier) > 1:
+        return f"Several conversations begin so: {', '.join(each.short_id for each in earlier)}."
+    if earlier:
+        return await _go_on_from(tx, chat, earlier[0], occasion)
     found = _named(await _chats(tx, chat), name)
     if found is None:
         return UNKNOWN.format(name[:MAX_LABEL_LENGTH])
     said = f"Switched to session {shown_label(chat.route, found)}."
     return await _choose(tx, chat, found.key, occasion, said=said)
+
+
+async def _go_on_from(tx: Transaction, chat: Chat, earlier: EarlierConversation, occasion: Occasion) -> str:
+    """Forks the earlier conversation, and lets the chat use the copy."""
+    label = f"From {earlier.name[: len('2026-01-01 00:00')]}"
+    taken = {session.key.value for session in await _chats(tx, chat)}
+    command = ForkSession(
+        principal=chat.standing.principal,
+        target=NamedTarget(None, earlier.id),
+        seq=None,
+        new_segment=occasion.drawn[:12],
+        new_session_id=_new_id(chat, occasion),
+        rules=occasion.rules,
+        at_ms=occasion.at_ms,
+        opening=ForkOpening(key=_free_key(chat.route.base_key, label, taken), label=label, place=chat.place),
+    )
+    forked = await fork_session(tx, command)
+    if isinstance(forked, Refusal):
+        is_hidden = isinstance(forked.error, NotFound)
+        return UNKNOWN.format(earlier.short_id) if is_hidden else forked.error.message
+    said = f'Goes on from {earlier.short_id} in session "{label}". New messages in this chat will use it.'
+    return await _choose(tx, chat, forked.key, occasion, said=said)
+
+
+def _new_id(chat: Chat, occasion: Occasion) -> SessionId:
+    platform = chat.place.channel or chat.route.address.channel
+    return parse_session_id(f"{platform}:{occasion.now:%Y%m%d}-{occasion.drawn[:12]}")
 
 
 def _named(chats: list[SessionSummary], name: str) -> SessionSummary | None:

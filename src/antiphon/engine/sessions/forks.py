@@ -9,11 +9,11 @@ from antiphon.domain.classification import Classification, join_all
 from antiphon.domain.errors import Conflict
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import Ids, RunId, SessionId
-from antiphon.domain.keys import parse_key
+from antiphon.domain.keys import SessionKey, parse_key
 from antiphon.domain.left_out import moved
 from antiphon.domain.message import AssistantMessage, JsonObject, Message, ToolResult, UserMessage
 from antiphon.domain.run import Run
-from antiphon.domain.session import Session
+from antiphon.domain.session import DeliveryContext, Session
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Input, OpenCall, Summary, Transcript
@@ -40,6 +40,14 @@ from antiphon.store.people import find_standing
 PAGE_EVENTS = 1000
 
 
+class ForkOpening(Struct, frozen=True, kw_only=True):
+    """A fork as a conversation of a chat."""
+
+    key: SessionKey
+    label: str
+    place: DeliveryContext
+
+
 class ForkSession(Struct, frozen=True, kw_only=True):
     principal: Principal
     target: NamedTarget
@@ -49,6 +57,8 @@ class ForkSession(Struct, frozen=True, kw_only=True):
     new_session_id: SessionId
     rules: Rules
     at_ms: int
+    opening: ForkOpening | None = None
+    """Where a fork for a chat belongs; None for a session of its own."""
 
 
 class Forks:
@@ -106,7 +116,10 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
     taint = source.base.join(await _taint_of(tx, incarnation, events, up_to=up_to))
     if refusal := refuse_above(taint, ceiling(source, None)):
         return refusal
-    key = parse_key(f"agent:{source.agent_id}:fork:{command.new_segment}")
+    opening = command.opening
+    key = parse_key(f"agent:{source.agent_id}:fork:{command.new_segment}") if opening is None else opening.key
+    origin = replace(source.source, kind="api", platform=None, trigger_id=None) if opening is None else source.source
+    label, place = (None, None) if opening is None else (opening.label, opening.place)
     forked_from: JsonObject = {"sessionKey": str(source.key), "sessionId": incarnation.id, "seq": up_to}
     session = await create_session(
         tx,
@@ -114,9 +127,10 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
             principal=standing.principal,
             target=NamedTarget(key, None),
             agent_id=source.agent_id,
-            source=replace(source.source, kind="api", platform=None, trigger_id=None),
+            source=origin,
             base=source.base,
-            attributes=SessionAttributes(clearance=source.clearance, metadata={"forkedFrom": forked_from}),
+            attributes=SessionAttributes(label=label, clearance=source.clearance, metadata={"forkedFrom": forked_from}),
+            place=place,
             new_session_id=command.new_session_id,
             at_ms=command.at_ms,
         ),
