@@ -40,8 +40,8 @@ BUGS = (
     Bug(
         "a command of somebody who may not use it is carried out",
         "engine/chats/commands.py",
-        "    if not may_use(chat, command, rules):\n        logger",
-        "    if chat.standing.is_suspended:\n        logger",
+        "    if not may_use(chat, command, rules):\n        if is_owners",
+        "    if chat.standing.is_suspended:\n        if is_owners",
         f"{E2E}test_a_command_of_somebody_who_may_not_use_it_is_consumed_with_a_line_in_the_log[sqlite]",
     ),
     Bug(
