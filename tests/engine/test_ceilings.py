@@ -321,11 +321,11 @@ async def test_a_fork_has_the_taint_of_what_it_holds(open_home: OpenHome) -> Non
         before = (await session.session()).last_seq
         await session.answers(to_call("books"))
         log = await session.log()
-        raised = next(event.seq for event in log if event.type is EventType.TAINT_RAISED)
+        raised = next(event.seq for event in log if event.type == EventType.TAINT_RAISED)
         forks, found = story.app.services.forks, list[Classification]()
         for seq in (before, raised - 1, raised, log[-1].seq):
             fork = await forks.fork(OWNER, session.target, seq)
-            held = [event.classification for event in await story.session(fork.key).log()]
+            held = [event.classification for event in await story.session(str(fork.key)).log()]
             assert join_all(held).flows_to(fork.taint)
             found.append(fork.taint)
         assert found == [PUBLIC, PUBLIC, SECRET, SECRET]
