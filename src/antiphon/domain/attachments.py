@@ -10,6 +10,7 @@ from unicodedata import category, normalize
 from msgspec import Struct
 
 from antiphon.domain.errors import Invalid
+from antiphon.domain.invisible import is_invisible
 from antiphon.domain.message import JsonObject
 
 MAX_FILES = 50
@@ -27,10 +28,6 @@ _DEVICES = frozenset(
 """Names that are devices on Windows, with any extension."""
 _FORBIDDEN = frozenset("/\\:")
 """Characters that some system treats as part of a path."""
-_HIDDEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-"""Letters and marks that look like nothing."""
 _LONGEST_ENDING = 32
 _ASCII_BLANKS = re.compile(r"[ \t\r\n\f\v]+")
 
@@ -131,8 +128,7 @@ def _fitting(character: str) -> str:
         return "_"
     if character.isspace():
         return " "
-    is_hidden = category(character) in ("Cc", "Cf", "Cs", "Co", "Cn") or _HIDDEN.match(character)
-    return "" if is_hidden else character
+    return "" if is_invisible(character) else character
 
 
 def _size(name: str) -> int:
