@@ -25,6 +25,7 @@ from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import text_content
 from antiphon.domain.person import PersonRole
+from antiphon.domain.telling import Cause, sentence
 from antiphon.gateway.server import bind
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
@@ -304,3 +305,20 @@ def _without_names(said: str, words: list[str]) -> str:
     for word in words:
         said = said.replace(word, "*") if ":" in word or "_" in word else said
     return said
+
+
+@requirement("groups:4", "cli:1")
+@pytest.mark.parametrize("holder", ["user in", "owner missing"], ids=["user", "owner"])
+def test_why_there_is_no_reply_is_told_to_owners_in_detail_and_to_others_in_plain_words(
+    house: House, holder: str
+) -> None:
+    session = house.portal.call(house.new_session, True)
+    detail = "the key of http://host.internal is wrong"
+    said: list[str] = []
+    with house.held_by(holder):
+        for command in (["chat", session, "-m"], ["sessions", "send", "--wait", "30", session]):
+            out, errors = io.StringIO(), io.StringIO()
+            with redirect_stdout(out), redirect_stderr(errors):
+                COMMAND_LINE([*command, f"!fail {detail}"], prog_name="antiphon", standalone_mode=False)
+            said.append((out.getvalue() + errors.getvalue()).strip())
+    assert said == [sentence(Cause.AWAY, None) if holder == "user in" else detail] * 2

@@ -4,6 +4,13 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "people below owner read the error of a run in the terminal",
+        "cli/rendering/rows.py",
+        '    if run.get("status") == "cancelled" or reads_details():\n',
+        "    if True:\n",
+        "cli/test_rights.py::test_why_there_is_no_reply_is_told_to_owners_in_detail_and_to_others_in_plain_words[user]",
+    ),
+    Bug(
         "a gateway without room for connections starts and refuses everybody",
         "gateway/server.py",
         "    if descriptors < KEPT_DESCRIPTORS + LEAST_CONNECTIONS:\n",

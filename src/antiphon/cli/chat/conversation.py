@@ -11,7 +11,7 @@ from types import FrameType
 from antiphon.cli.chat.screen import Screen
 from antiphon.cli.connection.client import Client, ServerEvent, session_path
 from antiphon.cli.rendering.output import calls_of, text_of
-from antiphon.cli.rendering.rows import approval_lines, author_of, brief_result, failure_text
+from antiphon.cli.rendering.rows import approval_lines, author_of, brief_result, told_text
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.message import JsonObject, JsonValue
 
@@ -178,7 +178,7 @@ class TerminalConversation:
             case "cancelled":
                 self._screen.line(f"({str(outcome.get('error') or 'Cancelled.').rstrip('.').lower()})", "yellow")
             case _:
-                self._screen.line(failure_text(outcome), "red")
+                self._screen.line(told_text(outcome, self._client.reads_details), "red")
         with self._changed:
             self._ended[str(event.get("runId"))] = outcome
             self._changed.notify_all()

@@ -34,7 +34,7 @@ def say_once(client: Client, key: str, text: str, timeout: float | None, *, as_j
     if as_json:
         show_json(run_answer(posted, run))
     else:
-        show_outcome(run)
+        show_outcome(run, client.reads_details)
     return run
 
 
@@ -87,5 +87,5 @@ def _stream(client: Client, key: str, body: JsonObject) -> JsonObject:
     screen.end_draft()
     run_id = run_id or str(client.post_message(key, body).get("runId"))
     run = client.wait_posted(run_id)
-    show_outcome(run if run.get("reply") != shown else {**run, "reply": None})
+    show_outcome(run if run.get("reply") != shown else {**run, "reply": None}, client.reads_details)
     return run

@@ -316,10 +316,11 @@ def send_message(
         posted = client.post_message(key, body, append=True if append else None)
         run_id = posted.get("runId")
         run = client.wait_posted(str(run_id), wait) if wait is not None and run_id is not None else None
+        has_details = run is None or run.get("status") == "ok" or client.reads_details()
     if as_json:
         show_json(posted if run is None else run_answer(posted, run))
     elif run is not None:
-        show_outcome(run)
+        show_outcome(run, lambda: has_details)
     else:
         show(f"Message {posted['seq']} of {posted['sessionKey']}" + (f", answered by run {run_id}" if run_id else ""))
     if run is not None and (code := exit_code_of_run(str(run["status"]))) is not ExitCode.OK:

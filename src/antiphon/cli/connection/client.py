@@ -187,6 +187,14 @@ class Client:
         except NotFound as error:
             raise missing from error
 
+    def reads_details(self) -> bool:
+        """Whether the caller reads of providers and settings: an owner, who alone sees the outbox."""
+        try:
+            self.get("/deliveries", limit=1)
+        except AntiphonError:
+            return False
+        return True
+
     def wait_run(self, run_id: str, seconds: float | None = None) -> JsonObject:
         """The run once it has ended. Raises `TimedOut`; the run goes on then."""
         deadline = None if seconds is None else time.monotonic() + seconds

@@ -1,10 +1,13 @@
 """How sessions, messages and outcomes are shown to people."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from antiphon.cli.rendering.output import ago, calls_of, clock_time, console, error_console, show, styled, text_of
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import Attribution, Citation, JsonObject, report_for_people, step_for_people
+from antiphon.domain.telling import cause_of, sentence
 from antiphon.domain.text import cut_in_middle, exact, shown_name
 from antiphon.incoming import shortened
 from antiphon.program import with_path
@@ -186,9 +189,17 @@ def run_answer(posted: JsonObject, run: JsonObject) -> JsonObject:
     return {**posted, **{name: run[name] for name in names if name in run}}
 
 
-def show_outcome(run: JsonObject) -> None:
+def told_text(run: JsonObject, reads_details: Callable[[], bool]) -> str:
+    """`failure_text` for an owner; for others the plain words that they read everywhere. Contract: groups 4."""
+    if run.get("status") == "cancelled" or reads_details():
+        return failure_text(run)
+    code = str(run.get("code"))
+    return sentence(cause_of(code), None, code=code)
+
+
+def show_outcome(run: JsonObject, reads_details: Callable[[], bool]) -> None:
     """The reply on standard output; why there is none, or only a part, on standard error."""
     if run.get("reply"):
         show(str(run["reply"]))
     if run.get("status") != "ok":
-        error_console().print(styled(failure_text(run), "red"), soft_wrap=True)
+        error_console().print(styled(told_text(run, reads_details), "red"), soft_wrap=True)
