@@ -4,14 +4,20 @@ import json
 
 import pytest
 
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.event import EventType
-from antiphon.domain.message import ImagePart, TextPart
+from antiphon.domain.left_out import IMAGE_NOT_SEEN
+from antiphon.domain.message import ImagePart, TextPart, text_content
 from antiphon.domain.run import Run, RunStatus
+from antiphon.domain.session import DeliveryContext
+from antiphon.engine.sessions.inbox import Envelope
 from antiphon.testing import Answering, Failure, FakeRequest, Reply, fake_provider
+from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ask, facts, open_session, open_with_provider, read_log, wait_end
+from tests.engine.test_deliveries import quiet
 
 pytestmark = pytest.mark.anyio
 
@@ -63,3 +69,20 @@ async def test_the_log_keeps_what_prompts_leave_out(open_home: OpenHome) -> None
         assert went_well(await ask(app, CHAT, "And?"))
         kept = [event.message.content for event in await read_log(app, CHAT) if event.message is not None]
         assert PHOTO in kept
+
+
+@requirement("runs:9", "groups:4")
+async def test_a_place_hears_once_that_an_image_was_left_out(open_home: OpenHome) -> None:
+    channel = FakeChannel()
+    async with (
+        fake_provider(refusing) as fake,
+        open_with_provider(open_home, fake, Parts(channels=[channel])) as app,
+    ):
+        await open_session(app, CHAT)
+        envelope, target = Envelope(place=DeliveryContext(channel=NAME, to="room")), app.services.sessions.target(CHAT)
+        for content in (PHOTO, text_content("And now?")):
+            posted = await app.services.inbox.post(OWNER, target, content, envelope=envelope)
+            assert went_well(await wait_end(app, posted.run_id))
+            await quiet(app)
+        assert channel.texts == [IMAGE_NOT_SEEN, "yes", "yes"]
+        assert IMAGE_NOT_SEEN not in json.dumps([request.messages for request in fake.requests])

@@ -579,6 +579,13 @@ BUGS = (
         "engine/test_sessions.py::test_a_fork_is_as_classified_as_what_it_was_made_of[sqlite-of now]",
     ),
     Bug(
+        "a place does not hear that an image was left out",
+        "engine/deliveries/saying.py",
+        "        outgoing = Outgoing(text=IMAGE_NOT_SEEN, made_of=event.classification)\n",
+        '        outgoing = Outgoing(text="", made_of=event.classification)\n',
+        "engine/test_left_out.py::test_a_place_hears_once_that_an_image_was_left_out[sqlite]",
+    ),
+    Bug(
         "a rule on the page's channel lets its first message through",
         "engine/access/send_policy.py",
         "channel=session.channel or key.channel or from_channel or",

@@ -21,9 +21,17 @@ from antiphon.domain.message import (
 IMAGE_LEFT_OUT: Final = "[An image stood here. It was left out, because the provider of this model does not take it.]"
 ENTRY_LEFT_OUT: Final = "[This entry was left out, because the provider of this model refused what it holds.]"
 
+IMAGE_NOT_SEEN: Final = "I cannot see the image: the AI service did not take it. I answer without it."
+"""What the place of the run is told, once: later turns know that the image is left out."""
+
 Place = tuple[int, int]
 """The `seq` of a message, and the index of a part."""
 MessageT = TypeVar("MessageT", bound=Message)
+
+
+def has_images(data: JsonObject) -> bool:
+    """Whether an event of this data leaves out images."""
+    return bool(data.get("images")) or data.get("model") is not None
 
 
 class LeftOutEntries(Struct, frozen=True, kw_only=True):

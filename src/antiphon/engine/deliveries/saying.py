@@ -2,9 +2,10 @@
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.delivery import Delivery
-from antiphon.domain.event import EventType
+from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.keys import ChatType
+from antiphon.domain.left_out import IMAGE_NOT_SEEN
 from antiphon.domain.message import JsonObject
 from antiphon.domain.person import PersonRole, private_chat
 from antiphon.domain.run import PlaceGot, Run
@@ -39,6 +40,15 @@ async def say_step(
     queued = await outbox.enqueue(tx, run, place, outgoing, step=seq, at_ms=at_ms)
     if queued is not None and queued.got is PlaceGot.SENT and run.place_got is not PlaceGot.SENT:
         await ledger.change(tx, run.id, {"place_got": PlaceGot.SENT.value})
+
+
+async def say_left_out(
+    tx: Transaction, run: Run, place: DeliveryContext, event: NewEvent, *, seq: int, at_ms: int
+) -> None:
+    """Tells the run's place that an image is left out of prompts, in the unit that records it, so once."""
+    if may_speak(run, place):
+        outgoing = Outgoing(text=IMAGE_NOT_SEEN, made_of=event.classification)
+        await outbox.enqueue(tx, run, place, outgoing, step=seq, at_ms=at_ms)
 
 
 async def sends_interim(query: Query, run: Run, place: DeliveryContext, voices: Voices) -> bool:

@@ -14,6 +14,7 @@ from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.delay import Delay
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, RunId, SessionRow, StandingApprovalId
+from antiphon.domain.left_out import has_images
 from antiphon.domain.message import (
     AssistantMessage,
     JsonObject,
@@ -23,7 +24,7 @@ from antiphon.domain.session import SessionStatus
 from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.approvals.parking import park, repeat_calls
 from antiphon.engine.deliveries.outbox import Outgoing
-from antiphon.engine.deliveries.saying import may_speak, say_step, sends_interim
+from antiphon.engine.deliveries.saying import may_speak, say_left_out, say_step, sends_interim
 from antiphon.engine.firings.ends import RECOVERED
 from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, raise_workspace
 from antiphon.engine.ledger.fence import Claimant, Fence
@@ -215,7 +216,12 @@ async def record(tx: Transaction, fence: Fence, steps: Steps, at_ms: int) -> int
     found = await _fenced_run(tx, fence)
     if found is None:
         return None
-    return await record_steps(tx, found.run, await _taken_in(tx, found, steps), at_ms=at_ms, end=found.end)
+    steps = await _taken_in(tx, found, steps)
+    seq = await record_steps(tx, found.run, steps, at_ms=at_ms, end=found.end)
+    for event in steps.events:
+        if event.type is EventType.LEFT_OUT and has_images(event.data or {}):
+            await say_left_out(tx, found.run, found.run.place or found.place, event, seq=seq, at_ms=at_ms)
+    return seq
 
 
 class RecordStep(Struct, frozen=True, kw_only=True):
