@@ -25,7 +25,7 @@ _SHORT_ID = re.compile("#[0-9a-f]{3,64}")
 _FEWEST_DIGITS = 3
 
 
-class EarlierConversation(Struct, frozen=True):
+class PastConversation(Struct, frozen=True):
     """An ended incarnation of the chat's session."""
 
     id: SessionId
@@ -35,7 +35,7 @@ class EarlierConversation(Struct, frozen=True):
     """When it began, and its first words if anybody may read them."""
 
 
-async def list_earlier(query: Query, chat: Chat) -> list[EarlierConversation]:
+async def list_earlier(query: Query, chat: Chat) -> list[PastConversation]:
     """The newest first; none if the sender may not read the session."""
     reach = reach_of(chat.standing, Act.READ)
     if chat.session is None or isinstance(reach, Refusal):
@@ -46,12 +46,12 @@ async def list_earlier(query: Query, chat: Chat) -> list[EarlierConversation]:
     ended = await list_ended(query, found.grant, before=found.session.last_seq + 1, limit=MOST)
     digests = [hashlib.sha256(each.id.encode()).hexdigest() for each in ended]
     return [
-        EarlierConversation(each.id, _short(digest, digests), _name(each))
+        PastConversation(each.id, _short(digest, digests), _name(each))
         for each, digest in zip(ended, digests, strict=True)
     ]
 
 
-def named_by_id(earlier: Sequence[EarlierConversation], name: str) -> list[EarlierConversation]:
+def named_by_id(earlier: Sequence[PastConversation], name: str) -> list[PastConversation]:
     """Those whose id begins so: one, none, or several for too few digits."""
     if _SHORT_ID.fullmatch(name.lower()) is None:
         return []

@@ -16,7 +16,7 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.domain.words import folded
 from antiphon.engine.access.reach import reach_of
 from antiphon.engine.chats.chat import Chat, ChatRoute
-from antiphon.engine.chats.earlier import EarlierConversation, list_earlier, named_by_id
+from antiphon.engine.chats.earlier import PastConversation, list_earlier, named_by_id
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import change_route
 from antiphon.engine.checkpoints.queue import queue_checkpoint
@@ -216,7 +216,7 @@ async def _switch(tx: Transaction, chat: Chat, name: str, occasion: Occasion) ->
     return await _choose(tx, chat, found.key, occasion, said=said)
 
 
-async def _go_on_from(tx: Transaction, chat: Chat, earlier: EarlierConversation, occasion: Occasion) -> str:
+async def _go_on_from(tx: Transaction, chat: Chat, earlier: PastConversation, occasion: Occasion) -> str:
     """Forks the earlier conversation, and lets the chat use the copy."""
     label = f"From {earlier.name[: len('2026-01-01 00:00')]}"
     taken = {session.key.value for session in await _chats(tx, chat)}
