@@ -8,7 +8,7 @@ BUGS = (
         "config/file.py",
         "data.removeprefix(codecs.BOM_UTF8)",
         "data",
-        "test_config_file.py::test_a_byte_order_mark_and_the_line_ends_of_any_editor_are_read[antiphon.toml",
+        "test_config_file.py::test_a_byte_order_mark_and_the_line_ends_of_any_editor_are_read",
     ),
     Bug(
         "a file in another encoding names no line",
