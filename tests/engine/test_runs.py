@@ -449,7 +449,7 @@ async def test_a_message_steered_into_a_run_is_answered_by_its_next_step(open_ho
             release.set()
             assert (await wait_end(app, first.run_id)).reply == "I saw both"
         shown = [message.get("content") for message in fake.requests[1].messages]
-        assert shown[1] == "one" and shown[-2:] == ["held", "two"]
+        assert shown[1] == "one" and shown[-3:] == ["held", "[The next message came before an answer.]", "two"]
 
 
 @requirement("runs:8")
