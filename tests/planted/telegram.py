@@ -155,6 +155,14 @@ BUGS = (
         "test_a_message_to_the_owner_goes_to_a_webhook_on_which_everybody_is_the_owner[sqlite]",
     ),
     Bug(
+        "a child's copy of the conversation counts for nobody",
+        "engine/children/spawn.py",
+        "        await rows.add_stored_bytes(tx, child.row, str(standing.principal), copied)\n",
+        "",
+        "channels/telegram/test_forks_of_chats.py::"
+        "test_the_copy_counts_for_the_guest_who_lets_it_be_made_and_is_refused_before_a_row_is_written[sqlite]",
+    ),
+    Bug(
         "a chat that several people share is called like the last of them",
         "store/names.py",
         "s.source_kind = 'channel' AND s.kind <> 'main' ",
