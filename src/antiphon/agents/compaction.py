@@ -18,6 +18,7 @@ from antiphon.domain.message import (
     ToolCallPart,
     ToolResult,
     Usage,
+    UserMessage,
 )
 from antiphon.domain.transcript import Entry, Input, Step, Summary
 from antiphon.engine.ledger.append import AGENT_ACTOR
@@ -146,7 +147,7 @@ def _size_of_results(step: Step) -> int:
 
 
 def _size_of(message: Message) -> int:
-    size = 0
+    size = sum(len(each.text.encode()) for each in message.cites) if isinstance(message, UserMessage) else 0
     for part in message.content:
         match part:
             case TextPart():

@@ -202,6 +202,16 @@ async def test_an_album_of_a_hundred_is_several_messages_in_order(open_home: Ope
         assert "\n".join(found).split() == [str(number) for number in range(100)]
 
 
+@requirement("groups:5")
+async def test_a_paste_whose_parts_begin_like_commands_is_one_message(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with home(open_home, fake) as there:
+        fake.write(f"/* begin {'x' * 4000}", sender=ANN)
+        fake.write("/usr/bin/end", sender=ANN)
+        await there.waits(1.5)
+        (found,) = texts(await there.messages(ANNS, 1))
+        assert found.startswith("/* begin") and found.endswith("\n/usr/bin/end")
+
+
 @requirement("groups:5", "channels:1")
 async def test_a_part_that_comes_again_is_recognised(open_home: OpenHome, fake: FakeTelegram) -> None:
     async with home(open_home, fake) as there:

@@ -65,7 +65,7 @@ class Holding(Struct, frozen=True, kw_only=True):
     @property
     def open_ms(self) -> int:
         """How long others may become one with it."""
-        if self.waits is None or self.inbound.text.startswith("/"):
+        if self.waits is None:
             return 0
         return wait_of(self.inbound, self.waits, is_direct=self.inbound.chat_type is ChatType.DIRECT)
 

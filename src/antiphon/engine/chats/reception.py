@@ -28,7 +28,7 @@ from antiphon.engine.chats.holding import GoOn, count_held, ready
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.pairing import draw_code
 from antiphon.engine.chats.presses import TakePress, find_pressed, take_press
-from antiphon.engine.chats.take_in import Foreseen, Received, Stale, TakeIn, foresee, is_command, take_in
+from antiphon.engine.chats.take_in import Foreseen, Received, Stale, TakeIn, command_in, foresee, take_in
 from antiphon.engine.chats.uploads import prepare, remove_files, write_files
 from antiphon.engine.chats.who import identity_of
 from antiphon.engine.deliveries.outbox import enqueue_notice
@@ -72,7 +72,7 @@ class Reception:
         One with files to fetch waits for them, and those after it in its chat wait behind it (`HeldMessages`).
         Raises `LeaseLost`, after which the loop ends, and `Unavailable`, after which it tries again.
         """
-        if is_command(inbound):
+        if command_in(inbound, None) is not None:
             await self._post_before(inbound, lease)
         command = self._command(inbound, lease)
         if inbound.unfetched:

@@ -126,7 +126,7 @@ async def foresee(query: Query, rules: Rules, inbound: Inbound, at_ms: int) -> F
         chat = await find_chat(query, rules, inbound, who)
     except Invalid:
         return Foreseen(key=None)
-    return Foreseen(key=chat.route.session_key, is_entering=_command_in(inbound, None) is None)
+    return Foreseen(key=chat.route.session_key, is_entering=command_in(inbound, None) is None)
 
 
 async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None) -> Received | Stale:
@@ -151,11 +151,11 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
         case Admission.ENTER:
             received = await _enter(tx, command, who, foreseen)
         case Admission.PAIR:
-            message = None if is_command(inbound) else inbound
+            message = None if _is_command(inbound) else inbound
             await pairing.open_pairing(tx, who, inbound, message=message, drawn=command.pairing, at_ms=at_ms)
             received = Received(outcome=ArrivalOutcome.IGNORED if message is None else ArrivalOutcome.WAITING)
         case Admission.WAIT:
-            is_kept = not is_command(inbound) and await pairing.keep_first(tx, who, inbound)
+            is_kept = not _is_command(inbound) and await pairing.keep_first(tx, who, inbound)
             received = Received(outcome=ArrivalOutcome.WAITING if is_kept else ArrivalOutcome.IGNORED)
         case Admission.ASK_OWNERS:
             group = await find_group(tx, inbound.place)
@@ -338,10 +338,10 @@ async def _refuse(tx: Transaction, command: TakeIn, who: Who, refusal: Refusal) 
 
 async def _typed(query: Query, inbound: Inbound, who: Who) -> ChatCommand | None:
     """The command that the message is, by the name that the bot has on its platform."""
-    if not is_command(inbound):
+    if not _is_command(inbound):
         return None
     account = channel_accounts.AccountName(who.identity.channel, who.identity.account)
-    return _command_in(inbound, await channel_accounts.find_name(query, account))
+    return command_in(inbound, await channel_accounts.find_name(query, account))
 
 
 async def _tell_refusal(tx: Transaction, command: TakeIn, text: str) -> None:
@@ -364,21 +364,20 @@ async def _say(tx: Transaction, command: TakeIn, text: str, *, about: str = "ans
     await enqueue_notice(tx, inbound.place, text, name=name, at_ms=command.drawn.at_ms)
 
 
-def _command_in(inbound: Inbound, bot_name: str | None) -> ChatCommand | None:
+def command_in(inbound: Inbound, bot_name: str | None) -> ChatCommand | None:
     """The command that the message is; one with files is a message, and so are words that are not the sender's."""
     if inbound.attribution is not None or inbound.images or inbound.files or inbound.has_files:
         return None
     return parse(inbound.text, bot_name)
 
 
-def is_command(inbound: Inbound) -> bool:
-    """Whether it may be a command, whatever name the bot has."""
+def _is_command(inbound: Inbound) -> bool:
     return inbound.attribution is None and inbound.text.lstrip().startswith("/")
 
 
 def _code_in(inbound: Inbound) -> ChatCommand | None:
     """The command with which the message brings a code: `/start <code>` or `/link <code> [yes]`."""
-    command = _command_in(inbound, None)
+    command = command_in(inbound, None)
     if command is None or command.name not in (CommandName.LINK, CommandName.START):
         return None
     return None if command.argument is None else command
