@@ -5,6 +5,7 @@ The table is complete: a test compares it with the loops that stand in the sourc
 
 import ast
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import SimpleNamespace
@@ -662,6 +663,9 @@ class TelegramStand:
 
     async def list_held(self, _: object) -> list[object]:
         return []
+
+    async def pause_before_next(self, _: object) -> float:
+        return math.inf
 
     async def tell_numbers(self) -> None: ...
 

@@ -38,7 +38,7 @@ class TextPiece(Struct, frozen=True):
         return f"{self.opening}{text[self.start : self.end]}{self.closing}"
 
 
-class _Cut(Struct, frozen=True):
+class _PartEnd(Struct, frozen=True):
     """Where a part ends, and where the next one begins."""
 
     end: int
@@ -91,7 +91,7 @@ class _Cutter:
             opening = fence.opening if fence else ""
             room = self._longest - measure(opening, self._unit)
             end = self._reach(start, room)
-            found = _Cut(end, end)
+            found = _PartEnd(end, end)
             if end < len(text):
                 found = self._cut(start, self._reach(start, room - self._longest // _FENCE_SHARE - 1))
             shown_end = start + len(text[start : found.end].rstrip())
@@ -108,7 +108,7 @@ class _Cutter:
                 end -= (over + 1) // 2
         return end
 
-    def _cut(self, start: int, reach: int) -> _Cut:
+    def _cut(self, start: int, reach: int) -> _PartEnd:
         """Where the part that begins at `start` is cut; a block that ends with the part is not opened again."""
         end = self._end(start, reach)
         fence = self._fence_at(end)
@@ -116,16 +116,16 @@ class _Cutter:
             # Its opening line would stand alone at the end of the part.
             end, fence = fence.opening_start, None
         if fence is None:
-            return _Cut(end, _after_blanks(self._text, end))
+            return _PartEnd(end, _after_blanks(self._text, end))
         if end < fence.start:
-            return _Cut(end, end)
+            return _PartEnd(end, end)
         end = min(end, fence.end)
         next_start = end
         while next_start < fence.end and self._text[next_start] == "\n":
             next_start += 1
         if next_start >= fence.end:
-            return _Cut(end, _after_blanks(self._text, fence.closing_end), closes=fence)
-        return _Cut(end, next_start, closes=fence, reopens=fence)
+            return _PartEnd(end, _after_blanks(self._text, fence.closing_end), closes=fence)
+        return _PartEnd(end, next_start, closes=fence, reopens=fence)
 
     def _fence_at(self, position: int) -> CodeBlock | None:
         """The fence whose lines the position is between, if any."""

@@ -114,25 +114,21 @@ async def hold(tx: Transaction, holding: Holding) -> Refusal | None:
     return await _store(tx, holding, is_counted=True, due_ms=holding.at_ms + holding.open_ms)
 
 
-class Joined(Struct, frozen=True):
-    """A message became one with another that waits."""
+async def join(tx: Transaction, holding: Holding, chat: Chat) -> bool | Refusal:
+    """Makes the message one with an open one of its sender that it belongs to; False if there is none.
 
-
-async def join(tx: Transaction, holding: Holding, chat: Chat) -> Joined | Refusal | None:
-    """Makes the message one with that of its sender which waits for it, if it belongs to it; else None.
-
-    One that does not belong to it shows that nothing more will: then the other waits no longer.
+    If it does not belong to the open one, nothing more will: then that one waits no longer.
     """
     inbound, at_ms, waits = holding.inbound, holding.at_ms, holding.waits
     if waits is None:
-        return None
+        return False
     held = await held_messages.find_open(tx, inbound.place, str(holding.who.standing.principal), at_ms)
     if held is None:
-        return None
+        return False
     first = codec.inbound(held.message)
     if first.sender.id != inbound.sender.id or not belongs(inbound, first):
         await held_messages.close(tx, held, at_ms)
-        return None
+        return False
     if inbound.unfetched:
         inbound = await decide_files(tx, holding, chat)
     size = _size_of(inbound)
@@ -141,7 +137,7 @@ async def join(tx: Transaction, holding: Holding, chat: Chat) -> Joined | Refusa
     until_ms = min(held.held_at + waits.most_ms, at_ms + waits.part_ms)
     message = with_part(first, replace(inbound, position=None))
     await held_messages.add_part(tx, held, message, size=size, open_until=until_ms)
-    return Joined()
+    return True
 
 
 async def hold_late(tx: Transaction, holding: Holding, refusal: Refusal) -> Refusal | None:

@@ -256,7 +256,7 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
     joined = await join(tx, holding, chat)
     if isinstance(joined, Refusal):
         return await _refuse(tx, command, who, joined)
-    if joined is not None:
+    if joined:
         return Received(outcome=ArrivalOutcome.HELD)
     if inbound.unfetched or holding.open_ms or await held_messages.is_waiting_in(tx, inbound.place):
         return await _wait(tx, command, holding, chat)
