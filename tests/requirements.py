@@ -188,10 +188,7 @@ REQUIREMENTS = {
     "groups:2": Requirement("The model sees names, and which owner messages are not for it."),
     "groups:3": Requirement("Silence markers are stripped from replies, never from the log."),
     "groups:4": Requirement("A run with a place never ends in silence, and one row says what its place got."),
-    "groups:5": Requirement(
-        "What belongs together is one message with its context; a forward is somebody else's words.",
-        remaining="messages in parts, and what a message points at as context",
-    ),
+    "groups:5": Requirement("What belongs together is one message with context; a forward is somebody else's words."),
     "groups:6": Requirement("The instructions end with a line that says when and where the agent speaks.", WORLD),
     # 9. Approvals
     "approvals:1": Requirement(
