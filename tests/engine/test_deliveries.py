@@ -318,7 +318,7 @@ async def test_a_restart_sends_what_was_being_sent_again_and_keeps_the_order(ope
 @requirement("channels:1")
 async def test_what_is_being_sent_may_end_before_the_process_does(open_home: OpenHome) -> None:
     channel = FakeChannel()
-    async with open_home(parts=Parts(channels=[channel])) as app:
+    async with open_home(config(gateway__drain_seconds=10), Parts(channels=[channel])) as app:
         await open_chat(app)
         channel.will(Act.TAKE_SLOWLY)
         await writes(app, "main", "!say last words")

@@ -201,8 +201,8 @@ BUGS = (
     Bug(
         "a code that links an account never ends",
         "store/link_codes.py",
-        '"WHERE code_hash = ? AND expires_at > ?"',
-        '"WHERE code_hash = ? AND created_at <= ?"',
+        'WHERE code_hash = ? AND expires_at > ?"',
+        'WHERE code_hash = ? AND created_at <= ?"',
         LINKING + "test_a_code_is_good_for_an_hour[sqlite]",
     ),
     Bug(
@@ -236,7 +236,7 @@ BUGS = (
     Bug(
         "one tap on a link gives an account away",
         "engine/chats/linking.py",
-        "    if not is_agreed:\n        return Redeemed(Linked.ASKED",
+        "    if said is not Subcommand.YES:\n        return Redeemed(Linked.ASKED",
         "    if at_ms < 0:\n        return Redeemed(Linked.ASKED",
         LINKING + "test_one_tap_on_a_link_only_asks[sqlite-start]",
     ),
@@ -271,15 +271,15 @@ BUGS = (
     Bug(
         "a suspended person's code links an account",
         "engine/chats/linking.py",
-        "person = None if standing is None or is_guest(standing) else",
+        "person = None if is_guest(standing) else",
         "person = None if standing is None else",
         LINKING + "test_a_suspended_person_makes_no_codes_and_theirs_link_nobody[sqlite]",
     ),
     Bug(
         "a code outlives the role of its maker",
         "engine/chats/linking.py",
-        "person = None if standing is None or is_guest(standing) else",
-        "person = None if standing is None or standing.is_suspended else",
+        "person = None if is_guest(standing) else",
+        "person = None if standing.is_suspended else",
         LINKING + "test_a_guest_makes_no_codes_and_those_of_a_former_user_link_nobody[sqlite]",
     ),
     Bug(
@@ -341,8 +341,8 @@ BUGS = (
     Bug(
         "a question to owners stays open when it is decided",
         "engine/deliveries/questions.py",
-        "    outcome = await _outcome(tx, subject)\n    if outcome is None:\n",
-        "    outcome = await _outcome(tx, subject)\n    if outcome is not None:\n",
+        "    outcome = await _outcome(tx, subject, at_ms)\n    if outcome is None:\n",
+        "    outcome = await _outcome(tx, subject, at_ms)\n    if outcome is not None:\n",
         QUESTIONS + "test_a_question_shows_the_answer_that_was_given_elsewhere[sqlite]",
     ),
     Bug(
@@ -355,8 +355,8 @@ BUGS = (
     Bug(
         "a question goes to somebody who is no owner",
         "engine/deliveries/questions.py",
-        "    if standing is None or isinstance(decide_act(standing, Act.CHATS), Deny):\n        return None\n",
-        "    if standing is None or not isinstance(decide_act(standing, Act.CHATS), Deny):\n        return None\n",
+        "isinstance(decide_act(standing, Act.CHATS), Deny) or await _outcome",
+        "await _outcome",
         QUESTIONS + "test_a_question_does_not_go_to_somebody_who_is_no_owner_any_more[sqlite]",
     ),
     Bug(

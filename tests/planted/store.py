@@ -105,8 +105,8 @@ BUGS = (
     Bug(
         "the names of an earlier schema stay as they were",
         "store/names.py",
-        "(wanted := [_fold(name) for name in names]) != stored",
-        "(wanted := [_fold(name) for name in names]) == stored",
+        "(wanted := [fold(name) for name in names]) != stored",
+        "(wanted := [fold(name) for name in names]) == stored",
         "store/test_names.py::test_the_names_of_an_earlier_schema_are_folded_embedded",
     ),
     Bug(

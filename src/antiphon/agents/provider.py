@@ -461,8 +461,9 @@ class ProviderModel:
             case httpx2.ReadError() | httpx2.RemoteProtocolError() | httpx2.DecodingError():
                 return self._cut()
             case _:
-                kind, message = ModelErrorKind.UNREACHABLE, f"Connection to {who} failed: {self._place}"
-        return ModelError(kind, message, is_retryable=True)
+                setting = self._setting("base_url")
+                message = f"Connection to {who} failed: {self._place}; see whether it runs, and {setting} is right"
+        return ModelError(ModelErrorKind.UNREACHABLE, message, is_retryable=True)
 
     def _stalled(self, arrival: "_ByteWait") -> ModelError:
         """A hanging provider is not asked again: it would hang as long."""

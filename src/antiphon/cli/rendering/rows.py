@@ -16,9 +16,7 @@ NAME_CHARACTERS = 20
 RESULT_LINES = 4
 RESULT_CHARACTERS = 240
 REMEDIES = {
-    "model_unreachable": "Is it running, and is its address right? See providers.<name>.base_url in the configuration.",
     "model_not_found": "Choose another with agents.defaults.model in the configuration.",
-    "daily_cap": "",
 }
 """What to do about a code whose message does not say it already."""
 
