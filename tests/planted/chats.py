@@ -16,6 +16,13 @@ SPEAKERS = "agents/test_speakers.py::"
 
 BUGS = (
     Bug(
+        "the page asks everybody about the accounts that wait for one person",
+        "engine/chats/linking.py",
+        "        if each is not None and each.asked is not None and each.person == person\n",
+        "        if each is not None and each.asked is not None\n",
+        "gateway/test_page_links.py::test_the_maker_answers_on_the_page[sqlite-yes]",
+    ),
+    Bug(
         "anybody who has the button answers for the maker of a code",
         "engine/chats/linking.py",
         "    if known is None or known.person != person:\n",

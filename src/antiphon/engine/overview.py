@@ -22,6 +22,7 @@ from antiphon.domain.session import Session, SessionStatus, SessionSummary
 from antiphon.domain.stored_task import StoredTask
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.chats.groups import list_groups
+from antiphon.engine.chats.linking import AskedLink, list_asked
 from antiphon.engine.chats.pairing import WaitingSender, count_waiting, list_waiting
 from antiphon.engine.ledger.spending import day_of
 from antiphon.engine.refusal import Refusal
@@ -74,6 +75,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     has_more_requests: bool = False
     senders: Sequence[WaitingSender] = ()
     groups: Sequence[ChannelGroup] = ()
+    links: Sequence[AskedLink] = ()
+    """Accounts that wait to become theirs by a code of theirs."""
     dead: Sequence[Delivery] = ()
     """Texts of the last days that could not be delivered, newest first."""
     caps: Sequence[ReachedCap] = ()
@@ -156,7 +159,8 @@ async def _read(query: Query, who: _Onlooker) -> Overview:
 async def _count(query: Query, who: _Onlooker) -> int:
     requests, waiting = await count_open(query, who.rights), await count_waiting(query, who.rights, who.at_ms)
     dead, caps, stopped = await _dead(query, who), await _caps(query, who), await _stopped(query, who)
-    return (requests or 0) + (waiting or 0) + len(dead) + len(caps) + len(stopped)
+    links = await _links(query, who)
+    return (requests or 0) + (waiting or 0) + len(dead) + len(caps) + len(stopped) + len(links)
 
 
 async def _needs(query: Query, who: _Onlooker) -> Needs:
@@ -172,11 +176,16 @@ async def _needs(query: Query, who: _Onlooker) -> Needs:
         has_more_requests=len(requests) > MOST_REQUESTS,
         senders=_unless_refused(await list_waiting(query, who.rights, who.at_ms)),
         groups=[group for group in groups if group.is_asking],
+        links=await _links(query, who),
         dead=await _dead(query, who),
         caps=await _caps(query, who),
         tasks=await _stopped(query, who),
         count=await _count(query, who),
     )
+
+
+async def _links(query: Query, who: _Onlooker) -> Sequence[AskedLink]:
+    return await list_asked(query, who.rights.principal, who.at_ms)
 
 
 def _unless_refused(found: Sequence[T] | Refusal) -> Sequence[T]:

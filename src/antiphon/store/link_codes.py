@@ -52,6 +52,14 @@ async def find_asking(query: Query, beginning: str, now_ms: int) -> OpenCode | N
     return None if row is None else _read(row)
 
 
+async def list_asking(query: Query, now_ms: int) -> list[OpenCode]:
+    """The codes about which their makers are asked."""
+    rows = await query.fetch_all(
+        f"{_SELECT} WHERE channel IS NOT NULL AND expires_at > ? ORDER BY expires_at", (now_ms,)
+    )
+    return [_read(row) for row in rows]
+
+
 def _read(row: Row) -> OpenCode:
     code_hash, person, channel, account, platform_id, name = row
     asked = None if channel is None else Identity(channel=channel, account=account, platform_id=platform_id)

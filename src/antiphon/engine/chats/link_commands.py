@@ -1,12 +1,12 @@
 """`/link`, `/unlink` and `/start`: one person's chats on several channels. Contract: access 3, channels 3."""
 
-from antiphon.domain.codes import code_from_hex, parse_code
+from antiphon.domain.codes import code_from_hex
 from antiphon.domain.commands import ChatCommand, Subcommand
 from antiphon.domain.keys import ChatType
 from antiphon.domain.person import person_of
 from antiphon.engine.access.machines import refuse_machine_account
 from antiphon.engine.chats.chat import Chat
-from antiphon.engine.chats.linking import ANSWERS, answer_asked, find_code, make_link_code, redeem, undo_link
+from antiphon.engine.chats.linking import ANSWERS, answer_asked, find_asked, make_link_code, redeem, undo_link
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.who import Who
 from antiphon.engine.refusal import Refusal
@@ -52,8 +52,7 @@ async def unlink(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
 
 async def _answer_here(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
     """On the page and in the terminal, the maker of a code answers whether the account that waits is linked."""
-    code = parse_code(command.argument or "")
-    found = None if code is None else await find_code(tx, code, occasion.at_ms)
+    found = await find_asked(tx, command.argument or "", occasion.at_ms)
     if (
         command.sub not in ANSWERS
         or found is None

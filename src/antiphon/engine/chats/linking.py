@@ -22,7 +22,7 @@ from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.chats.owners import ask_what_waits, find_owners_chats, place_of
 from antiphon.engine.chats.who import Who, introduce
 from antiphon.engine.deliveries.outbox import enqueue_notice
-from antiphon.engine.deliveries.questions import queue_question, show_link_decision, subject_of_link
+from antiphon.engine.deliveries.questions import link_asked, queue_question, show_link_decision, subject_of_link
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.reception import MOST_WRONG_CODES
@@ -190,6 +190,41 @@ async def press_answer(tx: Transaction, person: PersonId | None, beginning: str,
     if known is None or known.person != person:
         return NOBODY_WAITS
     return (await answer_asked(tx, known, at_ms, is_agreed=is_agreed)).text
+
+
+class AskedLink(Struct, frozen=True, kw_only=True):
+    """An account that waits until the maker of a code answers."""
+
+    subject: str
+    """What the maker names in `/link <subject> yes` where the code itself is not known any more."""
+    name: str
+    channel: str
+    platform_id: str
+
+
+async def list_asked(query: Query, principal: Principal, at_ms: int) -> list[AskedLink]:
+    """The accounts that wait for this person's answer."""
+    person = person_of((await find_standing(query, principal)).principal)
+    known = [await _by_maker(query, each) for each in await link_codes.list_asking(query, at_ms)]
+    return [
+        AskedLink(
+            subject=subject_of_link(each.hash),
+            name=each.name,
+            channel=each.asked.channel,
+            platform_id=each.asked.platform_id,
+        )
+        for each in known
+        if each is not None and each.asked is not None and each.person == person
+    ]
+
+
+async def find_asked(query: Query, text: str, at_ms: int) -> OpenCode | None:
+    """The code, or the subject of the question about it, about which its maker is asked."""
+    if (beginning := link_asked(text)) is not None:
+        found = await link_codes.find_asking(query, beginning, at_ms)
+        return None if found is None else await _by_maker(query, found)
+    code = parse_code(text)
+    return None if code is None else await find_code(query, code, at_ms)
 
 
 async def find_code(query: Query, code: str, at_ms: int) -> OpenCode | None:

@@ -83,6 +83,7 @@ async def show_home(ask: Ask, params: NoParams) -> Markup:
         "requests": _requests(needs, titles, names),
         "stopped": [_stopped(each) for each in needs.tasks],
         "dead": [_dead(each) for each in needs.dead],
+        "desk": next((str(each.session.key) for each in (*overview.working, *overview.done)), None),
         "caps": [_cap(each, titles, names) for each in needs.caps],
         "working": [_working(each, titles, names, now) for each in overview.working],
         "working_count": overview.working_count,
