@@ -16,8 +16,8 @@ pytestmark = pytest.mark.anyio
 
 MEANT: Mapping[str, ModelErrorKind | str] = {
     "whole instead of streamed": "hello",
-    "web page": ModelErrorKind.REFUSED,
-    "redirect": ModelErrorKind.REFUSED,
+    "web page": ModelErrorKind.UNREACHABLE,
+    "redirect": ModelErrorKind.UNREACHABLE,
     "error inside the choice": ModelErrorKind.SERVER,
     "error event": ModelErrorKind.SERVER,
     "cut stream": ModelErrorKind.CUT,

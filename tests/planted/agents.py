@@ -37,7 +37,7 @@ BUGS = (
         "made_of = made_of.join(await self._callers.held_by(found))",
         "pass",
         "gateway/test_hidden_outcomes.py::"
-        "test_a_reply_that_comes_after_the_caller_rose_does_not_go_to_a_client_below[sqlite]",
+        "test_a_reply_that_comes_after_the_caller_rose_does_not_go_to_a_client_below[sqlite-at once]",
     ),
     Bug(
         "whoever asked for an approved call has its outcome, whatever they may read",
