@@ -413,7 +413,7 @@ async def test_a_web_page_in_the_place_of_an_api_is_named_as_what_it_is() -> Non
         model = open_provider_model("fake:m", {"fake": ProviderSettings(base_url=base_url)}, environ={})
         told = await fail(model)
         await model.aclose()
-    assert (told.kind, told.is_retryable) == (ModelErrorKind.REFUSED, False)
+    assert (told.kind, told.is_retryable) == (ModelErrorKind.UNREACHABLE, False)
     assert "web page, not as an API" in told.message
     assert "providers.fake.base_url" in told.message
 

@@ -53,7 +53,7 @@ from antiphon.store.database import Query
 from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
 from antiphon.store.sqlite import connect_sqlite
-from tests.engine.stage import ManualClock
+from tests.engine.stage import START, ManualClock
 from tests.logs import whole_log
 from tests.sqlite_template import connect_to_copy
 from tests.waiting import PROCESS_SECONDS, at_least
@@ -214,8 +214,10 @@ class Program:
         self._holds = Holds()
         self._outside = self._home.parent
         self._commits = 0
-        self._clock = ManualClock()
-        """For the scenario of tasks, in which each life begins at the same time."""
+        self._hours = self._outside / "hours"
+        """How many have passed, in a file: a clock does not go back when a process begins."""
+        self._clock = ManualClock(START + timedelta(hours=self._passed()))
+        """For the scenario of tasks."""
         self._app: Antiphon | None = None
 
     async def run(self) -> None:
@@ -647,11 +649,17 @@ class Program:
             new = NewTask(name="tick", prompt='!call note {"text": "tick"}', schedule=schedule)
             await services.tasks.create(OWNER, target, [new], place=DeliveryContext(channel=Postbox.name, to="room"))
         await self._until_all_ended(app)
-        for _ in range(SLOTS):
+        await app.app.scheduler.fire_all_due()
+        await self._until_all_ended(app)
+        while (passed := self._passed()) < SLOTS:
+            self._hours.write_text(str(passed + 1), "utf-8")
             self._clock.pass_time(timedelta(hours=1))
             await app.app.scheduler.fire_all_due()
             await self._until_all_ended(app)
         await app.app.deliverer.wait_idle()
+
+    def _passed(self) -> int:
+        return int(self._hours.read_text("utf-8")) if self._hours.exists() else 0
 
     async def _checkpoints(self, app: Antiphon) -> None:
         """A session that looks back by itself, and once more because somebody asks."""

@@ -161,7 +161,7 @@ LEAKS = (
     Bug(
         "message stored PUBLIC",
         "policy/flow.py",
-        "return route if is_trusted(standing) and attribution is None else route.distrusted()",
+        "return route if is_trusted(standing) and not has_foreign_words else route.distrusted()",
         "return PUBLIC",
         after("a word above in a participant's room"),
     ),
