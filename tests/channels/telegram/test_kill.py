@@ -1,5 +1,6 @@
 """kill -9 of the real program while a bot talks: each update is stored once, and each reply is seen."""
 
+import json
 import random
 import subprocess
 from pathlib import Path
@@ -31,7 +32,7 @@ async def test_a_killed_gateway_loses_no_message_and_stores_none_twice(
     drawn, lives = random.Random(shard().seed(SEED)), shard().share(1_000) if is_soak else 4
     home, file = tmp_path / "home", tmp_path / "antiphon.toml"
     settings = settings_of(fake, access="public", queue_mode="enqueue")
-    lines = [f'{name} = "{value}"' for name, value in settings.items() if name != "token"]
+    lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items() if name != "token"]
     file.write_text("\n".join(["[access]", "messages_per_minute = 100000", "[channels.telegram]", *lines, ""]), "utf-8")
     variables = {"ANTIPHON_TELEGRAM_TOKEN": fake.token}
     for life in range(lives):
