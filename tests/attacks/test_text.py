@@ -265,7 +265,7 @@ STOPS = [
     ("one letter", "a"),
     ("one letter without blanks between words", "あ"),
     ("joined marks", "a\u0301\u0316"),
-    ("blanks", " "),
+    ("a letter among blanks", " a "),
 ]
 SECRETS = [
     ("rest of a quoted password", 'password="one two\\" three" needle', "three"),
