@@ -13,6 +13,8 @@ class Attacker(StrEnum):
     PAGE = "page of another origin"
     LOCAL_USER = "another local user"
     GUEST = "guest"
+    USER = "user"
+    """Linked, below owner, in chats of their own beside those of others."""
     STRANGER = "stranger whose words are passed on"
     FORMER_READER = "user who read a guest's chats"
     """A code made them the guest's survivor, until the guest undid it."""

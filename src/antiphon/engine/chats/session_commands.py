@@ -131,7 +131,7 @@ async def _begin(tx: Transaction, chat: Chat, name: str | None, occasion: Occasi
         label = parse_label(name or _next_name(taken))
         if len(label) > MAX_LABEL_LENGTH:
             return f"Name is longer than {MAX_LABEL_LENGTH} characters."
-        key = _free_key(chat.route.base_key, label, {session.key.value for session in taken})
+        key = await _free_key(tx, chat.route.base_key, label)
     except ValueError as error:
         return f"Name {error}."
     except Invalid as error:
@@ -170,11 +170,14 @@ def _next_name(taken: list[SessionSummary]) -> str:
     return f"Chat {number}"
 
 
-def _free_key(base: SessionKey, label: str, taken: set[str]) -> SessionKey:
-    """The key with the label's slug, or with a number after it if that is taken."""
+async def _free_key(query: Query, base: SessionKey, label: str) -> SessionKey:
+    """The key with the label's slug, or with a number after it if that is taken, also by one the sender cannot see.
+
+    Several people may have one base key; a new conversation is never one that somebody else has begun.
+    """
     slug, number = slug_from_name(label), 1
     key = chat_key(base, slug)
-    while key.value in taken:
+    while await rows.find_by_key(query, key) is not None:
         number += 1
         end = f"-{number}"
         key = chat_key(base, f"{slug[: MAX_SLUG_LENGTH - len(end)]}{end}")
@@ -219,7 +222,6 @@ async def _switch(tx: Transaction, chat: Chat, name: str, occasion: Occasion) ->
 async def _go_on_from(tx: Transaction, chat: Chat, earlier: PastConversation, occasion: Occasion) -> str:
     """Forks the earlier conversation, and lets the chat use the copy."""
     label = f"From {earlier.name[: len('2026-01-01 00:00')]}"
-    taken = {session.key.value for session in await _chats(tx, chat)}
     command = ForkSession(
         principal=chat.standing.principal,
         target=NamedTarget(None, earlier.id),
@@ -228,7 +230,7 @@ async def _go_on_from(tx: Transaction, chat: Chat, earlier: PastConversation, oc
         new_session_id=_new_id(chat, occasion),
         rules=occasion.rules,
         at_ms=occasion.at_ms,
-        opening=ForkOpening(key=_free_key(chat.route.base_key, label, taken), label=label, place=chat.place),
+        opening=ForkOpening(key=await _free_key(tx, chat.route.base_key, label), label=label, place=chat.place),
     )
     forked = await fork_session(tx, command)
     if isinstance(forked, Refusal):
