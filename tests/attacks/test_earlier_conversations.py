@@ -5,14 +5,17 @@ from dataclasses import dataclass
 
 import pytest
 
+from antiphon.agents.toolset import tool
+from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.person import PersonRole
 from antiphon.testing.telegram import FakeTelegram, Json
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
-from tests.channels.telegram.bots import ANN, BEN, Bot, open_bot
+from tests.channels.telegram.bots import ANN, BEN, OLGA, Bot, open_bot
 from tests.channels.telegram.conftest import fake
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.directives import to_call
 from tests.engine.stage import read_log
 
 pytestmark = pytest.mark.anyio
@@ -79,3 +82,52 @@ async def test_a_new_conversation_is_never_one_that_somebody_else_began(
         assert keys[0] != keys[1]
         said = [event.message.text for event in await read_log(bot.app, keys[0]) if event.message is not None]
         assert WORDS in said and "and mine" not in said
+
+
+def safe() -> str:
+    """Reads what is in the safe."""
+    return WORDS
+
+
+SAFE = tool(safe, effects=["reads"], classification={"level": "CONFIDENTIAL"})
+CLEARED: Json = {"clearance": {"level": "CONFIDENTIAL"}, "tools__approval": {"require": [], "people": []}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looking(Attempt):
+    """An owner has said something secret in a conversation of everybody's, which is over."""
+
+    asks: str
+    """`switch` for going on from it."""
+    then: str = "what did he say?"
+
+
+LOOKINGS = [
+    Looking(attacker=Attacker.USER, door=Door.TELEGRAM, what="lists what was said", asks="/session list"),
+    Looking(attacker=Attacker.USER, door=Door.TELEGRAM, what="goes on and asks", asks="switch"),
+    Looking(
+        attacker=Attacker.USER,
+        door=Door.TELEGRAM,
+        what="goes on and reads the log by a tool",
+        asks="switch",
+        then=to_call("sessions_history", sessionKey="current"),
+    ),
+]
+
+
+@requirement("channels:3", "sessions:8", "flow:3")
+@pytest.mark.parametrize("attempt", rows(*LOOKINGS))
+async def test_nothing_above_the_user_is_found_in_an_earlier_conversation(
+    open_home: OpenHome, fake: FakeTelegram, attempt: Looking
+) -> None:
+    settings = {"access": "public", "session__scope": "global", **USERS, **CLEARED}
+    async with open_bot(open_home, fake, Parts(tools=[SAFE]), **settings) as bot:
+        await bot.link_owner()
+        await makes_user(bot, BEN)
+        await bot.says("hello", sender=BEN)
+        assert WORDS in await answer(bot, OLGA, to_call("safe"))
+        await bot.app.services.resets.reset(OWNER, bot.app.services.sessions.target("main"))
+        said = await (switch(bot, BEN) if attempt.asks == "switch" else answer(bot, BEN, attempt.asks))
+        assert "above the clearance" in said or attempt.asks != "switch", "no copy begins that may not speak here"
+        assert WORDS not in said + await answer(bot, BEN, attempt.then) + "".join(fake.texts(BEN["id"]))
+        assert (await answer(bot, BEN, "/session")).startswith("Session: Main")

@@ -217,6 +217,14 @@ BUGS = (
         "[sqlite-user, telegram: goes on from the same conversation]",
     ),
     Bug(
+        "a copy of an earlier conversation begins in a chat that may not have what it holds",
+        "engine/sessions/forks.py",
+        "    clearance = None if opening is None else await find_place_clearance(",
+        "    clearance = None if True else await find_place_clearance(",
+        "attacks/test_earlier_conversations.py::test_nothing_above_the_user_is_found_in_an_earlier_conversation"
+        "[sqlite-user, telegram: goes on and asks]",
+    ),
+    Bug(
         "a conversation that goes on from an earlier one does not have its messages",
         "engine/chats/session_commands.py",
         "        target=NamedTarget(None, earlier.id),",

@@ -18,7 +18,7 @@ from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Input, OpenCall, Summary, Transcript
 from antiphon.engine.access.allowances import refuse_bytes, refuse_session
-from antiphon.engine.access.ceilings import refuse_above
+from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
 from antiphon.engine.access.reach import find_target, reach_of
 from antiphon.engine.ledger.append import append_copies
 from antiphon.engine.ledger.run_log import closing_result
@@ -114,9 +114,10 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
         return refusal
     events = await _read_all(tx, found.grant, incarnation, up_to)
     taint = source.base.join(await _taint_of(tx, incarnation, events, up_to=up_to))
-    if refusal := refuse_above(taint, ceiling(source, None)):
-        return refusal
     opening = command.opening
+    clearance = None if opening is None else await find_place_clearance(tx, command.rules.sinks, opening.place)
+    if refusal := refuse_above(taint, ceiling(source, clearance)):
+        return refusal
     key = parse_key(f"agent:{source.agent_id}:fork:{command.new_segment}") if opening is None else opening.key
     origin = replace(source.source, kind="api", platform=None, trigger_id=None) if opening is None else source.source
     label, place = (None, None) if opening is None else (opening.label, opening.place)
