@@ -184,6 +184,13 @@ BUGS = (
         NAMES + "test_every_surface_calls_a_chat_what_its_platform_calls_it_now[sqlite]",
     ),
     Bug(
+        "the chat of somebody who is admitted has no name until they write again",
+        "engine/chats/pairing.py",
+        "    await chat_names.put(tx, inbound.place, who.name)\n",
+        "",
+        f"{NAMES}test_the_chat_of_somebody_who_is_admitted_has_their_name_at_once[sqlite]",
+    ),
+    Bug(
         "whoever follows a list sees a new name only once the chat is written in",
         "store/chat_names.py",
         "        tx.wake(SessionRow(session))\n",

@@ -127,6 +127,19 @@ async def test_every_surface_calls_a_chat_what_its_platform_calls_it_now(
         assert await asked.names(DIRECT) == {"Benedict"}
 
 
+@requirement("list:2", "access:3")
+async def test_the_chat_of_somebody_who_is_admitted_has_their_name_at_once(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    async with open_bot(open_home, fake) as bot:
+        fake.write("good morning", sender=BEN)
+        await fake.until(lambda: fake.texts(8))
+        (waiting,) = await bot.app.services.pairings.list(OWNER)
+        await bot.app.services.pairings.approve(OWNER, waiting.id)
+        await bot.settles()
+        assert await Asked(bot).names(DIRECT) == {"Ben"}
+
+
 @requirement("list:2")
 async def test_who_follows_the_list_is_told_of_a_new_name(open_home: OpenHome, fake: FakeTelegram) -> None:
     async with open_bot(open_home, fake, access="public", groups={"-100": {}}) as bot:

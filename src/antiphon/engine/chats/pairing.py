@@ -39,7 +39,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.policy.acts import Act
 from antiphon.request_ids import new_run_id
-from antiphon.store import arrivals, people, sessions
+from antiphon.store import arrivals, chat_names, people, sessions
 from antiphon.store import pairings as rows
 from antiphon.store.arrivals import ArrivalOutcome, ArrivalRow, PostedRow
 from antiphon.store.codec import json_object, json_text, milliseconds, moment, stored_key
@@ -339,6 +339,7 @@ async def _post_waiting(
     chat = await find_chat(tx, rules, inbound, who)
     if chat.route.session_key != foreseen:
         raise SessionMoved(chat.route.session_key)
+    await chat_names.put(tx, inbound.place, who.name)
     posted = await post_in_chat(tx, rules, chat, who, arrived=Arrived(inbound=inbound, content=content), drawn=drawn)
     if isinstance(posted, Refusal):
         return None
