@@ -54,6 +54,10 @@ async def test_one_tap_on_a_link_only_asks(open_home: OpenHome, word: str) -> No
         assert asked.startswith("This makes your chats Eve's: Eve will read them") and f"/link {made.code} yes" in asked
         await scene.hears("42", f"/link {made.code} YES")
         assert await scene.person_of("42") == eve.id
+        await scene.hears("43", f"/{word} {(await scene.links.make_code(OWNER)).code}")
+        asked = (await scene.told("43"))[-1]
+        assert asked.startswith("This makes your chats the owner's: the owner will read them")
+        assert "you act as the owner here" in asked
 
 
 @requirement("access:3")

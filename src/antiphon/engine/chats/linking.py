@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex, parse_code
 from antiphon.domain.commands import Subcommand
 from antiphon.domain.errors import Denied
@@ -268,7 +268,8 @@ def _redeemed(linked: Linked) -> Redeemed:
 
 async def _question(query: Query, id: PersonId, code: str) -> str:
     person = await people.find(query, id)
-    name = exact(bracketed_name(id if person is None else person.name))
+    name = id if person is None else person.name
+    name = "the owner" if id == name == person_of(OWNER) else exact(bracketed_name(name))
     return (
         f"This makes your chats {name}'s: {name} will read them, also what you wrote before, and you act as {name} "
         f"here. If you want that, send: /link {code} yes"
