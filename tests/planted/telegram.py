@@ -184,6 +184,13 @@ BUGS = (
         NAMES + "test_every_surface_calls_a_chat_what_its_platform_calls_it_now[sqlite]",
     ),
     Bug(
+        "people see whose words a message answers, and not which",
+        "domain/message.py",
+        'words = f": “{begin}”" if begin else ""',
+        'words = ""',
+        f"{CITATIONS}::test_the_page_and_the_history_say_what_is_answered[sqlite]",
+    ),
+    Bug(
         "the chat of somebody who is admitted has no name until they write again",
         "engine/chats/pairing.py",
         "    await chat_names.put(tx, inbound.place, who.name)\n",

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from antiphon.domain.errors import Invalid, TooLarge
 from antiphon.domain.invisible import is_blank
-from antiphon.domain.text import bracketed_name
+from antiphon.domain.text import bracketed_name, one_line, plain
 
 if TYPE_CHECKING:
     JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
@@ -105,6 +105,10 @@ class Whose(StrEnum):
     """Somebody else's: data, and nobody vouches for them."""
 
 
+LONGEST_SHOWN = 80
+"""Characters of the words that people see with a message that points at them."""
+
+
 class Citation(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Words that a message points at. They stand with it in prompts, as context. Contract: groups 5."""
 
@@ -116,11 +120,13 @@ class Citation(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     @property
     def for_people(self) -> str:
-        """What it is, in a few words."""
+        """What it is, in a few words, and how it begins."""
+        begin = one_line(plain(self.text), LONGEST_SHOWN)
+        words = f": “{begin}”" if begin else ""
         if self.kind is CitationKind.FORWARD:
-            return "with a forward" if self.name is None else f"with a forward from {bracketed_name(self.name)}"
+            return f"with a forward{'' if self.name is None else f' from {bracketed_name(self.name)}'}{words}"
         of = {Whose.AGENT: "the agent", Whose.SENDER: "their own words"}.get(self.whose)
-        return f"in answer to {of or bracketed_name(self.name or 'somebody')}"
+        return f"in answer to {of or bracketed_name(self.name or 'somebody')}{words}"
 
 
 EXTERNAL = Provenance()

@@ -220,5 +220,19 @@ async def test_the_page_and_the_history_say_what_is_answered(open_home: OpenHome
         shown = to_builtins(message(event))
         assert shown["cites"] == [{"kind": "reply", "whose": "other", "text": "gate 7", "name": "Mallory"}]
         entry = entry_of(event, lambda actor: None)
-        assert entry is not None and entry.attribution == "in answer to Mallory"
-        assert author_of(shown) == "  (in answer to Mallory)"
+        assert entry is not None and entry.attribution == "in answer to Mallory: “gate 7”"
+        assert author_of(shown) == "  (in answer to Mallory: “gate 7”)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text", "shown"),
+    [
+        (CitationKind.QUOTE, "Ben", "at\nten", "in answer to Ben: “at ten”"),
+        (CitationKind.REPLY, None, "", "in answer to somebody"),
+        (CitationKind.FORWARD, None, "", "with a forward"),
+        (CitationKind.FORWARD, "Ben", "gate \u202e7", "with a forward from Ben: “gate \ufffd7”"),
+        (CitationKind.REPLY, "Ben", "x" * 4_096, f"in answer to Ben: “{'x' * 77}...”"),
+    ],
+)
+def test_people_see_how_the_words_begin(kind: CitationKind, name: str | None, text: str, shown: str) -> None:
+    assert Citation(kind=kind, whose=Whose.OTHER, text=text, name=name).for_people == shown
