@@ -134,8 +134,7 @@ REQUIREMENTS = {
     "history:3": Requirement("A page is bounded, oldest dropped first."),
     "search:1": Requirement("sessions_search finds all words of any script, newest first, in readable text."),
     "send:1": Requirement(
-        "A send names a key or a label; an ambiguous label and oneself are errors.",
-        remaining="an agent's main does not come into being by a send",
+        "A send names a key or a label, and opens an agent's main; an ambiguous label and oneself are errors.",
     ),
     "send:2": Requirement("A send waits up to its timeout; a late reply still arrives."),
     "send:3": Requirement(

@@ -90,7 +90,7 @@ from antiphon.engine.sessions.forks import Forks
 from antiphon.engine.sessions.inbox import Inbox
 from antiphon.engine.sessions.resets import Resets
 from antiphon.engine.sessions.senders import Senders
-from antiphon.engine.sessions.sessions import Sessions
+from antiphon.engine.sessions.sessions import Sessions, open_main
 from antiphon.engine.sessions.workspaces import WORKSPACES_NAME, Workspaces
 from antiphon.engine.views.activities import Activities
 from antiphon.engine.views.contents import ContentsOfSessions
@@ -290,7 +290,7 @@ def build(
     sessions = Sessions(database, rules, workspaces, clock=clock, ids=ids)
     views = Views(database, rules, clock)
     search = Search(database, rules)
-    exchanges = Exchanges(database, waits, rules, clock=clock, ids=ids)
+    exchanges = Exchanges(database, waits, rules, open_main=open_main, clock=clock, ids=ids)
     children = _Children(
         Spawns(database, rules, base.check_model, clock=clock, ids=ids),
         Joins(database, waits, rules.sinks, clock),

@@ -125,6 +125,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Worl
                 {"id": "porter"},
                 {"id": "main", "sandbox": {"mode": "non-main"}},
                 {"id": "boxed", "sandbox": {"mode": "all"}, "tools": {"allow": ["run_command"]}},
+                {"id": "quiet"},
             ],
         },
         "channels": {
@@ -196,6 +197,7 @@ def hidden(what: str, tool: str, **arguments: Any) -> Said:
 
 
 NOBODYS = "agent:porter:cli:none"
+UNOPENED = "agent:quiet:main"
 GUESTS = [
     guest("a command", COMMAND),
     guest("a command in the sandbox", directive("run_command", command="true"), box=True),
@@ -243,6 +245,7 @@ GUESTS = [
             ("a session that is not there", NOBODYS),
         )
     ),
+    hidden("a message to a main that nobody has opened", "sessions_send", sessionKey=UNOPENED, message="!say x"),
     hidden("a message to a label", "sessions_send", label="private", message="!say x"),
     hidden("a message to a label of the agent", "sessions_send", label="private", agentId="porter", message="!say x"),
     hidden("a command by another session", "sessions_send", sessionKey=MAIN, message=COMMAND),
@@ -400,6 +403,8 @@ def bound(what: str, tool: str, *codes: str | None, session: str | None = None, 
 CALLS = [
     *bound("the owner's session", "sessions_history", sessionKey=MAIN),
     *bound("a session of its visibility outside of the tree", "sessions_send", sessionKey=PORTER, message=COMMAND),
+    *bound("a main that nobody has opened", "sessions_send", sessionKey=UNOPENED, message=COMMAND),
+    *bound("the main of its agent that nobody has opened", "sessions_send", sessionKey="main", message=COMMAND),
     *bound("another session as its own", "session_status", "token_bound", session=MAIN),
     *bound("a command", "run_command", None, command="touch MARK"),
     *bound("an unsandboxed child", "sessions_spawn", "spawn_unsandboxed", task=COMMAND, agentId="porter"),

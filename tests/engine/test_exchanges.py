@@ -14,6 +14,7 @@ from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import Denied
+from antiphon.domain.event import EventType
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import (
     AssistantMessage,
@@ -29,10 +30,13 @@ from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.transcript import OpenCall
 from antiphon.engine.access.caller import Caller
+from antiphon.engine.access.mains import new_main
 from antiphon.engine.exchanges.send import Address, Exchanges
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
 from antiphon.store import exchanges
+from antiphon.store.people import find_standing
+from antiphon.store.sessions import SessionFilter
 from antiphon.testing import Call, Reply, fake_provider
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
@@ -42,7 +46,8 @@ from tests.engine.stage import (
     HeldRunner,
     open_with_provider,
 )
-from tests.story import AGENT_WIDE, Story, telling
+from tests.story import AGENT_WIDE, MOST, Character, Story, telling
+from tests.unchanged import nothing_stored
 from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -457,6 +462,180 @@ async def test_a_label_is_looked_for_among_what_the_caller_sees(open_home: OpenH
         assert "cli:one" not in str(ambiguous) and "cli:two" not in str(ambiguous)
         elsewhere = await asker.calls("sessions_send", label="expert", agentId="other", message="!say hello")
         assert elsewhere == missing
+
+
+EVERY_AGENT: dict[str, Any] = {
+    "agents__list": [{"id": "main"}, {"id": "other"}, {"id": "above", "classification": {"level": "INTERNAL"}}],
+    "tools__sessions__visibility": "all",
+    "tools__agent_to_agent": {"enabled": True},
+    **NO_TURNS,
+}
+"""Three agents whose sessions see each other, as far as what they hold may flow."""
+
+
+async def _opened_keys(story: Story) -> list[str]:
+    listed = await story.app.services.sessions.list(OWNER, SessionFilter(include_inactive=True), limit=MOST)
+    return sorted(str(session.key) for session in listed.sessions)
+
+
+@requirement("send:1", "send:2", "sessions:4")
+@pytest.mark.parametrize("is_in_a_run", [False, True], ids=["outside", "run"])
+@pytest.mark.parametrize(
+    ("name", "agent"), [("main", "main"), ("agent:main:main", "main"), ("agent:other:main", "other")]
+)
+async def test_a_send_to_an_agents_main_that_nobody_has_opened_opens_it(
+    open_home: OpenHome, name: str, agent: str, *, is_in_a_run: bool
+) -> None:
+    async with telling(open_home, **EVERY_AGENT) as story:
+        asker = await story.opens("asker")
+        call = asker.calls_in_a_run if is_in_a_run else asker.calls
+        answer = await call("sessions_send", sessionKey=name, message="!say here")
+        assert (answer["status"], answer["reply"]) == ("ok", "here")
+        main = story.session(f"agent:{agent}:main")
+        assert await main.exchanged() == [(REQUEST, 0, "!say here")]
+        started, *_ = await main.log()
+        assert (started.type, started.actor) == (EventType.SESSION_STARTED, str(OWNER))
+        assert (await main.answers("!say and to its owner")).reply == "and to its owner"
+        assert await _opened_keys(story) == sorted([asker.key, main.key])
+
+
+@requirement("send:1", "sessions:4", "flow:2")
+@pytest.mark.parametrize("by", ["post", "send"])
+async def test_the_session_that_is_opened_is_the_one_that_was_judged(open_home: OpenHome, by: str) -> None:
+    """Also of an agent with a base, where every check is by what the session will hold."""
+    async with telling(open_home, **EVERY_AGENT) as story:
+        services = story.app.services
+        asker = await story.opens("asker", taint=Classification(Level.INTERNAL))
+        for agent in ("above",) if by == "send" else ("main", "other", "above"):
+            main = story.session(f"agent:{agent}:main")
+            standing = await story.app.database.read(find_standing, OWNER)
+            if by == "post":
+                await main.hears("!say x")
+            else:
+                await asker.calls("sessions_send", sessionKey=main.key, message="!say x", timeoutSeconds=0)
+            opened = await main.session()
+            judged = new_main(main.target, standing, services.rules, session_id=opened.id, at_ms=0)
+            assert judged is not None
+            deciding = ("key", "agent_id", "id", "source", "parent", "depth", "ancestors", "delivery", "send_policy")
+            for name in (*deciding, "base", "clearance", "participants"):
+                assert getattr(judged.session, name) == getattr(opened, name), name
+            assert judged.session.taint == opened.base
+        await story.settles()
+
+
+@requirement("send:1", "answers:2", "sessions:4")
+@pytest.mark.parametrize(
+    ("settings", "name", "is_owner"),
+    [
+        pytest.param({}, "agent:nobody:main", True, id="an agent that is not configured"),
+        pytest.param({"tools__sessions__visibility": "self"}, "main", True, id="the sender sees itself"),
+        pytest.param({"tools__sessions__visibility": "tree"}, "main", True, id="the sender sees its tree"),
+        pytest.param({"tools__sessions__visibility": "agent"}, "agent:other:main", True, id="it sees its agent"),
+        pytest.param({"tools__agent_to_agent": {}}, "agent:other:main", True, id="agents are apart"),
+        pytest.param(
+            {"tools__agent_to_agent": {"enabled": True, "allow": ["main", "above"]}},
+            "agent:other:main",
+            True,
+            id="the other agent is not allowed",
+        ),
+        pytest.param({"agents__defaults__sandbox__mode": "non-main"}, "main", True, id="the sender is sandboxed"),
+        pytest.param({}, "agent:above:main", True, id="its base is above the sender"),
+        pytest.param({}, "main", False, id="a user"),
+        pytest.param({"access__roles": {"user": {"agents": ["main"]}}}, "main", False, id="a user of the agent"),
+    ],
+)
+async def test_a_main_that_the_caller_may_not_open_is_not_found_and_nothing_is_stored(
+    open_home: OpenHome, settings: dict[str, Any], name: str, *, is_owner: bool
+) -> None:
+    async with telling(open_home, **{**EVERY_AGENT, **settings}) as story:
+        asker = await story.opens("asker")
+        ann = (await story.app.services.people.invite(OWNER, "Ann", PersonRole.USER)).person.principal
+        await asker.admits(ann)
+        by = OWNER if is_owner else ann
+        nobodys = "agent:main:cli:nobodys"
+        async with nothing_stored(story.app):
+            answer = await asker.calls("sessions_send", principal=by, sessionKey=name, message="!say hello")
+            missing = await asker.calls("sessions_send", principal=by, sessionKey=nobodys, message="!say hello")
+        assert (answer["status"], answer["code"]) == ("not_found", "not_found")
+        assert str(answer).replace(repr(name), repr(nobodys)) == str(missing)
+        within = await asker.sends_in_a_run("!say hello", sessionKey=name, principal=by)
+        assert within == answer
+        assert await _opened_keys(story) == [asker.key]
+
+
+@requirement("send:1", "flow:4", "send_policy:3", "sessions:4")
+@pytest.mark.parametrize(
+    ("settings", "taint", "code"),
+    [
+        ({}, Classification(Level.CONFIDENTIAL), "write_down"),
+        (
+            {"session__sendPolicy": {"rules": [{"match": {"keyPrefix": "main"}, "action": "deny"}]}},
+            None,
+            "send_denied",
+        ),
+    ],
+    ids=["write_down", "send_denied"],
+)
+async def test_a_refused_send_opens_no_main(
+    open_home: OpenHome, settings: dict[str, Any], taint: Classification | None, code: str
+) -> None:
+    """The refusal is the one that it gets once the session is open."""
+    async with telling(open_home, **{**EVERY_AGENT, **settings}) as story:
+        asker = await story.opens("asker", taint=taint)
+        async with nothing_stored(story.app):
+            refused = await asker.calls("sessions_send", sessionKey="main", message="!say hello")
+        assert (refused["status"], refused["code"]) == ("forbidden", code)
+        await story.opens("agent:main:main")
+        assert await asker.calls("sessions_send", sessionKey="main", message="!say hello") == refused
+
+
+@requirement("send:1", "send:7")
+async def test_a_send_beyond_the_hops_of_its_chain_opens_no_main(open_home: OpenHome) -> None:
+    async with telling(open_home, **EVERY_AGENT, session__agent_to_agent__max_hops=1) as story:
+        asker, relay = await story.opens("asker"), await story.opens("relay")
+        answer = await asker.sends_in_a_run(to_send("!say too far", sessionKey="main"), label="relay")
+        assert json.loads(answer["reply"])["code"] == "chain_too_long"
+        assert await _opened_keys(story) == [asker.key, relay.key]
+
+
+@requirement("send:1", "flow:4", "flow:3")
+async def test_a_main_that_rose_above_the_sender_is_not_opened_again(open_home: OpenHome) -> None:
+    async with telling(open_home, **EVERY_AGENT) as story:
+        asker = await story.opens("asker")
+        await story.opens("agent:main:main", taint=Classification(Level.CONFIDENTIAL))
+        async with nothing_stored(story.app):
+            answer = await asker.calls("sessions_send", sessionKey="main", message="!say hello")
+        assert answer["status"] == "not_found"
+
+
+@requirement("send:1", "tools:1", "send:2")
+async def test_the_same_send_again_opens_nothing_more(open_home: OpenHome) -> None:
+    async with telling(open_home, **EVERY_AGENT) as story:
+        asker = await story.opens("asker")
+        first = await asker.calls("sessions_send", key="k", sessionKey="main", message="!say once")
+        again = await asker.calls("sessions_send", key="k", sessionKey="main", message="!say once")
+        assert first == again and first["reply"] == "once"
+        assert await story.session("agent:main:main").exchanged() == [(REQUEST, 0, "!say once")]
+
+
+@requirement("send:1", "sessions:4")
+async def test_sends_and_posts_at_once_open_one_main(open_home: OpenHome) -> None:
+    async with telling(open_home, **EVERY_AGENT) as story:
+        askers = [await story.opens(f"asker{number}") for number in range(4)]
+        main, replies = story.session("agent:other:main"), list[str]()
+
+        async def send(asker: Character) -> None:
+            answer = await asker.calls("sessions_send", sessionKey=main.key, message=f"!say {asker.key}")
+            replies.append(answer["reply"])
+
+        async with anyio.create_task_group() as tasks:
+            for asker in askers:
+                tasks.start_soon(send, asker)
+            tasks.start_soon(main.hears, "!say posted")
+        await story.settles()
+        assert sorted(replies) == sorted(asker.key for asker in askers)
+        assert [event.type for event in await main.log()].count(EventType.SESSION_STARTED) == 1
+        assert len(await main.runs()) == len(askers) + 1
 
 
 @requirement("send:1", "answers:3")

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from antiphon.building import Parts
-from antiphon.domain.actor import OWNER, Principal, PrincipalKind
+from antiphon.domain.actor import OWNER, Principal, PrincipalKind, channel_principal
 from antiphon.domain.errors import AntiphonError, Conflict, Invalid, NotFound
 from antiphon.domain.message import (
     AssistantMessage,
@@ -19,6 +19,7 @@ from antiphon.domain.message import (
     text_content,
     text_of,
 )
+from antiphon.domain.person import PersonRole
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus, SessionType, Source
@@ -40,6 +41,7 @@ from tests.engine.stage import (
     texts,
     wait_end,
 )
+from tests.unchanged import nothing_stored
 
 pytestmark = pytest.mark.anyio
 
@@ -364,6 +366,17 @@ async def test_the_main_session_comes_into_being_and_no_other(open_home: OpenHom
             assert raised.value.code == "not_found"
         with pytest.raises(AntiphonError):
             await post(app, "main", "hello", principal=GUEST)
+
+
+@requirement("sessions:4", "access:2")
+async def test_only_an_owner_brings_a_main_session_into_being(open_home: OpenHome) -> None:
+    """No guest, no user, and no program of a channel, which opens what is in its namespace."""
+    async with open_home() as app:
+        user = (await app.services.people.invite(OWNER, "Ann", PersonRole.USER)).person.principal
+        for principal in (GUEST, user, channel_principal("telegram")):
+            async with nothing_stored(app):
+                with pytest.raises(NotFound):
+                    await post(app, "main", "hello", principal=principal)
 
 
 @requirement("sessions:2")

@@ -14,10 +14,12 @@ from antiphon.domain.exchange import BLIND
 from antiphon.domain.ids import MessageId, RunId, SessionId
 from antiphon.domain.message import ExchangeStage
 from antiphon.domain.run import RunStatus
+from antiphon.domain.session import Source
 from antiphon.domain.targets import RelativeTarget, Target
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.exchanges.send import Address, SendMessage, Sent, send_message
 from antiphon.engine.rules import Rules
+from antiphon.engine.sessions.sessions import open_main
 from antiphon.store import exchanges, incarnations
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from tests.channels.fake_channel import NAME, FakeChannel
@@ -338,6 +340,8 @@ async def _sends_counted(story: Story, child: Character, name: str) -> list[list
             exchange_id=services.ids.new("xch"),
             run_id=RunId(services.ids.new("run")),
             message_id=MessageId(services.ids.new("msg")),
+            open_main=open_main,
+            new_session_id=services.sessions.new_session_id(Source()),
             now=services.clock.now(),
             at_ms=services.clock.now_ms(),
         )

@@ -649,6 +649,38 @@ BUGS = (
         "engine/test_exchanges.py::test_words_do_not_flow_down[sqlite]",
     ),
     Bug(
+        "a main that nobody has opened is opened out of the sender's reach",
+        "engine/access/reach.py",
+        "        candidate = Candidate(new, present_incarnation(new))",
+        "        return Found(Grant(reach.act, new.row, None), new, present_incarnation(new))",
+        "engine/test_exchanges.py::test_a_main_that_the_caller_may_not_open_is_not_found_and_nothing_is_stored"
+        "[sqlite-agents are apart]",
+    ),
+    Bug(
+        "a main is opened before the send is allowed",
+        "engine/exchanges/send.py",
+        "    if isinstance(sides, Sides) and (refusal := _refuse(",
+        "    if main is not None and isinstance(sides, Sides) and sides.target.row == NOBODY:\n"
+        "        sides = Sides(sides.requester, await command.open_main(tx, main))\n"
+        "    if isinstance(sides, Sides) and (refusal := _refuse(",
+        "engine/test_exchanges.py::test_a_refused_send_opens_no_main[sqlite-write_down]",
+    ),
+    Bug(
+        "the session that a send opens is judged as if it held nothing",
+        "engine/access/mains.py",
+        "            taint=base,\n",
+        "",
+        "engine/test_exchanges.py::test_a_main_that_the_caller_may_not_open_is_not_found_and_nothing_is_stored"
+        "[sqlite-its base is above the sender]",
+    ),
+    Bug(
+        "the program of a channel brings a main session into being",
+        "policy/rights.py",
+        "decide_act(standing, Act.OPEN) is ALLOW and channel_of(standing.principal) is None",
+        "decide_act(standing, Act.OPEN) is ALLOW",
+        "engine/test_inbox.py::test_only_an_owner_brings_a_main_session_into_being[sqlite]",
+    ),
+    Bug(
         "a chain of sends is one too long",
         "engine/exchanges/send.py",
         "    if hops > limits.max_hops:",

@@ -120,6 +120,14 @@ def may_open(standing: Standing, agent: AgentId, user_agents: Collection[AgentId
     return is_user and (agent in user_agents or agent in standing.agents)
 
 
+def may_open_main(standing: Standing) -> bool:
+    """Whether an agent's main session comes into being when the principal names it. Contract: sessions 4.
+
+    Its key is a chosen one. The program of a channel chooses keys in its namespace, where no main session is.
+    """
+    return decide_act(standing, Act.OPEN) is ALLOW and channel_of(standing.principal) is None
+
+
 def may_reset(standing: Standing, type: SessionType) -> bool:
     """Whether a person who takes part in a session of this type may begin it anew. Contract: access 4."""
     return type is SessionType.DIRECT or reaches_all(standing)

@@ -158,12 +158,19 @@ def _refused(by: Deny) -> Refusal:
     return Refusal(Denied(by.reason, code=by.rule))
 
 
-async def find_target(query: Query, reach: Reach, target: Target, name: str | None = None) -> Found | Refusal:
-    """The named session, if it is within reach; `name` is the target as the actor wrote it."""
+async def find_target(
+    query: Query, reach: Reach, target: Target, name: str | None = None, *, new: Session | None = None
+) -> Found | Refusal:
+    """The named session, if it is within reach; `name` is the target as the actor wrote it.
+
+    `new` is the session that the act opens if it does not exist, as it will be; it must be within reach just the same.
+    """
     if isinstance(target, NamedTarget):
         candidate, written = await look_up(query, target), target_name(target)
     else:
         candidate, written = await _look_up_relative(query, reach, target), target.value
+    if candidate is None and new is not None:
+        candidate = Candidate(new, present_incarnation(new))
     return await admit(query, reach, candidate) or Refusal(not_found(reach, name or written))
 
 

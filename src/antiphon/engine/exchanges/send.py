@@ -4,6 +4,7 @@ Contract: send 1 to 8, answers 2, flow 4.
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 import anyio
@@ -18,12 +19,14 @@ from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, Sessi
 from antiphon.domain.invisible import is_blank
 from antiphon.domain.message import ExchangeStage, ExchangeStep, UserMessage, text_content
 from antiphon.domain.run import Purpose, Run, RunStatus
-from antiphon.domain.session import Session
+from antiphon.domain.session import Session, Source
+from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.silence import is_silent
 from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
 from antiphon.engine.access.allowances import refuse_run
 from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
-from antiphon.engine.access.reach import Rights, find_by_label, find_reach, find_target
+from antiphon.engine.access.mains import NewMain, new_main
+from antiphon.engine.access.reach import NOBODY, Rights, find_by_label, find_reach, find_target
 from antiphon.engine.access.send_policy import may_send
 from antiphon.engine.exchanges.turns import Sides, provenance_of
 from antiphon.engine.ledger.append import Arrival, words_from
@@ -35,6 +38,7 @@ from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import decide_write, may_enter
+from antiphon.policy.standing import Standing
 from antiphon.request_ids import new_run_id
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
@@ -63,6 +67,10 @@ class Address(Struct, frozen=True, kw_only=True):
     """As the caller wrote it."""
 
 
+OpenMain = Callable[[Transaction, NewMain], Awaitable[Session]]
+"""Opens an agent's main session, in the unit that decided that."""
+
+
 class SendMessage(Struct, frozen=True, kw_only=True):
     caller: Caller
     address: Address
@@ -71,6 +79,9 @@ class SendMessage(Struct, frozen=True, kw_only=True):
     exchange_id: str
     run_id: RunId
     message_id: MessageId
+    open_main: OpenMain
+    new_session_id: SessionId
+    """Of the main session that the message opens, if it does."""
     now: datetime
     at_ms: int
 
@@ -99,10 +110,13 @@ class Sent(Struct, frozen=True):
 class Exchanges:
     """Messages from session to session."""
 
-    def __init__(self, database: Database, waits: Waits, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self, database: Database, waits: Waits, rules: Rules, *, open_main: OpenMain, clock: Clock, ids: Ids
+    ) -> None:
         self._database = database
         self._waits = waits
         self._rules = rules
+        self._open_main = open_main
         self._clock = clock
         self._ids = ids
         means = "A reply to somebody who has left is shown only to a repetition of their call."
@@ -111,6 +125,7 @@ class Exchanges:
     async def send(self, caller: Caller, address: Address, text: str, timeout: timedelta) -> SendAnswer:
         """Stores the message in the target's log and queues its run; then waits up to `timeout` for the reply.
 
+        An agent's main session that nobody has opened yet is opened for it, by the rights with which a post opens it.
         Repeating the same call rejoins what the first call began. Raises `NotFound` for a target that the caller may
         not see, `Denied` (`write_down`, `send_denied`, `chain_too_long`, `chain_too_costly`), `Invalid` (`self_send`,
         `ambiguous_label`, `empty_message`). A message to a requester that the caller's session does not see any more is
@@ -125,6 +140,8 @@ class Exchanges:
             exchange_id=self._ids.new("xch"),
             run_id=new_run_id(self._ids),
             message_id=MessageId(self._ids.new("msg")),
+            open_main=self._open_main,
+            new_session_id=parse_session_id(f"{Source().kind}:{self._ids.random_hex(12)}"),
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
@@ -222,14 +239,20 @@ class _Unseen(Struct, frozen=True):
     requester: SessionRow
 
 
-async def _resolve(query: Query, command: SendMessage, rules: Rules) -> Sides | _Unseen | Refusal:
-    """The caller's session and the one that it names, if that is within reach or its requester."""
+async def _resolve(
+    query: Query, command: SendMessage, rules: Rules, main: NewMain | None = None
+) -> Sides | _Unseen | Refusal:
+    """The caller's session and the one that it names, if that is within reach or its requester.
+
+    `main` is what it names, if that is a main session; the target, as it will be, if it does not exist yet.
+    """
     reach = await find_reach(query, Rights(command.caller, rules), Act.SEND)
     if isinstance(reach, Refusal):
         return reach
     address = command.address
     if address.target is not None:
-        found = await find_target(query, reach, address.target, address.name)
+        new = None if main is None else main.session
+        found = await find_target(query, reach, address.target, address.name, new=new)
     else:
         assert address.label is not None
         found = await find_by_label(query, reach, address.label, address.agent_id)
@@ -238,6 +261,11 @@ async def _resolve(query: Query, command: SendMessage, rules: Rules) -> Sides | 
     if not isinstance(found, Refusal):
         return Sides(own, found.session)
     return _Unseen(own, own.parent) if own.parent is not None and _names_requester(address, own) else found
+
+
+def _named_main(command: SendMessage, standing: Standing, rules: Rules) -> NewMain | None:
+    target, session_id = command.address.target, command.new_session_id
+    return new_main(target, standing, rules, session_id=session_id, at_ms=command.at_ms)
 
 
 def _names_requester(address: Address, own: Session) -> bool:
@@ -259,7 +287,9 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
         return Sent(made, is_repeated=True)
     if refusal := refuse_called_off(origin):
         return refusal
-    sides = await _resolve(tx, command, rules)
+    standing = await find_standing(tx, caller.principal)
+    main = _named_main(command, standing, rules)
+    sides = await _resolve(tx, command, rules, main)
     if isinstance(sides, Refusal):
         return sides
     if isinstance(sides, Sides) and (refusal := _refuse(sides, context_of(caller, sides.requester), rules)):
@@ -267,13 +297,14 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     chain, hops = _chain_of(origin, command)
     if refusal := await _refuse_chain(tx, chain, hops, rules):
         return Refusal(refusal)
-    standing = await find_standing(tx, caller.principal)
     if refusal := await refuse_run(tx, standing, rules.shares):
         return refusal
     # The caller's own principal may have been merged since its run began.
     command = replace(command, caller=replace(caller, principal=standing.principal))
     if isinstance(sides, _Unseen):
         return await _send_sealed(tx, sides, command, origin=origin, rules=rules)
+    if main is not None and sides.target.row == NOBODY:
+        sides = Sides(sides.requester, await command.open_main(tx, main))
     source, target = sides.requester, sides.target
     is_cyclic = bool(command.timeout) and origin is not None and await waits_for(tx, target.row, source.row)
     exchange = Exchange(

@@ -13,10 +13,10 @@ from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound
 from antiphon.domain.idempotency import parse_idempotency_key
 from antiphon.domain.ids import Ids, MessageId, SessionRow, TaskId
-from antiphon.domain.keys import SessionKind, cron_key
+from antiphon.domain.keys import cron_key
 from antiphon.domain.person import person_of
 from antiphon.domain.schedule import Schedule, in_words, next_slot
-from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionType, Source
+from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionType
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.stored_task import (
     MOST_TASKS,
@@ -32,12 +32,20 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.domain.task import Around, TaskLimits, TaskState, Why, find_obstacle, on_resumed
 from antiphon.engine.access.caller import Caller, context_of
 from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
+from antiphon.engine.access.mains import new_main
 from antiphon.engine.access.reach import Actor, Rights, find_reach, find_session, refuse_act
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.schedules.firing import Firing, begin_run, is_running, may_fire, may_leave, with_use
-from antiphon.engine.sessions.sessions import OpenSession, SessionOpening, carry_out, judge_opening, refuse_agent
+from antiphon.engine.sessions.sessions import (
+    OpenSession,
+    SessionOpening,
+    carry_out,
+    judge_opening,
+    opening_of_main,
+    refuse_agent,
+)
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import classify_message, may_enter
 from antiphon.policy.reach import Reach
@@ -374,20 +382,11 @@ async def _home(query: Query, command: CreateTasks, scope: _Scope) -> Session | 
     found = await find_session(query, command.rights, Act.TASKS, target)
     if not isinstance(found, Refusal):
         return found.session
-    key = target.key
-    if key is None or key.kind is not SessionKind.MAIN or refuse_act(standing, Act.OPEN):
+    session_id, at_ms = parse_session_id(f"api:{command.random}"), milliseconds(command.now)
+    new = new_main(target, standing, rules, session_id=session_id, at_ms=at_ms)
+    if new is None:
         return found
-    if key.agent_id is None or key.agent_id not in rules.agents:
-        return found
-    opening = OpenSession(
-        principal=standing.principal,
-        target=target,
-        agent_id=key.agent_id,
-        base=rules.agents[key.agent_id].classification,
-        source=Source(),
-        new_session_id=parse_session_id(f"api:{command.random}"),
-        at_ms=milliseconds(command.now),
-    )
+    opening = opening_of_main(new)
     return SessionOpening(command=opening, standing=standing, existing=None, clearance=scope.reach.clearance)
 
 

@@ -16,7 +16,7 @@ from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.event import Event
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionId, SessionRow
-from antiphon.domain.keys import SessionKey, SessionKind
+from antiphon.domain.keys import SessionKey
 from antiphon.domain.message import (
     EXTERNAL,
     SYNTHETIC,
@@ -36,6 +36,7 @@ from antiphon.domain.session_ids import is_of_task
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_bytes, refuse_pace, refuse_run, stored_bytes
 from antiphon.engine.access.ceilings import find_ceiling, refuse_above
+from antiphon.engine.access.mains import new_main
 from antiphon.engine.access.reach import FoundHead, H, admit_head, find_head, reach_of, refuse_act
 from antiphon.engine.access.send_policy import may_post
 from antiphon.engine.deliveries import outbox
@@ -54,7 +55,7 @@ from antiphon.engine.sessions.senders import (
     judge_sender,
     principal_of,
 )
-from antiphon.engine.sessions.sessions import OpenSession, Sessions, create_session, head_of_new, of_task
+from antiphon.engine.sessions.sessions import Sessions, create_session, head_of_new, of_task, opening_of_main
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import classify_message, is_public
@@ -311,9 +312,10 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     if not isinstance(found, Refusal):
         judged = await judge_post(tx, command, Destination(standing, found.head, found.grant))
         return await store_post(tx, judged, judged.destination.head) if isinstance(judged, JudgedPost) else judged
-    opening = _main_session(command, standing)
-    if opening is None:
+    new = new_main(command.target, standing, command.rules, session_id=command.new_session_id, at_ms=command.at_ms)
+    if new is None:
         return found
+    opening = opening_of_main(new)
     judged = await judge_post(tx, command, Destination(standing, head_of_new(opening), None))
     if not isinstance(judged, JudgedPost):
         return judged
@@ -505,24 +507,6 @@ async def _place_of_answers(
     if whole is None or not outbox.is_external(whole.delivery):
         return Refusal(Conflict(f"Session has no channel: {session.key!r}. {STAYS}.", code="no_place"))
     return whole.delivery
-
-
-def _main_session(command: PostMessage, standing: Standing) -> OpenSession | None:
-    """An agent's main session, which an owner's message opens. Contract: sessions 4."""
-    key = command.target.key
-    if key is None or key.kind is not SessionKind.MAIN or refuse_act(standing, Act.OPEN):
-        return None
-    if key.agent_id is None or key.agent_id not in command.rules.agents:
-        return None
-    return OpenSession(
-        principal=standing.principal,
-        target=NamedTarget(key, None),
-        agent_id=key.agent_id,
-        base=command.rules.agents[key.agent_id].classification,
-        source=Source(),
-        new_session_id=command.new_session_id,
-        at_ms=command.at_ms,
-    )
 
 
 async def _mode_for(query: Query, session: SessionHead, command: PostMessage, standing: Standing) -> QueueMode:

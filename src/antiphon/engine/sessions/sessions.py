@@ -30,6 +30,7 @@ from antiphon.domain.session_ids import (
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access.allowances import refuse_bytes, refuse_session
 from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
+from antiphon.engine.access.mains import NewMain
 from antiphon.engine.access.reach import (
     NOBODY,
     Candidate,
@@ -512,6 +513,23 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
     session = await rows.find_by_row(tx, row)
     assert session is not None
     return session
+
+
+def opening_of_main(new: NewMain) -> OpenSession:
+    return OpenSession(
+        principal=new.standing.principal,
+        target=NamedTarget(new.key, None),
+        agent_id=new.agent.id,
+        base=new.agent.classification,
+        source=Source(),
+        new_session_id=new.session_id,
+        at_ms=new.at_ms,
+    )
+
+
+async def open_main(tx: Transaction, new: NewMain) -> Session:
+    """Opens it, in the unit that decided that; it must not exist."""
+    return await create_session(tx, opening_of_main(new), new.standing)
 
 
 def head_of_new(command: OpenSession) -> SessionHead:
