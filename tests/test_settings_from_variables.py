@@ -322,6 +322,14 @@ def test_a_variable_that_holds_a_variables_name_is_told(
 
 
 @requirement("config:1")
+def test_a_setting_that_a_variable_sets_is_told_by_the_variable_alone() -> None:
+    given = {"ANTIPHON_TELEGRAM_TOKEN": "${REAL_TOKEN}", "ANTIPHON_TASKS__ZONE": "UTC"}
+    [told] = misread(load_config(None, environment=given))
+    assert told.startswith("Environment variable ANTIPHON_TELEGRAM_TOKEN holds the letters '${REAL_TOKEN}'")
+    assert told.endswith("Set it to the value itself")
+
+
+@requirement("config:1")
 @pytest.mark.parametrize("zone", ["CET-1CEST,M3.5.0,M10.5.0/3", "<+03>-3", "Mars/Olympus", "Europe/Berlinn", "../UTC"])
 def test_a_zone_that_names_none_is_told_with_the_setting(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
     monkeypatch.setenv("TZ", zone)

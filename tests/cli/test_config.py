@@ -150,7 +150,9 @@ def test_what_a_start_lacks_is_warned_of_with_its_place(home: Path) -> None:
     assert "channels.webhook.gate" in told
     write(home, "")
     (told,) = antiphon_json("config", "check", home=home, env={"ANTIPHON_TELEGRAM_TOKEN": "nonsense"})["warnings"]
-    assert told.startswith("Environment variable ANTIPHON_TELEGRAM_TOKEN: Telegram has no usable token")
+    assert told.startswith(
+        "Environment variable ANTIPHON_TELEGRAM_TOKEN: Telegram has no usable token: it does not hold one. "
+    )
 
 
 CLASSIFIED = """\

@@ -535,8 +535,10 @@ class Config(Section):
         token = section.key() or ""
         if not _TOKEN.fullmatch(token):
             named = section.token_env if section.token is None else None
-            place = "channels.telegram.token" if named is None else f"the variable {named}"
-            where = self.origins.where(self.origins.spelt("channels", TELEGRAM, "token"))
+            setting = self.origins.spelt("channels", TELEGRAM, "token")
+            place = ".".join(setting) if named is None else f"the variable {named}"
+            place = "it" if setting in self.origins.variables else place
+            where = self.origins.where(setting)
             raise Invalid(
                 f"{where}: Telegram has no usable token: "
                 f"{place} {'does not hold one' if token else 'is not set'}. Ask "

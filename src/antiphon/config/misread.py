@@ -28,11 +28,22 @@ def _literal_settings(config: Config) -> Iterator[str]:
     """Settings that hold `${NAME}`: nothing replaces it."""
     for place, text in _texts(config.origins.tree, ()):
         match = _literal_in(text, place)
-        if match is not None:
-            yield (
-                f"{config.origins.where(place)}: {'.'.join(place)} holds the letters {match!r}, for which Antiphon "
-                f"puts in no value. {_remedy(place)}"
-            )
+        if match is None:
+            continue
+        if (variable := config.origins.variables.get(place)) is not None:
+            yield _literal_variable(variable, match)
+            continue
+        yield (
+            f"{config.origins.where(place)}: {'.'.join(place)} holds the letters {match!r}, for which Antiphon "
+            f"puts in no value. {_remedy(place)}"
+        )
+
+
+def _literal_variable(name: str, letters: str) -> str:
+    return (
+        f"Environment variable {name} holds the letters {letters!r}, for which Antiphon puts in no value. "
+        "Set it to the value itself"
+    )
 
 
 def _literal_in(text: str, place: tuple[str, ...]) -> str | None:
@@ -66,10 +77,7 @@ def _literal_keys(config: Config) -> Iterator[str]:
     for name in sorted(filter(None, names)):
         match = _LITERAL.search(os.environ.get(name, ""))
         if match is not None:
-            yield (
-                f"Environment variable {name} holds the letters {match[0]!r}, for which Antiphon puts in no value. "
-                "Set it to the value itself"
-            )
+            yield _literal_variable(name, match[0])
 
 
 def _texts(node: object, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
