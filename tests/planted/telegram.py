@@ -86,9 +86,25 @@ BUGS = (
     Bug(
         "an answer to the bot's own words makes its session untrusted",
         "domain/citations.py",
-        "if citation.whose is Whose.AGENT and sent is None else citation",
+        "if citation.whose is Whose.AGENT and not is_agents else citation",
         "if citation.whose is Whose.AGENT else citation",
         f"{CITATIONS}::test_an_answer_to_the_bots_own_words_keeps_what_they_were_made_of[sqlite]",
+    ),
+    Bug(
+        "people whom Antiphon's own texts quote are trusted where those are answered",
+        "engine/chats/citing.py",
+        "is_agents=sent is not None and sent.session is not None)",
+        "is_agents=sent is not None)",
+        "attacks/test_cited_notices.py::test_what_is_answered_is_no_more_trusted_than_whoever_said_it"
+        "[sqlite-stranger whose words are passed on, telegram: in the question whether to admit them]",
+    ),
+    Bug(
+        "notes are public once the answer that shows them is answered",
+        "engine/chats/take_in.py",
+        "            await _say(tx, command, answer, made_of=made_of)",
+        "            await _say(tx, command, answer)",
+        "attacks/test_cited_notices.py::test_notes_stay_as_secret_as_they_are_where_the_answer_with_them_is_answered"
+        "[sqlite-tool result, telegram: shown by /memory]",
     ),
     Bug(
         "words that nobody sent to the chat pass for the agent's",
@@ -107,8 +123,8 @@ BUGS = (
     Bug(
         "a later part of a long reply is not known as the agent's",
         "store/deliveries.py",
-        "return next((text.made_of for text in texts if platform_id in text.parts), None)",
-        "return next((text.made_of for text in texts if platform_id in text.parts[:1]), None)",
+        "return next((text for text in texts if platform_id in text.parts), None)",
+        "return next((text for text in texts if platform_id in text.parts[:1]), None)",
         f"{CITATIONS}::test_an_answer_to_a_later_part_of_a_long_reply_is_known_as_well[sqlite]",
     ),
     Bug(

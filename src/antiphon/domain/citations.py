@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.classification import Classification
 from antiphon.domain.inbound import Cited
 from antiphon.domain.message import Citation, CitationKind, Whose
 
@@ -43,10 +42,10 @@ def cite(kind: CitationKind, whose: Whose, text: str, name: str | None = None) -
     return Citation(kind=kind, whose=whose, text=shown, name=name if whose is Whose.OTHER else None)
 
 
-def settled(cited: Cited, sent: Classification | None) -> Citation:
-    """The citation once it is known of what the text was made that the bot's message shows.
+def settled(cited: Cited, *, is_agents: bool) -> Citation:
+    """The citation once it is known whether the bot's message shows the agent's own words.
 
-    None if no such text was sent to the chat: then the words are somebody else's, whatever account shows them.
+    Otherwise they are somebody else's, whatever account shows them: Antiphon's own texts quote people, too.
     """
     citation = cited.citation
-    return replace(citation, whose=Whose.OTHER) if citation.whose is Whose.AGENT and sent is None else citation
+    return replace(citation, whose=Whose.OTHER) if citation.whose is Whose.AGENT and not is_agents else citation

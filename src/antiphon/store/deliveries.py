@@ -279,8 +279,8 @@ async def settle(tx: Transaction, claimed: Delivery, columns: dict[str, SqlValue
     )
 
 
-async def find_made_of(query: Query, place: DeliveryContext, platform_id: str) -> Classification | None:
-    """What the text was made of that the message shows, in any thread of the chat; None if no text was sent so."""
+async def find_shown(query: Query, place: DeliveryContext, platform_id: str) -> Delivery | None:
+    """The text that the message shows, in any thread of the chat; None if no text was sent so."""
     chat = (place.channel, place.to, place.account_id or "")
     found = await query.fetch_one(
         f"{_SELECT} WHERE d.channel = ? AND d.recipient = ? AND COALESCE(d.account_id, '') = ? AND d.platform_id = ? "
@@ -288,14 +288,14 @@ async def find_made_of(query: Query, place: DeliveryContext, platform_id: str) -
         (*chat, platform_id),
     )
     if found is not None:
-        return _DELIVERY.read(found).made_of
+        return _DELIVERY.read(found)
     further = await query.fetch_all(
         f"{_SELECT} WHERE d.channel = ? AND d.recipient = ? AND COALESCE(d.account_id, '') = ? "
         "AND d.parts LIKE '%,%' AND d.parts LIKE ? ORDER BY d.id DESC",
         (*chat, f"%{codec.json_text(platform_id)}%"),
     )
     texts = map(_DELIVERY.read, further)
-    return next((text.made_of for text in texts if platform_id in text.parts), None)
+    return next((text for text in texts if platform_id in text.parts), None)
 
 
 async def list_requests(query: Query, approval: ApprovalId) -> list[Delivery]:

@@ -6,7 +6,7 @@ import pytest
 from msgspec import to_builtins
 
 from antiphon.cli.rendering.rows import author_of
-from antiphon.domain.classification import PUBLIC, Integrity, Level
+from antiphon.domain.classification import PUBLIC, Classification, Integrity, Level
 from antiphon.domain.event import Event
 from antiphon.domain.message import Citation, CitationKind, UserMessage, Whose
 from antiphon.gateway.page.entries import entry_of
@@ -118,7 +118,9 @@ async def test_an_answer_to_the_bots_own_words_keeps_what_they_were_made_of(
         assert cites_of(event) == (Citation(kind=CitationKind.REPLY, whose=Whose.AGENT, text="echo: gate 7"),)
         assert event.classification == PUBLIC
         told = next(each for each in fake.messages(1) if each["text"] != shown["text"])
-        assert (await hears(bot, "and this?", reply_to_message=told)).classification == PUBLIC
+        event = await hears(bot, "and this?", reply_to_message=told)
+        assert cites_of(event)[0].whose is Whose.OTHER, "Antiphon's own texts are no words of the agent"
+        assert event.classification == Classification(Level.PUBLIC, integrity=Integrity.UNTRUSTED)
 
 
 @requirement("groups:5", "flow:2")

@@ -18,16 +18,16 @@ from antiphon.store.database import Query
 async def settle_cites(
     query: Query, rules: Rules, chat: Chat, inbound: Inbound
 ) -> tuple[tuple[Citation, ...], Classification]:
-    """The citations, and what the agent's own words among them were made of; what may not enter is left out."""
+    """The citations, and what the bot's words among them were made of; what may not enter is left out."""
     found, cited = list[Citation](), PUBLIC
     for each in inbound.cites:
         sent = None
         if each.citation.whose is Whose.AGENT and each.platform_id is not None:
-            sent = await deliveries.find_made_of(query, chat.place, each.platform_id)
-        if sent is not None and not await _may_enter(query, rules, chat, sent):
+            sent = await deliveries.find_shown(query, chat.place, each.platform_id)
+        if sent is not None and not await _may_enter(query, rules, chat, sent.made_of):
             continue
-        found.append(settled(each, sent))
-        cited = cited if sent is None else cited.join(sent)
+        found.append(settled(each, is_agents=sent is not None and sent.session is not None))
+        cited = cited if sent is None else cited.join(sent.made_of)
     return tuple(found), cited
 
 

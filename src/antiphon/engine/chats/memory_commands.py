@@ -3,8 +3,8 @@
 In a direct chat that is the sender's own memory, whichever session the chat uses; in a group it is the group's.
 """
 
-from antiphon.domain.classification import Classification
-from antiphon.domain.commands import ChatCommand
+from antiphon.domain.classification import PUBLIC, Classification, join_all
+from antiphon.domain.commands import ChatCommand, CommandName
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import NoteId
 from antiphon.domain.keys import ChatType
@@ -31,17 +31,30 @@ async def show_memory(query: Query, chat: Chat, command: ChatCommand, occasion: 
     readable = await _readable(query, chat, occasion)
     if readable is None:
         return UNKNOWN
-    try:
-        words = [] if command.argument is None else query_words(command.argument)
-    except Invalid as error:
-        return error.message
-    found = await find_notes(query, readable, words, MOST_LISTED + 1)
+    found = await _find_asked(query, readable, command)
+    if isinstance(found, Invalid):
+        return found.message
     if not found:
         return NOTHING
     lines = [_line(note) for note in found[:MOST_LISTED]]
     if len(found) > MOST_LISTED:
         lines.append("There are more. /memory with words finds others.")
     return "\n".join([*lines, "/forget with an id, or with words of one note, forgets it."])
+
+
+async def made_of_answer(query: Query, chat: Chat, command: ChatCommand, occasion: Occasion) -> Classification:
+    """What the answer to the command is made of, before it is carried out: whoever cites it carries that on."""
+    is_memory, is_forget = command.name is CommandName.MEMORY, command.name is CommandName.FORGET
+    if command.usage is not None or not (is_memory or is_forget):
+        return PUBLIC
+    readable = await _readable(query, chat, occasion)
+    if readable is None:
+        return PUBLIC
+    if is_forget:
+        found = await _find_named(query, readable, command.argument or "")
+    else:
+        found = await _find_asked(query, readable, command)
+    return PUBLIC if isinstance(found, Invalid) else join_all(note.made_of for note in found[:MOST_LISTED])
 
 
 async def forget(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
@@ -58,6 +71,15 @@ async def forget(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Oc
         return "\n".join(["Several notes have these words. Name one by its id:", *lines])
     await rows.delete(tx, found[0].id)
     return f"Forgotten: {_short(found[0])}"
+
+
+async def _find_asked(query: Query, readable: ReadableNotes, command: ChatCommand) -> list[Note] | Invalid:
+    """One more than are listed."""
+    try:
+        words = [] if command.argument is None else query_words(command.argument)
+    except Invalid as error:
+        return error
+    return await find_notes(query, readable, words, MOST_LISTED + 1)
 
 
 async def _find_named(query: Query, readable: ReadableNotes, named: str) -> list[Note]:

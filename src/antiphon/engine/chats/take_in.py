@@ -7,6 +7,7 @@ be another one, because the chat was routed elsewhere in between, the unit is un
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.commands import ChatCommand, CommandName, parse
 from antiphon.domain.errors import AntiphonError, Invalid, Limited
 from antiphon.domain.inbound import Inbound
@@ -32,6 +33,7 @@ from antiphon.engine.chats.entry import (
 from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, note_met, standing_of
 from antiphon.engine.chats.holding import LEAST_PAUSE_MS, Holding, decide_files, hold, hold_late, join
 from antiphon.engine.chats.linking import Linked
+from antiphon.engine.chats.memory_commands import made_of_answer
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import rules_of
 from antiphon.engine.chats.who import Who, find_who, introduce, is_admitted
@@ -239,9 +241,10 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
     if typed is not None:
         if not who.is_linked:  # a command may name them, as `/link` does
             await introduce(tx, who, who.identity.person_id, command.drawn.at_ms)
+        made_of = await made_of_answer(tx, chat, typed, command.occasion)
         answer = await perform(tx, chat, typed, command.occasion)
         if answer is not None:
-            await _say(tx, command, answer)
+            await _say(tx, command, answer, made_of=made_of)
         return Received(outcome=ArrivalOutcome.COMMAND if answer is not None else ArrivalOutcome.IGNORED)
     if command.held is not None:
         return await _post(tx, command, chat, who)
@@ -357,11 +360,13 @@ def _explained(error: AntiphonError, who: Who) -> str:
     return TOO_MANY if isinstance(error, Limited) else "Message was not taken in. An owner can find out why."
 
 
-async def _say(tx: Transaction, command: TakeIn, text: str, *, about: str = "answer") -> None:
+async def _say(
+    tx: Transaction, command: TakeIn, text: str, *, about: str = "answer", made_of: Classification = PUBLIC
+) -> None:
     """Queues Antiphon's own words for the chat, in the same unit."""
     inbound = command.inbound
     name = f"{about} {inbound.place.channel} {account_of(inbound.place)} {inbound.platform_id}"
-    await enqueue_notice(tx, inbound.place, text, name=name, at_ms=command.drawn.at_ms)
+    await enqueue_notice(tx, inbound.place, text, name=name, at_ms=command.drawn.at_ms, made_of=made_of)
 
 
 def command_in(inbound: Inbound, bot_name: str | None) -> ChatCommand | None:
