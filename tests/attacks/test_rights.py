@@ -125,7 +125,6 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Worl
                 {"id": "porter"},
                 {"id": "main", "sandbox": {"mode": "non-main"}},
                 {"id": "boxed", "sandbox": {"mode": "all"}, "tools": {"allow": ["run_command"]}},
-                {"id": "quiet"},
             ],
         },
         "channels": {
@@ -197,7 +196,7 @@ def hidden(what: str, tool: str, **arguments: Any) -> Said:
 
 
 NOBODYS = "agent:porter:cli:none"
-UNOPENED = "agent:quiet:main"
+UNOPENED = "agent:boxed:main"
 GUESTS = [
     guest("a command", COMMAND),
     guest("a command in the sandbox", directive("run_command", command="true"), box=True),
@@ -403,8 +402,7 @@ def bound(what: str, tool: str, *codes: str | None, session: str | None = None, 
 CALLS = [
     *bound("the owner's session", "sessions_history", sessionKey=MAIN),
     *bound("a session of its visibility outside of the tree", "sessions_send", sessionKey=PORTER, message=COMMAND),
-    *bound("a main that nobody has opened", "sessions_send", sessionKey=UNOPENED, message=COMMAND),
-    *bound("the main of its agent that nobody has opened", "sessions_send", sessionKey="main", message=COMMAND),
+    *bound("the main of its agent that nobody has opened", "sessions_send", sessionKey=UNOPENED, message=COMMAND),
     *bound("another session as its own", "session_status", "token_bound", session=MAIN),
     *bound("a command", "run_command", None, command="touch MARK"),
     *bound("an unsandboxed child", "sessions_spawn", "spawn_unsandboxed", task=COMMAND, agentId="porter"),
