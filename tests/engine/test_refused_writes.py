@@ -42,6 +42,13 @@ KEPT = {
     ("engine.chats.take_in._post", "_say"): "tells the sender why files were not taken in",
     ("engine.chats.take_in._wait", "judge_for_files"): "judges without the count, so that it writes nothing",
     ("engine.chats.holding.hold", "refuse_pace"): "the same count",
+    (
+        "engine.chats.take_in._enter",
+        "chat_names.put",
+    ): "what the platform calls a chat is so, whatever is written there",
+    ("engine.chats.take_in._enter", "note_allowed"): "the same of a group",
+    ("engine.chats.take_in._enter", "linking.link"): "the settings say whose the account is",
+    ("engine.chats.pairing._post_waiting", "chat_names.put"): "what the platform calls the chat of somebody admitted",
     ("engine.children.wait.end_wait", "ledger.change"): "the wait is over, whatever became of the runs",
     ("engine.runs.decisions.decide_approval", "expire_approval"): "the request's time is over, whoever finds that out",
     ("engine.runs.decisions.decide_approval", "_carry_out"): "says by its result that it wrote nothing",
