@@ -6,7 +6,7 @@ UV := $(BIN)/uv
 LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11
 CHANGED = $(shell { git diff --name-only --diff-filter=d $(or $(BASE),HEAD); git ls-files --others --exclude-standard; } | grep '\.py$$')
 LISTS := $(wildcard tests/test_*.py) tests/planted tests/flow/test_routes.py tests/store/test_reach.py tests/store/test_statements.py \
-  tests/store/test_schema_origin.py tests/engine/test_clock_steps.py tests/cli/test_rights.py tests/gateway/test_matrix.py
+  tests/store/test_schema_origin.py tests/engine/children/test_clock_steps.py tests/cli/test_rights.py tests/gateway/test_matrix.py
 
 .PHONY: run try-telegram test lists planted prove check world walk bench bench-labelled bench-against bench-peers lock setup setup-dev setup-clients soak clean
 

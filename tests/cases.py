@@ -26,15 +26,15 @@ SCOPES = "store/test_scopes.py"
 HIDDEN = "tools/test_hidden_is_missing.py"
 SHOWN = "tools/test_session_tools.py"
 HERE = "tools/test_cases.py"
-EXCHANGES = "engine/test_exchanges.py"
-RUNS = "engine/test_runs.py"
+EXCHANGES = "engine/exchanges/test_exchanges.py"
+RUNS = "engine/runs/test_runs.py"
 WEBHOOK = "channels/test_webhook.py"
-SPAWN = "engine/test_spawn.py"
+SPAWN = "engine/children/test_spawn.py"
 SPAWN_POLICY = "policy/test_spawn.py"
-REPORTS = "engine/test_reports.py"
+REPORTS = "engine/reports/test_reports.py"
 ATTACHMENTS = "domain/test_attachments.py"
-WORKSPACES = "engine/test_workspaces.py"
-DELIVERIES = "engine/test_deliveries.py"
+WORKSPACES = "engine/sessions/test_workspaces.py"
+DELIVERIES = "engine/deliveries/test_deliveries.py"
 FOLLOWING = "gateway/socket/test_following.py"
 SOCKET_METHODS = "gateway/socket/test_methods.py"
 
@@ -43,8 +43,8 @@ PARSED = "domain/test_commands.py"
 WRITTEN = "domain/test_written_task.py"
 TASK_COMMANDS = "channels/test_task_commands.py"
 TASKS_HTTP = "gateway/test_tasks.py"
-FIRING = "engine/test_firing.py"
-CHECKPOINTS = "engine/test_checkpoints.py"
+FIRING = "engine/schedules/test_firing.py"
+CHECKPOINTS = "engine/checkpoints/test_checkpoints.py"
 NO_BINDINGS = "there are no threads that a chat is bound to yet"
 
 REFUSED = "what is malformed is refused, and never repaired into another value"
@@ -453,7 +453,7 @@ CASES = {
         behaviour="An error is held back for a while, in case the run begins anew.",
         tests=(
             f"{EXCHANGES}::test_a_target_that_fails_is_told_with_its_reason",
-            "engine/test_runs.py::test_a_worker_with_an_old_fence_changes_nothing",
+            "engine/runs/test_runs.py::test_a_worker_with_an_old_fence_changes_nothing",
         ),
         changed="a run that may go on has not ended; one that ended stays so",
     ),
@@ -956,7 +956,7 @@ CASES = {
     "MH19": Case(
         behaviour="An owner's message in a group that does not mention the agent triggers, and is marked as an aside.",
         tests=(
-            "engine/test_inbox.py::test_a_group_message_that_does_not_mention_the_agent_is_stored_only",
+            "engine/sessions/test_inbox.py::test_a_group_message_that_does_not_mention_the_agent_is_stored_only",
             "agents/test_speakers.py::test_two_people_of_one_name_are_two_speakers_and_the_runtime_marks_the_owner",
             "engine/chats/test_groups.py::test_the_settings_of_a_group_allow_it_and_choose_its_agent_and_trigger",
         ),
@@ -967,12 +967,12 @@ CASES = {
     ),
     "MH22": Case(
         behaviour="A message in a group that does not say whether it mentions the agent counts as one that does.",
-        tests=("engine/test_inbox.py::test_a_group_message_that_does_not_mention_the_agent_is_stored_only",),
+        tests=("engine/sessions/test_inbox.py::test_a_group_message_that_does_not_mention_the_agent_is_stored_only",),
     ),
     "MH23": Case(
         behaviour="A message in a direct chat that mentions nobody triggers, and is shown as it was written.",
         tests=(
-            "engine/test_inbox.py::test_a_message_of_a_direct_chat_needs_no_mention",
+            "engine/sessions/test_inbox.py::test_a_message_of_a_direct_chat_needs_no_mention",
             "agents/test_prompt.py::test_direct_chats_are_shown_as_written",
         ),
     ),
@@ -997,7 +997,7 @@ CASES = {
     ),
     "MH9": Case(
         behaviour="The first message makes a description of one line, cut with three dots; later ones do not.",
-        tests=("engine/test_inbox.py::test_a_post_keeps_the_sessions_columns",),
+        tests=("engine/sessions/test_inbox.py::test_a_post_keeps_the_sessions_columns",),
     ),
     "MH53": Case(
         behaviour="Without something new a checkpoint does nothing and leaves no events.",
@@ -1047,14 +1047,14 @@ CASES = {
     "MH65": Case(
         behaviour="A session of others is missing on read, post, approval and deletion.",
         tests=(
-            "engine/test_reach.py::test_a_session_of_others_is_missing_for_a_guest_and_its_own_is_not",
+            "engine/access/test_reach.py::test_a_session_of_others_is_missing_for_a_guest_and_its_own_is_not",
             "gateway/test_channel_tokens.py::test_a_channel_sees_and_changes_only_sessions_of_its_namespace",
         ),
     ),
     "MH66": Case(
         behaviour="A session named `inbox`, which collects what waits for the owner, is missing for everybody else.",
         tests=(
-            "engine/test_reach.py::test_a_session_of_others_is_missing_for_a_guest_and_its_own_is_not",
+            "engine/access/test_reach.py::test_a_session_of_others_is_missing_for_a_guest_and_its_own_is_not",
             "engine/chats/test_pairing.py::test_only_owners_see_and_decide_who_waits",
             "engine/chats/test_groups.py::test_only_owners_see_and_decide_groups",
         ),
@@ -1063,7 +1063,7 @@ CASES = {
     "MH67": Case(
         behaviour="After a merge the identities, rights and sessions of the one are the other's.",
         tests=(
-            "engine/test_people.py::test_a_merged_person_acts_as_the_other_with_all_that_was_theirs",
+            "engine/access/test_people.py::test_a_merged_person_acts_as_the_other_with_all_that_was_theirs",
             "engine/chats/test_reception.py"
             "::test_a_message_that_waits_while_its_sender_is_merged_is_answered_with_the_merged_persons_rights",
         ),

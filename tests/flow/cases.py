@@ -6,13 +6,13 @@ Its other groups (bumpers, rules, hooks, audit, delegation) are about parts that
 from tests.cases import Case
 
 LATTICE = "domain/test_classification.py"
-RUNS = "engine/test_classified_runs.py"
-RESETS = "engine/test_classified_resets.py"
-CEILINGS = "engine/test_ceilings.py"
-OUTGOING = "engine/test_outgoing_flow.py"
-WORKSPACES = "engine/test_workspace_flow.py"
-WRITING = "engine/test_writing_down.py"
-SPAWN = "engine/test_spawn.py"
+RUNS = "engine/runs/test_classified_runs.py"
+RESETS = "engine/sessions/test_classified_resets.py"
+CEILINGS = "engine/access/test_ceilings.py"
+OUTGOING = "engine/deliveries/test_outgoing_flow.py"
+WORKSPACES = "engine/sessions/test_workspace_flow.py"
+WRITING = "engine/exchanges/test_writing_down.py"
+SPAWN = "engine/children/test_spawn.py"
 MESSAGE = "tools/test_message.py"
 HIDDEN = "tools/test_hidden_is_missing.py"
 CLEARANCES = "gateway/test_clearances.py"
@@ -110,7 +110,7 @@ CASES = {
         behaviour="Sessions are kept with their taint over a restart; an unknown one is an error.",
         tests=(
             "flows/test_kill.py::test_a_conversation_killed_at_any_commit_ends_as_if_it_had_not_been",
-            "engine/test_compartments.py::test_a_setting_names_a_compartment_and_the_session_takes_it",
+            "engine/access/test_compartments.py::test_a_setting_names_a_compartment_and_the_session_takes_it",
         ),
     ),
     "B17": Case(
@@ -120,7 +120,7 @@ CASES = {
             f"{RESETS}::test_what_a_child_had_found_when_it_was_reset_stays_withheld",
             f"{WRITING}::test_a_reply_from_before_a_reset_of_the_requester_goes_to_its_old_incarnation_alone",
             f"{WORKSPACES}::test_a_reset_begins_an_empty_workspace_and_the_old_one_stays",
-            "engine/test_hidden_tasks.py::test_after_a_reset_a_session_does_not_read_what_it_gave_its_children",
+            "engine/children/test_hidden_tasks.py::test_after_a_reset_a_session_does_not_read_what_it_gave_its_children",
         ),
     ),
     "B18": Case(
@@ -225,7 +225,7 @@ CASES = {
     "F65": Case(
         behaviour="A summary is the join of what it was made of, and untrusted if any of that is.",
         tests=(
-            "engine/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
+            "engine/runs/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
             f"{LATTICE}::test_one_untrusted_input_makes_the_whole_untrusted",
         ),
         changed="the only summaries are those of compaction; they stay in their session",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 WORLDS = "worlds/test_worlds.py::test_observers_cannot_tell_the_worlds_apart"
 REACH = "policy/reach.py::decide"
-RUNS = "engine/test_classified_runs.py"
+RUNS = "engine/runs/test_classified_runs.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ ROUTES = (
         doors=("http costs.get", "page pages.costs"),
         sink="the clearance of the person or token, run by run",
         check="store/costs.py::list_used",
-        tests=(WORLDS, "engine/test_costs.py::test_what_is_above_the_reader_does_not_count"),
+        tests=(WORLDS, "engine/views/test_costs.py::test_what_is_above_the_reader_does_not_count"),
     ),
     Route(
         name="metrics",
@@ -246,8 +246,8 @@ ROUTES = (
         sink="what the session holds, and whose chat it is",
         check="policy/memory.py::holder_of",
         tests=(
-            "engine/test_remembering.py::test_notes_above_what_the_session_holds_do_not_come_by_themselves",
-            "engine/test_drawing_notes.py::test_nobody_draws_anothers_notes_in_two_hundred_turns",
+            "engine/memory/test_remembering.py::test_notes_above_what_the_session_holds_do_not_come_by_themselves",
+            "engine/memory/test_drawing_notes.py::test_nobody_draws_anothers_notes_in_two_hundred_turns",
         ),
     ),
     Route(
@@ -257,8 +257,8 @@ ROUTES = (
         check="policy/memory.py::decide_change",
         tests=(
             WORLDS,
-            "engine/test_remembering.py::test_reading_a_note_by_search_raises_the_session",
-            "engine/test_memory.py::test_what_has_read_secrets_changes_no_open_note",
+            "engine/memory/test_remembering.py::test_reading_a_note_by_search_raises_the_session",
+            "engine/memory/test_memory.py::test_what_has_read_secrets_changes_no_open_note",
         ),
     ),
     Route(
@@ -273,7 +273,7 @@ ROUTES = (
         ),
         sink="the clearance of the person or token",
         check="policy/memory.py::may_read_note",
-        tests=("engine/test_notes_of_people.py::test_people_see_and_change_their_own_notes_and_owners_all",),
+        tests=("engine/memory/test_notes_of_people.py::test_people_see_and_change_their_own_notes_and_owners_all",),
     ),
     Route(
         name="approvals",
@@ -289,7 +289,7 @@ ROUTES = (
         ),
         sink="the clearance of the decider",
         check="policy/deciders.py::decide_deciding",
-        tests=("engine/test_deciders.py",),
+        tests=("engine/approvals/test_deciders.py",),
     ),
     Route(
         name="opening, naming and changing a session",
@@ -318,9 +318,9 @@ ROUTES = (
         sink="notes of the session's memory, its working memory and its description, which later turns and lists read",
         check="engine/checkpoints/steps.py::_find_ceiling",
         tests=(
-            "engine/test_checkpoint_flow.py::test_what_a_checkpoint_writes_has_the_join_of_what_it_read",
-            "engine/test_checkpoint_flow.py::test_what_is_above_the_place_stays_out_of_a_checkpoint",
-            "engine/test_checkpoint_flow.py::test_a_checkpoint_of_a_group_writes_to_the_memory_of_the_group_alone",
+            "engine/checkpoints/test_checkpoint_flow.py::test_what_a_checkpoint_writes_has_the_join_of_what_it_read",
+            "engine/checkpoints/test_checkpoint_flow.py::test_what_is_above_the_place_stays_out_of_a_checkpoint",
+            "engine/checkpoints/test_checkpoint_flow.py::test_a_checkpoint_of_a_group_writes_to_the_memory_of_the_group_alone",
         ),
     ),
     Route(
@@ -331,7 +331,7 @@ ROUTES = (
         tests=(
             f"{RUNS}::test_a_reset_begins_at_the_base_again",
             f"{RUNS}::test_a_reset_by_somebody_else_than_an_owner_keeps_the_taint",
-            "engine/test_workspace_flow.py::test_a_reset_begins_an_empty_workspace_and_the_old_one_stays",
+            "engine/sessions/test_workspace_flow.py::test_a_reset_begins_an_empty_workspace_and_the_old_one_stays",
         ),
     ),
     Route(
@@ -340,8 +340,8 @@ ROUTES = (
         sink="the new session, whose taint is that of what it copies",
         check="engine/sessions/forks.py::fork_session",
         tests=(
-            "engine/test_ceilings.py::test_a_fork_of_an_ended_id_has_the_taint_of_that_incarnation",
-            "engine/test_ceilings.py::test_a_fork_has_the_taint_of_what_it_holds",
+            "engine/access/test_ceilings.py::test_a_fork_of_an_ended_id_has_the_taint_of_that_incarnation",
+            "engine/access/test_ceilings.py::test_a_fork_has_the_taint_of_what_it_holds",
         ),
     ),
     # Between sessions.
@@ -352,7 +352,7 @@ ROUTES = (
         check="policy/flow.py::decide_write",
         tests=(
             WORLDS,
-            "engine/test_exchanges.py::test_words_do_not_flow_down",
+            "engine/exchanges/test_exchanges.py::test_words_do_not_flow_down",
             f"{RUNS}::test_the_error_of_a_session_that_is_above_is_withheld_like_its_reply",
         ),
     ),
@@ -367,9 +367,9 @@ ROUTES = (
         tests=(
             WORLDS,
             f"{RUNS}::test_the_notice_that_words_are_withheld_raises_nobody",
-            "engine/test_writing_down.py::test_a_requester_that_rose_says_nothing_in_its_turns",
-            "engine/test_writing_down.py::test_a_target_that_rises_in_its_turn_leaves_only_the_notice",
-            "engine/test_writing_down.py::test_a_child_does_not_learn_that_its_risen_requester_was_deleted",
+            "engine/exchanges/test_writing_down.py::test_a_requester_that_rose_says_nothing_in_its_turns",
+            "engine/exchanges/test_writing_down.py::test_a_target_that_rises_in_its_turn_leaves_only_the_notice",
+            "engine/exchanges/test_writing_down.py::test_a_child_does_not_learn_that_its_risen_requester_was_deleted",
         ),
     ),
     Route(
@@ -382,9 +382,9 @@ ROUTES = (
         sink="the clearance of the place",
         check="policy/sinks.py::of_place",
         tests=(
-            "engine/test_outgoing_flow.py::test_data_leaves_if_it_flows_to_the_meet_of_channel_and_recipient",
-            "engine/test_outgoing_flow.py::test_a_reply_that_may_not_go_to_its_place_is_held_back_when_it_is_queued",
-            "engine/test_spawn.py::test_a_child_above_its_requester_says_nothing_to_that_ones_channel",
+            "engine/deliveries/test_outgoing_flow.py::test_data_leaves_if_it_flows_to_the_meet_of_channel_and_recipient",
+            "engine/deliveries/test_outgoing_flow.py::test_a_reply_that_may_not_go_to_its_place_is_held_back_when_it_is_queued",
+            "engine/children/test_spawn.py::test_a_child_above_its_requester_says_nothing_to_that_ones_channel",
         ),
     ),
     Route(
@@ -395,7 +395,7 @@ ROUTES = (
         ),
         sink="the clearance of the place, for the context of each piece",
         check="engine/deliveries/showing.py::look",
-        tests=("engine/test_live.py::test_words_that_may_not_go_to_the_place_are_not_shown",),
+        tests=("engine/deliveries/test_live.py::test_words_that_may_not_go_to_the_place_are_not_shown",),
     ),
     Route(
         name="requests for approval in private chats, and their answers",
@@ -406,7 +406,9 @@ ROUTES = (
         ),
         sink="the clearance of the decider's chat",
         check="engine/deliveries/requests.py::as_claimed",
-        tests=("engine/test_requests.py::test_a_chat_that_may_not_have_the_call_gets_no_call_and_no_buttons",),
+        tests=(
+            "engine/deliveries/test_requests.py::test_a_chat_that_may_not_have_the_call_gets_no_call_and_no_buttons",
+        ),
     ),
     Route(
         name="questions to owners in private chats: who may write, and which groups are answered",
@@ -437,35 +439,37 @@ ROUTES = (
         doors=("tool sessions_spawn", "run engine/children/spawn.py::queue_work"),
         sink="the child, which starts at the parent's taint",
         check="engine/children/spawn.py::_create",
-        tests=("engine/test_spawn.py::test_a_child_has_its_parents_taint_and_clearance",),
+        tests=("engine/children/test_spawn.py::test_a_child_has_its_parents_taint_and_clearance",),
     ),
     Route(
         name="record of a child's result, and the run that answers it",
         doors=("run engine/reports/follow.py::_following",),
         sink="the requester's taint",
         check="engine/reports/result.py::find_result",
-        tests=("engine/test_spawn.py::test_a_result_above_the_requester_is_recorded_as_a_notice_that_names_no_level",),
+        tests=(
+            "engine/children/test_spawn.py::test_a_result_above_the_requester_is_recorded_as_a_notice_that_names_no_level",
+        ),
     ),
     Route(
         name="waiting for children",
         doors=("tool sessions_wait",),
         sink="the caller's taint",
         check="engine/children/wait.py::end_wait",
-        tests=(WORLDS, "engine/test_classified_resets.py::test_a_result_from_before_a_reset_stays_withheld"),
+        tests=(WORLDS, "engine/sessions/test_classified_resets.py::test_a_result_from_before_a_reset_stays_withheld"),
     ),
     Route(
         name="yielding, and the continuation",
         doors=("tool sessions_yield", "run engine/reports/parking.py::go_on"),
         sink="the requester's taint",
         check="engine/reports/result.py::find_result",
-        tests=("engine/test_continuations.py",),
+        tests=("engine/reports/test_continuations.py",),
     ),
     Route(
         name="governing children",
         doors=("tool subagents",),
         sink="the child's taint for what is said to it; the caller's for what is listed",
         check="engine/children/govern.py::steer_child",
-        tests=(WORLDS, "engine/test_subagents.py::test_a_session_above_its_child_tells_it_nothing_more"),
+        tests=(WORLDS, "engine/children/test_subagents.py::test_a_session_above_its_child_tells_it_nothing_more"),
     ),
     # What a run takes in, and what its events are made of.
     Route(
@@ -506,8 +510,8 @@ ROUTES = (
         tests=(
             f"{RUNS}::test_a_result_raises_the_session_with_an_event_before_it",
             f"{RUNS}::test_a_failing_tool_leaves_what_it_declares",
-            "engine/test_ceilings.py::test_a_source_above_the_ceiling_is_refused_before_the_call",
-            "engine/test_ceilings.py::test_a_result_that_turns_out_to_be_above_the_ceiling_is_withheld",
+            "engine/access/test_ceilings.py::test_a_source_above_the_ceiling_is_refused_before_the_call",
+            "engine/access/test_ceilings.py::test_a_result_that_turns_out_to_be_above_the_ceiling_is_withheld",
         ),
     ),
     Route(
@@ -516,7 +520,7 @@ ROUTES = (
         sink="the server's clearance for arguments; the ceiling for results",
         check="agents/call_flow.py::refuse_call",
         tests=(
-            "engine/test_ceilings.py::test_a_call_carries_no_more_than_its_tool_may_have",
+            "engine/access/test_ceilings.py::test_a_call_carries_no_more_than_its_tool_may_have",
             "mcp/test_client.py",
         ),
     ),
@@ -526,9 +530,9 @@ ROUTES = (
         sink="commands with network or on the host; whoever reads the workspace is raised",
         check="agents/call_flow.py::carried_by",
         tests=(
-            "engine/test_workspace_flow.py::test_a_command_on_the_host_takes_no_more_along_than_its_clearance",
-            "engine/test_workspace_flow.py::test_whoever_reads_a_workspace_rises_to_what_it_was_made_of",
-            "engine/test_workspace_flow.py::test_a_command_that_may_leave_takes_the_workspace_along",
+            "engine/sessions/test_workspace_flow.py::test_a_command_on_the_host_takes_no_more_along_than_its_clearance",
+            "engine/sessions/test_workspace_flow.py::test_whoever_reads_a_workspace_rises_to_what_it_was_made_of",
+            "engine/sessions/test_workspace_flow.py::test_a_command_that_may_leave_takes_the_workspace_along",
         ),
     ),
     Route(
@@ -541,21 +545,21 @@ ROUTES = (
         ),
         sink="the session's taint, which the run that asked has raised",
         check="engine/ledger/append.py::_raise_taint",
-        tests=("engine/test_approvals.py",),
+        tests=("engine/approvals/test_approvals.py",),
     ),
     Route(
         name="compaction",
         doors=("event agents/compaction.py::compact",),
         sink="the session: a summary is the join of what it replaces",
         check="agents/compaction.py::compact",
-        tests=("engine/test_compaction.py",),
+        tests=("engine/runs/test_compaction.py",),
     ),
     Route(
         name="the model's provider",
         doors=("model agents/provider.py",),
         sink="the provider's clearance",
         check="policy/sinks.py::of_provider",
-        tests=("engine/test_ceilings.py::test_a_prompt_above_its_providers_clearance_is_not_sent",),
+        tests=("engine/access/test_ceilings.py::test_a_prompt_above_its_providers_clearance_is_not_sent",),
     ),
     Route(
         name="models of this machine",
@@ -604,9 +608,9 @@ ROUTES = (
         sink="the clearance of the place, when queued and when claimed",
         check="engine/deliveries/deliveries.py::claim_delivery",
         tests=(
-            "engine/test_outgoing_flow.py::test_a_text_is_checked_when_it_is_claimed_and_suppressed_with_an_event",
-            "engine/test_outgoing_flow.py::test_a_waiting_text_is_held_back_once_its_recipient_may_not_have_it_any_more",
-            "engine/test_outgoing_flow.py::test_a_suppressed_text_is_checked_again_when_the_owner_retries_it",
+            "engine/deliveries/test_outgoing_flow.py::test_a_text_is_checked_when_it_is_claimed_and_suppressed_with_an_event",
+            "engine/deliveries/test_outgoing_flow.py::test_a_waiting_text_is_held_back_once_its_recipient_may_not_have_it_any_more",
+            "engine/deliveries/test_outgoing_flow.py::test_a_suppressed_text_is_checked_again_when_the_owner_retries_it",
         ),
     ),
     Route(
@@ -616,7 +620,7 @@ ROUTES = (
         check="agents/calls.py::call",
         tests=(
             WORLDS,
-            "engine/test_ceilings.py::test_an_answer_above_the_caller_outside_is_withheld",
+            "engine/access/test_ceilings.py::test_an_answer_above_the_caller_outside_is_withheld",
             "gateway/test_clearances.py::test_a_session_with_data_above_a_caller_answers_no_calls_of_theirs",
             "mcp/test_server.py",
         ),

@@ -22,7 +22,7 @@ BUGS = (
         "agents/approving.py",
         "self._refuse_arguments(call) or await",
         "await",
-        "engine/test_approvals.py::test_a_call_that_says_two_things_is_refused_and_nobody_is_asked[sqlite-twice]",
+        "engine/approvals/test_approvals.py::test_a_call_that_says_two_things_is_refused_and_nobody_is_asked[sqlite-twice]",
     ),
     Bug(
         "what a tool raised is not in the log",
@@ -58,7 +58,7 @@ BUGS = (
         "engine/access/keyed_calls.py",
         "    await keyed_calls.insert(tx, call, origin)",
         "    pass",
-        "engine/test_keyed_calls.py::test_a_call_that_was_cut_is_unknown_unless_it_may_be_repeated[sqlite-False]",
+        "engine/access/test_keyed_calls.py::test_a_call_that_was_cut_is_unknown_unless_it_may_be_repeated[sqlite-False]",
     ),
     Bug(
         "a call whose outcome is unknown is made again",
@@ -72,21 +72,21 @@ BUGS = (
         "agents/loop.py",
         "if _failures_in_a_row(steps) >= MAX_TOOL_FAILURES:",
         "if _failures_in_a_row(steps) > MAX_TOOL_FAILURES:",
-        "engine/test_runs.py::test_fifteen_tool_failures_in_a_row_end_a_run[sqlite]",
+        "engine/runs/test_runs.py::test_fifteen_tool_failures_in_a_row_end_a_run[sqlite]",
     ),
     Bug(
         "a run makes one model call too many",
         "agents/loop.py",
         "limits.model_calls is not None and asked >= limits.model_calls:",
         "limits.model_calls is not None and asked > limits.model_calls:",
-        "engine/test_runs.py::test_a_run_ends_at_its_limits[sqlite-limit0-limit_model_calls]",
+        "engine/runs/test_runs.py::test_a_run_ends_at_its_limits[sqlite-limit0-limit_model_calls]",
     ),
     Bug(
         "the cap of a day is one token too high",
         "agents/daily_room.py",
         "if cap.tokens is not None and spent.tokens >= cap.tokens:",
         "if cap.tokens is not None and spent.tokens > cap.tokens:",
-        "engine/test_runs.py::test_the_daily_cap_stops_the_next_step_and_the_day_after_begins_anew[sqlite]",
+        "engine/runs/test_runs.py::test_the_daily_cap_stops_the_next_step_and_the_day_after_begins_anew[sqlite]",
     ),
     Bug(
         "a refused key is tried again",
@@ -121,7 +121,8 @@ BUGS = (
         "agents/prompt.py",
         "kinds = (ProvenanceKind.INTER_SESSION, ProvenanceKind.ANNOUNCE)",
         "kinds = (ProvenanceKind.INTER_SESSION,)",
-        "engine/test_continuations.py::test_a_continuation_goes_on_and_any_other_run_tells_what_came[sqlite-run first]",
+        "engine/reports/test_continuations.py::"
+        "test_a_continuation_goes_on_and_any_other_run_tells_what_came[sqlite-run first]",
     ),
     Bug(
         "the numbers of fences are those of another conversation",
@@ -179,14 +180,14 @@ BUGS = (
         "agents/compaction.py",
         "return 0 if cut == 1 and isinstance(entries[0], Summary) else cut",
         "return 0",
-        "engine/test_compaction.py::test_older_turns_are_summarised_near_the_limit_and_the_log_keeps_everything[sqlite]",
+        "engine/runs/test_compaction.py::test_older_turns_are_summarised_near_the_limit_and_the_log_keeps_everything[sqlite]",
     ),
     Bug(
         "a summary that failed ends the run",
         "agents/compaction.py",
         '        data |= {"summary": None, "error": error.message}',
         "        raise",
-        "engine/test_compaction.py::"
+        "engine/runs/test_compaction.py::"
         "test_where_summarising_fails_the_oldest_turns_are_left_out_and_model_and_log_say_so[sqlite]",
     ),
     Bug(
@@ -222,7 +223,7 @@ BUGS = (
         "domain/transcript.py",
         "        self._stale.add(step)\n",
         "        pass\n",
-        "engine/test_transcript.py::test_results_that_come_after_a_prompt_was_made_are_in_the_next",
+        "engine/runs/test_transcript.py::test_results_that_come_after_a_prompt_was_made_are_in_the_next",
     ),
     Bug(
         "an hour's pause is waited for in silence",
@@ -257,42 +258,42 @@ BUGS = (
         "agents/loop.py",
         "if not may_call(name, standing, self._rules.role_tools):",
         "if not standing:",
-        "engine/test_people.py::test_a_run_loses_the_tools_that_its_person_lost_while_it_worked[sqlite]",
+        "engine/access/test_people.py::test_a_run_loses_the_tools_that_its_person_lost_while_it_worked[sqlite]",
     ),
     Bug(
         "what was approved runs although its tool has changed",
         "agents/approving.py",
         "is_approved |= tool is not None and is_same(call, tool, answered, workspace)",
         "is_approved = True",
-        "engine/test_approvals.py::test_a_tool_whose_definition_changed_is_asked_about_again[sqlite]",
+        "engine/approvals/test_approvals.py::test_a_tool_whose_definition_changed_is_asked_about_again[sqlite]",
     ),
     Bug(
         "a denied call runs",
         "agents/approving.py",
         "if refusal := refusal_of(approval, answered):",
         "if (refusal := refusal_of(approval, answered)) and not refusal:",
-        "engine/test_approvals.py::test_a_denied_call_does_not_run_and_the_model_reads_the_note[sqlite]",
+        "engine/approvals/test_approvals.py::test_a_denied_call_does_not_run_and_the_model_reads_the_note[sqlite]",
     ),
     Bug(
         "the same call is asked about twice",
         "agents/approving.py",
         "if other := find_identical(so_far.pending, asked, self.standing.principal):",
         "if (other := find_identical((), asked, self.standing.principal)) and not other:",
-        "engine/test_approvals.py::test_the_same_call_of_another_run_joins_the_open_request[sqlite]",
+        "engine/approvals/test_approvals.py::test_the_same_call_of_another_run_joins_the_open_request[sqlite]",
     ),
     Bug(
         "a call begins by the rights that its person had when it was judged",
         "engine/runs/lifecycle.py",
         "if standing != command.judged_by or (",
         "if (",
-        "engine/test_people_asking.py::test_what_a_person_is_when_the_call_begins_decides[sqlite]",
+        "engine/access/test_people_asking.py::test_what_a_person_is_when_the_call_begins_decides[sqlite]",
     ),
     Bug(
         "an approved command runs although its workspace has changed",
         "agents/approving.py",
         "asked.finds(workspace)",
         "asked.finds(asked.workspace or workspace)",
-        "engine/test_approved_commands.py::"
+        "engine/approvals/test_approved_commands.py::"
         "test_a_script_that_was_edited_while_its_approval_waits_is_asked_about_anew[sqlite]",
     ),
     Bug(
@@ -300,6 +301,6 @@ BUGS = (
         "engine/access/keyed_calls.py",
         "    if asked := await approvals.find_by_origin(tx, origin):",
         "    if (asked := await approvals.find_by_origin(tx, origin)) and not asked:",
-        "engine/test_keyed_calls.py::test_the_begin_counts_with_what_is_true_then[sqlite-asked]",
+        "engine/access/test_keyed_calls.py::test_the_begin_counts_with_what_is_true_then[sqlite-asked]",
     ),
 )

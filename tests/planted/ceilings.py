@@ -2,10 +2,10 @@
 
 from tests.planted.bug import Bug
 
-CEILINGS = "engine/test_ceilings.py::"
-WORKSPACES = "engine/test_workspace_flow.py::"
-SILENT = "engine/test_silent_words.py::"
-ACCEPTING = "engine/test_accepting.py::"
+CEILINGS = "engine/access/test_ceilings.py::"
+WORKSPACES = "engine/sessions/test_workspace_flow.py::"
+SILENT = "engine/sessions/test_silent_words.py::"
+ACCEPTING = "engine/reports/test_accepting.py::"
 MEMBERS = "channels/telegram/test_group_members.py::"
 
 BUGS = (
@@ -70,7 +70,7 @@ BUGS = (
         "app.py",
         "        tools=classified(base.tools, config, found),",
         "        tools=base.tools,",
-        "engine/test_compartments.py::test_a_setting_puts_what_a_function_brings_into_a_compartment[sqlite]",
+        "engine/access/test_compartments.py::test_a_setting_puts_what_a_function_brings_into_a_compartment[sqlite]",
     ),
     Bug(
         "a silent word above a session is previewed",
@@ -267,7 +267,7 @@ BUGS = (
         "engine/children/wait.py",
         " and await _incarnation_for(query, run) == session.id",
         "",
-        "engine/test_classified_resets.py::test_a_result_from_before_a_reset_is_not_accepted_after_it[sqlite]",
+        "engine/sessions/test_classified_resets.py::test_a_result_from_before_a_reset_is_not_accepted_after_it[sqlite]",
     ),
     Bug(
         "what is allowed always is listed for every token",

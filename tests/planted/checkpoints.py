@@ -2,9 +2,9 @@
 
 from tests.planted.bug import Bug
 
-CHECKPOINTS = "engine/test_checkpoints.py"
-CLAIMS = "engine/test_checkpoint_claims.py"
-FLOW = "engine/test_checkpoint_flow.py"
+CHECKPOINTS = "engine/checkpoints/test_checkpoints.py"
+CLAIMS = "engine/checkpoints/test_checkpoint_claims.py"
+FLOW = "engine/checkpoints/test_checkpoint_flow.py"
 SUMMARIES = "tools/test_summarize.py"
 
 BUGS = (

@@ -4,7 +4,7 @@ from tests.planted.bug import Bug
 
 CHATS = "engine/chats"
 TESTS = "engine/chats/test_held_messages.py"
-COPIES = "engine/test_costs_of_copies.py"
+COPIES = "engine/access/test_costs_of_copies.py"
 RECEIVED = "engine/chats/test_received_files.py"
 
 BUGS = (

@@ -92,35 +92,35 @@ BUGS = (
         "domain/exchange.py",
         "if exchange.turn >= exchange.max_turns or",
         "if exchange.turn > exchange.max_turns or",
-        "engine/test_exchanges.py::test_turns_alternate_up_to_the_limit_and_the_last_words_are_recorded[sqlite]",
+        "engine/exchanges/test_exchanges.py::test_turns_alternate_up_to_the_limit_and_the_last_words_are_recorded[sqlite]",
     ),
     Bug(
         "the sides of an exchange take one another's turns",
         "domain/exchange.py",
         "return Side.REQUESTER if turn % 2 else Side.TARGET",
         "return Side.TARGET if turn % 2 else Side.REQUESTER",
-        "engine/test_exchanges.py::test_turns_alternate_up_to_the_limit_and_the_last_words_are_recorded[sqlite]",
+        "engine/exchanges/test_exchanges.py::test_turns_alternate_up_to_the_limit_and_the_last_words_are_recorded[sqlite]",
     ),
     Bug(
         "a reply that was never stored is not said again",
         "domain/exchange.py",
         "words=None if has_result else exchange.first_reply)",
         "words=None)",
-        "engine/test_exchanges.py::test_a_reply_whose_result_was_never_stored_comes_as_the_first_turn[sqlite]",
+        "engine/exchanges/test_exchanges.py::test_a_reply_whose_result_was_never_stored_comes_as_the_first_turn[sqlite]",
     ),
     Bug(
         "a skip keeps silent",
         "domain/silence.py",
         "return reply.strip() == skip or",
         "return skip in reply or",
-        "engine/test_exchanges.py::test_words_that_only_look_like_a_skip_are_words[sqlite]",
+        "engine/exchanges/test_exchanges.py::test_words_that_only_look_like_a_skip_are_words[sqlite]",
     ),
     Bug(
         "something follows from a result for an earlier conversation",
         "domain/report.py",
         "report.is_taken or report.is_from_outside or not situation.is_present or",
         "report.is_taken or report.is_from_outside or",
-        "engine/test_reports.py::"
+        "engine/reports/test_reports.py::"
         "test_a_result_that_comes_after_a_reset_goes_to_the_old_incarnation_and_starts_nothing[sqlite]",
     ),
     Bug(
@@ -135,7 +135,7 @@ BUGS = (
         "domain/report.py",
         "if situation.is_waiter_parked and situation.is_last_awaited:",
         "if situation.is_waiter_parked:",
-        "engine/test_reports.py::test_a_yield_goes_on_once_with_all_results_and_whoever_waits_gets_its_result[sqlite]",
+        "engine/reports/test_reports.py::test_a_yield_goes_on_once_with_all_results_and_whoever_waits_gets_its_result[sqlite]",
     ),
     Bug(
         "what rose above its requester is told to its channel",
@@ -163,7 +163,7 @@ BUGS = (
         "domain/transcript.py",
         "return self._finished.get(entry.run_id, saw + 1) <= saw",
         "return self._finished.get(entry.run_id, saw) <= saw",
-        "engine/test_transcript.py::test_messages_of_later_runs_are_never_in_an_earlier_runs_prompt",
+        "engine/runs/test_transcript.py::test_messages_of_later_runs_are_never_in_an_earlier_runs_prompt",
     ),
     Bug(
         "a call without a result is told not to have begun",
@@ -191,21 +191,21 @@ BUGS = (
         "domain/delivery.py",
         "(delivery.attempts >= MAX_ATTEMPTS and now - delivery.created_at >= PATIENCE)",
         "delivery.attempts >= MAX_ATTEMPTS",
-        "engine/test_deliveries.py::test_a_busy_platform_says_when_to_come_back_and_nothing_is_lost[sqlite]",
+        "engine/deliveries/test_deliveries.py::test_a_busy_platform_says_when_to_come_back_and_nothing_is_lost[sqlite]",
     ),
     Bug(
         "a platform's wish is followed for as long as it likes",
         "domain/delivery.py",
         "return min(max(wish, FIRST_WAIT), LONGEST_WISH)",
         "return max(wish, FIRST_WAIT)",
-        "engine/test_deliveries.py::test_a_busy_platform_says_when_to_come_back_and_nothing_is_lost[sqlite]",
+        "engine/deliveries/test_deliveries.py::test_a_busy_platform_says_when_to_come_back_and_nothing_is_lost[sqlite]",
     ),
     Bug(
         "who waits for a run that yielded gets the words of its first part",
         "domain/run.py",
         "        reply=last.reply,",
         "        reply=run.reply,",
-        "engine/test_reports.py::test_a_yield_goes_on_once_with_all_results_and_whoever_waits_gets_its_result[sqlite]",
+        "engine/reports/test_reports.py::test_a_yield_goes_on_once_with_all_results_and_whoever_waits_gets_its_result[sqlite]",
     ),
     Bug(
         "a cursor's last letter may be another",
@@ -233,7 +233,7 @@ BUGS = (
         "domain/finding.py",
         '    lead = f"Sub-agent: {flat(finding.name)}\\nStatus: {status_line(',
         '    lead = f"Sub-agent: {finding.name}\\nStatus: {status_line(',
-        "engine/test_spawn.py::test_a_childs_name_takes_one_line_of_its_record[sqlite]",
+        "engine/children/test_spawn.py::test_a_childs_name_takes_one_line_of_its_record[sqlite]",
     ),
     Bug(
         "an answered request is answered again",
@@ -247,21 +247,21 @@ BUGS = (
         "domain/approval.py",
         "return Consequence.CONTINUE if approval.is_parked else Consequence.RESUME",
         "return Consequence.RESUME",
-        "engine/test_approvals.py::test_two_parked_runs_of_a_session_are_decided_in_any_order[sqlite]",
+        "engine/approvals/test_approvals.py::test_two_parked_runs_of_a_session_are_decided_in_any_order[sqlite]",
     ),
     Bug(
         "a command is allowed always after its run has ended",
         "domain/standing_approval.py",
         "(self.run is None or self.run == run)",
         "(self.run is None or bool(self.run))",
-        "engine/test_standing_approvals.py::test_a_command_is_allowed_until_its_run_ends[sqlite-undisturbed]",
+        "engine/approvals/test_standing_approvals.py::test_a_command_is_allowed_until_its_run_ends[sqlite-undisturbed]",
     ),
     Bug(
         "an approved command runs in a workspace that could not be listed",
         "domain/approval.py",
         "self.workspace == workspace != UNKNOWN_WORKSPACE",
         "self.workspace == workspace",
-        "engine/test_approved_commands.py::"
+        "engine/approvals/test_approved_commands.py::"
         "test_a_command_is_asked_about_anew_if_nobody_can_tell_whether_its_workspace_changed[sqlite-in a run]",
     ),
     Bug(
@@ -283,20 +283,20 @@ BUGS = (
         "domain/transcript.py",
         "            if step in self._settled_steps:\n",
         "            if step not in self._settled_steps:\n",
-        "engine/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
+        "engine/runs/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
     ),
     Bug(
         "a context leaves out what the run has not seen yet",
         "domain/transcript.py",
         "                made_of = made_of.join(entry.classification) if summary is None else summary.classification\n",
         "                made_of = made_of if summary is None else summary.classification\n",
-        "engine/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
+        "engine/runs/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
     ),
     Bug(
         "a message that waited when the log was compacted is lost with a crash",
         "domain/transcript.py",
         ", *(entry.seq for entry in self._waiting)])",
         "])",
-        "engine/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
+        "engine/runs/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
     ),
 )

@@ -303,7 +303,7 @@ BUGS = (
         "tools/sessions_wait.py",
         "    if awaited.is_withheld:",
         "    if False:",
-        "engine/test_spawn.py::test_a_result_above_the_requester_is_recorded_as_a_notice_that_names_no_level[sqlite]",
+        "engine/children/test_spawn.py::test_a_result_above_the_requester_is_recorded_as_a_notice_that_names_no_level[sqlite]",
     ),
     Bug(
         "who waits at a webhook is told what may not go there",
@@ -324,7 +324,7 @@ BUGS = (
         "tools/sessions_send.py",
         '        shown["delivered"] = True',
         '        shown["delivered"] = False',
-        "engine/test_exchanges.py::test_a_wait_that_times_out_ends_the_wait_and_the_reply_comes_late[sqlite]",
+        "engine/exchanges/test_exchanges.py::test_a_wait_that_times_out_ends_the_wait_and_the_reply_comes_late[sqlite]",
     ),
     Bug(
         "texts pass for numbers",
@@ -346,7 +346,7 @@ BUGS = (
         "wire/errors.py",
         'return "not_found"',
         'return "error"',
-        "engine/test_exchanges.py::test_words_do_not_flow_down[sqlite]",
+        "engine/exchanges/test_exchanges.py::test_words_do_not_flow_down[sqlite]",
     ),
     Bug(
         "tools that the configuration leaves out are offered",

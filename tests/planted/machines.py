@@ -4,7 +4,7 @@ from tests.planted.bug import Bug
 
 MACHINES = "channels/test_machines.py::"
 OPERATIONS = MACHINES + "test_each_operation_refuses_a_program_and_says_what_to_do[sqlite]"
-JUDGED = "engine/test_live_judged.py::"
+JUDGED = "engine/deliveries/test_live_judged.py::"
 CHANGED = JUDGED + "test_nothing_more_is_shown_once_the_chat_may_not_have_it"
 KILLED = "channels/telegram/test_kill_points.py::test_a_gateway_that_is_killed_after_a_commit_loses_and_doubles_nothing"
 

@@ -2,9 +2,9 @@
 
 from tests.planted.bug import Bug
 
-RUNS = "engine/test_remembering.py"
-NOTES = "engine/test_memory.py"
-PEOPLE = "engine/test_notes_of_people.py"
+RUNS = "engine/memory/test_remembering.py"
+NOTES = "engine/memory/test_memory.py"
+PEOPLE = "engine/memory/test_notes_of_people.py"
 
 BUGS = (
     Bug(

@@ -129,7 +129,7 @@ BUGS = (
         "domain/message.py",
         "if all(isinstance(part, TextPart) and is_blank(part.text) for part in content):",
         "if not content:",
-        "engine/test_inbox.py::test_a_message_that_shows_nothing_is_refused_at_every_door",
+        "engine/sessions/test_inbox.py::test_a_message_that_shows_nothing_is_refused_at_every_door",
     ),
     Bug(
         "a prompt for this machine goes to a proxy",
@@ -199,7 +199,7 @@ BUGS = (
         "domain/finding.py",
         "transcript_path(finding.session_id)",
         "transcript_path(finding.session_key)",
-        "engine/test_spawn.py::test_a_child_is_spawned_at_once_and_its_result_starts_a_run_of_its_requester[sqlite]",
+        "engine/children/test_spawn.py::test_a_child_is_spawned_at_once_and_its_result_starts_a_run_of_its_requester[sqlite]",
     ),
     Bug(
         "the first of several conversations with a short id is taken",

@@ -18,7 +18,7 @@ from antiphon.store.database import Row, SqlValue
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import config, find_session, open_session
-from tests.engine.test_search import caller_of, search, store
+from tests.engine.views.test_search import caller_of, search, store
 
 SESSIONS = 30
 PER_SESSION = 100

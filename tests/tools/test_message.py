@@ -16,8 +16,8 @@ from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
-from tests.engine.test_classified_runs import BOOKS, PARTS
-from tests.engine.test_outgoing_flow import invite, link
+from tests.engine.deliveries.test_outgoing_flow import invite, link
+from tests.engine.runs.test_classified_runs import BOOKS, PARTS
 from tests.story import Character, telling
 from tests.tools.test_codes import declared, documented, told
 

@@ -20,9 +20,9 @@ from antiphon.store import sessions as rows
 from antiphon.testing import SERVER_ERROR, Answering, Call, FakeProvider, FakeRequest, Reply
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.engine.checkpoints.test_checkpoint_flow import SECRET, open_with_guests, say
+from tests.engine.checkpoints.test_checkpoints import checkpoint, looking, looks_back
 from tests.engine.stage import ask, find_session, open_session, read_log, wait_end
-from tests.engine.test_checkpoint_flow import SECRET, open_with_guests, say
-from tests.engine.test_checkpoints import checkpoint, looking, looks_back
 from tests.people import guest
 from tests.story import telling
 from tests.tools.test_codes import declared, documented, told

@@ -11,9 +11,9 @@ from antiphon.domain.stored_task import MAX_PROMPT_BYTES, StoredTask
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
+from tests.engine.access.test_people import hear, invite
+from tests.engine.approvals.test_approvals import decide, pending
 from tests.engine.stage import config, wait_end
-from tests.engine.test_approvals import decide, pending
-from tests.engine.test_people import hear, invite
 from tests.story import Character, telling
 from tests.tools.test_codes import declared, documented, told
 from tests.waiting import SECONDS

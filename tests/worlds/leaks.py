@@ -97,7 +97,7 @@ LEAKS = (
         "engine/reports/follow.py",
         "        may_flow=may_flow,\n        may_word=may_word,\n        is_origin_over",
         "        may_flow=True,\n        may_word=may_word,\n        is_origin_over",
-        "engine/test_spawn.py::test_a_child_above_its_requester_says_nothing_to_that_ones_channel[sqlite]",
+        "engine/children/test_spawn.py::test_a_child_above_its_requester_says_nothing_to_that_ones_channel[sqlite]",
     ),
     Bug(
         "requester's turn unchecked",
@@ -132,7 +132,7 @@ LEAKS = (
         "engine/children/spawn.py",
         "attributes=SessionAttributes(label=request.label, taint=parent.taint, clearance=limit),",
         "attributes=SessionAttributes(label=request.label, clearance=limit),",
-        "engine/test_spawn.py::test_a_child_has_its_parents_taint_and_clearance[sqlite]",
+        "engine/children/test_spawn.py::test_a_child_has_its_parents_taint_and_clearance[sqlite]",
     ),
     Bug(
         "accepted against not_found",
@@ -149,14 +149,14 @@ LEAKS = (
         "engine/sessions/resets.py",
         ", workspace_seq=first_seq)",
         ")",
-        "engine/test_workspace_flow.py::test_a_reset_begins_an_empty_workspace_and_the_old_one_stays[sqlite]",
+        "engine/sessions/test_workspace_flow.py::test_a_reset_begins_an_empty_workspace_and_the_old_one_stays[sqlite]",
     ),
     Bug(
         "ended fork at base",
         "engine/sessions/forks.py",
         "command.at_ms, is_described=True, taint=taint)",
         "command.at_ms, is_described=True)",
-        "engine/test_ceilings.py::test_a_fork_of_an_ended_id_has_the_taint_of_that_incarnation[sqlite]",
+        "engine/access/test_ceilings.py::test_a_fork_of_an_ended_id_has_the_taint_of_that_incarnation[sqlite]",
     ),
     Bug(
         "message stored PUBLIC",

@@ -16,8 +16,8 @@ from antiphon.testing.telegram import FakeTelegram, Json, person
 from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, Bot, open_bot, pass_time, until
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.engine.deliveries.test_live import Writer
 from tests.engine.stage import ManualClock, read_log
-from tests.engine.test_live import Writer
 
 pytestmark = pytest.mark.anyio
 

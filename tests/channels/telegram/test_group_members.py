@@ -19,8 +19,8 @@ from tests.channels.telegram.bots import OLGA, Bot, open_bot, until
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
+from tests.engine.deliveries.test_live import Writer
 from tests.engine.stage import ManualClock
-from tests.engine.test_live import Writer
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, open_bot
 from tests.channels.telegram.test_replies import asked, data_of
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.engine.deliveries.test_live import Writer
 from tests.engine.stage import ManualClock, find_session, read_log
-from tests.engine.test_live import Writer
 
 pytestmark = pytest.mark.anyio
 

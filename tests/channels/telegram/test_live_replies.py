@@ -13,9 +13,9 @@ from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, Bot, open_bot, 
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
+from tests.engine.approvals.test_approvals import Disk, pending
+from tests.engine.deliveries.test_live import Writer
 from tests.engine.stage import ManualClock
-from tests.engine.test_approvals import Disk, pending
-from tests.engine.test_live import Writer
 
 pytestmark = pytest.mark.anyio
 

@@ -20,8 +20,8 @@ from tests.channels.fake_channel import FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.chats.lobby import ACCOUNT, CHANNEL, OWNERS_ID, Lobby, lobby
+from tests.engine.deliveries.test_deliveries import quiet
 from tests.engine.stage import ManualClock
-from tests.engine.test_deliveries import quiet
 
 pytestmark = pytest.mark.anyio
 
