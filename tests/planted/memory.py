@@ -4,7 +4,6 @@ from tests.planted.bug import Bug
 
 RUNS = "engine/memory/test_remembering.py"
 NOTES = "engine/memory/test_memory.py"
-PEOPLE = "engine/memory/test_notes_of_people.py"
 
 BUGS = (
     Bug(
@@ -15,20 +14,6 @@ BUGS = (
         f"{RUNS}::test_a_chat_of_several_persons_has_nobodys_memory[sqlite]",
     ),
     Bug(
-        "another person's message gets the memory of the chat's person",
-        "policy/memory.py",
-        "            return person if person == str(asker.principal) or reaches_all(asker) else None\n",
-        "            return person\n",
-        f"{RUNS}::test_an_asker_who_takes_no_part_has_nobodys_memory[sqlite]",
-    ),
-    Bug(
-        "a program's sessions share the memory of its owner",
-        "policy/memory.py",
-        "            return str(asker.principal) if _is_persons(session) else session_holder(session.row)\n",
-        "            return str(asker.principal)\n",
-        f"{RUNS}::test_a_program_s_sessions_each_have_a_memory_for_themselves[sqlite]",
-    ),
-    Bug(
         "hooks and scheduled tasks have a memory",
         "policy/memory.py",
         "    if session.source.kind not in WITH_PEOPLE or session.parent is not None or asker.is_suspended:\n",
@@ -36,143 +21,10 @@ BUGS = (
         f"{RUNS}::test_sessions_without_people_have_no_memory[sqlite]",
     ),
     Bug(
-        "another session's request is answered with memory",
-        "policy/memory.py",
-        "    return purpose in _ANSWERS_PEOPLE\n",
-        "    return True\n",
-        f"{RUNS}::test_what_another_session_asks_is_answered_without_memory[sqlite]",
-    ),
-    Bug(
-        "each topic of a group remembers by itself",
-        "policy/memory.py",
-        '    _, _, channel, kind, id, *_ = key.value.split(":")\n    return f"group:{channel}:{kind}:{id}"\n',
-        '    return f"group:{key.value}"\n',
-        f"{RUNS}::test_a_group_has_one_memory_in_all_its_topics[sqlite]",
-    ),
-    Bug(
-        "words that have read secrets change an open note",
-        "policy/memory.py",
-        "    return ALLOW if may_enter(made_of, note.made_of) else WRITE_DOWN\n",
-        "    return ALLOW\n",
-        f"{NOTES}::test_what_has_read_secrets_changes_no_open_note[sqlite]",
-    ),
-    Bug(
-        "a run changes what an owner shares",
-        "policy/memory.py",
-        "    if note.holder == EVERYONE:\n        return SHARED_NOTE\n",
-        "",
-        f"{NOTES}::test_no_run_changes_what_an_owner_shares[sqlite]",
-    ),
-    Bug(
-        "a member of a group deletes its notes",
-        "policy/memory.py",
-        "    return reaches_all(standing) or note.holder == str(standing.principal)\n",
-        "    return True\n",
-        f"{PEOPLE}::test_members_see_a_groups_notes_and_owners_change_them[sqlite]",
-    ),
-    Bug(
-        "a person's memory is used where others read the answer",
-        "engine/memory/scopes.py",
-        "            if each is not None and each.is_outside and not await _is_at(query, holder, each):\n",
-        "            if each is None:\n",
-        f"{RUNS}::test_no_answer_with_a_persons_memory_goes_where_others_read[sqlite]",
-    ),
-    Bug(
         "another's note is changed by its id",
         "engine/memory/notes.py",
         " or not (note.is_shared or note.holder == scope.holder):",
         ":",
         f"{NOTES}::test_another_scopes_note_is_not_found_even_by_its_id[sqlite]",
-    ),
-    Bug(
-        "a full memory takes more",
-        "engine/memory/notes.py",
-        "    if await rows.count(tx, ReadableNotes(scope, author.made_of)) >= MAX_NOTES:\n",
-        "    if False:\n",
-        f"{NOTES}::test_a_full_memory_takes_no_more_and_forgets_nothing[sqlite]",
-    ),
-    Bug(
-        "a repeated call makes a second note",
-        "engine/memory/notes.py",
-        "    await rows.insert(tx, note, author.call_id)\n",
-        "    await rows.insert(tx, note)\n",
-        f"{NOTES}::test_a_repeated_call_makes_no_second_note[sqlite]",
-    ),
-    Bug(
-        "common words decide what matches",
-        "engine/memory/notes.py",
-        "            scores[id] = scores.get(id, 0.0) + 1 / len(ids)\n",
-        "            scores[id] = scores.get(id, 0.0) + 1\n",
-        f"{NOTES}::test_the_rarest_words_decide_what_matches_best[sqlite]",
-    ),
-    Bug(
-        "secret notes come into prompts by themselves",
-        "engine/memory/shown.py",
-        "        readable = ReadableNotes(scope, asked.taint)\n",
-        "        import antiphon.domain.classification as c\n        readable = ReadableNotes(scope, c.EVERYTHING)\n",
-        f"{RUNS}::test_notes_above_what_the_session_holds_do_not_come_by_themselves[sqlite]",
-    ),
-    Bug(
-        "notes do not join the context of the run",
-        "engine/runs/context.py",
-        "        return self.surroundings if self._memory is None else self.surroundings.join(self._memory.made_of)\n",
-        "        return self.surroundings\n",
-        f"{RUNS}::test_a_note_raises_the_context_that_it_stands_in[sqlite]",
-    ),
-    Bug(
-        "what a search finds raises nobody",
-        "engine/memory/calls.py",
-        "    return FoundNotes(notes, join_all(note.made_of for note in notes))\n",
-        "    return FoundNotes(notes, memory.session.taint)\n",
-        f"{RUNS}::test_reading_a_note_by_search_raises_the_session[sqlite]",
-    ),
-    Bug(
-        "a run calls the memory as often as it likes",
-        "engine/memory/calls.py",
-        "    if caller.run is not None and caller.run.count_call(MEMORY_TOOL) > MOST_CALLS:\n",
-        "    if False:\n",
-        f"{RUNS}::test_a_thousand_calls_in_one_run_are_bounded[sqlite]",
-    ),
-    Bug(
-        "a merged person's notes stay behind",
-        "store/people.py",
-        "    await notes.merge(tx, old, new)\n",
-        "",
-        f"{RUNS}::test_merged_persons_share_and_a_removed_ones_notes_go[sqlite]",
-    ),
-    Bug(
-        "a removed person's notes stay",
-        "store/people.py",
-        "    await notes.delete_of(tx, principal)\n",
-        "",
-        f"{RUNS}::test_merged_persons_share_and_a_removed_ones_notes_go[sqlite]",
-    ),
-    Bug(
-        "the notes of a deleted session stay",
-        "engine/sessions/deletion.py",
-        "    await notes.delete_of(tx, session_holder(session.row))\n",
-        "",
-        f"{RUNS}::test_a_program_s_sessions_each_have_a_memory_for_themselves[sqlite]",
-    ),
-    Bug(
-        "a changed note is found by its old words",
-        "store/notes.py",
-        '", (note.id,))\n    await _insert_words(tx, note)\n',
-        '", (note.id,))\n    return\n',
-        f"{NOTES}::test_a_changed_note_is_found_by_its_new_words_alone[sqlite]",
-    ),
-    Bug(
-        "the memory stands before the message that it is for",
-        "agents/providers/chat_dialect.py",
-        "_as_one(USER, [messages[-1], words])",
-        "_as_one(USER, [words, messages[-1]])",
-        f"{RUNS}::test_notes_and_working_memory_stand_at_the_end_as_data_and_what_is_before_them_never_changes[sqlite]",
-    ),
-    Bug(
-        "/forget deletes any note by its id",
-        "engine/chats/memory_commands.py",
-        "        return [note] if is_own and may_enter(note.made_of, readable.clearance) else []\n",
-        "        return [note] if note or is_own and may_enter(note.made_of, readable.clearance) else []\n",
-        f"{PEOPLE}::test_the_commands_show_and_forget_what_belongs_to_the_chat[sqlite]",
     ),
 )
