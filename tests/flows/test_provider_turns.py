@@ -498,12 +498,8 @@ async def test_a_steering_message_reaches_the_model_at_the_next_step(open_home: 
         assert joined.run_id == posted.run_id
         released.set()
         assert (await wait_end(stage.app, posted.run_id)).reply == "both"
-        assert [message["role"] for message in stage.fake.requests[1].messages[1:]] == [
-            "user",
-            "assistant",
-            "tool",
-            "user",
-        ]
+        roles = [message["role"] for message in stage.fake.requests[1].messages[1:]]
+        assert roles == ["user", "assistant", "tool", "assistant", "user"]  # no template takes a user after a tool
 
 
 @requirement("runs:6")

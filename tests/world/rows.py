@@ -34,7 +34,7 @@ from tests.world.wire import (
 SAFE_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 LONG: Final = tuple(f"{number} " + "word " * 150 for number in range(4))
 """Turns of which four are more than `ROOM`."""
-ROOM: Final = 2_600
+ROOM: Final = 2_900
 """Characters of a conversation that the provider of the rows about length takes."""
 
 
