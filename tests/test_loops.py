@@ -836,6 +836,7 @@ OF_ONE = {
     "engine/runs/cancel.py cancel_run": "one unit",
     "engine/runs/context.py RunContext.read_log": "one run",
     "engine/schedules/scheduler.py Scheduler.fire_all_due": "one look, whose items the loop around it has",
+    "engine/sessions/forks.py Forks._remove": "one copy",
     "engine/sessions/forks.py _read_all": "one unit",
     "engine/sessions/upkeep.py Upkeep._prune": "one session",
     "engine/sessions/upkeep.py Upkeep.hide_stale": "one step of the upkeep",

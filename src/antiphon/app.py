@@ -151,7 +151,12 @@ async def _with_compartments(base: Base, database: Database) -> Base:
 def _upkeep(app: App) -> Upkeep:
     rules = app.services.rules
     return Upkeep(
-        app.database, app.workspaces, app.services.clock, stale_after=rules.stale_after, retention=rules.retention
+        app.database,
+        app.workspaces,
+        app.services.clock,
+        stale_after=rules.stale_after,
+        retention=rules.retention,
+        also=(app.services.forks.remove_left,),
     )
 
 

@@ -371,7 +371,7 @@ def build(
         tasks=tasks,
         resets=Resets(database, rules, clock, ids),
         checkpoints=Checkpoints(database, waits, rules, clock=clock, ids=ids),
-        forks=Forks(database, rules, clock, ids),
+        forks=Forks(database, rules, clock, ids, process=process),
         history=history,
         search=search,
         views=views,

@@ -14,6 +14,13 @@ BUGS = (
         f"{RECEIVED}::test_a_command_reads_what_was_received_and_cannot_change_it",
     ),
     Bug(
+        "a large fork is one unit",
+        "engine/sessions/forks.py",
+        "        if page and size + grown > PAGE_BYTES:\n",
+        "        if False:\n",
+        "engine/sessions/test_forks_in_pages.py::test_others_write_between_the_pages_of_a_large_fork[sqlite]",
+    ),
+    Bug(
         "metadata grows each time that its session is opened",
         "engine/sessions/metadata.py",
         "    merged = {**before, **given}\n",

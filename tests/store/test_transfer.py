@@ -223,6 +223,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "unnoticed_events",
         "arrivals",
         "chat_names",
+        "copies_under_way",
         "channel_accounts",
         "groups_of_channels",
         "met_in_groups",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.policy.flow import is_public
@@ -48,6 +48,8 @@ class Addition(Struct, frozen=True, gc=False):
     """The end of the log before, if known; saves a query."""
     is_quiet: bool = False
     """Whether `updated_at` stays as it is, because nobody did anything."""
+    is_stored: bool = False
+    """Whether `store` has stored the events already, under the numbers that they get now."""
 
 
 async def append(tx: Transaction, session: SessionRow, addition: Addition) -> int:
@@ -71,19 +73,31 @@ async def append(tx: Transaction, session: SessionRow, addition: Addition) -> in
     else:
         await tx.execute(advance, values)
         last_seq, present, base = end.last_seq + count, end.incarnation, end.base
-    seq = last_seq - count + 1
-    rows: list[SqlValue] = []
-    for number, event in enumerate(addition.events, 1):
-        created_at = at_ms if event.occurred_at is None else milliseconds(event.occurred_at)
-        rows += (session, seq, incarnation, created_at, *event_values(event, base))
-        seq += 1
-        if number == count or number % INSERTED_AT_ONCE == 0:
-            await tx.execute(_insert(len(rows) // EVENT_WIDTH), rows)
-            rows = []
+    if not addition.is_stored:
+        await store(tx, session, addition, first=last_seq - count + 1, base=base)
     if present != incarnation:
         await incarnations.stretch(tx, incarnation, last_seq)
     tx.wake(session)
     return last_seq
+
+
+async def store(tx: Transaction, session: SessionRow, addition: Addition, *, first: int, base: Classification) -> None:
+    """Stores the events, numbered from `first`, none of them below `base`. The session's row does not know them."""
+    incarnation, at_ms, count = addition.incarnation, addition.at_ms, len(addition.events)
+    rows: list[SqlValue] = []
+    for number, event in enumerate(addition.events, 1):
+        created_at = at_ms if event.occurred_at is None else milliseconds(event.occurred_at)
+        rows += (session, first + number - 1, incarnation, created_at, *event_values(event, base))
+        if number == count or number % INSERTED_AT_ONCE == 0:
+            await tx.execute(_insert(len(rows) // EVENT_WIDTH), rows)
+            rows = []
+
+
+def size_of(event: NewEvent) -> int:
+    """The size of the event as it is stored."""
+    payload = event_values(event, PUBLIC)[-1]
+    assert isinstance(payload, str)
+    return len(payload)
 
 
 @cache

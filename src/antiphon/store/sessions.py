@@ -415,6 +415,32 @@ async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
     return session
 
 
+async def insert_hidden(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
+    """Creates a row that looks deleted, with an empty log, until `insert` revives it under its key."""
+    names, stored = zip(
+        *{
+            "key": new.key.value,
+            "agent_id": new.agent_id,
+            "kind": new.key.kind.value,
+            "status": SessionStatus.IDLE.value,
+            "deleted_at": at_ms,
+            "source_kind": new.source.kind,
+            "source_interactive": int(new.source.interactive),
+            "type": new.source.type.value,
+            "metadata": "{}",
+            "created_at": at_ms,
+            "interacted_at": at_ms,
+            "updated_at": at_ms,
+        }.items(),
+        strict=True,
+    )
+    row = await tx.fetch_one(
+        f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) RETURNING id", stored
+    )
+    assert row is not None
+    return row[0]
+
+
 async def _bury_child(tx: Transaction, session: SessionRow, values: Mapping[str, SqlValue], at_ms: int) -> None:
     """Gives the spawn and the results of the session before this one to a tombstone: the new one is nobody's child."""
     owed = await tx.fetch_one(
@@ -550,7 +576,7 @@ async def find_first_words(query: Query, principal: str) -> str | None:
     row = await query.fetch_one(
         "SELECT CASE WHEN s.description_level = 0 AND s.description_compartments = 0 AND s.description_person IS NULL "
         "THEN COALESCE(s.description, '') ELSE '' END FROM participants t JOIN sessions s ON s.id = t.session "
-        "WHERE t.principal = ? ORDER BY s.id LIMIT 1",
+        "WHERE t.principal = ? AND s.deleted_at IS NULL ORDER BY s.id LIMIT 1",
         (principal,),
     )
     return None if row is None else row[0]

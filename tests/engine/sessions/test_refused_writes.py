@@ -50,6 +50,7 @@ KEPT = {
     ("engine.chats.take_in._enter", "linking.link"): "the settings say whose the account is",
     ("engine.chats.pairing._post_waiting", "chat_names.put"): "what the platform calls the chat of somebody admitted",
     ("engine.children.wait.end_wait", "ledger.change"): "the wait is over, whatever became of the runs",
+    ("engine.sessions.forks.finish_fork", "copies.uncount"): "the fork is given up, and no longer counted",
     ("engine.runs.decisions.decide_approval", "expire_approval"): "the request's time is over, whoever finds that out",
     ("engine.runs.decisions.decide_approval", "_carry_out"): "says by its result that it wrote nothing",
 }

@@ -256,10 +256,12 @@ async def append_copies(
     *,
     is_described: bool = False,
     taint: Classification = PUBLIC,
+    is_stored: bool = False,
 ) -> None:
     """Stores copies of another log in a new session, at their classifications; lists show the words of the copies.
 
-    The session's taint becomes the join of its base, the given taint and the copies that it may take in.
+    The session's taint becomes the join of its base, the given taint and the copies that it may take in. The events
+    may be stored already, under the numbers that follow the session's last one.
     Contract: sessions 8, flow 8.
     """
     set: dict[str, SqlValue] = {}
@@ -269,7 +271,7 @@ async def append_copies(
     joined = join_all([taint, session.base, *taken])
     await incarnations.set_taint(tx, SessionId(session.id), joined)
     add = {"message_count": sum(copy.message is not None for copy in copies)}
-    addition = Addition(incarnation=session.id, events=copies, at_ms=at_ms, set=set, add=add)
+    addition = Addition(incarnation=session.id, events=copies, at_ms=at_ms, set=set, add=add, is_stored=is_stored)
     last_seq = await log.append(tx, session.row, addition)
     for seq, copy in enumerate(copies, last_seq - len(copies) + 1):
         if not may_enter(copy.classification, joined):

@@ -1,5 +1,9 @@
 """A new session that begins as a copy of another's log. Contract: sessions 8."""
 
+from collections.abc import Sequence
+
+import anyio
+from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -8,36 +12,52 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Classification, join_all
 from antiphon.domain.errors import Conflict
 from antiphon.domain.event import Event, EventType, NewEvent
-from antiphon.domain.ids import Ids, RunId, SessionId
+from antiphon.domain.ids import Ids, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, parse_key
 from antiphon.domain.left_out import moved
 from antiphon.domain.message import AssistantMessage, JsonObject, Message, ToolResult, UserMessage
 from antiphon.domain.run import Run
-from antiphon.domain.session import DeliveryContext, Session
+from antiphon.domain.session import DeliveryContext, Session, Source
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Input, OpenCall, Summary, Transcript
 from antiphon.engine.access.allowances import refuse_bytes, refuse_session
 from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
-from antiphon.engine.access.reach import find_target, reach_of
+from antiphon.engine.access.reach import Found, find_target, reach_of
 from antiphon.engine.ledger.append import append_copies
 from antiphon.engine.ledger.run_log import closing_result
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session, refuse_agent
+from antiphon.engine.sessions.sessions import (
+    OpenSession,
+    SessionAttributes,
+    add_maker,
+    create_session,
+    id_from_key,
+    refuse_agent,
+)
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import ceiling
 from antiphon.policy.reach import Grant
 from antiphon.policy.shown import shown_session
+from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
+from antiphon.store import copies, incarnations
 from antiphon.store import events as log
-from antiphon.store import incarnations
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
 
-PAGE_EVENTS = 1000
+PAGE_EVENTS = 100
+"""Read at once: on PostgreSQL nothing else is done while they are decoded."""
+PAGE_BYTES = 1024 * 1024
+"""The most that one unit copies; larger forks are made of several."""
+FIRST_COPY = 2
+"""The number of the first copy in a new session, after `session_started`."""
+ATTEMPTS = 3
+"""How often a fork in pages is begun, if what it copies changes meanwhile; then one unit makes it."""
 
 
 class ForkOpening(Struct, frozen=True, kw_only=True):
@@ -61,12 +81,54 @@ class ForkSession(Struct, frozen=True, kw_only=True):
     """Where a fork for a chat belongs; None for a session of its own."""
 
 
+class ForkBasis(Struct, frozen=True, kw_only=True):
+    """All that the copies of a fork depend on; they are made anew where it changed meanwhile."""
+
+    session: SessionRow
+    incarnation: SessionId
+    first_seq: int
+    up_to: int
+    clearance: Classification
+    base: Classification
+
+
+class PreparedFork(Struct, frozen=True, kw_only=True):
+    """What a fork copies."""
+
+    basis: ForkBasis
+    events: list[Event]
+    size: int
+    """Of the events, as they are stored."""
+    made_of: Classification
+    """The join of the events."""
+
+
+class StagedFork(Struct, frozen=True, kw_only=True):
+    """A session that nobody sees yet, into which the copies go."""
+
+    row: SessionRow
+    incarnation: SessionId
+    prepared: PreparedFork
+    at_ms: int
+
+
+class _Judged(Struct, frozen=True, kw_only=True):
+    standing: Standing
+    found: Found
+    basis: ForkBasis
+
+
 class Forks:
-    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
+    """Large copies are made in pages: other units are stored between them. Nobody sees the session before its end."""
+
+    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids, *, process: ProcessId) -> None:
         self._database = database
         self._rules = rules
+        self._process = process
         self._clock = clock
         self._ids = ids
+        self._copying = anyio.Lock()
+        self._under_way: set[SessionRow] = set()
 
     async def fork(self, principal: Principal, target: NamedTarget, seq: int | None) -> Session:
         """A new session with the messages up to `seq`, at their classifications. An ended id can be forked too.
@@ -76,59 +138,231 @@ class Forks:
         Raises `NotFound`, `Conflict` if `seq` lies in a pruned range or above the log, and `Denied` for a person who
         may not open sessions with its agent, or store as much again.
         """
-        segment = self._ids.random_hex(12)
-        command = ForkSession(
+        command = self._command(principal, target, seq)
+        if accepted(await self._database.read(size_of_fork, command)) > PAGE_BYTES:
+            async with self._copying:  # one at a time: a commit holds one page, and memory one log
+                for _ in range(ATTEMPTS):
+                    if (forked := await self._fork_in_pages(command)) is not None:
+                        return accepted(forked)
+                    command = self._command(principal, target, seq)
+        return accepted(await self._database.run(fork_session, command, sessions=(target,)))
+
+    def _command(self, principal: Principal, target: NamedTarget, seq: int | None) -> ForkSession:
+        return ForkSession(
             principal=principal,
             target=target,
             seq=seq,
-            new_segment=segment,
+            new_segment=self._ids.random_hex(12),
             new_session_id=parse_session_id(f"api:{self._ids.random_hex(12)}"),
             rules=self._rules,
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(fork_session, command, sessions=(target,)))
+
+    async def _fork_in_pages(self, command: ForkSession) -> Session | Refusal | None:
+        """None if what is copied changed meanwhile; nothing is left of it."""
+        prepared = await self._database.read(prepare_fork, command)
+        if isinstance(prepared, Refusal):
+            return prepared
+        pages = await to_thread.run_sync(_pages_of, prepared.events)
+        begin = (command, prepared, self._process)
+        staged = await self._database.run(begin_fork, *begin, sessions=(command.target,))
+        if not isinstance(staged, StagedFork):
+            return staged
+        self._under_way.add(staged.row)
+        forked: Session | Refusal | None = None
+        try:
+            first = FIRST_COPY
+            for page in pages:
+                if not await self._database.run(store_page, staged, page, first):
+                    return None
+                first += len(page)
+            made = [copy for page in pages for copy in page]
+            finish = (command, staged, made)
+            forked = await self._database.run(finish_fork, *finish, sessions=(command.target,))
+            return forked
+        finally:
+            if not isinstance(forked, Session):
+                with anyio.CancelScope(shield=True):
+                    await self._remove(staged.row)
+            self._under_way.discard(staged.row)
+
+    async def remove_left(self) -> None:
+        """Removes what is left of forks that did not come to their end: of processes that are gone, and of its own."""
+        for session in await self._database.read(copies.list_left, self._process):
+            if session not in self._under_way:
+                await self._remove(session)
+
+    async def _remove(self, session: SessionRow) -> None:
+        while await self._database.run(remove_page, session):
+            pass
+
+
+async def size_of_fork(query: Query, command: ForkSession) -> int | Refusal:
+    """How many bytes the fork copies, without reading them."""
+    judged = await _judge(query, command, command.seq)
+    return judged if isinstance(judged, Refusal) else await _size_of(query, judged, command.rules)
+
+
+async def prepare_fork(query: Query, command: ForkSession) -> PreparedFork | Refusal:
+    """All that the fork copies."""
+    judged = await _judge(query, command, command.seq)
+    return judged if isinstance(judged, Refusal) else await _prepare(query, judged, command.rules)
+
+
+async def begin_fork(
+    tx: Transaction, command: ForkSession, prepared: PreparedFork, process: ProcessId
+) -> StagedFork | Refusal | None:
+    """Makes the session that nobody sees yet, and counts what it will hold for who makes it."""
+    judged = await _judge_prepared(tx, command, prepared)
+    if not isinstance(judged, _Judged):
+        return judged
+    source, key = judged.found.session, _key_of(command, judged.found.session)
+    if refusal := await refuse_bytes(tx, judged.standing, prepared.size, command.rules.shares):
+        return refusal
+    if refusal := refuse_above(await _taint_of(tx, judged, prepared), ceiling(source, None)):
+        return refusal
+    incarnation = id_from_key(key)
+    assert incarnation is not None
+    new = rows.NewSession(
+        key=key, agent_id=source.agent_id, id=incarnation, source=_origin_of(command, source), metadata={}, columns={}
+    )
+    row = await rows.insert_hidden(tx, new, command.at_ms)
+    await add_maker(tx, row, judged.standing)
+    await rows.add_stored_bytes(tx, row, str(judged.standing.principal), prepared.size)
+    await copies.begin(tx, row, process)
+    return StagedFork(row=row, incarnation=incarnation, prepared=prepared, at_ms=command.at_ms)
+
+
+async def store_page(tx: Transaction, staged: StagedFork, page: Sequence[NewEvent], first: int) -> bool:
+    """Stores some of the copies, numbered from `first`; False if the session was removed meanwhile."""
+    if not await copies.advance(tx, staged.row, first + len(page) - 1):
+        return False
+    addition = Addition(incarnation=staged.incarnation, events=page, at_ms=staged.at_ms)
+    await log.store(tx, staged.row, addition, first=first, base=staged.prepared.basis.base)
+    return True
+
+
+async def finish_fork(
+    tx: Transaction, command: ForkSession, staged: StagedFork, made: Sequence[NewEvent]
+) -> Session | Refusal | None:
+    """Judges the fork anew, as if nothing of it were stored, and lets everybody see it.
+
+    None if what was copied is not what would be copied now.
+    """
+    prepared = staged.prepared
+    if not await copies.hold(tx, staged.row):
+        return None
+    await copies.uncount(tx, staged.row)
+    judged = await _judge_prepared(tx, command, prepared)
+    if not isinstance(judged, _Judged):
+        return judged
+    if await incarnations.find(tx, staged.incarnation) is not None:
+        return None
+    if refusal := await refuse_bytes(tx, judged.standing, prepared.size, command.rules.shares):
+        return refusal
+    forked = await _store(tx, command, judged, prepared, stored=made)
+    if isinstance(forked, Session):
+        await copies.end(tx, staged.row)
+    return forked
+
+
+async def remove_page(tx: Transaction, session: SessionRow) -> bool:
+    """Removes a part of a copy that is given up; whether there is more."""
+    return await copies.hold(tx, session) and await copies.remove_page(tx, session, PAGE_BYTES)
 
 
 async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refusal:
-    standing = await find_standing(tx, command.principal)
-    reach = reach_of(standing, Act.READ)
-    found = reach if isinstance(reach, Refusal) else await find_target(tx, reach, command.target)
-    if isinstance(found, Refusal):
-        return found
-    source, incarnation = found.session, found.incarnation
-    if refusal := refuse_agent(standing, source.agent_id, command.rules):
-        return refusal
-    if refusal := await refuse_session(tx, standing, command.rules.shares):
-        return refusal
+    """The whole fork in one unit."""
+    judged = await _judge(tx, command, command.seq)
+    if isinstance(judged, Refusal):
+        return judged
+    prepared = await _prepare(tx, judged, command.rules)
+    return prepared if isinstance(prepared, Refusal) else await _store(tx, command, judged, prepared)
+
+
+async def _judge(query: Query, command: ForkSession, seq: int | None) -> _Judged | Refusal:
+    judged = await _judge_rights(query, command, seq)
+    if isinstance(judged, Refusal):
+        return judged
+    source, incarnation, up_to = judged.found.session, judged.found.incarnation, judged.basis.up_to
     end = incarnation.last_seq or source.last_seq
-    up_to = end if command.seq is None else command.seq
-    if not max(incarnation.first_seq, source.first_seq) <= up_to <= end:
+    if not judged.basis.first_seq <= up_to <= end:
         return Refusal(
             Conflict(
                 f"Event is not in the log: {up_to}. The log goes from {incarnation.first_seq} to {end}.",
                 code="seq_out_of_range",
             )
         )
-    size = await log.size_of_incarnation(tx, found.grant, incarnation.id, up_to)
-    if refusal := await refuse_bytes(tx, standing, size, command.rules.shares):
+    return judged
+
+
+async def _judge_prepared(query: Query, command: ForkSession, prepared: PreparedFork) -> _Judged | Refusal | None:
+    """None if the same fork would copy something else now."""
+    judged = await _judge_rights(query, command, prepared.basis.up_to)
+    return None if isinstance(judged, _Judged) and judged.basis != prepared.basis else judged
+
+
+async def _judge_rights(query: Query, command: ForkSession, seq: int | None) -> _Judged | Refusal:
+    standing = await find_standing(query, command.principal)
+    reach = reach_of(standing, Act.READ)
+    found = reach if isinstance(reach, Refusal) else await find_target(query, reach, command.target)
+    if isinstance(found, Refusal):
+        return found
+    source, incarnation = found.session, found.incarnation
+    if refusal := refuse_agent(standing, source.agent_id, command.rules):
         return refusal
-    events = await _read_all(tx, found.grant, incarnation, up_to)
-    taint = source.base.join(await _taint_of(tx, incarnation, events, up_to=up_to))
+    if refusal := await refuse_session(query, standing, command.rules.shares):
+        return refusal
+    basis = ForkBasis(
+        session=source.row,
+        incarnation=incarnation.id,
+        first_seq=max(incarnation.first_seq, source.first_seq),
+        up_to=(incarnation.last_seq or source.last_seq) if seq is None else seq,
+        clearance=found.grant.clearance,
+        base=source.base,
+    )
+    return _Judged(standing=standing, found=found, basis=basis)
+
+
+async def _size_of(query: Query, judged: _Judged, rules: Rules) -> int | Refusal:
+    basis = judged.basis
+    size = await log.size_of_incarnation(query, judged.found.grant, basis.incarnation, basis.up_to)
+    return await refuse_bytes(query, judged.standing, size, rules.shares) or size
+
+
+async def _prepare(query: Query, judged: _Judged, rules: Rules) -> PreparedFork | Refusal:
+    size = await _size_of(query, judged, rules)
+    if isinstance(size, Refusal):
+        return size
+    events = await _read_all(query, judged.found.grant, judged.found.incarnation, judged.basis.up_to)
+    made_of = join_all(event.classification for event in events)
+    return PreparedFork(basis=judged.basis, events=events, size=size, made_of=made_of)
+
+
+async def _store(
+    tx: Transaction,
+    command: ForkSession,
+    judged: _Judged,
+    prepared: PreparedFork,
+    *,
+    stored: Sequence[NewEvent] | None = None,
+) -> Session | Refusal:
+    """Opens the session with the copies, which may be stored already."""
+    standing, source, up_to = judged.standing, judged.found.session, prepared.basis.up_to
+    incarnation, taint = judged.found.incarnation, await _taint_of(tx, judged, prepared)
     opening = command.opening
     clearance = None if opening is None else await find_place_clearance(tx, command.rules.sinks, opening.place)
     if refusal := refuse_above(taint, ceiling(source, clearance)):
         return refusal
-    key = parse_key(f"agent:{source.agent_id}:fork:{command.new_segment}") if opening is None else opening.key
-    origin = replace(source.source, kind="api", platform=None, trigger_id=None) if opening is None else source.source
     label, place = (None, None) if opening is None else (opening.label, opening.place)
     forked_from: JsonObject = {"sessionKey": str(source.key), "sessionId": incarnation.id, "seq": up_to}
     session = await create_session(
         tx,
         OpenSession(
             principal=standing.principal,
-            target=NamedTarget(key, None),
+            target=NamedTarget(_key_of(command, source), None),
             agent_id=source.agent_id,
-            source=origin,
+            source=_origin_of(command, source),
             base=source.base,
             attributes=SessionAttributes(label=label, clearance=source.clearance, metadata={"forkedFrom": forked_from}),
             place=place,
@@ -137,24 +371,50 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
         ),
         standing,
     )
-    copies = _copied(events, session.last_seq + 1)
-    await append_copies(tx, session, copies, command.at_ms, is_described=True, taint=taint)
-    await rows.add_stored_bytes(tx, session.row, str(standing.principal), size)
+    made = _copied(prepared.events, session.last_seq + 1) if stored is None else stored
+    is_stored = stored is not None
+    await append_copies(tx, session, made, command.at_ms, is_described=True, taint=taint, is_stored=is_stored)
+    await rows.add_stored_bytes(tx, session.row, str(standing.principal), prepared.size)
     forked = await rows.find_by_row(tx, session.row)
     assert forked is not None
-    return shown_session(forked, found.grant.clearance)
+    return shown_session(forked, judged.found.grant.clearance)
 
 
-async def _taint_of(
-    tx: Transaction, incarnation: incarnations.Incarnation, events: list[Event], *, up_to: int
-) -> Classification:
+def _key_of(command: ForkSession, source: Session) -> SessionKey:
+    opening = command.opening
+    return parse_key(f"agent:{source.agent_id}:fork:{command.new_segment}") if opening is None else opening.key
+
+
+def _origin_of(command: ForkSession, source: Session) -> Source:
+    if command.opening is not None:
+        return source.source
+    return replace(source.source, kind="api", platform=None, trigger_id=None)
+
+
+def _pages_of(events: list[Event]) -> list[list[NewEvent]]:
+    """The copies, numbered as in a new session, in pages of about `PAGE_BYTES`, each with one at least."""
+    pages = list[list[NewEvent]]()
+    page: list[NewEvent] = []
+    size = 0
+    for copy in _copied(events, FIRST_COPY):
+        grown = log.size_of(copy)
+        if page and size + grown > PAGE_BYTES:
+            pages.append(page)
+            page, size = [], 0
+        page.append(copy)
+        size += grown
+    return [*pages, page] if page else pages
+
+
+async def _taint_of(query: Query, judged: _Judged, prepared: PreparedFork) -> Classification:
     """What the copy is made of: the join of its events if the conversation rose only after them.
 
     Otherwise that of the conversation, also where the events do not say so. Contract: sessions 8, flow 8.
     """
-    if await log.is_raised_after(tx, system_grant(incarnation.session), incarnation.id, up_to):
-        return join_all(event.classification for event in events)
-    return incarnation.taint
+    base, incarnation, up_to = prepared.basis.base, judged.found.incarnation, prepared.basis.up_to
+    if await log.is_raised_after(query, system_grant(incarnation.session), incarnation.id, up_to):
+        return base.join(prepared.made_of)
+    return base.join(incarnation.taint)
 
 
 async def size_of_copy(query: Query, source: Session, origin: Run | None) -> int:
@@ -184,10 +444,10 @@ async def copy_conversation(
     return copied
 
 
-async def _read_all(tx: Transaction, grant: Grant, incarnation: incarnations.Incarnation, up_to: int) -> list[Event]:
+async def _read_all(query: Query, grant: Grant, incarnation: incarnations.Incarnation, up_to: int) -> list[Event]:
     events: list[Event] = []
     after = incarnation.first_seq - 1
-    while page := await log.read_incarnation_after(tx, grant, incarnation.id, after, limit=PAGE_EVENTS):
+    while page := await log.read_incarnation_after(query, grant, incarnation.id, after, limit=PAGE_EVENTS):
         events.extend(event for event in page if event.seq <= up_to)
         after = page[-1].seq
         if after >= up_to or len(page) < PAGE_EVENTS:
@@ -205,11 +465,11 @@ def _copied(events: list[Event], first: int) -> list[NewEvent]:
     compactions = [event for event in events if event.type == EventType.COMPACTED and not event.is_unreadable]
     transcript = Transcript()
     transcript.add(event for event in events if event.type not in (EventType.COMPACTED, EventType.LEFT_OUT))
-    copies: list[NewEvent] = []
+    made: list[NewEvent] = []
     numbers: dict[int, int] = {}
 
     def copy(event: Event, message: Message | None, data: JsonObject | None = None) -> None:
-        copies.append(
+        made.append(
             NewEvent(
                 type=EventType(event.type) if not isinstance(message, ToolResult) else EventType.TOOL_RESULT,
                 actor=event.actor,
@@ -222,7 +482,7 @@ def _copied(events: list[Event], first: int) -> list[NewEvent]:
 
     for entry in transcript.prompt_for(RunId("")):
         assert not isinstance(entry, Summary)
-        event, number = by_seq[entry.seq], first + len(copies)
+        event, number = by_seq[entry.seq], first + len(made)
         numbers[entry.seq] = number
         if isinstance(entry, Input):
             copy(event, event.message)
@@ -235,7 +495,7 @@ def _copied(events: list[Event], first: int) -> list[NewEvent]:
                 copy(results[entry.seq, result.call_index], replace(result, call_seq=number))
     for event in events:
         if isinstance(event.message, UserMessage | AssistantMessage) and event.seq not in numbers:
-            numbers[event.seq] = first + len(copies)
+            numbers[event.seq] = first + len(made)
             copy(event, event.message)
     for event in events:
         if event.type == EventType.LEFT_OUT:
@@ -247,4 +507,4 @@ def _copied(events: list[Event], first: int) -> list[NewEvent]:
         covered = max((seq for seq in numbers if seq <= through), default=None)
         through_copy = first - 1 if covered is None else numbers[covered]
         copy(event, None, {**event.data, "throughSeq": through_copy, "fromSeq": through_copy})
-    return copies
+    return made

@@ -508,8 +508,7 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
         data={"sessionId": session_id, "reason": "opened"},
     )
     await append_events(tx, row, Addition(incarnation=session_id, events=[started], at_ms=command.at_ms))
-    if not reaches_all(standing) and channel_of(standing.principal) is None:
-        await rows.add_participant(tx, row, str(standing.principal))
+    await add_maker(tx, row, standing)
     session = await rows.find_by_row(tx, row)
     assert session is not None
     return session
@@ -530,6 +529,12 @@ def opening_of_main(new: NewMain) -> OpenSession:
 async def open_main(tx: Transaction, new: NewMain) -> Session:
     """Opens it, in the unit that decided that; it must not exist."""
     return await create_session(tx, opening_of_main(new), new.standing)
+
+
+async def add_maker(tx: Transaction, session: SessionRow, standing: Standing) -> None:
+    """Whoever makes a session takes part in it, unless they reach all sessions."""
+    if not reaches_all(standing) and channel_of(standing.principal) is None:
+        await rows.add_participant(tx, session, str(standing.principal))
 
 
 def head_of_new(command: OpenSession) -> SessionHead:
@@ -578,13 +583,18 @@ def key_of(command: OpenSession) -> SessionKey:
 
 async def _free_session_id(tx: Transaction, key: SessionKey, named: SessionId | None) -> SessionId | None:
     """The requested id, or the one that the key spells (`agent:x:cli:work`), unless it is taken."""
-    candidate = named
-    if candidate is None and key.agent_id is not None and key.kind is SessionKind.OTHER and key.chat_type is None:
-        _, _, rest = key.value.split(":", 2)
-        candidate = SessionId(rest) if ":" in rest and not rest.startswith("main:") else None
+    candidate = named or id_from_key(key)
     if candidate is None or await incarnations.find(tx, candidate) is not None:
         return None
     return candidate
+
+
+def id_from_key(key: SessionKey) -> SessionId | None:
+    """The id that the key spells (`agent:x:cli:work`), if it spells one."""
+    if key.agent_id is None or key.kind is not SessionKind.OTHER or key.chat_type is not None:
+        return None
+    _, _, rest = key.value.split(":", 2)
+    return SessionId(rest) if ":" in rest and not rest.startswith("main:") else None
 
 
 async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Session:

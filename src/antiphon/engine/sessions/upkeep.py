@@ -4,7 +4,7 @@ Contract: sessions 2, 7, 8.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 import anyio
@@ -36,12 +36,15 @@ class Upkeep:
         *,
         stale_after: timedelta | None,
         retention: timedelta | None,
+        also: Sequence[Callable[[], Awaitable[object]]] = (),
     ) -> None:
+        """`also` are steps of others, which are done before its own."""
         self._database = database
         self._workspaces = workspaces
         self._clock = clock
         self._stale_after = stale_after
         self._retention = retention
+        self._also = also
         self._upkeep = Trouble(
             logger, "Upkeep", action="upkeep_failed", means="Old events and files are removed an hour later."
         )
@@ -56,6 +59,7 @@ class Upkeep:
         """Runs at once, then every hour, until cancelled."""
         while True:
             steps = (
+                *self._also,
                 self.hide_stale,
                 self.prune,
                 self.remove_workspaces,
