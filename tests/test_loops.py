@@ -820,6 +820,7 @@ OF_ONE = {
     "engine/access/ownership.py Ownership._read": "one request",
     "engine/approvals/outside.py OutsideApprovals.list_to_carry_out": "one list",
     "engine/chats/held.py HeldMessages.serve": "one account, which `TelegramLoop._run` serves again",
+    "engine/chats/session_commands.py _free_key": "one name",
     "engine/checkpoints/reading.py BegunCheckpointReader.read_entries": "one checkpoint",
     "engine/deliveries/deliverer.py Deliverer._send_parts": "one text",
     "engine/deliveries/deliverer.py Deliverer._settle": "one text",

@@ -53,6 +53,7 @@ WITHOUT_REACH = {
     "sessions.find_by_row": LOOKED_UP,
     "sessions.find_as_in": LOOKED_UP,
     "deliveries.find_streaming": "what a run has shown of its own reply, which the reply replaces",
+    "deliveries.find_shown": "what its own chat has seen, which an answer there points at",
     "deliveries.list_shown_at": "as `list_requests`, at one place",
     "deliveries.list_requests": "messages that say what became of a request, where they showed it",
     "sessions.list_rows": OWN,
