@@ -15,6 +15,13 @@ from tests.claims import requirement
 pytestmark = pytest.mark.anyio
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
+OWN = (
+    *("127.0.0.1:8080", "127.8.9.1", "127.1", "2130706433", "0.0.0.0:8080"),
+    *("localhost:11434", "LOCALHOST", "localhost.", "x.localhost"),
+    *("[::1]:8080", "[::]", "[::ffff:127.0.0.1]"),
+)
+"""Ways to write an address of this machine."""
+
 
 @pytest.fixture(autouse=True)
 def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +53,7 @@ def dead_proxy() -> Iterator[str]:
                 {"HTTP_PROXY": "http://gate.example:3128", "ALL_PROXY": "http://gate.example:1"},
                 None,
             )
-            for host in ("127.0.0.1:8080", "127.8.9.1", "localhost:11434", "LOCALHOST", "[::1]:8080")
+            for host in OWN
         ),
     ],
 )

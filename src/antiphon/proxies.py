@@ -1,6 +1,7 @@
 """Proxies of the environment (`HTTP_PROXY` and the like): which addresses they serve, and their names in errors."""
 
 from ipaddress import ip_address
+from socket import inet_aton, inet_ntoa
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -18,7 +19,19 @@ def uses_environment(url: str) -> bool:
 
     Another machine would get what is meant for a server here, and look for that server on itself.
     """
-    return not is_loopback(urlsplit(url).hostname or "")
+    return not _means_this_machine((urlsplit(url).hostname or "").lower().rstrip("."))
+
+
+def _means_this_machine(host: str) -> bool:
+    """Whether connecting to the host reaches this machine, in any way of writing that systems take."""
+    if is_loopback(host) or host.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(inet_ntoa(inet_aton(host)) if ":" not in host else host.partition("%")[0])
+    except (OSError, ValueError):
+        return False
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return mapped.is_loopback or mapped.is_unspecified
 
 
 def proxy_for(url: str) -> str | None:

@@ -80,11 +80,4 @@ BUGS = (
         "        if self._size < 0:",
         "mcp/test_bounded.py::test_an_error_stands_for_a_message_that_is_too_large_and_others_come_as_they_are",
     ),
-    Bug(
-        "a block that is cancelled leaves its home locked",
-        "backends.py",
-        "        with anyio.CancelScope(shield=True):\n            await database.close()\n",
-        "        await database.close()\n",
-        "test_embedded_streams.py::test_a_block_that_is_cancelled_ends_quietly",
-    ),
 )
