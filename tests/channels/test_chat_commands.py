@@ -196,10 +196,10 @@ async def test_a_session_is_switched_to_by_its_name_in_any_case(open_home: OpenH
         assert await chat.says("/session switch chat 1") == 'Switched to session "Chat 1".'
         assert await chat.lands_in("hello") == f"{BASE}:chat:chat-1"
         assert await chat.says(f"/session switch {BASE}:chat:second") == 'Switched to session "Second".'
-        assert await chat.says("/session switch zzz") == 'Unknown session "zzz". Run /session list.'
+        assert await chat.says("/session switch zzz") == 'Unknown session "zzz". Send /session list to see them.'
         assert await chat.lands_in("hello") == f"{BASE}:chat:second"
         assert await chat.says("/session switch agent:main:main") == (
-            'Unknown session "agent:main:main". Run /session list.'
+            'Unknown session "agent:main:main". Send /session list to see them.'
         )
         assert await chat.says("/session switch main") == "Switched to session Main."
         assert await chat.lands_in("hello") == BASE
@@ -265,7 +265,7 @@ async def test_a_short_id_that_is_none_hidden_or_of_several_changes_nothing(open
         await other.says("/new")
         theirs = str(await other.says("/session list")).splitlines()[-1].split()[1]
         for name in (theirs, "#fff00", "#a", "#", "#xyz", "#" + "0" * 64):
-            assert await chat.says(f"/session switch {name}") == f'Unknown session "{name}". Run /session list.'
+            assert await chat.says(f"/session switch {name}") == f'Unknown session "{name}". Send /session list to see them.'
         assert await chat.lands_in("hello") == BASE
 
 

@@ -40,8 +40,8 @@ FIXED = (
     "or name one when you start the terminal's chat."
 )
 LISTED_EARLIER = 5
-EARLIER = "Earlier here (/session switch #id goes on from a copy)"
-UNKNOWN = 'Unknown session "{}". Run /session list.'
+EARLIER = "Earlier here; send /session switch #id to go on from a copy"
+UNKNOWN = 'Unknown session "{}". Send /session list to see them.'
 
 
 def base_of_chats(key: SessionKey) -> SessionKey:
