@@ -152,8 +152,8 @@ async def chats(directory: Path) -> list[Row]:
             what="50 chats of a bot, 20 messages a minute each: from the message to the first visible text",
             measured=f"p50 {micros(p50(waited))}, p99 {micros(p99(waited))}, {unanswered} unanswered",
             reference=f"{len(waited)} messages, real client, fake of Telegram in another process",
-            target="p50 ≤ 150 ms, p99 ≤ 1 s",
-            is_met=p50(waited) <= 0.15 and p99(waited) <= 1 and not unanswered,
+            target="p50 ≤ 450 ms, of which a text waits 300 ms for another part; p99 ≤ 1 s",
+            is_met=p50(waited) <= 0.45 and p99(waited) <= 1 and not unanswered,
             figures={"p50_s": p50(waited), "p99_s": p99(waited)},
         ),
         Row(
