@@ -154,8 +154,8 @@ LEAKS = (
     Bug(
         "ended fork at base",
         "engine/sessions/forks.py",
-        "is_described=True, taint=taint, is_stored=is_stored)",
-        "is_described=True, is_stored=is_stored)",
+        "    return base.join(incarnation.taint)",
+        "    return base",
         "engine/access/test_ceilings.py::test_a_fork_of_an_ended_id_has_the_taint_of_that_incarnation[sqlite]",
     ),
     Bug(

@@ -345,6 +345,8 @@ async def test_a_fork_of_an_ended_id_has_the_taint_of_that_incarnation(open_home
         assert (await forks.fork(OWNER, target(ended), first)).taint == PUBLIC, "it holds nothing of what came then"
         assert (await forks.fork(OWNER, target(ended), None)).taint == SECRET
         assert (await forks.fork(OWNER, session.target, None)).taint == PUBLIC
+        unsaid = await story.opens("unsaid", taint=SECRET)
+        assert (await forks.fork(OWNER, unsaid.target, None)).taint == SECRET, "also where its events do not say so"
         await session.changes(**session_columns({"clearance": INTERNAL}))
         with pytest.raises(Denied) as refused:
             await forks.fork(OWNER, target(ended), None)
