@@ -1,7 +1,7 @@
 """OpenAI's chat completions, which most providers speak."""
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Final, cast
 
@@ -63,6 +63,8 @@ _GAP: Final = b"\\n\\n"
 _TEXT_END: Final = b'"}'
 _INTERRUPTED: Final = b'{"role":"assistant","content":"[The next message came before an answer.]"}'
 """Stands between a tool's result and a message: templates such as Mistral's refuse a request without it."""
+_NOT_AS_THEY_ARE: Final = frozenset({(USER, USER), (ASSISTANT, ASSISTANT), (TOOL, USER)})
+"""Neighbours that are joined, or parted."""
 FAILED: Final = frozenset({"error", "insufficient_system_resource", "network_error", "abort"})
 """Reasons that are errors of the provider."""
 
@@ -128,14 +130,12 @@ class ChatDialect:
         return _piece(TOOL, {"role": "tool", "tool_call_id": call_id, "content": text_of(result.content)})
 
     def join(self, pieces: Sequence[Piece], passing: str = "") -> bytes:
-        messages: list[bytes] = []
-        before = ""
-        for role, group in groupby(pieces, key=attrgetter("role")):
-            contents = [piece.content for piece in group]
-            if (before, role) == (TOOL, USER):
-                messages.append(_INTERRUPTED)
-            messages += [_as_one(role, contents)] if role in _HEADS else contents
-            before = role
+        roles = [piece.role for piece in pieces]
+        before = roles[-1] if roles else ""
+        if _NOT_AS_THEY_ARE.isdisjoint(pairwise(roles)):  # nearly always, and there may be thousands
+            messages = [piece.content for piece in pieces]
+        else:
+            messages = _alternating(pieces)
         if passing:
             words = self.user((TextPart(text=passing),)).content
             if before == USER:
@@ -286,6 +286,19 @@ def _is_another(call: GrowingCall, call_id: str | None, name: str | None) -> boo
     if call_id and call.call_id:
         return call_id != call.call_id
     return not call_id and not call.call_id and bool(call.arguments)
+
+
+def _alternating(pieces: Sequence[Piece]) -> list[bytes]:
+    """Neighbours of one role as one message, and words of ours between a tool's result and a user's message."""
+    messages: list[bytes] = []
+    before = ""
+    for role, group in groupby(pieces, key=attrgetter("role")):
+        contents = [piece.content for piece in group]
+        if (before, role) == (TOOL, USER):
+            messages.append(_INTERRUPTED)
+        messages += [_as_one(role, contents)] if role in _HEADS else contents
+        before = role
+    return messages
 
 
 def _as_one(role: str, messages: Sequence[bytes]) -> bytes:
