@@ -265,7 +265,10 @@ async def test_a_short_id_that_is_none_hidden_or_of_several_changes_nothing(open
         await other.says("/new")
         theirs = str(await other.says("/session list")).splitlines()[-1].split()[1]
         for name in (theirs, "#fff00", "#a", "#", "#xyz", "#" + "0" * 64):
-            assert await chat.says(f"/session switch {name}") == f'Unknown session "{name}". Send /session list to see them.'
+            assert (
+                await chat.says(f"/session switch {name}")
+                == f'Unknown session "{name}". Send /session list to see them.'
+            )
         assert await chat.lands_in("hello") == BASE
 
 
