@@ -13,7 +13,7 @@ from antiphon.agents.model import PromptEntry, PromptText
 from antiphon.agents.providers.anthropic_dialect import AnthropicDialect
 from antiphon.agents.providers.chat_dialect import ChatDialect
 from antiphon.agents.providers.conversation import Conversation
-from antiphon.agents.providers.dialect import Dialect, Piece
+from antiphon.agents.providers.dialect import Dialect, GrowingAnswer, Piece
 from antiphon.agents.providers.event_lines import MAX_EVENT_BYTES, EventLines
 from antiphon.domain.message import (
     AssistantMessage,
@@ -85,6 +85,47 @@ def test_a_prompt_that_grows_is_encoded_as_if_it_had_always_been_whole(
     at_once = Conversation(dialect(OWN)).messages(entries)
     assert grown.messages(entries) == at_once
     json.loads(b"[%s]" % at_once)
+
+
+class _Noting:
+    """A dialect that keeps the pieces that it made."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self.pieces: list[Piece] = []
+
+    def _noted(self, piece: Piece | None) -> Piece | None:
+        self.pieces += [piece] if piece is not None else []
+        return piece
+
+    def user(self, content: tuple[Part, ...]) -> Piece | None:
+        return self._noted(self._dialect.user(content))
+
+    def assistant(self, message: AssistantMessage, call_ids: Sequence[str]) -> Piece | None:
+        return self._noted(self._dialect.assistant(message, call_ids))
+
+    def result(self, result: ToolResult, call_id: str) -> Piece:
+        piece = self._dialect.result(result, call_id)
+        self.pieces.append(piece)
+        return piece
+
+    def join(self, pieces: Sequence[Piece], passing: str = "") -> bytes:
+        return self._dialect.join(pieces, passing)
+
+    def answer(self) -> GrowingAnswer:
+        return self._dialect.answer()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(blocks=st.lists(BLOCKS, max_size=8), passing=st.sampled_from(["", "Notes"]))
+def test_what_was_joined_before_is_as_if_all_were_joined_at_once(
+    dialect: Callable[[str], Dialect], blocks: list[list[PromptEntry]], passing: str
+) -> None:
+    noting = _Noting(dialect(OWN))
+    conversation = Conversation(noting)
+    for end in range(len(blocks) + 1):
+        messages = conversation.messages([entry for block in blocks[:end] for entry in block], passing)
+        assert messages == dialect(OWN).join(noting.pieces, passing)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

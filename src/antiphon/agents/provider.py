@@ -622,7 +622,7 @@ class _ByteWait:
         if self._has_progressed:
             self._has_progressed, self._silent_at = False, now + self._silence_seconds
         # After a pause of the process, what came meanwhile is looked at before the provider is called silent.
-        was_late, self._is_late = self._is_late, self.is_silent
+        was_late, self._is_late = self._is_late, self.has_begun and now >= self._silent_at
         if was_late and self._is_late:
             raise TimeoutError
         ends_at = min(now + self._stall_seconds, max(self._silent_at, now + PAUSED_SECONDS))

@@ -356,7 +356,7 @@ class Toolset:
             for name, entry in self._tools.items()
             if (name in own if name in SESSION_TOOLS else allowed is None or name in allowed)
             and may_call(name, standing, rules.role_tools)
-            and not matches_any(name, lacked)
+            and not (lacked and matches_any(name, lacked))
         )
         named = rules.role_tools.of(standing)
         absent = {

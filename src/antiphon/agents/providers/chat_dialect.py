@@ -1,7 +1,7 @@
 """OpenAI's chat completions, which most providers speak."""
 
 from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import attrgetter
 from typing import Final, cast
 
@@ -10,6 +10,7 @@ import msgspec
 from antiphon.agents.providers.dialect import (
     ASSISTANT,
     TAGGED,
+    TOOL,
     USER,
     AnswerUsage,
     ErrorEvent,
@@ -54,8 +55,8 @@ CUTS: Final = {
     "refusal": Cut.REFUSAL,
 }
 """Reasons for an end, in lower case, other than that the model was done."""
-TOOL, CALLING = "tool", "calling"
-"""Roles of pieces: a tool's result; an assistant's message with more than its text."""
+CALLING: Final = "calling"
+"""The role of an assistant's message with more than its text."""
 _PLAIN: Final = ("role", "content")
 _HEADS: Final = {role: b'{"role":"%s","content":' % role.encode() for role in (USER, ASSISTANT)}
 _GAP: Final = b"\\n\\n"
@@ -63,8 +64,6 @@ _GAP: Final = b"\\n\\n"
 _TEXT_END: Final = b'"}'
 _INTERRUPTED: Final = b'{"role":"assistant","content":"[The next message came before an answer.]"}'
 """Stands between a tool's result and a message: templates such as Mistral's refuse a request without it."""
-_NOT_AS_THEY_ARE: Final = frozenset({(USER, USER), (ASSISTANT, ASSISTANT), (TOOL, USER)})
-"""Neighbours that are joined, or parted."""
 FAILED: Final = frozenset({"error", "insufficient_system_resource", "network_error", "abort"})
 """Reasons that are errors of the provider."""
 
@@ -130,12 +129,8 @@ class ChatDialect:
         return _piece(TOOL, {"role": "tool", "tool_call_id": call_id, "content": text_of(result.content)})
 
     def join(self, pieces: Sequence[Piece], passing: str = "") -> bytes:
-        roles = [piece.role for piece in pieces]
-        before = roles[-1] if roles else ""
-        if _NOT_AS_THEY_ARE.isdisjoint(pairwise(roles)):  # nearly always, and there may be thousands
-            messages = [piece.content for piece in pieces]
-        else:
-            messages = _alternating(pieces)
+        before = pieces[-1].role if pieces else ""
+        messages = _alternating(pieces)
         if passing:
             words = self.user((TextPart(text=passing),)).content
             if before == USER:
@@ -217,15 +212,15 @@ class _ChatAnswer(GrowingAnswer):
         if not chunk.choices:
             return ""
         choice = chunk.choices[0]
-        self._note_end(choice, is_whole_body=is_whole_body)
+        if choice.finish_reason or choice.error or is_whole_body:
+            self._note_end(choice, is_whole_body=is_whole_body)
         delta = choice.delta or choice.message
         if delta is None:
             return ""
-        for field, thought in (("reasoning", delta.reasoning), ("reasoning_content", delta.reasoning_content)):
-            if isinstance(thought, str) and thought:
-                self._think(thought, field)
-                break
-        said = self._say(self._joined(delta.content)) if delta.content else ""
+        if delta.reasoning or delta.reasoning_content:
+            self._note_thought(delta)
+        content = delta.content
+        said = self._say(content if isinstance(content, str) else self._joined(content)) if content else ""
         if delta.refusal:
             self.is_whole, self.cut = True, Cut.REFUSAL
             said += self._say(delta.refusal)
@@ -242,15 +237,20 @@ class _ChatAnswer(GrowingAnswer):
         elif is_whole_body:
             self.is_whole = True
 
-    def _joined(self, content: str | list[JsonValue]) -> str:
-        """The text of a delta; some servers send a list of parts, thoughts among them."""
-        if isinstance(content, str):
-            return content
+    def _note_thought(self, delta: _ChatDelta) -> None:
+        for field, thought in (("reasoning", delta.reasoning), ("reasoning_content", delta.reasoning_content)):
+            if isinstance(thought, str) and thought:
+                self._think(thought, field)
+                break
+
+    def _joined(self, content: list[JsonValue]) -> str:
+        """The text of a delta from one of the servers that send a list of parts, thoughts among them."""
         texts: list[str] = []
         for part in content:
             if isinstance(part, dict) and part.get("type") == "thinking":
                 thought = part.get("thinking")
-                self._think(self._joined(thought) if isinstance(thought, str | list) else "", TAGGED)
+                words = self._joined(thought) if isinstance(thought, list) else thought
+                self._think(words if isinstance(words, str) else "", TAGGED)
                 continue
             text = part.get("text") if isinstance(part, dict) else part
             texts.append(text if isinstance(text, str) else "")

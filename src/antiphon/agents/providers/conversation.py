@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import Final, assert_never
 
 from antiphon.agents.model import PromptEntry, PromptText
-from antiphon.agents.providers.dialect import Dialect, Piece
+from antiphon.agents.providers.dialect import Dialect, Piece, begins_anew
 from antiphon.domain.left_out import IMAGE_LEFT_OUT
 from antiphon.domain.message import AssistantMessage, ImagePart, Part, TextPart, ToolResult, UserMessage
 
 SAFE_CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """Call ids that every provider accepts back."""
 PIECE_BYTES: Final = 150
-"""What a piece takes in memory beside its text."""
+"""What a piece that is not joined yet takes in memory beside its text."""
 
 
 def without_images(content: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -38,7 +38,10 @@ class Conversation:
         self.images = 0
         """How many images are sent."""
         self._entries: list[PromptEntry] = []
-        self._pieces: list[Piece] = []
+        self._settled = bytearray()
+        """The messages that nothing which follows can change, joined."""
+        self._open: list[Piece] = []
+        """The others."""
         self._used_ids: set[str] = set()
         self._call_ids: list[str] = []
         self._turns = 0
@@ -59,13 +62,23 @@ class Conversation:
         except BaseException:
             self._begin()  # an entry was half done
             raise
-        return self._dialect.join(self._pieces, passing)
+        newest = self._dialect.join(self._open, passing)
+        return b"%s,%s" % (self._settled, newest) if self._settled else newest
 
     def _add(self, entry: PromptEntry) -> None:
         if (piece := self._encoded(entry)) is not None:
-            self._pieces.append(piece)
+            if self._open and begins_anew(self._open[-1].role, piece.role):
+                self._settle()
+            self._open.append(piece)
             self.size += len(piece.content) + PIECE_BYTES
         self._entries.append(entry)
+
+    def _settle(self) -> None:
+        if self._settled:
+            self._settled += b","
+        self._settled += self._dialect.join(self._open)
+        self.size -= PIECE_BYTES * len(self._open)
+        self._open.clear()
 
     def _encoded(self, entry: PromptEntry) -> Piece | None:
         match entry:

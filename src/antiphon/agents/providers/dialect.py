@@ -29,6 +29,8 @@ TAGGED: Final = "content"
 """The id of a thought that came between tags in the text; others have the name of their field."""
 USER: Final = "user"
 ASSISTANT: Final = "assistant"
+TOOL: Final = "tool"
+"""The role of a tool's result, where that is no message of the user."""
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
@@ -36,6 +38,11 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
     role: str
     content: bytes
+
+
+def begins_anew(before: str, role: str) -> bool:
+    """Whether a piece after one of that role is joined to it by a comma alone, in every dialect."""
+    return before != role and (before, role) != (TOOL, USER)
 
 
 class AnswerUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +68,8 @@ class Dialect(Protocol):
     def join(self, pieces: Sequence[Piece], passing: str = "") -> bytes:
         """All messages, separated by commas, so that users and assistants alternate, as many models' templates want.
 
-        `passing` ends the last message of the user or of a tool. No later request has it, so no cache needs it.
+        Where `begins_anew` says so, the pieces before and those after may be joined each alone. `passing` ends the last
+        message of the user or of a tool. No later request has it, so no cache needs it.
         """
         ...
 
@@ -236,7 +244,10 @@ class GrowingAnswer(ABC):
         """Adds a piece of the text, or of a thought between tags, and returns what is words."""
         if self._tags.is_over:
             if text:
-                self._text(is_thinking=False).pieces.append(text)
+                last = self._parts[-1] if self._parts else None
+                if not isinstance(last, GrowingText) or last.is_thinking:
+                    last = self._text(is_thinking=False)
+                last.pieces.append(text)
             return text
         said: list[str] = []
         for piece, is_thought in self._tags.add(text):
