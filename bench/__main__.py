@@ -24,6 +24,7 @@ from bench import (
     live,
     log,
     page,
+    refusals,
     runs,
     search,
     sockets,
@@ -58,6 +59,7 @@ BENCHES: dict[str, Bench] = {
     "B20": chats.chats,
     "B21 B21l": sockets.sockets,
     "B22": page.page,
+    "B24": refusals.refusals,
     "B23": tasks.tasks,
     "TEXT": text.text,
 }

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
+from antiphon.engine.refusal import accepted
 from msgspec.structs import replace
 
 from antiphon.agents.toolset import ToolContext
@@ -21,7 +22,6 @@ from antiphon.domain.person import PersonRole
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import Session, SessionStatus, Source
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.refusal import accepted
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
 from antiphon.engine.sessions.sessions import OpenSession, open_session

@@ -3,12 +3,13 @@
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from antiphon.building import App
 from antiphon.store.database import Query
-from tests.units import SOURCE
 
+SOURCE = Path(__file__).parent.parent / "src" / "antiphon"
 BESIDE = frozenset({"message_paces", "processes", "index_turns", "indexed_logs", "indexed_messages", "runs"})
 """What is written beside a refused act: how many messages came, and what workers and the search do meanwhile."""
 

@@ -9,7 +9,6 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.session import Session, Source
 from antiphon.domain.session_ids import is_of_task
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.refusal import accepted
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session, open_session
 from antiphon.store.database import Transaction
 from antiphon.store.people import find_standing
@@ -42,7 +41,7 @@ async def open_peer(
     key = command.target.key
     if key is not None and is_of_task(key):
         return await app.database.run(_open_as_task, replace(command, source=Source(kind="schedule")))
-    return accepted(await app.database.run(open_session, command, app.services.rules)).session
+    return (await app.database.run(open_session, command, app.services.rules)).session
 
 
 async def _open_as_task(tx: Transaction, command: OpenSession) -> Session:

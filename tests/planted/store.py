@@ -118,8 +118,8 @@ BUGS = (
     Bug(
         "results are released before they are committed",
         "store/sqlite.py",
-        "                job.result = _drive(job, transaction)\n                if len(batch) < MAX_BATCH:",
-        "                job.result = _drive(job, transaction)\n"
+        "                    _run_unit(transaction, job)\n                if len(batch) < MAX_BATCH:",
+        "                    _run_unit(transaction, job)\n"
         "                self._loop_call(self._settle, [job], None)\n"
         "                if len(batch) < MAX_BATCH:",
         "store/test_sqlite.py::test_results_are_released_only_after_the_commit",
@@ -127,10 +127,24 @@ BUGS = (
     Bug(
         "a unit that raises takes those beside it along",
         "store/sqlite.py",
-        '                connection.execute("ROLLBACK TO unit")',
-        '                connection.execute("ROLLBACK")\n                connection.execute("BEGIN IMMEDIATE")\n'
-        '                connection.execute("SAVEPOINT unit")',
+        '            connection.execute("ROLLBACK TO unit")',
+        '            connection.execute("ROLLBACK")\n            connection.execute("BEGIN IMMEDIATE")\n'
+        '            connection.execute("SAVEPOINT unit")',
         "store/test_sqlite.py::test_a_unit_that_raises_undoes_only_itself",
+    ),
+    Bug(
+        "what a refused unit wrote stays",
+        "store/sqlite.py",
+        "        if transaction.has_written:\n            raise\n",
+        "",
+        "store/test_refused_units.py::test_of_refused_units_only_what_they_keep_stays[sqlite-1]",
+    ),
+    Bug(
+        "what a refused unit keeps is lost",
+        "store/postgres/database.py",
+        "                        await tx.store_kept()\n",
+        "",
+        "store/test_refused_units.py::test_of_refused_units_only_what_they_keep_stays[postgres-1]",
     ),
     Bug(
         "a link lets two browsers in",

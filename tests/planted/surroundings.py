@@ -6,7 +6,7 @@ BUGS = (
     Bug(
         "a tool that is denied to sub-agents is offered",
         "agents/toolset.py",
-        "            and not matches_any(name, lacked)\n",
+        "            and not (lacked and matches_any(name, lacked))\n",
         "",
         "tools/test_session_tools.py::test_sub_agents_have_what_is_allowed_and_not_denied",
     ),

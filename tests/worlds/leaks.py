@@ -139,7 +139,7 @@ LEAKS = (
         "engine/exchanges/send.py",
         "    if isinstance(sides, _Unseen):\n",
         """    if isinstance(sides, _Unseen) and await rows.find_by_row(tx, sides.requester) is None:
-        return Refusal(NotFound("Session not found: 'parent'."))
+        raise NotFound("Session not found: 'parent'.")
     if isinstance(sides, _Unseen):
 """,
         after("a requester rises above its child, and one world deletes it"),

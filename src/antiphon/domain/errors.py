@@ -13,7 +13,7 @@ AntiphonError
 Messages start with the noun and show values with `!r`; they never hold secrets or message text.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 
 class AntiphonError(Exception):
@@ -80,6 +80,10 @@ class Limited(Unavailable):
     def __init__(self, message: str, *, code: str | None = None, retry_after_seconds: int = 1) -> None:
         super().__init__(message, code=code)
         self.retry_after_seconds = retry_after_seconds
+
+
+REFUSALS: Final = (Invalid, Denied, Unproven, NotFound, Conflict, Limited)
+"""The errors that say no to what is asked. With any other, something is broken or away."""
 
 
 def _rebuild(kind: type[AntiphonError], message: str, code: str) -> AntiphonError:

@@ -3,9 +3,9 @@
 Contract: approvals 3, access 3, access 4, runs 6, channels 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
@@ -15,17 +15,17 @@ from antiphon.domain.agent import DailyLimits
 from antiphon.domain.approval import Approval, ApprovalState
 from antiphon.domain.classification import EVERYTHING
 from antiphon.domain.delivery import Delivery, DeliveryStatus
+from antiphon.domain.errors import REFUSALS
 from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session, SessionStatus, SessionSummary
 from antiphon.domain.stored_task import StoredTask
-from antiphon.engine.access.reach import Rights, find_reach
+from antiphon.engine.access.reach import Rights, find_reach_if_any
 from antiphon.engine.chats.groups import list_groups
 from antiphon.engine.chats.linking import AskedLink, list_asked
 from antiphon.engine.chats.pairing import WaitingSender, count_waiting, list_waiting
 from antiphon.engine.ledger.spending import day_of
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.decisions import count_open, list_requests
 from antiphon.policy.acts import Act
@@ -165,16 +165,16 @@ async def _count(query: Query, who: _Onlooker) -> int:
 
 async def _needs(query: Query, who: _Onlooker) -> Needs:
     where = ApprovalFilter(state=ApprovalState.PENDING)
-    requests = _unless_refused(await list_requests(query, who.rights, where, MOST_REQUESTS + 1))
-    groups = _unless_refused(await list_groups(query, who.rights))
-    reach = await find_reach(query, who.rights, Act.READ)
+    requests = await _unless_refused(list_requests(query, who.rights, where, MOST_REQUESTS + 1))
+    groups = await _unless_refused(list_groups(query, who.rights))
+    reach = await find_reach_if_any(query, who.rights, Act.READ)
     asking = sorted({request.session for request in requests})
-    reached = [] if isinstance(reach, Refusal) else await rows.list_reached(query, reach, asking)
+    reached = [] if reach is None else await rows.list_reached(query, reach, asking)
     return Needs(
         sessions={session.row: session for session in reached},
         requests=requests[:MOST_REQUESTS],
         has_more_requests=len(requests) > MOST_REQUESTS,
-        senders=_unless_refused(await list_waiting(query, who.rights, who.at_ms)),
+        senders=await _unless_refused(list_waiting(query, who.rights, who.at_ms)),
         groups=[group for group in groups if group.is_asking],
         links=await _links(query, who),
         dead=await _dead(query, who),
@@ -188,14 +188,17 @@ async def _links(query: Query, who: _Onlooker) -> Sequence[AskedLink]:
     return await list_asked(query, who.rights.principal, who.at_ms)
 
 
-def _unless_refused(found: Sequence[T] | Refusal) -> Sequence[T]:
+async def _unless_refused(finding: Coroutine[Any, Any, Sequence[T]]) -> Sequence[T]:
     """Nothing for somebody who may not see any."""
-    return () if isinstance(found, Refusal) else found
+    try:
+        return await finding
+    except REFUSALS:
+        return ()
 
 
 async def _dead(query: Query, who: _Onlooker) -> Sequence[Delivery]:
-    reach = await find_reach(query, who.rights, Act.DELIVER)
-    if isinstance(reach, Refusal):
+    reach = await find_reach_if_any(query, who.rights, Act.DELIVER)
+    if reach is None:
         return ()
     since = who.at_ms - int(DEAD_FOR.total_seconds() * 1000)
     where = DeliveryFilter(statuses=frozenset({DeliveryStatus.DEAD}), since_ms=since)
@@ -203,21 +206,21 @@ async def _dead(query: Query, who: _Onlooker) -> Sequence[Delivery]:
 
 
 async def _told(query: Query, who: _Onlooker) -> Sequence[Delivery]:
-    reach = await find_reach(query, who.rights, Act.DELIVER)
-    if isinstance(reach, Refusal):
+    reach = await find_reach_if_any(query, who.rights, Act.DELIVER)
+    if reach is None:
         return ()
     return await deliveries.list_page(query, reach, DeliveryFilter(is_told=True), MOST_TOLD)
 
 
 async def _stopped(query: Query, who: _Onlooker) -> Sequence[StoredTask]:
-    reach = await find_reach(query, who.rights, Act.TASKS)
-    return () if isinstance(reach, Refusal) else await tasks.list_stopped(query, reach, MOST_STOPPED)
+    reach = await find_reach_if_any(query, who.rights, Act.TASKS)
+    return () if reach is None else await tasks.list_stopped(query, reach, MOST_STOPPED)
 
 
 async def _caps(query: Query, who: _Onlooker) -> Sequence[ReachedCap]:
     """Those of agents, of all agents together, and of people, for owners."""
-    reach = await find_reach(query, who.rights, Act.PEOPLE)
-    if isinstance(reach, Refusal) or reach.clearance is not EVERYTHING:
+    reach = await find_reach_if_any(query, who.rights, Act.PEOPLE)
+    if reach is None or reach.clearance is not EVERYTHING:
         return ()  # what was spent says something of every run
     rules, day = who.rights.rules, day_of(who.at_ms)
     spent = await usage.find_agents_spent(query, day)
@@ -259,8 +262,8 @@ _RESTING = (SessionStatus.IDLE, SessionStatus.INACTIVE)
 
 async def _working(query: Query, who: _Onlooker) -> tuple[Sequence[Working], int]:
     """None for guests, who may not see who is at work."""
-    reach = await find_reach(query, who.rights, Act.LIST_WORK)
-    if isinstance(reach, Refusal):
+    reach = await find_reach_if_any(query, who.rights, Act.LIST_WORK)
+    if reach is None:
         return (), 0
     page = await activities.list_activities(query, reach, limit=MOST_WORKING)
     busy = [activity.session for activity in page.activities]
@@ -281,8 +284,8 @@ async def _working(query: Query, who: _Onlooker) -> tuple[Sequence[Working], int
 
 
 async def _done(query: Query, who: _Onlooker) -> Sequence[Done]:
-    reach = await find_reach(query, who.rights, Act.LIST)
-    if isinstance(reach, Refusal):
+    reach = await find_reach_if_any(query, who.rights, Act.LIST)
+    if reach is None:
         return ()
     newest = await rows.list_page(query, reach, SessionFilter(), limit=LOOKED_AT, after=None)
     resting = {session.row: session for session in newest if session.status in _RESTING}

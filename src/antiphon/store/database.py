@@ -1,6 +1,7 @@
 """The port to the database: units of work, each run completely in one transaction."""
 
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from antiphon.domain.actor import Asker
@@ -30,7 +31,7 @@ class Transaction(Query, Protocol):
     - A unit awaits only its transaction; any other await is an error and undoes the unit.
     - A unit may run twice, on any thread: it uses only this transaction, its frozen arguments, and times and ids
       that were drawn before.
-    - A unit returns a *refusal*, so that its records commit; an exception undoes the whole unit.
+    - A unit that raises is undone. What must be stored all the same is given to `keep`.
     """
 
     async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> None:
@@ -51,6 +52,17 @@ class Transaction(Query, Protocol):
 
     def interrupt(self, session: SessionRow) -> None:
         """After COMMIT, the worker of the session checks its run again; a hint, to any process."""
+        ...
+
+    def attempt(self) -> AbstractAsyncContextManager[None]:
+        """Undoes what was written within it if that raises an `AntiphonError`, which goes on to who catches it.
+
+        For the few units that go on after a refusal.
+        """
+        ...
+
+    async def keep(self, write: "Callable[[Transaction, *Ts], Coroutine[Any, Any, R]]", *arguments: *Ts) -> R:
+        """Runs the write now, and once more where an `AntiphonError` undoes what was written by now."""
         ...
 
 
@@ -89,6 +101,9 @@ class Database(Protocol):
         """Commits the waiting units, then closes. May be called twice."""
         ...
 
+
+Kept = tuple[Callable[..., Coroutine[Any, Any, object]], tuple[Any, ...]]
+"""A write that was given to `keep`, with its arguments."""
 
 OnCommit = Callable[[Collection[SessionRow], Collection[SessionRow], Collection[SessionRow]], None]
 """Called on the event loop with the sessions that were woken, those that have work, and those that are interrupted."""

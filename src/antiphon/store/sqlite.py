@@ -5,7 +5,8 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -14,10 +15,10 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple
 from msgspec import Struct
 
 from antiphon.domain.actor import Asker
-from antiphon.domain.errors import Unavailable
+from antiphon.domain.errors import AntiphonError, Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.metrics import COMMIT_SECONDS, UNITS
-from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, SqlValue, Transaction
+from antiphon.store.database import CommitHook, Kept, Named, OnCommit, Query, Row, SqlValue, Transaction
 from antiphon.store.effects import Effects
 from antiphon.store.home_lock import OpenFiles, take_lock
 from antiphon.store.migrate import find_schema_damage, migrate, recognise
@@ -43,7 +44,8 @@ Ts = TypeVarTuple("Ts")
 
 MAX_BATCH = 64
 """The most units in one COMMIT; limits how many a failed unit makes run again."""
-
+CAREFUL_BATCHES = 64
+"""After a unit that raised when it had written: in so many batches such a unit makes no other run again."""
 
 UNITS_BETWEEN_CHECKPOINTS = 256
 """About 4 MiB of write-ahead log. A log of bounded size is overwritten, never extended: half the fsync."""
@@ -88,24 +90,53 @@ class _Job(Struct):
 class _SqliteTransaction:
     """Never suspends, so that one `send(None)` drives a whole unit."""
 
-    __slots__ = ("_connection", "_execute", "effects")
+    __slots__ = ("_connection", "_execute", "effects", "has_written", "kept")
 
     def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
         self._execute = connection.execute
         self.effects = Effects()
+        self.has_written = False
+        """Whether the present unit may have."""
+        self.kept: list[Kept] = []
+        """What the present unit stores in any case."""
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
+        if not statement.startswith("SELECT"):
+            self.has_written = True
         return self._execute(statement, parameters).fetchone()
 
     async def fetch_all(self, statement: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
+        if not statement.startswith("SELECT"):
+            self.has_written = True
         return self._execute(statement, parameters).fetchall()
 
     async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> None:
+        self.has_written = True
         self._execute(statement, parameters)
 
     async def change(self, statement: str, parameters: Sequence[SqlValue] = ()) -> int:
+        self.has_written = True
         return self._execute(statement, parameters).rowcount
+
+    @asynccontextmanager
+    async def attempt(self) -> AsyncGenerator[None]:
+        before, had_written, kept = self.effects.copy(), self.has_written, len(self.kept)
+        self._execute("SAVEPOINT attempt")
+        try:
+            yield
+        except AntiphonError:
+            self._execute("ROLLBACK TO attempt")
+            self._execute("RELEASE attempt")
+            self.effects, self.has_written = before, had_written
+            for write, arguments in self.kept[kept:]:
+                await write(self, *arguments)
+            raise
+        self._execute("RELEASE attempt")
+
+    async def keep(self, write: Callable[[Transaction, *Ts], Coroutine[Any, Any, R]], *arguments: *Ts) -> R:
+        self.kept.append((write, arguments))
+        return await write(self, *arguments)
 
     def wake(self, session: SessionRow) -> None:
         self.effects.woken.add(session)
@@ -135,6 +166,8 @@ class SqliteDatabase:
         self._commit_hook = commit_hook
         self._synchronous = synchronous
         self._commits = 0
+        self._careful_batches = 0
+        """How many batches begin with a savepoint for each unit, since one raised after it had written."""
         self._failure: Unavailable | None = None
         self._trouble: Unavailable | None = None
         self._storing = Trouble(
@@ -287,9 +320,13 @@ class SqliteDatabase:
         if self._failure is not None:
             raise self._failure
         connection.execute("BEGIN IMMEDIATE")
+        is_careful, self._careful_batches = self._careful_batches > 0, max(0, self._careful_batches - 1)
         try:
             for job in batch:
-                job.result = _drive(job, transaction)
+                if is_careful:
+                    self._run_apart(connection, transaction, job)
+                else:
+                    _run_unit(transaction, job)
                 if len(batch) < MAX_BATCH:
                     self._join_next(batch)
         except BaseException as error:
@@ -298,7 +335,10 @@ class SqliteDatabase:
             if self._failure is not None:
                 raise
             transaction.effects = Effects()
-            self._replay(connection, transaction, batch)
+            self._careful_batches = CAREFUL_BATCHES
+            connection.execute("BEGIN IMMEDIATE")
+            for job in batch:
+                self._run_apart(connection, transaction, job)
         self._commit(connection, batch)
         if self._trouble is not None:
             self._look_for_room(connection)
@@ -323,23 +363,24 @@ class SqliteDatabase:
             return
         batch.append(job)
 
-    def _replay(self, connection: SqliteConnection, transaction: _SqliteTransaction, batch: list[_Job]) -> None:
-        """Runs each unit again under a savepoint, so that a unit that raises undoes only itself."""
-        connection.execute("BEGIN IMMEDIATE")
-        for job in batch:
-            before = transaction.effects.copy()
-            connection.execute("SAVEPOINT unit")
-            try:
-                job.result = _drive(job, transaction)
-            except Exception as error:
-                if isinstance(error, sqlite3.Error) and not connection.in_transaction:
-                    raise
-                connection.execute("ROLLBACK TO unit")
-                job.error = self._judge(error, connection)
-                if self._failure is not None:
-                    raise
-                transaction.effects = before
-            connection.execute("RELEASE unit")
+    def _run_apart(self, connection: SqliteConnection, transaction: _SqliteTransaction, job: _Job) -> None:
+        """Runs a unit under a savepoint, so that it undoes only itself if it raises."""
+        before = transaction.effects.copy()
+        connection.execute("SAVEPOINT unit")
+        try:
+            _run_unit(transaction, job)
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and not connection.in_transaction:
+                raise
+            connection.execute("ROLLBACK TO unit")
+            job.error = self._judge(error, connection)
+            if self._failure is not None:
+                raise
+            transaction.effects = before
+            if isinstance(error, AntiphonError):
+                for write, arguments in transaction.kept:
+                    _drive(write, transaction, arguments)
+        connection.execute("RELEASE unit")
 
     def _commit(self, connection: SqliteConnection, batch: list[_Job]) -> None:
         began_at = time.monotonic()
@@ -486,14 +527,29 @@ class SqliteDatabase:
                     job.future.set_result(job.result)
 
 
-def _drive(job: _Job, transaction: _SqliteTransaction) -> Any:
-    coroutine = job.body(transaction, *job.arguments)
+def _run_unit(transaction: _SqliteTransaction, job: _Job) -> None:
+    """Notes what a unit returns, or raises before it has written; what it raises afterwards goes on."""
+    job.error, transaction.has_written = None, False
+    if transaction.kept:
+        transaction.kept.clear()
+    try:
+        job.result = _drive(job.body, transaction, job.arguments)
+    except AntiphonError as error:
+        if transaction.has_written:
+            raise
+        job.error = error
+
+
+def _drive(
+    body: Callable[..., Coroutine[Any, Any, Any]], transaction: _SqliteTransaction, arguments: tuple[Any, ...]
+) -> Any:
+    coroutine = body(transaction, *arguments)
     try:
         coroutine.send(None)
     except StopIteration as stop:
         return stop.value
     coroutine.close()
-    raise RuntimeError(f"Unit {job.body.__name__!r} awaited something other than its transaction")
+    raise RuntimeError(f"Unit {body.__name__!r} awaited something other than its transaction")
 
 
 def _read(connection: SqliteConnection, job: _Job) -> Any:
@@ -513,7 +569,7 @@ def _read(connection: SqliteConnection, job: _Job) -> Any:
 def _read_in_snapshot(connection: SqliteConnection, job: _Job) -> Any:
     connection.execute("BEGIN")
     try:
-        return _drive(job, _SqliteTransaction(connection))
+        return _drive(job.body, _SqliteTransaction(connection), job.arguments)
     finally:
         if connection.in_transaction:
             connection.execute("COMMIT")

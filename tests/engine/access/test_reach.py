@@ -17,7 +17,6 @@ from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights, TokenHolder, find_reach
 from antiphon.engine.deliveries.deliveries import DeliveryFilter
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.runs.cancel import RunFilter, Runs
 from antiphon.engine.sessions.sessions import SessionFilter, Sessions
 from antiphon.engine.views.history import History
@@ -189,8 +188,9 @@ async def test_a_bound_token_calls_tools_as_its_session_and_does_nothing_else(wo
         await world.app.tool_calls.call(holder, target_of(world.app, world.hidden), "session_status", {})
     rights = Rights(holder, world.app.services.rules)
     for act in set(Act) - {Act.CALL}:
-        refused = await world.app.database.read(find_reach, rights, act)
-        assert isinstance(refused, Refusal) and refused.error.code == "token_bound", act
+        with pytest.raises(Denied) as refused:
+            await world.app.database.read(find_reach, rights, act)
+        assert refused.value.code == "token_bound", act
 
 
 @requirement("access:2")

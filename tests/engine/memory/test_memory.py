@@ -12,7 +12,6 @@ from antiphon.domain.note import EVERYONE, MAX_NOTES, MemoryScope, Note, Readabl
 from antiphon.domain.words import words_of
 from antiphon.engine.memory.notes import NoteAuthor, add_note, delete_note, find_notes, update_note
 from antiphon.engine.memory.working import set_working_memory
-from antiphon.engine.refusal import Refusal, accepted
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.story import telling
@@ -41,13 +40,13 @@ class Writer:
     async def adds(self, text: str, call_id: str | None = None) -> Note:
         author = replace(self._author, call_id=call_id, at_ms=self._app.services.clock.now_ms())
         id = NoteId(self._app.services.ids.new("note"))
-        return accepted(await self._app.database.run(add_note, author, id, text))
+        return await self._app.database.run(add_note, author, id, text)
 
     async def updates(self, note: Note, text: str) -> Note:
-        return accepted(await self._app.database.run(update_note, self._author, note.id, text))
+        return await self._app.database.run(update_note, self._author, note.id, text)
 
     async def deletes(self, note: Note) -> Note:
-        return accepted(await self._app.database.run(delete_note, self._author, note.id))
+        return await self._app.database.run(delete_note, self._author, note.id)
 
     async def finds(self, text: str = "", *, limit: int = 10) -> list[str]:
         scope, ceiling = self._author.scope, self._author.ceiling
@@ -177,8 +176,9 @@ async def test_working_memory_is_replaced_whole_and_empty_after_a_reset(open_hom
             assert await story.app.database.run(set_working_memory, session.id, text, SECRET) is None
         after = await desk.session()
         assert (after.working_memory, after.working_memory_made_of) == ("second", SECRET)
-        too_long = await story.app.database.run(set_working_memory, session.id, "ä" * 2_049, PUBLIC)
-        assert isinstance(too_long, Refusal) and too_long.error.code == "invalid_working_memory"
+        with pytest.raises(Invalid) as too_long:
+            await story.app.database.run(set_working_memory, session.id, "ä" * 2_049, PUBLIC)
+        assert too_long.value.code == "invalid_working_memory"
         await story.resets(desk)
         assert (await desk.session()).working_memory == ""
 

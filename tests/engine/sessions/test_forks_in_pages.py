@@ -100,6 +100,7 @@ class _Weighing:
         self._tx = tx
         self.size = 0
         self.wake, self.dispatch, self.interrupt = tx.wake, tx.dispatch, tx.interrupt
+        self.attempt, self.keep = tx.attempt, tx.keep
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
         self._weigh(parameters)

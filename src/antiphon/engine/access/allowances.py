@@ -4,7 +4,6 @@ import math
 
 from antiphon.domain.errors import Denied, Limited
 from antiphon.domain.message import ImagePart, Part, TextPart
-from antiphon.engine.refusal import Refusal
 from antiphon.policy.rights import is_favoured
 from antiphon.policy.shares import Shares
 from antiphon.policy.standing import Standing
@@ -18,50 +17,44 @@ PATIENCE_SECONDS = 5
 """How long a guest whose runs wait should wait before it asks again."""
 
 
-async def refuse_session(query: Query, standing: Standing, shares: Shares) -> Refusal | None:
-    """The refusal if the principal may not take part in another session."""
+async def refuse_session(query: Query, standing: Standing, shares: Shares) -> None:
+    """Raises if the principal may not take part in another session."""
     if is_favoured(standing):
-        return None
+        return
     taken = await rows.taken_by(query, str(standing.principal))
     if taken.sessions < shares.sessions:
-        return None
-    return Refusal(
-        Denied(
-            f"Guest takes part in {taken.sessions} sessions, the maximum. Write in one of these; "
-            "the owner can raise limits.guest.sessions.",
-            code="guest_sessions",
-        )
+        return
+    raise Denied(
+        f"Guest takes part in {taken.sessions} sessions, the maximum. Write in one of these; "
+        "the owner can raise limits.guest.sessions.",
+        code="guest_sessions",
     )
 
 
-async def refuse_pace(tx: Transaction, standing: Standing, shares: Shares, *, at_ms: int) -> Refusal | None:
+async def refuse_pace(tx: Transaction, standing: Standing, shares: Shares, *, at_ms: int) -> None:
     """Counts a message of that time; the refusal if it is one too many within a minute. A refused one counts, too."""
     if is_favoured(standing):
-        return None
-    pace = await count_message(tx, str(standing.principal), at_ms)
+        return
+    pace = await tx.keep(count_message, str(standing.principal), at_ms)
     if pace.messages <= shares.messages_per_minute:
-        return None
-    return Refusal(
-        Limited(
-            f"Messages are too frequent: more than {shares.messages_per_minute} within a minute. This one is not "
-            "stored; an owner can raise access.messagesPerMinute.",
-            code="too_many_messages",
-            retry_after_seconds=max(1, math.ceil((pace.since_ms + MINUTE_MS - at_ms) / 1000)),
-        )
+        return
+    raise Limited(
+        f"Messages are too frequent: more than {shares.messages_per_minute} within a minute. This one is not "
+        "stored; an owner can raise access.messagesPerMinute.",
+        code="too_many_messages",
+        retry_after_seconds=max(1, math.ceil((pace.since_ms + MINUTE_MS - at_ms) / 1000)),
     )
 
 
-async def refuse_bytes(query: Query, standing: Standing, size: int, shares: Shares) -> Refusal | None:
-    """The refusal if the principal may not store so many bytes more."""
+async def refuse_bytes(query: Query, standing: Standing, size: int, shares: Shares) -> None:
+    """Raises if the principal may not store so many bytes more."""
     left = await bytes_left(query, standing, shares)
     if left is None or size <= left:
-        return None
-    return Refusal(
-        Denied(
-            f"Guest has stored {shares.stored_bytes - left} bytes, and may store {shares.stored_bytes}. "
-            "The owner can delete sessions, or raise limits.guest.storedBytes.",
-            code="guest_bytes",
-        )
+        return
+    raise Denied(
+        f"Guest has stored {shares.stored_bytes - left} bytes, and may store {shares.stored_bytes}. "
+        "The owner can delete sessions, or raise limits.guest.storedBytes.",
+        code="guest_bytes",
     )
 
 
@@ -74,19 +67,17 @@ async def bytes_left(query: Query, standing: Standing, shares: Shares) -> int | 
     return shares.stored_bytes - taken.stored_bytes - held.size
 
 
-async def refuse_run(query: Query, standing: Standing, shares: Shares) -> Refusal | None:
-    """The refusal if no further run of the principal may be queued now."""
+async def refuse_run(query: Query, standing: Standing, shares: Shares) -> None:
+    """Raises if no further run of the principal may be queued now."""
     if is_favoured(standing):
-        return None
+        return
     waiting = await ledger.count_queued_by(query, standing.principal, shares.queued_runs)
     if waiting < shares.queued_runs:
-        return None
-    return Refusal(
-        Limited(
-            f"Guest has {waiting} waiting runs, the maximum. Wait for answers before asking more.",
-            code="guest_runs",
-            retry_after_seconds=PATIENCE_SECONDS,
-        )
+        return
+    raise Limited(
+        f"Guest has {waiting} waiting runs, the maximum. Wait for answers before asking more.",
+        code="guest_runs",
+        retry_after_seconds=PATIENCE_SECONDS,
     )
 
 

@@ -16,7 +16,6 @@ from antiphon.domain.ids import AgentId, RunId, SessionRow, TaskId
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.engine.ledger.fence import Fence, Fenced
-from antiphon.engine.refusal import Refusal
 from antiphon.store import runs as ledger
 from antiphon.store.database import Query
 
@@ -99,8 +98,7 @@ async def find_origin(query: Query, caller: Caller) -> Run | None:
     return run
 
 
-def refuse_called_off(origin: Run | None) -> Refusal | None:
+def refuse_called_off(origin: Run | None) -> None:
     """A run that was cancelled begins nothing more, nor one whose conversation was reset. Contract: runs 5."""
     if origin is not None and origin.is_cancel_requested:
-        return Refusal(Conflict("This run is being cancelled.", code="cancelled"))
-    return None
+        raise Conflict("This run is being cancelled.", code="cancelled")

@@ -15,7 +15,6 @@ from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.access.reach import Outsider, Rights, find_session, look_up, target_name
 from antiphon.engine.ledger.append import raise_workspace
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
 from antiphon.policy.acts import Act
@@ -26,7 +25,7 @@ from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
 from antiphon.store.people import NAMES, find_standing
 
-_Find: TypeAlias = Callable[[Query, Rights, NamedTarget, str], Coroutine[Any, Any, "FoundCaller | Refusal"]]
+_Find: TypeAlias = Callable[[Query, Rights, NamedTarget, str], Coroutine[Any, Any, "FoundCaller"]]
 FRESH_SECONDS = 1.0
 """How long found rights count, unless anybody's rights change meanwhile. Contract: access 2."""
 
@@ -74,7 +73,7 @@ class Callers:
 
     async def _find(self, find: _Find, actor: Outsider, target: NamedTarget, call_id: str) -> FoundCaller:
         since, changes = self._clock.monotonic(), self._changes
-        found = accepted(await self._database.read(find, Rights(actor, self._rules), target, call_id))
+        found = await self._database.read(find, Rights(actor, self._rules), target, call_id)
         return replace(found, since=since, changes=changes)
 
     def _note_change(self) -> None:
@@ -124,26 +123,22 @@ async def _are_one(query: Query, target: NamedTarget, other: NamedTarget) -> boo
     return one is not None and another is not None and one.session.row == another.session.row
 
 
-async def find_caller(query: Query, rights: Rights, target: NamedTarget, call_id: str) -> FoundCaller | Refusal:
+async def find_caller(query: Query, rights: Rights, target: NamedTarget, call_id: str) -> FoundCaller:
     """A client outside that begins a call as the session."""
     found = await find_present_caller(query, rights, target, call_id)
-    if isinstance(found, FoundCaller) and not may_enter(found.session.taint, found.clearance):
+    if not may_enter(found.session.taint, found.clearance):
         # Its answers are made of all that it holds. Contract: flow 3.
-        return Refusal(
-            Denied(
-                f"Session holds data that is not cleared for you: {target_name(target)!r}. An owner can clear you for "
-                "it with `antiphon people clear`, or call the tool themselves.",
-                code="not_cleared",
-            )
+        raise Denied(
+            f"Session holds data that is not cleared for you: {target_name(target)!r}. An owner can clear you for "
+            "it with `antiphon people clear`, or call the tool themselves.",
+            code="not_cleared",
         )
     return found
 
 
-async def find_present_caller(query: Query, rights: Rights, target: NamedTarget, call_id: str) -> FoundCaller | Refusal:
+async def find_present_caller(query: Query, rights: Rights, target: NamedTarget, call_id: str) -> FoundCaller:
     """A client outside that acts as the session, whatever the session holds by now."""
     found = await find_session(query, rights, Act.CALL, target)
-    if isinstance(found, Refusal):
-        return found
     session, standing = found.session, await find_standing(query, rights.principal)
     caller = Caller(
         session=session.row,

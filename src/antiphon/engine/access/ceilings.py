@@ -4,7 +4,6 @@ from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Denied
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.access.recipients import find_recipient
-from antiphon.engine.refusal import Refusal
 from antiphon.policy.flow import ceiling, may_enter
 from antiphon.policy.sinks import Sinks
 from antiphon.store.database import Query
@@ -27,14 +26,12 @@ async def find_place_clearance(query: Query, sinks: Sinks, *places: DeliveryCont
     return found
 
 
-def refuse_above(data: Classification, ceiling: Classification) -> Refusal | None:
-    """The refusal of data that the session may not take in."""
+def refuse_above(data: Classification, ceiling: Classification) -> None:
+    """Refuses data that the session may not take in."""
     if may_enter(data, ceiling):
-        return None
-    return Refusal(
-        Denied(
-            "Session may not hold this: it is classified above the clearance of the session, or of the place where the "
-            "session answers. Raise that clearance, or use another session.",
-            code="above_clearance",
-        )
+        return
+    raise Denied(
+        "Session may not hold this: it is classified above the clearance of the session, or of the place where the "
+        "session answers. Raise that clearance, or use another session.",
+        code="above_clearance",
     )

@@ -5,7 +5,6 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Compartments
 from antiphon.domain.errors import Conflict
 from antiphon.engine.access.reach import refuse_act
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.policy.acts import Act
 from antiphon.store import compartments as rows
 from antiphon.store.database import Database, Query, Transaction
@@ -21,7 +20,7 @@ class HomeCompartments:
 
     async def list(self, principal: Principal) -> Compartments:
         """In the order in which they were created."""
-        return accepted(await self._database.read(_list, principal))
+        return await self._database.read(_list, principal)
 
     async def create(self, principal: Principal, name: str) -> Compartments:
         """All compartments, with the new one last.
@@ -29,21 +28,17 @@ class HomeCompartments:
         Raises `Invalid` for a malformed name, and `Conflict` for one that was ever used (`compartment_exists`) and
         for one too many (`too_many_compartments`).
         """
-        return accepted(await self._database.run(_create, principal, name, self._clock.now_ms()))
+        return await self._database.run(_create, principal, name, self._clock.now_ms())
 
 
-async def _list(query: Query, principal: Principal) -> Compartments | Refusal:
-    refusal = refuse_act(await find_standing(query, principal), Act.SET_CLASSIFICATION)
-    return refusal or await rows.read_compartments(query)
+async def _list(query: Query, principal: Principal) -> Compartments:
+    refuse_act(await find_standing(query, principal), Act.SET_CLASSIFICATION)
+    return await rows.read_compartments(query)
 
 
-async def _create(tx: Transaction, principal: Principal, name: str, at_ms: int) -> Compartments | Refusal:
+async def _create(tx: Transaction, principal: Principal, name: str, at_ms: int) -> Compartments:
     present = await _list(tx, principal)
-    if isinstance(present, Refusal):
-        return present
     grown = present.add(name)
     if not await rows.insert(tx, grown, name, at_ms):
-        return Refusal(
-            Conflict("Another compartment was created at the same time. Try again.", code="compartment_exists")
-        )
+        raise Conflict("Another compartment was created at the same time. Try again.", code="compartment_exists")
     return grown

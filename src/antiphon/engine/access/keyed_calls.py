@@ -24,7 +24,6 @@ from antiphon.engine.access.callers import FoundCaller, find_caller
 from antiphon.engine.access.reach import Outsider, Rights
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from antiphon.engine.ledger.waits import LONGEST_WAIT, Waits
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.store import approvals, keyed_calls, processes
 from antiphon.store.codec import json_text, moment
@@ -156,7 +155,7 @@ class KeyedCalls:
         told: asyncio.Future[_Told],
     ) -> None:
         try:
-            begun = accepted(await self._database.run(begin_keyed_call, command, sessions=(command.target,)))
+            begun = await self._database.run(begin_keyed_call, command, sessions=(command.target,))
             if isinstance(begun, _BeginsNow):
                 outcome = await carry_out(begun.found)
                 await self._end(replace(begun.call, outcome=outcome.answer, made_of=outcome.made_of), told)
@@ -201,20 +200,16 @@ def _tell(told: asyncio.Future[_Told], error: Exception) -> None:
 _Ours = Callable[[KeyedCall], bool | None]
 
 
-async def begin_keyed_call(tx: Transaction, command: BeginKeyedCall) -> _BeginsNow | _Told | Refusal:
+async def begin_keyed_call(tx: Transaction, command: BeginKeyedCall) -> _BeginsNow | _Told:
     """Notes that the call begins now, with the rights that its caller has in this moment."""
     found = await find_caller(tx, command.rights, command.target, command.key)
-    if isinstance(found, Refusal):
-        return found
     origin = found.caller.call_id
     if begun := await keyed_calls.find_by_origin(tx, origin):
         return begun
     if asked := await approvals.find_by_origin(tx, origin):
         return asked
     if command.is_one_too_many:
-        return Refusal(
-            Limited(f"{MAX_AT_WORK} of your calls with a key are at work. Wait for one.", code="too_many_calls")
-        )
+        raise Limited(f"{MAX_AT_WORK} of your calls with a key are at work. Wait for one.", code="too_many_calls")
     call = KeyedCall(
         id=command.id,
         session=found.caller.session,

@@ -13,7 +13,6 @@ from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.ids import Ids
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
 from antiphon.owner_token import find_token, finish_replacing, next_token, owner_token
@@ -79,7 +78,7 @@ class Ownership:
 
         Raises `Denied` for anyone but the owner.
         """
-        accepted(await self._database.read(find_reach, Rights(principal, self._rules), Act.TOKENS))
+        await self._database.read(find_reach, Rights(principal, self._rules), Act.TOKENS)
         async with self._rotating:
             making = next_token(self._home, self._ids)
             new = await to_thread.run_sync(making.__enter__)  # waits for other processes of the home
@@ -101,7 +100,7 @@ class Ownership:
         """Replaces the owner's token, and ends the browsers and links that the previous one let in."""
         self._known = None
         rights = Rights(principal, self._rules)
-        accepted(await self._database.run(_replace, rights, hash_of(token), self._clock.now_ms()))
+        await self._database.run(_replace, rights, hash_of(token), self._clock.now_ms())
         self._known = None
         self._note_change()
 
@@ -149,10 +148,7 @@ class Ownership:
         return self._known
 
 
-async def _replace(tx: Transaction, rights: Rights, hash: str, at_ms: int) -> Refusal | None:
-    reach = await find_reach(tx, rights, Act.TOKENS)
-    if isinstance(reach, Refusal):
-        return reach
+async def _replace(tx: Transaction, rights: Rights, hash: str, at_ms: int) -> None:
+    await find_reach(tx, rights, Act.TOKENS)
     owner = (await find_standing(tx, OWNER)).principal
     await tokens.replace_owner_hash(tx, hash, owner, at_ms)
-    return None

@@ -22,11 +22,10 @@ from antiphon.domain.person import (
 )
 from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.machines import refuse_machine, refuse_machine_name
-from antiphon.engine.access.reach import Rights, find_reach
+from antiphon.engine.access.reach import Rights, find_reach, find_reach_if_any
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.access.tokens import read_clearance, refuse_clearance, refuse_credential
 from antiphon.engine.ledger.spending import day_of
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import is_promotion
@@ -109,16 +108,15 @@ class People:
 
     async def may(self, principal: Principal, act: Act) -> bool:
         """Whether the principal may do this at all now. Only for what to offer: each use case decides for itself."""
-        reach = await self._database.read(find_reach, Rights(principal, self._rules), act)
-        return not isinstance(reach, Refusal)
+        return await self._database.read(find_reach_if_any, Rights(principal, self._rules), act) is not None
 
     async def list(self, principal: Principal, *, after: str | None, limit: int) -> list[KnownPerson]:
         """Persons in the order of their ids, beginning after that one."""
         start = None if after is None else PersonId(after)
-        return accepted(await self._database.read(_list, Rights(principal, self._rules), start, limit))
+        return await self._database.read(_list, Rights(principal, self._rules), start, limit)
 
     async def get(self, principal: Principal, id: str) -> KnownPerson:
-        return accepted(await self._database.read(_get, Rights(principal, self._rules), PersonId(id)))
+        return await self._database.read(_get, Rights(principal, self._rules), PersonId(id))
 
     async def invite(
         self,
@@ -136,8 +134,8 @@ class People:
         a program (`machine_account`), and `Denied` (`scope_beyond_maker`) unless the credential that asks holds all
         scopes, as a browser does.
         """
-        if refusal := refuse_credential(held) or refuse_clearance(principal, None):
-            raise refusal.error
+        refuse_credential(held)
+        refuse_clearance(principal, None)
         try:
             name = parse_label(name)
         except ValueError as error:
@@ -154,7 +152,7 @@ class People:
             code_hash=hash_of(code),
             at_ms=at_ms,
         )
-        return Invitation(accepted(await self._database.run(_invite, command)), code)
+        return Invitation(await self._database.run(_invite, command), code)
 
     async def new_link(self, principal: Principal, id: str, *, held: frozenset[TokenScope] = ALL_SCOPES) -> Invitation:
         """Another code that signs in one browser as the person, once, within 24 hours; their unused codes end.
@@ -162,8 +160,8 @@ class People:
         Raises `Conflict` (`cannot_sign_in`) for guests and suspended persons, `Conflict` (`merged`) for one who acts as
         another, `Conflict` (`machine_account`) for a program, and `Denied` (`scope_beyond_maker`) as `invite` does.
         """
-        if refusal := refuse_credential(held) or refuse_clearance(principal, None):
-            raise refusal.error
+        refuse_credential(held)
+        refuse_clearance(principal, None)
         code = self._ids.random_hex(48)
         command = MakeLink(
             rights=Rights(principal, self._rules),
@@ -171,7 +169,7 @@ class People:
             code_hash=hash_of(code),
             at_ms=self._clock.now_ms(),
         )
-        return Invitation(accepted(await self._database.run(_make_link, command)), code)
+        return Invitation(await self._database.run(_make_link, command), code)
 
     async def change_role(
         self, principal: Principal, id: str, role: PersonRole, *, held: frozenset[TokenScope] = ALL_SCOPES
@@ -200,7 +198,7 @@ class People:
         than the credential that asks may read.
         """
         command = ClearPerson(rights=Rights(principal, self._rules), id=PersonId(id), clearance=clearance)
-        return accepted(await self._database.run(_clear, command))
+        return await self._database.run(_clear, command)
 
     async def merge(
         self, principal: Principal, id: str, into: str, *, held: frozenset[TokenScope] = ALL_SCOPES
@@ -219,7 +217,7 @@ class People:
             held=held,
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(_merge, command))
+        return await self._database.run(_merge, command)
 
     async def remove(self, principal: Principal, id: str) -> None:
         """Forgets the person: their name, accounts, credentials and participation; nobody else gets their id.
@@ -227,7 +225,7 @@ class People:
         Raises `Conflict` for the last owner, and for the person as whom the home's own programs act (`home_owner`).
         """
         command = ChangePerson(rights=Rights(principal, self._rules), id=PersonId(id))
-        accepted(await self._database.run(_remove, command))
+        await self._database.run(_remove, command)
 
     async def _change(
         self,
@@ -245,37 +243,33 @@ class People:
             is_suspended=is_suspended,
             held=held,
         )
-        return accepted(await self._database.run(_change, command))
+        return await self._database.run(_change, command)
 
 
-async def _list(query: Query, rights: Rights, after: PersonId | None, limit: int) -> list[KnownPerson] | Refusal:
-    reach = await find_reach(query, rights, Act.PEOPLE)
-    if isinstance(reach, Refusal):
-        return reach
+async def _list(query: Query, rights: Rights, after: PersonId | None, limit: int) -> list[KnownPerson]:
+    await find_reach(query, rights, Act.PEOPLE)
     found = await rows.list_all(query, after=after, limit=limit)
     identities = await rows.find_identities(query, [person.id for person in found])
     return [KnownPerson(person, identities[person.id]) for person in found]
 
 
-async def _get(query: Query, rights: Rights, id: PersonId) -> KnownPerson | Refusal:
-    reach = await find_reach(query, rights, Act.PEOPLE)
-    return reach if isinstance(reach, Refusal) else await _known(query, id)
+async def _get(query: Query, rights: Rights, id: PersonId) -> KnownPerson:
+    await find_reach(query, rights, Act.PEOPLE)
+    return await _known(query, id)
 
 
-async def _known(query: Query, id: PersonId) -> KnownPerson | Refusal:
+async def _known(query: Query, id: PersonId) -> KnownPerson:
     person = await rows.find(query, id)
     if person is None:
-        return Refusal(NotFound(f"Person not found: {id[:80]!r}. `antiphon people list` shows them."))
+        raise NotFound(f"Person not found: {id[:80]!r}. `antiphon people list` shows them.")
     return KnownPerson(person, (await rows.find_identities(query, [id]))[id])
 
 
-async def _invite(tx: Transaction, command: AddPerson) -> Person | Refusal:
-    reach = await find_reach(tx, command.rights, Act.PEOPLE)
-    if isinstance(reach, Refusal):
-        return reach
+async def _invite(tx: Transaction, command: AddPerson) -> Person:
+    await find_reach(tx, command.rights, Act.PEOPLE)
     person = command.person
-    if refusal := refuse_machine_name(command.rights.rules, person.name) or _refuse_link(person):
-        return refusal
+    refuse_machine_name(command.rights.rules, person.name)
+    _refuse_link(person)
     if is_id_of_account(person.id) or not await rows.insert(tx, person):
         person = replace(person, id=command.other_id)
         await rows.insert(tx, person)
@@ -284,12 +278,10 @@ async def _invite(tx: Transaction, command: AddPerson) -> Person | Refusal:
     return person
 
 
-async def _make_link(tx: Transaction, command: MakeLink) -> Person | Refusal:
+async def _make_link(tx: Transaction, command: MakeLink) -> Person:
     person = await _find_changeable(tx, command.rights, command.id)
-    if isinstance(person, Refusal):
-        return person
-    if refusal := await refuse_machine(tx, command.rights.rules, person.id) or _refuse_link(person):
-        return refusal
+    await refuse_machine(tx, command.rights.rules, person.id)
+    _refuse_link(person)
     await tokens.delete_links(tx, person.principal)
     await _insert_link(tx, person, command.code_hash, command.at_ms)
     return person
@@ -301,66 +293,56 @@ async def _insert_link(tx: Transaction, person: Person, code_hash: str, at_ms: i
     await tokens.insert_link(tx, code_hash, person.principal, at_ms=at_ms, expires_at_ms=expires_at_ms)
 
 
-def _refuse_link(person: Person) -> Refusal | None:
-    """The refusal if a link would sign in somebody to whom the page shows nothing."""
+def _refuse_link(person: Person) -> None:
+    """Raises if a link would sign in somebody to whom the page shows nothing."""
     if person.is_suspended:
         why = f"{person.id!r} is suspended. Let them act again first, with `antiphon people resume {person.id}`"
     elif person.role is PersonRole.GUEST:
         why = f"{person.id!r} is a guest. The page shows guests nothing. Make them a user, or let them use a channel"
     else:
-        return None
-    return Refusal(Conflict(f"Person cannot sign in: {why}.", code="cannot_sign_in"))
+        return
+    raise Conflict(f"Person cannot sign in: {why}.", code="cannot_sign_in")
 
 
-async def _find_changeable(tx: Transaction, rights: Rights, id: PersonId) -> Person | Refusal:
+async def _find_changeable(tx: Transaction, rights: Rights, id: PersonId) -> Person:
     """The person, held with all owners until this unit commits; refused if they act as another one."""
-    reach = await find_reach(tx, rights, Act.PEOPLE)
-    if isinstance(reach, Refusal):
-        return reach
+    await find_reach(tx, rights, Act.PEOPLE)
     await rows.hold_owners(tx)
-    if isinstance(reach := await find_reach(tx, rights, Act.PEOPLE), Refusal):
-        return reach  # another owner was faster
+    await find_reach(tx, rights, Act.PEOPLE)  # another owner may have been faster
     known = await _known(tx, id)
-    if isinstance(known, Refusal):
-        return known
     if known.person.merged_into is not None:
-        return Refusal(
-            Conflict(f"Person is merged: {id!r} acts as {known.person.merged_into!r}. Name that one.", code="merged")
-        )
+        raise Conflict(f"Person is merged: {id!r} acts as {known.person.merged_into!r}. Name that one.", code="merged")
     return known.person
 
 
-async def _refuse_last(tx: Transaction, person: Person) -> Refusal | None:
-    """The refusal if nobody would be left who may do everything."""
+async def _refuse_last(tx: Transaction, person: Person) -> None:
+    """Raises if nobody would be left who may do everything."""
     if person.role is not PersonRole.OWNER or person.is_suspended or await rows.has_other_owner(tx, person.id):
-        return None
-    return Refusal(
-        Conflict(
-            f"Owner is the last one: {person.id!r}. Make somebody else an owner first, with `antiphon people role`.",
-            code="last_owner",
-        )
+        return
+    raise Conflict(
+        f"Owner is the last one: {person.id!r}. Make somebody else an owner first, with `antiphon people role`.",
+        code="last_owner",
     )
 
 
-def _refuse_limited(rights: Rights, held: frozenset[TokenScope]) -> Refusal | None:
-    """The refusal if the credential that asks may do less than its person."""
-    return refuse_credential(held) or refuse_clearance(rights.principal, None)
+def _refuse_limited(rights: Rights, held: frozenset[TokenScope]) -> None:
+    """Raises if the credential that asks may do less than its person."""
+    refuse_credential(held)
+    refuse_clearance(rights.principal, None)
 
 
-async def _change(tx: Transaction, command: ChangePerson) -> KnownPerson | Refusal:
+async def _change(tx: Transaction, command: ChangePerson) -> KnownPerson:
     person = await _find_changeable(tx, command.rights, command.id)
-    if isinstance(person, Refusal):
-        return person
     role = person.role if command.role is None else command.role
-    if is_promotion(person.role, role) and (refusal := _refuse_limited(command.rights, command.held)):
-        return refusal
+    if is_promotion(person.role, role):
+        _refuse_limited(command.rights, command.held)
     is_promoted = command.role not in (None, PersonRole.GUEST)
-    if is_promoted and (refusal := await refuse_machine(tx, command.rights.rules, person.id)):
-        return refusal
+    if is_promoted:
+        await refuse_machine(tx, command.rights.rules, person.id)
     is_suspended = person.is_suspended if command.is_suspended is None else command.is_suspended
     stays_owner = role is PersonRole.OWNER and not is_suspended
-    if not stays_owner and (refusal := await _refuse_last(tx, person)):
-        return refusal
+    if not stays_owner:
+        await _refuse_last(tx, person)
     if (role, is_suspended) != (person.role, person.is_suspended):
         columns: dict[str, SqlValue] = {"role": role.value, "is_suspended": int(is_suspended)}
         await rows.change(tx, person.id, columns)
@@ -369,26 +351,19 @@ async def _change(tx: Transaction, command: ChangePerson) -> KnownPerson | Refus
     return await _known(tx, person.id)
 
 
-async def _clear(tx: Transaction, command: ClearPerson) -> KnownPerson | Refusal:
+async def _clear(tx: Transaction, command: ClearPerson) -> KnownPerson:
     person = await _find_changeable(tx, command.rights, command.id)
-    if isinstance(person, Refusal):
-        return person
     clearance = None
     if command.clearance is not None:
         read = await read_clearance(tx, command.clearance)
-        if isinstance(read, Refusal):
-            return read
         clearance = read
         if clearance.person not in (None, PEOPLE, str(person.principal)):
-            return Refusal(
-                Invalid(
-                    f"Person in a clearance must be 'people', for the data of all persons: {clearance.person!r}. Each "
-                    "person may read their own data anyway.",
-                    code="invalid_classification",
-                )
+            raise Invalid(
+                f"Person in a clearance must be 'people', for the data of all persons: {clearance.person!r}. Each "
+                "person may read their own data anyway.",
+                code="invalid_classification",
             )
-        if refusal := refuse_clearance(command.rights.principal, clearance):
-            return refusal
+        refuse_clearance(command.rights.principal, clearance)
     if clearance != person.clearance:
         await rows.change(tx, person.id, clearance_columns(clearance))
     return await _known(tx, person.id)
@@ -400,23 +375,17 @@ async def _call_off_runs(tx: Transaction, id: PersonId) -> None:
     tx.wake(DUE)
 
 
-async def _merge(tx: Transaction, command: MergePeople) -> KnownPerson | Refusal:
+async def _merge(tx: Transaction, command: MergePeople) -> KnownPerson:
     source = await _find_changeable(tx, command.rights, command.id)
-    if isinstance(source, Refusal):
-        return source
     if command.id == command.into:
-        return Refusal(Invalid(f"Person cannot be merged into themselves: {command.id!r}.", code="invalid_request"))
-    if refusal := _refuse_limited(command.rights, command.held):
-        return refusal
+        raise Invalid(f"Person cannot be merged into themselves: {command.id!r}.", code="invalid_request")
+    _refuse_limited(command.rights, command.held)
     target = await _find_changeable(tx, command.rights, command.into)
-    if isinstance(target, Refusal):
-        return target
     for person in (source, target):
-        if refusal := await refuse_machine(tx, command.rights.rules, person.id):
-            return refusal
+        await refuse_machine(tx, command.rights.rules, person.id)
     is_owners = target.role is PersonRole.OWNER and not target.is_suspended
-    if not is_owners and (refusal := await _refuse_last(tx, source)):
-        return refusal
+    if not is_owners:
+        await _refuse_last(tx, source)
     await merge_into(tx, source.id, target.id, command.at_ms)
     return await _known(tx, target.id)
 
@@ -441,20 +410,14 @@ async def split_from(tx: Transaction, account: Identity, undo: LinkUndo) -> None
     tx.wake(DUE)
 
 
-async def _remove(tx: Transaction, command: ChangePerson) -> Refusal | None:
+async def _remove(tx: Transaction, command: ChangePerson) -> None:
     person = await _find_changeable(tx, command.rights, command.id)
-    if isinstance(person, Refusal):
-        return person
-    if refusal := await _refuse_last(tx, person):
-        return refusal
+    await _refuse_last(tx, person)
     if (await find_standing(tx, OWNER)).principal == person.principal:
-        return Refusal(
-            Conflict(
-                f"Person is the home's own owner: {person.id!r}. Its token and command line act as them; "
-                "change their role, suspend them, or merge them into another owner.",
-                code="home_owner",
-            )
+        raise Conflict(
+            f"Person is the home's own owner: {person.id!r}. Its token and command line act as them; "
+            "change their role, suspend them, or merge them into another owner.",
+            code="home_owner",
         )
     await _call_off_runs(tx, person.id)
     await rows.delete(tx, person.id)
-    return None

@@ -10,12 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.errors import Denied, Invalid, NotFound
+from antiphon.domain.errors import REFUSALS, Denied, Invalid, NotFound
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.authorize import UNLIMITED, Limits, authorize
@@ -39,6 +38,7 @@ from antiphon.store.database import Query
 from antiphon.store.people import find_standing
 
 H = TypeVar("H", rows.SessionHead, rows.LogHead)
+R = TypeVar("R")
 NOBODY = SessionRow(-1)
 """Matches no session's row; looked up where nothing was found, so that the number of statements stays the same."""
 
@@ -118,7 +118,7 @@ class FoundHead(Struct, Generic[H], frozen=True, gc=False):
     head: H
 
 
-async def find_reach(query: Query, rights: Rights, act: Act) -> Reach | Refusal:
+async def find_reach(query: Query, rights: Rights, act: Act) -> Reach:
     """The actor's reach; refused if policy never allows it this act, or if the calling session is gone."""
     actor, rules = rights.actor, rights.rules
     standing = await find_standing(query, rights.principal)
@@ -127,7 +127,7 @@ async def find_reach(query: Query, rights: Rights, act: Act) -> Reach | Refusal:
         return reach_of(standing, act, limits)
     session = await rows.find_by_row(query, actor.session)
     if session is None:
-        return Refusal(NotFound("Session not found: the caller's own session was deleted."))
+        raise NotFound("Session not found: the caller's own session was deleted.")
     visibility = rules.visibility
     if actor.task is not None and not await tasks.may_consult(query, actor.task):
         visibility = replace(visibility, agent_to_agent=AgentToAgent())  # Contract: tasks 2, approvals 4
@@ -139,28 +139,36 @@ async def find_reach(query: Query, rights: Rights, act: Act) -> Reach | Refusal:
         is_sandboxed=actor.is_sandboxed or rules.are_sandboxed(session),
         subagent_tools=rules.subagent_tools,
     )
-    return _refused(reach) if isinstance(reach, Deny) else reach
+    return _granted(reach)
 
 
-def reach_of(standing: Standing, act: Act, limits: Limits = UNLIMITED) -> Reach | Refusal:
+async def find_reach_if_any(query: Query, rights: Rights, act: Act) -> Reach | None:
+    """Like `find_reach`; None if it is refused, for what is left out where the actor may see none of it."""
+    try:
+        return await find_reach(query, rights, act)
+    except REFUSALS:
+        return None
+
+
+def reach_of(standing: Standing, act: Act, limits: Limits = UNLIMITED) -> Reach:
     """Like `find_reach`, for a person or program whose standing this unit has read."""
-    reach = authorize(standing, limits, act)
-    return _refused(reach) if isinstance(reach, Deny) else reach
+    return _granted(authorize(standing, limits, act))
 
 
-def refuse_act(standing: Standing, act: Act) -> Refusal | None:
-    """The refusal if the principal may never do this act, whatever the session."""
-    decision = decide_act(standing, act)
-    return _refused(decision) if isinstance(decision, Deny) else None
+def refuse_act(standing: Standing, act: Act) -> None:
+    """Raises `Denied` if the principal may never do this act, whatever the session."""
+    _granted(decide_act(standing, act))
 
 
-def _refused(by: Deny) -> Refusal:
-    return Refusal(Denied(by.reason, code=by.rule))
+def _granted(decision: R | Deny) -> R:
+    if isinstance(decision, Deny):
+        raise Denied(decision.reason, code=decision.rule)
+    return decision
 
 
 async def find_target(
     query: Query, reach: Reach, target: Target, name: str | None = None, *, new: Session | None = None
-) -> Found | Refusal:
+) -> Found:
     """The named session, if it is within reach; `name` is the target as the actor wrote it.
 
     `new` is the session that the act opens if it does not exist, as it will be; it must be within reach just the same.
@@ -171,34 +179,36 @@ async def find_target(
         candidate, written = await _look_up_relative(query, reach, target), target.value
     if candidate is None and new is not None:
         candidate = Candidate(new, present_incarnation(new))
-    return await admit(query, reach, candidate) or Refusal(not_found(reach, name or written))
+    found = await admit(query, reach, candidate)
+    if found is None:
+        raise not_found(reach, name or written)
+    return found
 
 
-async def find_session(query: Query, rights: Rights, act: Act, target: NamedTarget) -> Found | Refusal:
+async def find_session(query: Query, rights: Rights, act: Act, target: NamedTarget) -> Found:
     """The session, if the actor may do this act on it."""
     actor = rights.actor
     if not isinstance(actor, Principal) or target.key is None:
         reach = await find_reach(query, rights, act)
-        return reach if isinstance(reach, Refusal) else await find_target(query, reach, target)
+        return await find_target(query, reach, target)
     standing, by_key = await askers.find_with_session(query, actor, target.key, askers.WHOLE)
     reach = reach_of(standing, act)
-    if isinstance(reach, Refusal):
-        return reach
     candidate = await _look_up_besides(query, by_key, target.session_id)
-    return await admit(query, reach, candidate) or Refusal(not_found(reach, target_name(target)))
+    found = await admit(query, reach, candidate)
+    if found is None:
+        raise not_found(reach, target_name(target))
+    return found
 
 
 async def find_head(
     query: Query, principal: Principal, act: Act, target: NamedTarget, *, portion: Portion[H]
-) -> tuple[Standing, FoundHead[H] | Refusal]:
+) -> tuple[Standing, FoundHead[H]]:
     """Like `find_session`, for people, with only a head of the row; also what the person is at present."""
     if target.key is None:
         standing, by_key = await find_standing(query, principal), None
     else:
         standing, by_key = await askers.find_with_session(query, principal, target.key, portion)
-    reach = authorize(standing, UNLIMITED, act)
-    if isinstance(reach, Deny):
-        return standing, _refused(reach)
+    reach = reach_of(standing, act)
     by_id = None
     if target.session_id:
         incarnation = await incarnations.find(query, target.session_id)
@@ -208,22 +218,22 @@ async def find_head(
         found = _decide_head(reach, head, False)
     else:
         found = await admit_head(query, reach, head)
-    return standing, found or Refusal(not_found(reach, target_name(target)))
+    if found is None:
+        raise not_found(reach, target_name(target))
+    return standing, found
 
 
-async def find_by_label(query: Query, reach: Reach, label: str, agent_id: AgentId | None) -> Found | Refusal:
+async def find_by_label(query: Query, reach: Reach, label: str, agent_id: AgentId | None) -> Found:
     """The only listed session with that label in reach. Refuses two, and names neither. Contract: send 1."""
     matches = await rows.find_visible_by_label(query, reach, label, agent_id, limit=2)
     session = await rows.find_by_row(query, matches[0].row if matches else NOBODY)
     if len(matches) > 1:
-        return Refusal(
-            Invalid(
-                f"Label is not unique: {label[:200]!r}. Name the session by its key, as sessions_list shows it.",
-                code="ambiguous_label",
-            )
+        raise Invalid(
+            f"Label is not unique: {label[:200]!r}. Name the session by its key, as sessions_list shows it.",
+            code="ambiguous_label",
         )
     if session is None:
-        return Refusal(not_found(reach, label))
+        raise not_found(reach, label)
     return Found(grant_listed(reach, session), session, present_incarnation(session))
 
 

@@ -17,7 +17,6 @@ from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.access.tokens import refuse_clearance, refuse_credential
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.store import tokens
@@ -54,9 +53,9 @@ class SignIn:
         credential must be the same.
         """
         code, rights = self._ids.random_hex(48), Rights(principal, self._rules)
-        if refusal := refuse_credential(held) or refuse_clearance(principal, None):
-            raise refusal.error
-        accepted(await self._database.run(_store_link, rights, hash_of(code), self._clock.now_ms()))
+        refuse_credential(held)
+        refuse_clearance(principal, None)
+        await self._database.run(_store_link, rights, hash_of(code), self._clock.now_ms())
         return code
 
     async def exchange(self, code: str, name: str) -> NewBrowser | None:
@@ -92,26 +91,23 @@ class SignIn:
 
     async def list(self, principal: Principal) -> list[Browser]:
         """The signed-in browsers, oldest first. Raises `Denied`."""
-        return accepted(await self._database.read(_list, Rights(principal, self._rules), self._clock.now_ms()))
+        return await self._database.read(_list, Rights(principal, self._rules), self._clock.now_ms())
 
     async def sign_out(self, browser: Browser) -> None:
         """Signs out the browser that asks, as returned by `find`."""
         await self._database.run(tokens.delete_by_id, browser.id)
 
 
-async def _store_link(tx: Transaction, rights: Rights, hash: str, at_ms: int) -> Refusal | None:
-    reach = await find_reach(tx, rights, Act.LINK)
-    if isinstance(reach, Refusal):
-        return reach
+async def _store_link(tx: Transaction, rights: Rights, hash: str, at_ms: int) -> None:
+    await find_reach(tx, rights, Act.LINK)
     await tokens.delete_expired(tx, at_ms)
     person = (await find_standing(tx, rights.principal)).principal
     await tokens.insert_link(tx, hash, person, at_ms=at_ms, expires_at_ms=at_ms + _milliseconds(LINK_LIFE))
-    return None
 
 
-async def _list(query: Query, rights: Rights, at_ms: int) -> list[Browser] | Refusal:
-    reach = await find_reach(query, rights, Act.TOKENS)
-    return reach if isinstance(reach, Refusal) else await tokens.list_browsers(query, at_ms)
+async def _list(query: Query, rights: Rights, at_ms: int) -> list[Browser]:
+    await find_reach(query, rights, Act.TOKENS)
+    return await tokens.list_browsers(query, at_ms)
 
 
 async def _exchange(tx: Transaction, code_hash: str, browser: Browser) -> Browser | None:

@@ -21,7 +21,6 @@ from antiphon.domain.tokens import ALL_SCOPES, CHANNEL_SCOPES, TOKEN_PREFIX, USU
 from antiphon.engine.access.machines import refuse_machine
 from antiphon.engine.access.reach import Rights, find_reach, find_session
 from antiphon.engine.access.secrets import hash_of
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.authorize import decide_new_clearance, decide_new_credential
@@ -98,7 +97,7 @@ class Tokens:
         """
         new, secret = self.draw(name, life, clearance)
         command = BindToken(rights=Rights(principal, self._rules), target=target, new=new)
-        return accepted(await self._database.run(bind_token, command, sessions=(target,))), secret
+        return await self._database.run(bind_token, command, sessions=(target,)), secret
 
     async def create_for_person(
         self,
@@ -121,7 +120,7 @@ class Tokens:
         command = IssueToken(
             rights=Rights(principal, self._rules), held=held, person=PersonId(person), scopes=scopes, new=new
         )
-        return accepted(await self._database.run(issue_token, command)), secret
+        return await self._database.run(issue_token, command), secret
 
     async def create_for_channel(
         self,
@@ -153,7 +152,7 @@ class Tokens:
             namespace=parse_namespace(namespace),
             new=new,
         )
-        return accepted(await self._database.run(issue_token, command)), secret
+        return await self._database.run(issue_token, command), secret
 
     async def rotate(
         self, principal: Principal, id: str, *, held: frozenset[TokenScope] = ALL_SCOPES
@@ -163,15 +162,15 @@ class Tokens:
         command = RotateToken(
             rights=Rights(principal, self._rules), held=held, id=id, hash=hash_of(secret), at_ms=self._clock.now_ms()
         )
-        return accepted(await self._database.run(rotate_token, command)), secret
+        return await self._database.run(rotate_token, command), secret
 
     async def list(self, principal: Principal) -> list[Token]:
         """The valid tokens, oldest first."""
-        return accepted(await self._database.read(_list, Rights(principal, self._rules), self._clock.now_ms()))
+        return await self._database.read(_list, Rights(principal, self._rules), self._clock.now_ms())
 
     async def revoke(self, principal: Principal, id: str) -> None:
         """Ends a token or a browser's sign-in. Raises `NotFound`."""
-        accepted(await self._database.run(_revoke, Rights(principal, self._rules), id))
+        await self._database.run(_revoke, Rights(principal, self._rules), id)
 
     async def find(self, secret: str) -> Token | None:
         """The valid token with this secret, also of a suspended person; compared in constant time."""
@@ -194,13 +193,9 @@ class Tokens:
         return new, secret
 
 
-async def bind_token(tx: Transaction, command: BindToken) -> Token | Refusal:
+async def bind_token(tx: Transaction, command: BindToken) -> Token:
     found = await find_session(tx, command.rights, Act.TOKENS, command.target)
-    if isinstance(found, Refusal):
-        return found
     clearance = await find_clearance(tx, command.new, command.rights.principal)
-    if isinstance(clearance, Refusal):
-        return clearance
     maker = await find_standing(tx, command.rights.principal)
     token = Token(
         id=command.new.id,
@@ -217,24 +212,18 @@ async def bind_token(tx: Transaction, command: BindToken) -> Token | Refusal:
     return await store_token(tx, token)
 
 
-async def issue_token(tx: Transaction, command: IssueToken) -> Token | Refusal:
-    reach = await find_reach(tx, command.rights, Act.TOKENS)
-    if isinstance(reach, Refusal):
-        return reach
-    if refusal := refuse_credential(command.held, command.scopes):
-        return refusal
+async def issue_token(tx: Transaction, command: IssueToken) -> Token:
+    await find_reach(tx, command.rights, Act.TOKENS)
+    refuse_credential(command.held, command.scopes)
     clearance = await find_clearance(tx, command.new, command.rights.principal)
-    if isinstance(clearance, Refusal):
-        return clearance
     if command.person is None:
         assert command.namespace is not None
         kind, principal = TokenKind.CHANNEL, channel_principal(command.namespace)
     else:
         person = await people.find(tx, command.person)
         if person is None:
-            return Refusal(NotFound(f"Person not found: {command.person[:80]!r}. `antiphon people list` shows them."))
-        if refusal := await refuse_machine(tx, command.rights.rules, person.id):
-            return refusal
+            raise NotFound(f"Person not found: {command.person[:80]!r}. `antiphon people list` shows them.")
+        await refuse_machine(tx, command.rights.rules, person.id)
         kind, principal = TokenKind.PERSON, person_principal(person.merged_into or person.id)
     token = Token(
         id=command.new.id,
@@ -256,12 +245,11 @@ class MostRead(NamedTuple):
     """None for all that the token's principal may read."""
 
 
-async def find_clearance(tx: Transaction, new: NewToken, maker: Principal) -> MostRead | Refusal:
+async def find_clearance(tx: Transaction, new: NewToken, maker: Principal) -> MostRead:
     """The clearance of a new token; refused beyond what its maker may read with the credential that asks."""
     wanted = None if new.clearance is None else await read_clearance(tx, new.clearance)
-    if isinstance(wanted, Refusal):
-        return wanted
-    return refuse_clearance(maker, wanted) or MostRead(wanted)
+    refuse_clearance(maker, wanted)
+    return MostRead(wanted)
 
 
 async def store_token(tx: Transaction, token: Token) -> Token:
@@ -270,53 +258,47 @@ async def store_token(tx: Transaction, token: Token) -> Token:
     return token
 
 
-async def rotate_token(tx: Transaction, command: RotateToken) -> Token | Refusal:
-    reach = await find_reach(tx, command.rights, Act.TOKENS)
-    if isinstance(reach, Refusal):
-        return reach
+async def rotate_token(tx: Transaction, command: RotateToken) -> Token:
+    await find_reach(tx, command.rights, Act.TOKENS)
     token = await tokens.find_token(tx, command.id, command.at_ms)
     if token is None:
-        return _unknown(command.id)
-    if refusal := refuse_credential(command.held, token.scopes):
-        return refusal
-    if refusal := refuse_clearance(command.rights.principal, token.clearance):
-        return refusal
+        raise _unknown(command.id)
+    refuse_credential(command.held, token.scopes)
+    refuse_clearance(command.rights.principal, token.clearance)
     await tokens.replace_hash(tx, token.id, command.hash)
     return token
 
 
-def refuse_credential(held: frozenset[TokenScope], wanted: frozenset[TokenScope] = ALL_SCOPES) -> Refusal | None:
-    """The refusal if a credential with the wanted scopes may not be made by one that holds these."""
+def refuse_credential(held: frozenset[TokenScope], wanted: frozenset[TokenScope] = ALL_SCOPES) -> None:
+    """Raises if a credential with the wanted scopes may not be made by one that holds these."""
     decision = decide_new_credential(held, wanted)
-    return Refusal(Denied(decision.reason, code=decision.rule)) if isinstance(decision, Deny) else None
+    if isinstance(decision, Deny):
+        raise Denied(decision.reason, code=decision.rule)
 
 
-def refuse_clearance(maker: Principal, wanted: Classification | None) -> Refusal | None:
-    """The refusal of a wanted clearance above the asking credential's; `wanted` is None for all that its person may."""
+def refuse_clearance(maker: Principal, wanted: Classification | None) -> None:
+    """Refuses a wanted clearance above the asking credential's; `wanted` is None for all that its person may."""
     decision = decide_new_clearance(maker.clearance, wanted)
-    return Refusal(Denied(decision.reason, code=decision.rule)) if isinstance(decision, Deny) else None
+    if isinstance(decision, Deny):
+        raise Denied(decision.reason, code=decision.rule)
 
 
-async def read_clearance(query: Query, named: NamedClassification) -> Classification | Refusal:
+async def read_clearance(query: Query, named: NamedClassification) -> Classification:
     """The clearance with these names; refused for an unknown compartment."""
     names = await read_compartments(query) if named.compartments else NO_COMPARTMENTS
-    try:
-        return named.classification(names)
-    except Invalid as error:
-        return Refusal(error)
+    return named.classification(names)
 
 
-async def _list(query: Query, rights: Rights, at_ms: int) -> list[Token] | Refusal:
-    reach = await find_reach(query, rights, Act.TOKENS)
-    return reach if isinstance(reach, Refusal) else await tokens.list_tokens(query, at_ms)
+async def _list(query: Query, rights: Rights, at_ms: int) -> list[Token]:
+    await find_reach(query, rights, Act.TOKENS)
+    return await tokens.list_tokens(query, at_ms)
 
 
-async def _revoke(tx: Transaction, rights: Rights, id: str) -> Refusal | None:
-    reach = await find_reach(tx, rights, Act.TOKENS)
-    if isinstance(reach, Refusal):
-        return reach
-    return None if await tokens.delete_by_id(tx, id) else _unknown(id)
+async def _revoke(tx: Transaction, rights: Rights, id: str) -> None:
+    await find_reach(tx, rights, Act.TOKENS)
+    if not await tokens.delete_by_id(tx, id):
+        raise _unknown(id)
 
 
-def _unknown(id: str) -> Refusal:
-    return Refusal(NotFound(f"Token not found: {id[:80]!r}. `antiphon tokens list` shows them."))
+def _unknown(id: str) -> NotFound:
+    return NotFound(f"Token not found: {id[:80]!r}. `antiphon tokens list` shows them.")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall, find_identical
-from antiphon.domain.errors import Conflict, NotFound
+from antiphon.domain.errors import REFUSALS, Conflict, NotFound
 from antiphon.domain.idempotency import KeyedCall
 from antiphon.domain.ids import ApprovalId, Ids, ProcessId
 from antiphon.domain.message import ToolResult
@@ -27,7 +27,6 @@ from antiphon.engine.approvals.standing import find_covering
 from antiphon.engine.deliveries.requests import ask_deciders
 from antiphon.engine.ledger.append import append_events
 from antiphon.engine.ledger.waits import Waits
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
 from antiphon.policy.system import system_grant
@@ -102,7 +101,7 @@ class OutsideApprovals:
             rules=self._rules,
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(ask_from_outside, command, sessions=(caller.session,)))
+        return await self._database.run(ask_from_outside, command, sessions=(caller.session,))
 
     async def find(self, origin: str) -> Approval | None:
         """The request of the call, if it has asked before."""
@@ -171,9 +170,7 @@ class OutsideApprovals:
 _RESET = {"status": "error", "code": "reset", "error": "The session was reset before the call began."}
 
 
-async def ask_from_outside(
-    tx: Transaction, command: AskFromOutside
-) -> Approval | StandingApproval | KeyedCall | Refusal:
+async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval | StandingApproval | KeyedCall:
     if found := await approvals.find_by_origin(tx, command.origin):
         return found
     if begun := await keyed_calls.find_by_origin(tx, command.origin):
@@ -186,17 +183,15 @@ async def ask_from_outside(
         return allowed
     session = await rows.find_by_row(tx, command.caller.session)
     if session is None:
-        return Refusal(NotFound("Session not found: the caller's own session was deleted."))
+        raise NotFound("Session not found: the caller's own session was deleted.")
     pending = await approvals.list_pending(tx, session.row)
     if found := find_identical(pending, command.call, command.caller.principal):
         await approvals.join(tx, command.origin, found)
         return found
     if session.pending_approvals >= MAX_OPEN:
-        return Refusal(
-            Conflict(
-                f"Session has {MAX_OPEN} open requests for approval: {str(session.key)!r}. Decide some of them first.",
-                code="too_many_approvals",
-            )
+        raise Conflict(
+            f"Session has {MAX_OPEN} open requests for approval: {str(session.key)!r}. Decide some of them first.",
+            code="too_many_approvals",
         )
     return await _store(tx, session, command)
 
@@ -245,14 +240,15 @@ async def begin_call(tx: Transaction, command: BeginApprovedCall) -> FoundCaller
         if not command.is_idempotent:
             await end_call(tx, approval, UNKNOWN)
             return None
-    found = await find_caller(
-        tx,
-        Rights(approval.principal, command.rules),
-        NamedTarget(None, approval.session_id),
-        approval.id,
-    )
-    if isinstance(found, Refusal):
-        refused = {"status": "error", "code": found.error.code, "error": found.error.message}
+    try:
+        found = await find_caller(
+            tx,
+            Rights(approval.principal, command.rules),
+            NamedTarget(None, approval.session_id),
+            approval.id,
+        )
+    except REFUSALS as error:
+        refused = {"status": "error", "code": error.code, "error": error.message}
         await end_call(tx, approval, json_text(refused))
         return None
     if found.session.id != approval.session_id:

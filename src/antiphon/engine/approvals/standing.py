@@ -11,7 +11,6 @@ from antiphon.domain.ids import RunId, StandingApprovalId
 from antiphon.domain.message import JsonObject
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.engine.access.reach import refuse_act
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.policy.acts import Act
 from antiphon.policy.approvals import RUN_COMMAND
 from antiphon.store import runs as ledger
@@ -33,34 +32,33 @@ class StandingApprovals:
         self, principal: Principal, *, before: StandingApprovalId | None, limit: int
     ) -> list[StandingApproval]:
         """Newest first."""
-        return accepted(await self._database.read(_list, principal, before, limit))
+        return await self._database.read(_list, principal, before, limit)
 
     async def revoke(self, principal: Principal, id: StandingApprovalId) -> StandingApproval:
         """The calls are asked about again from now on. Raises `NotFound`."""
-        return accepted(await self._database.run(_revoke, principal, id))
+        return await self._database.run(_revoke, principal, id)
 
 
 async def _list(
     query: Query, principal: Principal, before: StandingApprovalId | None, limit: int
-) -> list[StandingApproval] | Refusal:
+) -> list[StandingApproval]:
     standing = await find_standing(query, principal)
-    refusal = refuse_act(standing, Act.APPROVE_ALWAYS)
-    return refusal or await rows.list_page(query, standing.clearance, before=before, limit=limit)
+    refuse_act(standing, Act.APPROVE_ALWAYS)
+    return await rows.list_page(query, standing.clearance, before=before, limit=limit)
 
 
-async def _revoke(tx: Transaction, principal: Principal, id: StandingApprovalId) -> StandingApproval | Refusal:
+async def _revoke(tx: Transaction, principal: Principal, id: StandingApprovalId) -> StandingApproval:
     standing = await find_standing(tx, principal)
-    if refusal := refuse_act(standing, Act.APPROVE_ALWAYS):
-        return refusal
+    refuse_act(standing, Act.APPROVE_ALWAYS)
     found = await rows.find(tx, id, standing.clearance)
     if found is None:
-        return Refusal(NotFound(f"Standing approval not found: {id[:80]!r}. `antiphon approvals standing` shows them."))
+        raise NotFound(f"Standing approval not found: {id[:80]!r}. `antiphon approvals standing` shows them.")
     await rows.delete(tx, id)
     return found
 
 
-def refuse_always(approval: Approval, verdicts: Mapping[str, Verdict], fields: Fields) -> Refusal | None:
-    """The refusal of a decision that allows always what cannot be, or fixes arguments that do not exist."""
+def refuse_always(approval: Approval, verdicts: Mapping[str, Verdict], fields: Fields) -> None:
+    """Refuses a decision that allows always what cannot be, or fixes arguments that do not exist."""
     for call in approval.calls:
         named = fields.get(call.id)
         if verdicts[call.id] is not Verdict.ALWAYS:
@@ -75,8 +73,7 @@ def refuse_always(approval: Approval, verdicts: Mapping[str, Verdict], fields: F
             problem = f"Call cannot be allowed always: {call.id!r}. Its arguments are no object, or no field is named."
         else:
             continue
-        return Refusal(Invalid(problem, code="invalid_always"))
-    return None
+        raise Invalid(problem, code="invalid_always")
 
 
 async def store_always(

@@ -7,7 +7,6 @@ from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import change_route
 from antiphon.engine.chats.session_commands import FIXED, can_switch
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.rights import may_open
 from antiphon.store.database import Transaction
@@ -28,7 +27,7 @@ async def perform_agent(tx: Transaction, chat: Chat, command: ChatCommand, occas
             agent = _find(rules, wanted)
             if agent is None:
                 return f'Unknown agent "{wanted[:LONGEST_SHOWN]}". Run /agent list.'
-            changed = await change_route(
+            await change_route(
                 tx,
                 chat.route.address,
                 agent_id=agent.id,
@@ -36,8 +35,6 @@ async def perform_agent(tx: Transaction, chat: Chat, command: ChatCommand, occas
                 by=chat.standing.principal,
                 at_ms=occasion.at_ms,
             )
-            if isinstance(changed, Refusal):
-                return changed.error.message
             return f"Agent switched to {agent.name} for {_place(chat)}. New messages in this chat will use that agent."
         case _:
             agent = rules.agents.get(current)

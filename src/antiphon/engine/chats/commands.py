@@ -12,7 +12,7 @@ from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.commands import ChatCommand, CommandName, Subcommand, help_text, parse
-from antiphon.domain.errors import Denied
+from antiphon.domain.errors import REFUSALS, Denied
 from antiphon.domain.ids import Ids, RunId
 from antiphon.domain.keys import ChatType
 from antiphon.domain.person import PersonId, person_of
@@ -33,7 +33,6 @@ from antiphon.engine.chats.task_commands import perform_task
 from antiphon.engine.checkpoints.checkpoints import said_of
 from antiphon.engine.checkpoints.queue import AskCheckpoint, ask_checkpoint
 from antiphon.engine.ledger.append import derived_id
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_session
 from antiphon.engine.sessions.patches import SessionPatch, patch_session
@@ -75,7 +74,7 @@ async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: O
 
     In that case nothing is sent, and the log of Antiphon says so. Contract: channels 4.
     """
-    rules, is_group = occasion.rules, chat.chat_type is not ChatType.DIRECT
+    rules = occasion.rules
     if not may_use(chat, command, rules):
         if is_owners_approval(chat.standing, command, rules.role_commands):
             return ONLY_OWNERS_APPROVE
@@ -91,6 +90,15 @@ async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: O
         return None
     if command.usage is not None:
         return command.usage
+    try:
+        async with tx.attempt():
+            return await _carry_out(tx, chat, command, occasion)
+    except REFUSALS as error:
+        return error.message
+
+
+async def _carry_out(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
+    rules, is_group = occasion.rules, chat.chat_type is not ChatType.DIRECT
     match command.name:
         case CommandName.HELP:
             return _help(chat, rules, is_group=is_group)
@@ -192,8 +200,6 @@ async def _stop(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
     if chat.session is None:
         return NO_SESSION
     cancelled = await cancel_session(tx, occasion.rights(chat), occasion.target(chat), occasion.at_ms)
-    if isinstance(cancelled, Refusal):
-        return cancelled.error.message
     if cancelled.run_id is None and not cancelled.below:
         return "Nothing is running."
     below = "" if not cancelled.below else f" So is the work of {cancelled.below} below it."
@@ -210,8 +216,8 @@ async def _reset(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
         now=occasion.now,
         at_ms=occasion.at_ms,
     )
-    renewed = await reset_session(tx, command)
-    return renewed.error.message if isinstance(renewed, Refusal) else "A new conversation begins."
+    await reset_session(tx, command)
+    return "A new conversation begins."
 
 
 async def _checkpoint(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
@@ -223,8 +229,7 @@ async def _checkpoint(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
         run_id=RunId(derived_id("run", occasion.at_ms, occasion.drawn)),
         at_ms=occasion.at_ms,
     )
-    asked = await ask_checkpoint(tx, command)
-    return asked.error.message if isinstance(asked, Refusal) else said_of(asked)
+    return said_of(await ask_checkpoint(tx, command))
 
 
 async def _set_sending(tx: Transaction, chat: Chat, sub: Subcommand, occasion: Occasion) -> str:
@@ -232,8 +237,8 @@ async def _set_sending(tx: Transaction, chat: Chat, sub: Subcommand, occasion: O
         return NO_SESSION
     override, said = _OVERRIDES[sub]
     patch = SessionPatch(changes={"send_policy": None if override is None else override.value}, at_ms=occasion.at_ms)
-    changed = await patch_session(tx, occasion.rights(chat), occasion.target(chat), patch)
-    return changed.error.message if isinstance(changed, Refusal) else said
+    await patch_session(tx, occasion.rights(chat), occasion.target(chat), patch)
+    return said
 
 
 class TypedCommand(Struct, frozen=True, kw_only=True):
@@ -263,12 +268,11 @@ class ChatCommands:
         """
         command = parse(text)
         if command is None:
-            accepted(await self._database.read(_look, speaker, target, self._rules))
+            await self._database.read(_look, speaker, target, self._rules)
             return None
-        if refusal := _refuse_credential(speaker, command, held):
-            raise refusal.error
+        _refuse_credential(speaker, command, held)
         typed = TypedCommand(speaker=speaker, target=target, command=command, occasion=self.occasion())
-        answer = accepted(await self._database.run(_run_in_session, typed, sessions=(target,)))
+        answer = await self._database.run(_run_in_session, typed, sessions=(target,))
         if answer is None:
             raise Denied(f"Command is not open to you: '/{command.name}'. /help lists those that are.")
         return answer
@@ -282,28 +286,27 @@ class ChatCommands:
         )
 
 
-def _refuse_credential(speaker: Speaker, command: ChatCommand, held: frozenset[TokenScope]) -> Refusal | None:
-    """The refusal of a command that does more than its credential may."""
+def _refuse_credential(speaker: Speaker, command: ChatCommand, held: frozenset[TokenScope]) -> None:
+    """Refuses a command that does more than its credential may."""
     for scope in sorted(needed_scopes(command) - held):
         decision = decide_scope(Limits(scopes=held), scope, serves_bound=False)
         assert isinstance(decision, Deny)
-        return Refusal(Denied(decision.reason, code=decision.rule))
-    return refuse_clearance(principal_of(speaker), None) if command.name is CommandName.LINK else None
+        raise Denied(decision.reason, code=decision.rule)
+    if command.name is CommandName.LINK:
+        refuse_clearance(principal_of(speaker), None)
 
 
-async def _look(query: Query, speaker: Speaker, target: NamedTarget, rules: Rules) -> Session | JudgedSender | Refusal:
+async def _look(query: Query, speaker: Speaker, target: NamedTarget, rules: Rules) -> Session | JudgedSender:
     """The session in which something is typed; with the sender for whom a channel speaks."""
     if not isinstance(speaker, Principal):
         return await judge_sender(query, speaker)
     found = await find_session(query, Rights(speaker, rules), Act.READ, target)
-    return found if isinstance(found, Refusal) else found.session
+    return found.session
 
 
-async def _run_in_session(tx: Transaction, typed: TypedCommand) -> str | None | Refusal:
+async def _run_in_session(tx: Transaction, typed: TypedCommand) -> str | None:
     speaker, rules = typed.speaker, typed.occasion.rules
     found = await _look(tx, speaker, typed.target, rules)
-    if isinstance(found, Refusal):
-        return found
     if isinstance(found, Session):
         chat = _chat_here(await find_standing(tx, principal_of(speaker)), found)
         return await perform(tx, chat, typed.command, typed.occasion)

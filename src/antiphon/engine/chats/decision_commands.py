@@ -9,7 +9,6 @@ from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import ApprovalId, StandingApprovalId
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.occasion import Occasion
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.runs.decisions import MAX_NOTE_BYTES, DecideApproval, decide_approval
 from antiphon.policy.flow import may_enter
 from antiphon.store import approvals
@@ -40,12 +39,13 @@ async def decide(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Oc
         standing_ids={call.id: _standing_id(call.id, occasion) for call in calls},
         at_ms=occasion.at_ms,
     )
-    decided = await decide_approval(tx, decision)
-    if not isinstance(decided, Refusal):
-        return _SAID[verdict]
-    if isinstance(decided.error, Conflict) and found is not None and not may_enter(found.made_of, PUBLIC):
-        return "The request is not open any more. The page shows what became of it."
-    return decided.error.message
+    try:
+        await decide_approval(tx, decision)
+    except Conflict:
+        if found is not None and not may_enter(found.made_of, PUBLIC):
+            return "The request is not open any more. The page shows what became of it."
+        raise
+    return _SAID[verdict]
 
 
 def _standing_id(call: str, occasion: Occasion) -> StandingApprovalId:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from antiphon.domain.errors import REFUSALS
 from antiphon.domain.ids import SessionId
 from antiphon.domain.message import text_of
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.text import flat
 from antiphon.engine.access.reach import find_target, reach_of
 from antiphon.engine.chats.chat import Chat
-from antiphon.engine.refusal import Refusal
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import as_public
 from antiphon.store.database import Query
@@ -37,11 +37,12 @@ class PastConversation(Struct, frozen=True):
 
 async def list_earlier(query: Query, chat: Chat) -> list[PastConversation]:
     """The newest first; none if the sender may not read the session."""
-    reach = reach_of(chat.standing, Act.READ)
-    if chat.session is None or isinstance(reach, Refusal):
+    if chat.session is None:
         return []
-    found = await find_target(query, as_public(reach), NamedTarget(chat.route.session_key, None))
-    if isinstance(found, Refusal):
+    try:
+        reach = reach_of(chat.standing, Act.READ)
+        found = await find_target(query, as_public(reach), NamedTarget(chat.route.session_key, None))
+    except REFUSALS:
         return []
     ended = await list_ended(query, found.grant, before=found.session.last_seq + 1, limit=MOST)
     digests = [hashlib.sha256(each.id.encode()).hexdigest() for each in ended]

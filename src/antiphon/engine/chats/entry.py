@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import MessageId, RunId, SessionId
 from antiphon.domain.inbound import Inbound
 from antiphon.domain.keys import ChatType, SessionKey, SessionKind
@@ -17,7 +18,6 @@ from antiphon.engine.chats.chat import Chat, ChatAddress, account_of
 from antiphon.engine.chats.groups import find_group
 from antiphon.engine.chats.routing import find_route, own_key, rules_of, settings_agent
 from antiphon.engine.chats.who import Who
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted, PostMessage
 from antiphon.engine.sessions.posting import JudgedEntry, judge_entry, open_and_post
@@ -188,29 +188,32 @@ def sent_ms(inbound: Inbound, at_ms: int) -> int:
 
 async def post_in_chat(
     tx: Transaction, rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: DrawnIds
-) -> Posted | Refusal:
+) -> Posted:
     """Stores the message and queues its run, as the sender, in the unit of its arrival; a refusal leaves no session."""
     opening = _opening(rules, chat, who, drawn)
     post = _posting(rules, chat, who, arrived=arrived, drawn=drawn)
-    entered = await open_and_post(tx, opening, post, rules)
-    if isinstance(entered, Refusal) and entered.error.code == "message_id_reused":
-        # Its arrival shows that it came once; somebody else who may post here has used its id.
-        own = MessageId(f"{post.message.message_id}:{drawn.random}")
-        entered = await open_and_post(tx, opening, replace(post, message=replace(post.message, message_id=own)), rules)
-    return entered if isinstance(entered, Refusal) else entered.posted
+    try:
+        return (await open_and_post(tx, opening, post, rules)).posted
+    except Conflict as error:
+        if error.code != "message_id_reused":
+            raise
+    # Its arrival shows that it came once; somebody else who may post here has used its id.
+    own = MessageId(f"{post.message.message_id}:{drawn.random}")
+    post = replace(post, message=replace(post.message, message_id=own))
+    return (await open_and_post(tx, opening, post, rules)).posted
 
 
 async def open_for_files(
     tx: Transaction, rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: DrawnIds
-) -> Session | Refusal:
+) -> Session:
     """The chat's session, opened for files of a message that may be stored; the message is counted with its unit."""
     judged = await judge_for_files(tx, rules, chat, who, arrived=arrived, drawn=drawn)
-    return judged if isinstance(judged, Refusal) else (await carry_out(tx, judged.opening)).session
+    return (await carry_out(tx, judged.opening)).session
 
 
 async def judge_for_files(
     tx: Transaction, rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: DrawnIds
-) -> JudgedEntry | Refusal:
+) -> JudgedEntry:
     """Whether the message may be stored, apart from its sender's pace. Writes nothing."""
     opening = _opening(rules, chat, who, drawn)
     post = _posting(rules, chat, who, arrived=arrived, drawn=drawn)

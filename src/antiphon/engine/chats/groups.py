@@ -16,7 +16,6 @@ from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.owners import ask_about_group
 from antiphon.engine.chats.routing import rules_of
 from antiphon.engine.deliveries.questions import show_decision, subject_of_group
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.reception import GroupStanding
@@ -49,7 +48,7 @@ class Groups:
 
     async def list(self, principal: Principal) -> list[ChannelGroup]:
         """The groups that the bots of this home are or were in, by channel and account, the oldest first."""
-        return accepted(await self._database.read(list_groups, Rights(principal, self._rules)))
+        return await self._database.read(list_groups, Rights(principal, self._rules))
 
     async def allow(self, principal: Principal, channel: str, account: str, group: str) -> ChannelGroup:
         """Lets the bot answer in the group from the next message on. `group` is its id. Raises `NotFound`."""
@@ -70,24 +69,22 @@ class Groups:
             state=state,
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(decide_group, command))
+        return await self._database.run(decide_group, command)
 
 
-async def list_groups(query: Query, rights: Rights) -> list[ChannelGroup] | Refusal:
+async def list_groups(query: Query, rights: Rights) -> list[ChannelGroup]:
     """All groups, by channel and account, the oldest first; refused for anyone but owners."""
-    reach = await find_reach(query, rights, Act.CHATS)
-    return reach if isinstance(reach, Refusal) else await rows.list_all(query)
+    await find_reach(query, rights, Act.CHATS)
+    return await rows.list_all(query)
 
 
-async def decide_group(tx: Transaction, command: DecideGroup) -> ChannelGroup | Refusal:
-    reach = await find_reach(tx, command.rights, Act.CHATS)
-    if isinstance(reach, Refusal):
-        return reach
+async def decide_group(tx: Transaction, command: DecideGroup) -> ChannelGroup:
+    await find_reach(tx, command.rights, Act.CHATS)
     found = await rows.find(tx, command.channel, command.account, command.named) or await rows.find_by_address(
         tx, command.channel, command.account, command.named
     )
     if found is None:
-        return Refusal(NotFound(f"Group not found: {command.named[:80]!r}. `antiphon groups list` shows them."))
+        raise NotFound(f"Group not found: {command.named[:80]!r}. `antiphon groups list` shows them.")
     await rows.set_state(tx, found, command.state, by=str(command.rights.principal), at_ms=command.at_ms)
     await show_decision(tx, subject_of_group(found.channel, found.account, found.group_id), command.at_ms)
     decided = await rows.find(tx, found.channel, found.account, found.group_id)

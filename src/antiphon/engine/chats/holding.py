@@ -8,7 +8,7 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.errors import Invalid, Limited
+from antiphon.domain.errors import REFUSALS, AntiphonError, Invalid, Limited
 from antiphon.domain.inbound import Inbound, SentFile
 from antiphon.domain.joining import JoinWaits, belongs, wait_of, with_part
 from antiphon.domain.keys import ChatType
@@ -26,7 +26,6 @@ from antiphon.engine.chats.entry import (
     sent_ms,
 )
 from antiphon.engine.chats.who import Who, find_who
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.rights import is_favoured
 from antiphon.policy.uploads import FileRoom, FileVerdict, decide_file, room_after
@@ -102,19 +101,20 @@ def _left_line(file: SentFile) -> str:
     return f"[{file.kind}: {file.name}, not fetched]"
 
 
-async def hold(tx: Transaction, holding: Holding) -> Refusal | None:
+async def hold(tx: Transaction, holding: Holding) -> None:
     """Lets the message wait for its files and its turn; the refusal if it may not be taken in."""
     rules, standing = holding.rules, holding.who.standing
     written_ms = sent_ms(holding.inbound, holding.at_ms)
-    refusal = await refuse_pace(tx, standing, rules.shares, at_ms=written_ms)
-    if refusal is not None:
-        return await hold_late(tx, holding, refusal)
-    if refusal := await refuse_bytes(tx, standing, _size_of(holding.inbound), rules.shares):
-        return refusal
-    return await _store(tx, holding, is_counted=True, due_ms=holding.at_ms + holding.open_ms)
+    try:
+        await refuse_pace(tx, standing, rules.shares, at_ms=written_ms)
+    except Limited as error:
+        await hold_late(tx, holding, error)
+        return
+    await refuse_bytes(tx, standing, _size_of(holding.inbound), rules.shares)
+    await _store(tx, holding, is_counted=True, due_ms=holding.at_ms + holding.open_ms)
 
 
-async def join(tx: Transaction, holding: Holding, chat: Chat) -> bool | Refusal:
+async def join(tx: Transaction, holding: Holding, chat: Chat) -> bool:
     """Makes the message one with an open one of its sender that it belongs to; False if there is none.
 
     If it does not belong to the open one, nothing more will: then that one waits no longer.
@@ -132,23 +132,23 @@ async def join(tx: Transaction, holding: Holding, chat: Chat) -> bool | Refusal:
     if inbound.unfetched:
         inbound = await decide_files(tx, holding, chat)
     size = _size_of(inbound)
-    if refusal := await refuse_bytes(tx, holding.who.standing, size, holding.rules.shares):
-        return refusal
+    await refuse_bytes(tx, holding.who.standing, size, holding.rules.shares)
     until_ms = min(held.held_at + waits.most_ms, at_ms + waits.part_ms)
     message = with_part(first, replace(inbound, position=None))
     await held_messages.add_part(tx, held, message, size=size, open_until=until_ms)
     return True
 
 
-async def hold_late(tx: Transaction, holding: Holding, refusal: Refusal) -> Refusal | None:
-    """Lets a message wait for its sender's pace if it is late by no fault of theirs; else the refusal."""
-    error = refusal.error
+async def hold_late(tx: Transaction, holding: Holding, error: AntiphonError) -> None:
+    """Lets a message wait for its sender's pace if it is late by no fault of theirs; else raises the error."""
     is_late = holding.at_ms - sent_ms(holding.inbound, holding.at_ms) >= milliseconds_of(LATE)
     if not is_late or not isinstance(error, Limited):
-        return refusal
+        raise error
     due_ms = holding.at_ms + 1000 * error.retry_after_seconds
-    refused = await _store(tx, holding, is_counted=False, due_ms=due_ms)
-    return None if refused is None else refusal
+    try:
+        await _store(tx, holding, is_counted=False, due_ms=due_ms)
+    except Limited:
+        raise error from None
 
 
 class GoOn(Struct, frozen=True, kw_only=True):
@@ -178,12 +178,15 @@ async def ready(tx: Transaction, command: GoOn) -> Inbound | None:
     if inbound.chat_type is not ChatType.DIRECT:
         return inbound if is_addressed(rules, chat, who, inbound) else _without_files(inbound)
     arrived = Arrived(inbound=inbound, content=content_of(inbound), held_bytes=held.size)
-    judged = await judge_for_files(tx, rules, chat, who, arrived=arrived, drawn=command.drawn)
-    if not isinstance(judged, Refusal) or not isinstance(judged.error, Limited):
-        return inbound
-    pause_ms = max(LEAST_PAUSE_MS, 1000 * judged.error.retry_after_seconds)
-    await held_messages.postpone(tx, held.id, command.at_ms + pause_ms)
-    return None
+    try:
+        await judge_for_files(tx, rules, chat, who, arrived=arrived, drawn=command.drawn)
+    except Limited as error:
+        pause_ms = max(LEAST_PAUSE_MS, 1000 * error.retry_after_seconds)
+        await held_messages.postpone(tx, held.id, command.at_ms + pause_ms)
+        return None
+    except REFUSALS:
+        pass  # it is refused when it is posted
+    return inbound
 
 
 def _without_files(inbound: Inbound) -> Inbound:
@@ -195,13 +198,13 @@ async def count_held(tx: Transaction, command: GoOn) -> bool:
     """Whether the sender's pace lets the message go on now; else it is due later."""
     held, rules, inbound, at_ms = command.held, command.rules, command.inbound, command.at_ms
     who = await find_who(tx, rules, inbound.place, inbound.sender)
-    refusal = await refuse_pace(tx, who.standing, rules.shares, at_ms=at_ms)
-    if refusal is None:
-        await held_messages.set_counted(tx, held.id)
-        return True
-    assert isinstance(refusal.error, Limited)
-    await held_messages.postpone(tx, held.id, at_ms + 1000 * refusal.error.retry_after_seconds)
-    return False
+    try:
+        await refuse_pace(tx, who.standing, rules.shares, at_ms=at_ms)
+    except Limited as error:
+        await held_messages.postpone(tx, held.id, at_ms + 1000 * error.retry_after_seconds)
+        return False
+    await held_messages.set_counted(tx, held.id)
+    return True
 
 
 def _size_of(inbound: Inbound) -> int:
@@ -209,10 +212,10 @@ def _size_of(inbound: Inbound) -> int:
     return len(inbound.text.encode()) + sum(file.size + LINE_BYTES for file in inbound.unfetched)
 
 
-async def _store(tx: Transaction, holding: Holding, *, is_counted: bool, due_ms: int) -> Refusal | None:
+async def _store(tx: Transaction, holding: Holding, *, is_counted: bool, due_ms: int) -> None:
     principal, is_first = str(holding.who.standing.principal), is_favoured(holding.who.standing)
     if not is_first and (await held_messages.share_of(tx, principal)).messages >= MOST_HELD:
-        return Refusal(Limited(f"Guest has {MOST_HELD} messages that wait, the maximum.", code="too_many_messages"))
+        raise Limited(f"Guest has {MOST_HELD} messages that wait, the maximum.", code="too_many_messages")
     inbound = replace(holding.inbound, position=None)
     new = NewHeld(
         principal=principal,
@@ -225,4 +228,3 @@ async def _store(tx: Transaction, holding: Holding, *, is_counted: bool, due_ms:
         open_until=due_ms if is_counted and holding.open_ms else 0,
     )
     await held_messages.insert(tx, new)
-    return None

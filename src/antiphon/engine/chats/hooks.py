@@ -21,7 +21,6 @@ from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import DeliveryContext, Source
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.engine.chats.entry import DrawnIds, SessionMoved, target_of
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted, PostMessage
 from antiphon.engine.sessions.posting import open_and_post
@@ -91,7 +90,7 @@ class Hooks:
         key = await self._database.read(_foresee, message)
         for _ in range(MOST_TRIES):
             try:
-                return accepted(await self._database.run(take_hook, command, key, sessions=(target_of(key),)))
+                return await self._database.run(take_hook, command, key, sessions=(target_of(key),))
             except SessionMoved as moved:
                 key = moved.key
         raise Unavailable("Hook posts to another session again and again. Try once more.", code="store_busy")
@@ -106,7 +105,7 @@ async def _foresee(query: Query, message: HookMessage) -> SessionKey:
     return _key_of(message, await arrivals.find(query, _arrival_of(message)))
 
 
-async def take_hook(tx: Transaction, command: TakeHook, foreseen: SessionKey) -> Posted | Refusal:
+async def take_hook(tx: Transaction, command: TakeHook, foreseen: SessionKey) -> Posted:
     message, rules, drawn = command.message, command.rules, command.drawn
     arrival = _arrival_of(message)
     first = await arrivals.find(tx, arrival)
@@ -151,10 +150,8 @@ async def take_hook(tx: Transaction, command: TakeHook, foreseen: SessionKey) ->
     )
     existing = await sessions.find_head_by_key(tx, key)
     if existing is not None and existing.agent_id != message.agent_id:
-        return Refusal(_of_another_agent(key, existing.agent_id, message.agent_id))
+        raise _of_another_agent(key, existing.agent_id, message.agent_id)
     entered = await open_and_post(tx, opening, posting, _with_any_sessions(rules))
-    if isinstance(entered, Refusal):
-        return entered
     posted = entered.posted
     if first is None or first.posted is None:
         row = PostedRow(entered.session.row, str(key), posted.message_id, posted.seq, posted.run_id)

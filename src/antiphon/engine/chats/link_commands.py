@@ -9,7 +9,6 @@ from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.linking import ANSWERS, answer_asked, find_asked, make_link_code, redeem, undo_link
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.who import Who
-from antiphon.engine.refusal import Refusal
 from antiphon.store.database import Transaction
 from antiphon.store.people import find_standing_of_account
 
@@ -28,12 +27,10 @@ async def link(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occa
         return IN_PRIVATE
     if chat.is_shared:
         return SHARED
-    if chat.identity is not None and (refusal := refuse_machine_account(occasion.rules, chat.identity)):
-        return refusal.error.message
+    if chat.identity is not None:
+        refuse_machine_account(occasion.rules, chat.identity)
     if command.argument is None:
         made = await make_link_code(tx, occasion.rights(chat), code_from_hex(occasion.drawn), occasion.at_ms)
-        if isinstance(made, Refusal):
-            return made.error.message
         return f"Your code is {made.code}. Send /link {made.code} yes in your other chat within an hour. It works once."
     if chat.identity is None:
         return await _answer_here(tx, chat, command, occasion)

@@ -23,7 +23,6 @@ from antiphon.engine.chats.owners import ask_what_waits, find_owners_chats, plac
 from antiphon.engine.chats.who import Who, introduce
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.deliveries.questions import link_asked, queue_question, show_link_decision, subject_of_link
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.reception import MOST_WRONG_CODES
 from antiphon.policy.rights import SUSPENDED, is_guest
@@ -124,25 +123,24 @@ class Links:
         """
         code = code_from_hex(self._ids.random_hex(RANDOM_DIGITS))
         at_ms = self._clock.now_ms()
-        return accepted(await self._database.run(make_link_code, Rights(principal, self._rules), code, at_ms))
+        return await self._database.run(make_link_code, Rights(principal, self._rules), code, at_ms)
 
     async def has_owner(self, channel: str, account: str) -> bool:
         """Whether an account on the channel's account is an owner's, so that owners can be asked there."""
         return bool(await self._database.read(find_owners_chats, channel, account))
 
 
-async def make_link_code(tx: Transaction, rights: Rights, code: str, at_ms: int) -> LinkCode | Refusal:
+async def make_link_code(tx: Transaction, rights: Rights, code: str, at_ms: int) -> LinkCode:
     """Stores the code for the person; `code` was drawn before the unit."""
     standing = await find_standing(tx, rights.principal)
     person = person_of(standing.principal)
     if standing.is_suspended:
-        return Refusal(Denied(SUSPENDED.reason, code=SUSPENDED.rule))
+        raise Denied(SUSPENDED.reason, code=SUSPENDED.rule)
     if person is None:
-        return Refusal(Denied("Only persons can link accounts", code="forbidden"))
-    if refusal := await refuse_machine(tx, rights.rules, person):
-        return refusal
+        raise Denied("Only persons can link accounts", code="forbidden")
+    await refuse_machine(tx, rights.rules, person)
     if is_guest(standing):
-        return Refusal(Denied(NO_GUESTS, code="forbidden"))
+        raise Denied(NO_GUESTS, code="forbidden")
     return await store_code(tx, person, code, at_ms=at_ms)
 
 

@@ -17,7 +17,6 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import ALL_SCOPES, NODE_SCOPES, TokenScope
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.tokens import NewToken, Tokens, find_clearance, refuse_credential, store_token
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.sessions import Newcomer, OpenSession, open_session
 from antiphon.policy.acts import Act
@@ -76,19 +75,14 @@ class Nodes:
             new_session_id=parse_session_id(f"{NODE}:{self._ids.random_hex(12)}"),
             new=new,
         )
-        return accepted(await self._database.run(issue_node_token, command, sessions=(NamedTarget(key, None),))), secret
+        return await self._database.run(issue_node_token, command, sessions=(NamedTarget(key, None),)), secret
 
 
-async def issue_node_token(tx: Transaction, command: IssueNodeToken) -> Token | Refusal:
+async def issue_node_token(tx: Transaction, command: IssueNodeToken) -> Token:
     rules, new = command.rights.rules, command.new
-    reach = await find_reach(tx, command.rights, Act.TOKENS)
-    if isinstance(reach, Refusal):
-        return reach
-    if refusal := refuse_credential(command.held, NODE_SCOPES):
-        return refusal
+    await find_reach(tx, command.rights, Act.TOKENS)
+    refuse_credential(command.held, NODE_SCOPES)
     clearance = await find_clearance(tx, new, command.rights.principal)
-    if isinstance(clearance, Refusal):
-        return clearance
     identity = identity_of_node(command.node_id)
     node = await find_standing(tx, person_principal(identity.person_id))
     opening = OpenSession(
@@ -103,8 +97,6 @@ async def issue_node_token(tx: Transaction, command: IssueNodeToken) -> Token | 
         at_ms=new.at_ms,
     )
     opened = await open_session(tx, opening, rules)
-    if isinstance(opened, Refusal):
-        return opened
     session = opened.session
     if command.is_agent_named and session.agent_id != command.agent_id:
         raise Conflict(  # so that nothing of it stays

@@ -13,7 +13,7 @@ from msgspec import Struct
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex, parse_code
-from antiphon.domain.errors import Invalid, NotFound, Unavailable
+from antiphon.domain.errors import REFUSALS, Invalid, NotFound, Unavailable
 from antiphon.domain.ids import Ids
 from antiphon.domain.inbound import Inbound, Sender
 from antiphon.domain.keys import ChatType, SessionKey
@@ -23,7 +23,7 @@ from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import PREVIEW_LENGTH, one_line, plain
 from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.machines import refuse_machine, refuse_machine_account
-from antiphon.engine.access.reach import Rights, find_reach
+from antiphon.engine.access.reach import Rights, find_reach, find_reach_if_any
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.access.tokens import refuse_clearance, refuse_credential
 from antiphon.engine.chats.accounts import milliseconds_of
@@ -34,7 +34,6 @@ from antiphon.engine.chats.owners import ask_about_sender
 from antiphon.engine.chats.who import Who, find_who, introduce
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.deliveries.questions import show_decision
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.policy.acts import Act
@@ -111,7 +110,7 @@ class Pairings:
 
     async def list(self, principal: Principal) -> Sequence[WaitingSender]:
         """The senders who wait, the oldest request first."""
-        return accepted(await self._database.read(list_waiting, self._rights(principal), self._clock.now_ms()))
+        return await self._database.read(list_waiting, self._rights(principal), self._clock.now_ms())
 
     async def count_waiting(self, principal: Principal) -> int | None:
         """How many people and groups wait for an owner; None for anybody else."""
@@ -132,21 +131,22 @@ class Pairings:
         for an unknown person, `Conflict` (`machine_account`) for a program, and `Denied` (`scope_beyond_maker`,
         `clearance_beyond_maker`) for `into` with a credential that lacks a scope or has a clearance.
         """
-        if into is not None and (refusal := refuse_credential(held) or refuse_clearance(principal, None)):
-            raise refusal.error
+        if into is not None:
+            refuse_credential(held)
+            refuse_clearance(principal, None)
         command = self._command(principal, named, None if into is None else PersonId(into))
         key: SessionKey | None = None
         for _ in range(MOST_TRIES):
             locked = () if key is None else (target_of(key),)
             try:
-                return accepted(await self._database.run(approve_pairing, command, key, sessions=locked))
+                return await self._database.run(approve_pairing, command, key, sessions=locked)
             except SessionMoved as moved:
                 key = moved.key
         raise Unavailable("Chat is routed elsewhere again and again. Try once more.", code="store_busy")
 
     async def refuse(self, principal: Principal, named: str) -> WaitingSender:
         """Refuses the sender, who is not told, and gets no other code for a day. Raises `NotFound`."""
-        return accepted(await self._database.run(refuse_pairing, self._command(principal, named, None)))
+        return await self._database.run(refuse_pairing, self._command(principal, named, None))
 
     def _command(self, principal: Principal, named: str, into: PersonId | None) -> DecidePairing:
         drawn = DrawnIds(
@@ -234,18 +234,16 @@ def _waiting_message(pairing: Pairing) -> Inbound | None:
     )
 
 
-async def list_waiting(query: Query, rights: Rights, now_ms: int) -> list[WaitingSender] | Refusal:
+async def list_waiting(query: Query, rights: Rights, now_ms: int) -> list[WaitingSender]:
     """The senders who wait, the oldest request first; refused for anyone but owners."""
-    reach = await find_reach(query, rights, Act.CHATS)
-    if isinstance(reach, Refusal):
-        return reach
+    await find_reach(query, rights, Act.CHATS)
     return [_shown(pairing) for pairing in await rows.list_open(query, now_ms)]
 
 
 async def count_waiting(query: Query, rights: Rights, now_ms: int) -> int | None:
     """How many people and groups wait for an owner; None for anybody else."""
-    reach = await find_reach(query, rights, Act.CHATS)
-    return None if isinstance(reach, Refusal) else await rows.count_waiting(query, now_ms)
+    reach = await find_reach_if_any(query, rights, Act.CHATS)
+    return None if reach is None else await rows.count_waiting(query, now_ms)
 
 
 def _shown(pairing: Pairing) -> WaitingSender:
@@ -267,42 +265,35 @@ def _begins(message: Inbound) -> str:
     return message.text if message.attribution is None else f"({message.attribution.for_people}) {message.text}"
 
 
-async def _find(query: Query, command: DecidePairing) -> Pairing | Refusal:
+async def _find(query: Query, command: DecidePairing) -> Pairing:
     """The open request of that id or code."""
-    reach = await find_reach(query, command.rights, Act.CHATS)
-    if isinstance(reach, Refusal):
-        return reach
+    await find_reach(query, command.rights, Act.CHATS)
     code, found = parse_code(command.named), None
     for pairing in await rows.list_open(query, command.drawn.at_ms):
         is_code = code is not None and hmac.compare_digest(pairing.code_hash, hash_of(code))
         if is_code or pairing.id == command.named:
             found = pairing
-    return found or Refusal(
-        NotFound(
+    if found is None:
+        raise NotFound(
             f"Nobody waits with this code or id: {command.named[:80]!r}. It is wrong, answered already, or older than "
             "an hour; `antiphon pair list` shows who waits."
         )
-    )
+    return found
 
 
-async def approve_pairing(
-    tx: Transaction, command: DecidePairing, foreseen: SessionKey | None
-) -> AdmittedSender | Refusal:
+async def approve_pairing(tx: Transaction, command: DecidePairing, foreseen: SessionKey | None) -> AdmittedSender:
     pairing = await _find(tx, command)
-    if isinstance(pairing, Refusal):
-        return pairing
     drawn, rules = command.drawn, command.rights.rules
     sender = Sender(id=pairing.platform_id, name=pairing.name)
     who = await find_who(tx, rules, pairing.place, sender)
     if command.into is not None and await people.find(tx, command.into) is None:
-        return Refusal(NotFound(f"Person not found: {command.into[:80]!r}. `antiphon people list` shows them."))
-    if refusal := await _refuse_program(tx, command, who):
-        return refusal
+        raise NotFound(f"Person not found: {command.into[:80]!r}. `antiphon people list` shows them.")
+    await _refuse_program(tx, command, who)
     if command.into is not None and (await foresee_link(tx, who, command.into))[0] is Linked.TAKEN:
-        return Refusal(Invalid("Account belongs to another person already. Merge the two.", code="invalid_request"))
+        raise Invalid("Account belongs to another person already. Merge the two.", code="invalid_request")
     by, at_ms = str(command.rights.principal), drawn.at_ms
     if not await rows.decide(tx, pairing.id, PairingState.APPROVED, by=by, at_ms=at_ms):
-        return Refusal(NotFound(f"Nobody waits with this code or id: {command.named[:80]!r}."))
+        raise NotFound(f"Nobody waits with this code or id: {command.named[:80]!r}.")
     if command.into is not None:
         await link(tx, who, command.into, drawn.at_ms)
     elif not who.is_linked:
@@ -321,12 +312,12 @@ async def approve_pairing(
     return AdmittedSender(person=PersonId(who.standing.principal.name), sender=_shown(pairing), posted=posted)
 
 
-async def _refuse_program(query: Query, command: DecidePairing, who: Who) -> Refusal | None:
-    """The refusal if a program speaks with the account, or is the person whose account it is to be."""
+async def _refuse_program(query: Query, command: DecidePairing, who: Who) -> None:
+    """Raises if a program speaks with the account, or is the person whose account it is to be."""
     rules = command.rights.rules
-    if refusal := refuse_machine_account(rules, who.identity):
-        return refusal
-    return None if command.into is None else await refuse_machine(query, rules, command.into)
+    refuse_machine_account(rules, who.identity)
+    if command.into is not None:
+        await refuse_machine(query, rules, command.into)
 
 
 async def _post_waiting(
@@ -340,8 +331,11 @@ async def _post_waiting(
     if chat.route.session_key != foreseen:
         raise SessionMoved(chat.route.session_key)
     await chat_names.put(tx, inbound.place, who.name)
-    posted = await post_in_chat(tx, rules, chat, who, arrived=Arrived(inbound=inbound, content=content), drawn=drawn)
-    if isinstance(posted, Refusal):
+    arrived = Arrived(inbound=inbound, content=content)
+    try:
+        async with tx.attempt():
+            posted = await post_in_chat(tx, rules, chat, who, arrived=arrived, drawn=drawn)
+    except REFUSALS:
         return None
     head = await sessions.find_head_by_key(tx, stored_key(posted.session_key))
     assert head is not None and pairing.place.channel is not None
@@ -351,12 +345,10 @@ async def _post_waiting(
     return posted
 
 
-async def refuse_pairing(tx: Transaction, command: DecidePairing) -> WaitingSender | Refusal:
+async def refuse_pairing(tx: Transaction, command: DecidePairing) -> WaitingSender:
     pairing = await _find(tx, command)
-    if isinstance(pairing, Refusal):
-        return pairing
     by, at_ms = str(command.rights.principal), command.drawn.at_ms
     if not await rows.decide(tx, pairing.id, PairingState.REFUSED, by=by, at_ms=at_ms):
-        return Refusal(NotFound(f"Nobody waits with this code or id: {command.named[:80]!r}."))
+        raise NotFound(f"Nobody waits with this code or id: {command.named[:80]!r}.")
     await show_decision(tx, pairing.id, at_ms)
     return _shown(pairing)

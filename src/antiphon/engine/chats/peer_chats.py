@@ -26,7 +26,6 @@ from antiphon.engine.chats.commands import perform
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import find_route
 from antiphon.engine.deliveries.outbox import enqueue_notice
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted, PostMessage
 from antiphon.engine.sessions.posting import open_and_post
@@ -92,13 +91,13 @@ class PeerChats:
         """
         command = PostPeerMessage(chat=chat, message_id=message_id, posting=posting)
         target = NamedTarget((await self._database.read(_found_for, command)).key, None)
-        return accepted(await self._database.run(_post, command, sessions=(target,)))
+        return await self._database.run(_post, command, sessions=(target,))
 
     async def carry_out(self, chat: PeerChat, message_id: str, command: ChatCommand, occasion: Occasion) -> CommandDone:
         """Carries out a command, once, and queues its answer if the webhook has an address. Raises `Conflict`."""
         target = await self._database.read(_target_of, chat, self._rules)
         typed = PeerCommand(chat=chat, message_id=message_id, command=command, occasion=occasion)
-        return accepted(await self._database.run(_carry_out, typed, sessions=(target,)))
+        return await self._database.run(_carry_out, typed, sessions=(target,))
 
 
 class PeerCommand(Struct, frozen=True, kw_only=True):
@@ -160,11 +159,11 @@ async def _found_for(query: Query, command: PostPeerMessage) -> _PeerTarget:
     return _PeerTarget(principal, key, key.agent_id or route.agent_id, pinned)
 
 
-async def _post(tx: Transaction, command: PostPeerMessage) -> Posted | Refusal:
+async def _post(tx: Transaction, command: PostPeerMessage) -> Posted:
     chat, posting, rules = command.chat, command.posting, command.posting.rules
     principal, key, agent_id, pinned = await _found_for(tx, command)
     if pinned is not None and pinned.outcome is arrivals.ArrivalOutcome.COMMAND:
-        return _reused(command.message_id)
+        raise _reused(command.message_id)
     opening = OpenSession(
         principal=principal,
         target=NamedTarget(key, None),
@@ -179,8 +178,6 @@ async def _post(tx: Transaction, command: PostPeerMessage) -> Posted | Refusal:
     )
     posting = replace(posting, principal=principal, target=NamedTarget(key, None))
     entered = await open_and_post(tx, opening, posting, rules)
-    if isinstance(entered, Refusal):
-        return entered
     if chat.newcomer is not None and chat.place.is_outside:
         await chat_names.put(tx, chat.place, bracketed_name(chat.name))
     if pinned is None:
@@ -190,13 +187,13 @@ async def _post(tx: Transaction, command: PostPeerMessage) -> Posted | Refusal:
     return entered.posted
 
 
-async def _carry_out(tx: Transaction, typed: PeerCommand) -> CommandDone | Refusal:
+async def _carry_out(tx: Transaction, typed: PeerCommand) -> CommandDone:
     peer, message_id, command, occasion = typed.chat, typed.message_id, typed.command, typed.occasion
     principal, route = await _look(tx, peer, occasion.rules)
     session, place = await rows.find_by_key(tx, route.session_key), _arrival(peer, message_id)
     first = await arrivals.find(tx, place)
     if first is not None and first.outcome is not arrivals.ArrivalOutcome.COMMAND:
-        return _reused(message_id)
+        raise _reused(message_id)
     chat = Chat(
         place=peer.place,
         chat_type=ChatType.DIRECT,
@@ -221,7 +218,5 @@ async def _carry_out(tx: Transaction, typed: PeerCommand) -> CommandDone | Refus
     )
 
 
-def _reused(message_id: str) -> Refusal:
-    return Refusal(
-        Conflict(f"Message id was used for another message: {message_id!r}. Use a new id.", code="message_id_reused")
-    )
+def _reused(message_id: str) -> Conflict:
+    return Conflict(f"Message id was used for another message: {message_id!r}. Use a new id.", code="message_id_reused")

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from antiphon.domain.errors import REFUSALS
 from antiphon.domain.ids import ApprovalId, SessionRow
 from antiphon.domain.inbound import ButtonPress
 from antiphon.domain.keys import SessionKey
@@ -18,7 +19,6 @@ from antiphon.engine.chats.who import find_who
 from antiphon.engine.deliveries.outbox import note_copy
 from antiphon.engine.deliveries.questions import ADMIT, REFUSE, GroupAsked, group_asked, link_asked, pairing_asked
 from antiphon.engine.deliveries.requests import LOOK, LOOK_AT_PAGE, refuse_unseen
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.runs.presses import UNKNOWN, Press
 from antiphon.engine.runs.presses import press as carry_out
 from antiphon.store import approvals, arrivals
@@ -58,10 +58,18 @@ async def take_press(tx: Transaction, command: TakePress) -> Received | Stale:
         rights = Rights(who.standing.principal, occasion.rules)
         if press.message_id is not None:
             await note_copy(tx, ApprovalId(press.subject), press.place, press.message_id, at_ms=occasion.at_ms)
-        outcome, toast = ArrivalOutcome.PRESSED, await _decide(tx, command, rights)
+        outcome, toast = ArrivalOutcome.PRESSED, await _try_to_decide(tx, command, rights)
     if not is_repeated:
         await arrivals.store(tx, arrival, ArrivalRow(outcome, None), occasion.at_ms)
     return Received(outcome=outcome, toast=toast, is_repeated=is_repeated)
+
+
+async def _try_to_decide(tx: Transaction, command: TakePress, rights: Rights) -> str:
+    try:
+        async with tx.attempt():
+            return await _decide(tx, command, rights)
+    except REFUSALS as error:
+        return error.message
 
 
 async def _decide(tx: Transaction, command: TakePress, rights: Rights) -> str:
@@ -85,12 +93,10 @@ async def _decide(tx: Transaction, command: TakePress, rights: Rights) -> str:
 async def _decide_pairing(tx: Transaction, command: TakePress, rights: Rights, id: str, *, is_admitted: bool) -> str:
     decision = DecidePairing(rights=rights, named=id, into=None, drawn=command.drawn)
     if is_admitted:
-        decided = await approve_pairing(tx, decision, command.foreseen)
-    else:
-        decided = await refuse_pairing(tx, decision)
-    if isinstance(decided, Refusal):
-        return decided.error.message
-    return "Admitted." if is_admitted else "Refused."
+        await approve_pairing(tx, decision, command.foreseen)
+        return "Admitted."
+    await refuse_pairing(tx, decision)
+    return "Refused."
 
 
 async def _decide_group(
@@ -104,7 +110,5 @@ async def _decide_group(
         state=GroupState.ALLOWED if is_allowed else GroupState.REFUSED,
         at_ms=command.occasion.at_ms,
     )
-    decided = await decide_group(tx, decision)
-    if isinstance(decided, Refusal):
-        return decided.error.message
+    await decide_group(tx, decision)
     return "Allowed." if is_allowed else "Refused."

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
-from antiphon.domain.errors import Unavailable
+from antiphon.domain.errors import REFUSALS, Unavailable
 from antiphon.domain.ids import Ids
 from antiphon.domain.inbound import ButtonPress, ChatChange, Inbound
 from antiphon.domain.joining import joined
@@ -32,7 +32,6 @@ from antiphon.engine.chats.take_in import Foreseen, Received, Stale, TakeIn, com
 from antiphon.engine.chats.uploads import prepare, remove_files, write_files
 from antiphon.engine.chats.who import identity_of
 from antiphon.engine.deliveries.outbox import enqueue_notice
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.request_ids import new_run_id
@@ -208,8 +207,9 @@ class Reception:
         if not inbound.files or not foreseen.is_entering or foreseen.key is None:
             return None
         locked = (target_of(foreseen.key),)
-        session = await self._database.run(prepare, command, sessions=locked)
-        if isinstance(session, Refusal):
+        try:
+            session = await self._database.run(prepare, command, sessions=locked)
+        except REFUSALS:
             return None  # the message is refused for the same reason
         return await write_files(self._workspaces, session, inbound)
 

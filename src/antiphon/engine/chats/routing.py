@@ -12,7 +12,6 @@ from antiphon.domain.keys import ChatType, SessionKey, direct_key, group_key, ma
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.chats.chat import Chat, ChatAddress, ChatRoute
 from antiphon.engine.chats.who import Who
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.chats import ChannelRules
@@ -114,7 +113,7 @@ async def change_route(
     by: Principal,
     at_ms: int,
     expected: int | None = None,
-) -> StoredRoute | Refusal:
+) -> StoredRoute:
     """Stores which agent and session the chat uses from its next message on; None for the settings'.
 
     `expected` is the version that was shown to somebody who edits it; refused (`route_changed`) if it is another now.
@@ -133,11 +132,9 @@ async def change_route(
         changed_at=moment(at_ms),
     )
     if expected not in (None, before) or not await routes.put(tx, changed, before=before):
-        return Refusal(
-            Conflict(
-                f"Route was changed meanwhile: {address.peer!r} has version {before}. Read it again, then change it.",
-                code="route_changed",
-            )
+        raise Conflict(
+            f"Route was changed meanwhile: {address.peer!r} has version {before}. Read it again, then change it.",
+            code="route_changed",
         )
     return changed
 
@@ -192,7 +189,7 @@ class Routes:
 
     async def list(self, principal: Principal) -> list[ShownRoute]:
         """The chats whose agent or session somebody chose, by channel, account and chat."""
-        return accepted(await self._database.read(_list, Rights(principal, self._rules)))
+        return await self._database.read(_list, Rights(principal, self._rules))
 
     async def set(
         self,
@@ -219,20 +216,16 @@ class Routes:
             expected=version,
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(_set, command))
+        return await self._database.run(_set, command)
 
 
-async def _list(query: Query, rights: Rights) -> list[ShownRoute] | Refusal:
-    reach = await find_reach(query, rights, Act.CHATS)
-    if isinstance(reach, Refusal):
-        return reach
+async def _list(query: Query, rights: Rights) -> list[ShownRoute]:
+    await find_reach(query, rights, Act.CHATS)
     return [_shown(rights.rules, stored) for stored in await routes.list_all(query)]
 
 
-async def _set(tx: Transaction, command: ChangeRoute) -> ShownRoute | Refusal:
-    reach = await find_reach(tx, command.rights, Act.CHATS)
-    if isinstance(reach, Refusal):
-        return reach
+async def _set(tx: Transaction, command: ChangeRoute) -> ShownRoute:
+    await find_reach(tx, command.rights, Act.CHATS)
     stored = await change_route(
         tx,
         command.address,
@@ -242,7 +235,7 @@ async def _set(tx: Transaction, command: ChangeRoute) -> ShownRoute | Refusal:
         at_ms=command.at_ms,
         expected=command.expected,
     )
-    return stored if isinstance(stored, Refusal) else _shown(command.rights.rules, stored)
+    return _shown(command.rights.rules, stored)
 
 
 def _shown(rules: Rules, stored: StoredRoute) -> ShownRoute:

@@ -6,7 +6,7 @@ writes there again, or opens it.
 
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.commands import ChatCommand, Subcommand
-from antiphon.domain.errors import Invalid, NotFound
+from antiphon.domain.errors import REFUSALS, Invalid, NotFound
 from antiphon.domain.ids import AgentId, SessionId
 from antiphon.domain.keys import MAX_SLUG_LENGTH, ChatType, SessionKey, chat_key, parse_key, slug_from_name
 from antiphon.domain.label import MAX_LABEL_LENGTH, parse_label
@@ -20,7 +20,6 @@ from antiphon.engine.chats.earlier import PastConversation, list_earlier, named_
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import change_route
 from antiphon.engine.checkpoints.queue import queue_checkpoint
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.sessions.forks import ForkOpening, ForkSession, fork_session
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, open_session
 from antiphon.policy.acts import Act
@@ -100,8 +99,9 @@ def _is_key_hidden(session: SessionSummary) -> bool:
 
 async def _chats(query: Query, chat: Chat) -> list[SessionSummary]:
     """The conversations that were begun in the chat, newest first, with labels that anybody may read."""
-    reach = reach_of(chat.standing, Act.READ)
-    if isinstance(reach, Refusal):
+    try:
+        reach = reach_of(chat.standing, Act.READ)
+    except REFUSALS:
         return []
     where = SessionFilter(below=f"{chat.route.base_key}{_CHAT}", include_inactive=True)
     found = await rows.list_page(query, as_public(reach), where, limit=MOST, after=None)
@@ -137,8 +137,6 @@ async def _begin(tx: Transaction, chat: Chat, name: str | None, occasion: Occasi
     except Invalid as error:
         return error.message
     opened = await open_session(tx, opening_of(chat, key, label, occasion), occasion.rules)
-    if isinstance(opened, Refusal):
-        return opened.error.message
     left = chat.session
     if left is not None and left.status is SessionStatus.IDLE:
         await rows.update(tx, left.row, {"status": SessionStatus.INACTIVE.value})
@@ -150,7 +148,7 @@ async def _begin(tx: Transaction, chat: Chat, name: str | None, occasion: Occasi
 async def _choose(tx: Transaction, chat: Chat, key: SessionKey | None, occasion: Occasion, *, said: str) -> str:
     """Lets the chat use that session from its next message on, or its own; the agent stays."""
     route = chat.route
-    changed = await change_route(
+    await change_route(
         tx,
         route.address,
         agent_id=route.agent_id if route.is_stored else None,
@@ -158,7 +156,7 @@ async def _choose(tx: Transaction, chat: Chat, key: SessionKey | None, occasion:
         by=chat.standing.principal,
         at_ms=occasion.at_ms,
     )
-    return changed.error.message if isinstance(changed, Refusal) else said
+    return said
 
 
 def _next_name(taken: list[SessionSummary]) -> str:
@@ -232,10 +230,10 @@ async def _go_on_from(tx: Transaction, chat: Chat, earlier: PastConversation, oc
         at_ms=occasion.at_ms,
         opening=ForkOpening(key=await _free_key(tx, chat.route.base_key, label), label=label, place=chat.place),
     )
-    forked = await fork_session(tx, command)
-    if isinstance(forked, Refusal):
-        is_hidden = isinstance(forked.error, NotFound)
-        return UNKNOWN.format(earlier.short_id) if is_hidden else forked.error.message
+    try:
+        forked = await fork_session(tx, command)
+    except NotFound:
+        return UNKNOWN.format(earlier.short_id)
     said = f'Goes on from {earlier.short_id} in session "{label}". New messages in this chat will use it.'
     return await _choose(tx, chat, forked.key, occasion, said=said)
 

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.commands import ChatCommand, CommandName, parse
-from antiphon.domain.errors import AntiphonError, Invalid, Limited
+from antiphon.domain.errors import REFUSALS, AntiphonError, Invalid, Limited
 from antiphon.domain.inbound import Inbound
 from antiphon.domain.keys import ChatType, SessionKey
 from antiphon.domain.message import check_content
 from antiphon.domain.session import DeliveryContext
-from antiphon.engine.access.machines import refuse_machine_account
+from antiphon.engine.access.machines import is_of_machine
 from antiphon.engine.chats import linking, pairing
 from antiphon.engine.chats.accounts import AccountLease
 from antiphon.engine.chats.chat import Chat, account_of
@@ -38,7 +38,6 @@ from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import rules_of
 from antiphon.engine.chats.who import Who, find_who, introduce, is_admitted
 from antiphon.engine.deliveries.outbox import enqueue_notice
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.policy.chats import ChannelAccess
@@ -183,7 +182,7 @@ async def _goes_on(tx: Transaction, command: TakeIn, first: ArrivalRow) -> bool:
 async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who, *, at_ms: int) -> Knock:
     """What is known about the message, as far as the decision can depend on it."""
     place, identity = inbound.place, who.identity
-    is_machine = refuse_machine_account(rules, identity) is not None
+    is_machine = is_of_machine(rules, identity)
     access = rules_of(rules, identity.channel, identity.account).access
     if inbound.chat_type is not ChatType.DIRECT:
         group = standing_of(rules, place, await find_group(query, place))
@@ -256,10 +255,12 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
         free_bytes=command.free_bytes,
         waits=None if chat.rules is None else chat.rules.join_waits,
     )
-    joined = await join(tx, holding, chat)
-    if isinstance(joined, Refusal):
-        return await _refuse(tx, command, who, joined)
-    if joined:
+    try:
+        async with tx.attempt():
+            is_joined = await join(tx, holding, chat)
+    except REFUSALS as error:
+        return await _refuse(tx, command, who, error)
+    if is_joined:
         return Received(outcome=ArrivalOutcome.HELD)
     if inbound.unfetched or holding.open_ms or await held_messages.is_waiting_in(tx, inbound.place):
         return await _wait(tx, command, holding, chat)
@@ -271,18 +272,22 @@ async def _wait(tx: Transaction, command: TakeIn, holding: Holding, chat: Chat) 
     rules, inbound, who, drawn = command.rules, command.inbound, holding.who, command.drawn
     if inbound.unfetched or holding.open_ms:
         arrived = Arrived(inbound=inbound, content=content_of(inbound))
-        judged = await judge_for_files(tx, rules, chat, who, arrived=arrived, drawn=drawn)
-        if isinstance(judged, Refusal):
+        try:
+            await judge_for_files(tx, rules, chat, who, arrived=arrived, drawn=drawn)
+        except REFUSALS as error:
             refuse = _refuse if inbound.unfetched else _wait_or_refuse
-            return await refuse(tx, command, who, judged)
+            return await refuse(tx, command, who, error)
     if inbound.unfetched:
         inbound = await decide_files(tx, holding, chat)
         command, holding = replace(command, inbound=inbound), replace(holding, inbound=inbound)
     is_waiting = inbound.unfetched or holding.open_ms or await held_messages.is_waiting_in(tx, inbound.place)
     if not is_waiting:
         return await _post(tx, command, chat, who)
-    if refusal := await hold(tx, holding):
-        return await _refuse(tx, command, who, refusal)
+    try:
+        async with tx.attempt():
+            await hold(tx, holding)
+    except REFUSALS as error:
+        return await _refuse(tx, command, who, error)
     return Received(outcome=ArrivalOutcome.HELD)
 
 
@@ -310,18 +315,20 @@ async def _post(tx: Transaction, command: TakeIn, chat: Chat, who: Who) -> Recei
         file_bytes=0 if uploaded is None else uploaded.size,
         held_bytes=None if command.held is None else command.held.size,
     )
-    posted = await post_in_chat(tx, rules, chat, who, arrived=arrived, drawn=command.drawn)
-    if not isinstance(posted, Refusal):
-        return Received(outcome=ArrivalOutcome.POSTED, posted=posted)
-    return await _wait_or_refuse(tx, command, who, posted)
+    try:
+        async with tx.attempt():
+            posted = await post_in_chat(tx, rules, chat, who, arrived=arrived, drawn=command.drawn)
+    except REFUSALS as error:
+        return await _wait_or_refuse(tx, command, who, error)
+    return Received(outcome=ArrivalOutcome.POSTED, posted=posted)
 
 
-async def _wait_or_refuse(tx: Transaction, command: TakeIn, who: Who, refusal: Refusal) -> Received:
+async def _wait_or_refuse(tx: Transaction, command: TakeIn, who: Who, error: AntiphonError) -> Received:
     """Lets a message wait that only came too soon after others, if it waited before or came late.
 
     In a group it does not wait for other work of its sender: the messages of everybody else there wait behind it.
     """
-    at_ms, error = command.drawn.at_ms, refusal.error
+    at_ms = command.drawn.at_ms
     is_direct = command.inbound.chat_type is ChatType.DIRECT
     if command.held is not None and is_direct and isinstance(error, Limited):
         pause_ms = max(LEAST_PAUSE_MS, 1000 * error.retry_after_seconds)
@@ -329,14 +336,17 @@ async def _wait_or_refuse(tx: Transaction, command: TakeIn, who: Who, refusal: R
         return Received(outcome=ArrivalOutcome.HELD)
     if command.held is None:
         holding = Holding(inbound=command.inbound, who=who, rules=command.rules, at_ms=at_ms)
-        if await hold_late(tx, holding, refusal) is None:
-            return Received(outcome=ArrivalOutcome.HELD)
-    return await _refuse(tx, command, who, refusal)
+        try:
+            await hold_late(tx, holding, error)
+        except REFUSALS:
+            return await _refuse(tx, command, who, error)
+        return Received(outcome=ArrivalOutcome.HELD)
+    return await _refuse(tx, command, who, error)
 
 
-async def _refuse(tx: Transaction, command: TakeIn, who: Who, refusal: Refusal) -> Received:
-    await _tell_refusal(tx, command, _explained(refusal.error, who))
-    return Received(outcome=ArrivalOutcome.IGNORED, refused=refusal.error)
+async def _refuse(tx: Transaction, command: TakeIn, who: Who, error: AntiphonError) -> Received:
+    await _tell_refusal(tx, command, _explained(error, who))
+    return Received(outcome=ArrivalOutcome.IGNORED, refused=error)
 
 
 async def _typed(query: Query, inbound: Inbound, who: Who) -> ChatCommand | None:

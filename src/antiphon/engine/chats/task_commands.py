@@ -8,7 +8,7 @@ import hashlib
 
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.commands import ChatCommand, Subcommand
-from antiphon.domain.errors import Invalid, TooLarge
+from antiphon.domain.errors import REFUSALS, Invalid, TooLarge
 from antiphon.domain.ids import MessageId, RunId, TaskId
 from antiphon.domain.keys import ChatType
 from antiphon.domain.schedule import At, shown_time
@@ -22,7 +22,6 @@ from antiphon.domain.written_times import schedule_of
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.occasion import NO_SESSION, Occasion
 from antiphon.engine.chats.session_commands import opening_of
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.schedules.firing import Firing
 from antiphon.engine.schedules.tasks import (
     CreateTasks,
@@ -63,18 +62,17 @@ async def perform_task(tx: Transaction, chat: Chat, command: ChatCommand, occasi
     match command.sub:
         case Subcommand.RUN:
             slot = await run_task(tx, call, _firing(occasion))
-            return slot.error.message if isinstance(slot, Refusal) else f"Task {id} runs now ({slot.run})."
+            return f"Task {id} runs now ({slot.run})."
         case Subcommand.RUNS | Subcommand.LAST:
             most = 1 if command.sub is Subcommand.LAST else min(command.most or SHOWN_RUNS, MOST_RUNS)
             return await _runs(tx, call, most)
         case Subcommand.SHOW:
-            found = await find_task(tx, call)
-            return found.error.message if isinstance(found, Refusal) else _shown(found)
+            return _shown(await find_task(tx, call))
         case Subcommand.PAUSE:
             return _said(await pause_task(tx, call, occasion.now), "is paused.")
         case Subcommand.RESUME:
             resumed = await resume_task(tx, call, occasion.now)
-            return _said(resumed, "" if isinstance(resumed, Refusal) else _resumed(resumed))
+            return _said(resumed, _resumed(resumed))
         case Subcommand.APPROVE:
             return _said(
                 await approve_task(tx, call, occasion.now), "may ask other agents, as far as the settings allow."
@@ -83,8 +81,8 @@ async def perform_task(tx: Transaction, chat: Chat, command: ChatCommand, occasi
             return _said(await cancel_task(tx, call), "is removed. A run in progress goes on.")
 
 
-def _said(changed: StoredTask | Refusal, words: str) -> str:
-    return changed.error.message if isinstance(changed, Refusal) else f"{_name(changed)} {words}"
+def _said(changed: StoredTask, words: str) -> str:
+    return f"{_name(changed)} {words}"
 
 
 def _resumed(task: StoredTask) -> str:
@@ -115,9 +113,11 @@ async def _create(tx: Transaction, chat: Chat, written: tuple[WrittenTask, ...],
         random=_digits(occasion, "session")[:12],
         now=occasion.now,
     )
-    created = await create_tasks(tx, command)
-    if isinstance(created, Refusal):
-        return created.error.message if len(written) == 1 else f"{created.error.message}\nNothing was saved."
+    try:
+        async with tx.attempt():
+            created = await create_tasks(tx, command)
+    except REFUSALS as error:
+        return error.message if len(written) == 1 else f"{error.message}\nNothing was saved."
     if len(created) == 1:
         return f"Created task {_made(created[0], SHOWN_PROMPT)}"
     lines = (f"- {_made(task, LISTED_PROMPT)}" for task in created)
@@ -137,8 +137,6 @@ async def _list(query: Query, chat: Chat, occasion: Occasion, *, is_everywhere: 
     target = None if is_everywhere else occasion.target(chat)
     command = ListTasks(rights=occasion.rights(chat), target=target, after=None, limit=LISTED + 1)
     found = await list_tasks(query, command)
-    if isinstance(found, Refusal):
-        return found.error.message
     if not found:
         return NO_TASKS
     lines = [f"- {_name(task)}: {_summary(task)}" for task in found[:LISTED]]
@@ -148,8 +146,9 @@ async def _list(query: Query, chat: Chat, occasion: Occasion, *, is_everywhere: 
 async def _named(query: Query, chat: Chat, text: str, occasion: Occasion) -> TaskId:
     """The task of that name in this chat; else the text is taken for an id."""
     command = ListTasks(rights=occasion.rights(chat), target=occasion.target(chat), after=None, limit=MOST_NAMES)
-    found = await list_tasks(query, command)
-    if isinstance(found, Refusal):
+    try:
+        found = await list_tasks(query, command)
+    except REFUSALS:
         return TaskId(text)
     wanted = folded(text.strip('"'))
     return next((task.id for task in found if folded(task.name) == wanted), TaskId(text))
@@ -157,11 +156,7 @@ async def _named(query: Query, chat: Chat, text: str, occasion: Occasion) -> Tas
 
 async def _runs(query: Query, call: TaskCall, most: int) -> str:
     found = await find_task(query, call)
-    if isinstance(found, Refusal):
-        return found.error.message
     slots = await list_slots(query, call, most)
-    if isinstance(slots, Refusal):
-        return slots.error.message
     if not slots:
         return f"{_name(found)} has not run yet. /task run {found.id} runs it now."
     return "\n".join([_name(found), *(f"- {slot_words(slot, found.schedule.zone)}" for slot in slots)])

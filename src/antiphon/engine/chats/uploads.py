@@ -18,7 +18,6 @@ from antiphon.engine.chats.entry import Arrived, Uploaded, content_of, find_chat
 from antiphon.engine.chats.take_in import TakeIn
 from antiphon.engine.chats.who import find_who
 from antiphon.engine.ledger.append import raise_workspace
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.flow import classify_message
 from antiphon.store.database import Transaction
@@ -26,7 +25,7 @@ from antiphon.store.database import Transaction
 logger = logging.getLogger(__name__)
 
 
-async def prepare(tx: Transaction, command: TakeIn) -> Session | Refusal:
+async def prepare(tx: Transaction, command: TakeIn) -> Session:
     """The chat's session, whose workspace may take the sender's files in. Their message is stored after them.
 
     Refused like the message, before anything is written.
@@ -37,10 +36,9 @@ async def prepare(tx: Transaction, command: TakeIn) -> Session | Refusal:
     held_bytes = None if command.held is None else command.held.size
     arrived = Arrived(inbound=inbound, content=content_of(inbound), held_bytes=held_bytes)
     session = await open_for_files(tx, rules, chat, who, arrived=arrived, drawn=drawn)
-    if not isinstance(session, Refusal):
-        assert chat.rules is not None
-        left = classify_message(who.standing, chat.rules.classification, has_foreign_words=inbound.has_foreign_words)
-        await raise_workspace(tx, session.row, session.id, left)
+    assert chat.rules is not None
+    left = classify_message(who.standing, chat.rules.classification, has_foreign_words=inbound.has_foreign_words)
+    await raise_workspace(tx, session.row, session.id, left)
     return session
 
 

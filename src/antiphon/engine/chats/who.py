@@ -7,7 +7,7 @@ from antiphon.domain.keys import DmScope
 from antiphon.domain.person import Identity, Person, PersonId, PersonRole, is_id_of_account, person_principal
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import bracketed_name
-from antiphon.engine.access.machines import refuse_machine
+from antiphon.engine.access.machines import is_machine_person
 from antiphon.engine.chats.chat import account_of
 from antiphon.engine.rules import Rules
 from antiphon.policy.rights import is_guest
@@ -69,7 +69,7 @@ async def _named_in_settings(query: Query, rules: Rules, identity: Identity) -> 
     if named is None:
         return None
     person = PersonId(named)
-    is_machine = is_id_of_account(person) and await refuse_machine(query, rules, person) is not None
+    is_machine = is_id_of_account(person) and await is_machine_person(query, rules, person)
     return None if is_machine else person
 
 

@@ -13,7 +13,6 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.checkpoints.queue import AskCheckpoint, AskedCheckpoint, ask_checkpoint
 from antiphon.engine.ledger.waits import Waits
-from antiphon.engine.refusal import accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.flow import may_enter
 from antiphon.request_ids import new_run_id
@@ -56,7 +55,7 @@ class Checkpoints:
             run_id=new_run_id(self._ids),
             at_ms=self._clock.now_ms(),
         )
-        asked = accepted(await self._database.run(ask_checkpoint, command, sessions=(target,)))
+        asked = await self._database.run(ask_checkpoint, command, sessions=(target,))
         key = str(asked.session.key)
         if asked.run_id is None:
             return CheckpointOutcome(session_key=key, is_done=False, code=asked.answer.value, error=said_of(asked))

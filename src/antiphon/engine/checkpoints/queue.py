@@ -11,7 +11,6 @@ from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.ledger.append import derived_id
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import may_checkpoint
@@ -37,15 +36,13 @@ class AskedCheckpoint(Struct, frozen=True):
     """What the asker may read of how it ended."""
 
 
-async def ask_checkpoint(tx: Transaction, command: AskCheckpoint) -> AskedCheckpoint | Refusal:
+async def ask_checkpoint(tx: Transaction, command: AskCheckpoint) -> AskedCheckpoint:
     """Asks for a checkpoint of the session's present conversation."""
     found = await find_session(tx, command.rights, Act.CHANGE, command.target)
-    if isinstance(found, Refusal):
-        return found
     session, rules = found.session, command.rights.rules
     standing = await find_standing(tx, command.rights.principal)
     if not may_checkpoint(standing, session.source.type):
-        return Refusal(Denied("Only owners may ask for a checkpoint of this session", code="forbidden"))
+        raise Denied("Only owners may ask for a checkpoint of this session", code="forbidden")
     if not covers(session, rules):
         return AskedCheckpoint(session, CheckpointAnswer.OFF)
     asked = CheckpointReason.MANUAL

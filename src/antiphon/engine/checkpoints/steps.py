@@ -5,6 +5,7 @@ All that it changes is stored by the unit of its end, with the cursor; so one th
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ from antiphon.domain.checkpoint import (
     on_finished,
 )
 from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.errors import REFUSALS, Invalid
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, NoteId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.message import JsonObject, Usage
@@ -32,14 +34,13 @@ from antiphon.domain.run import GUESTS_CAP, PERSON_CAP, PLACE_CLEARANCE, Purpose
 from antiphon.domain.session import DescriptionSource, Session
 from antiphon.domain.text import DESCRIPTION_LENGTH, one_line
 from antiphon.engine.access.ceilings import find_ceiling
-from antiphon.engine.checkpoints.introspector import BegunCheckpoint, KeptSoFar, LookedBack
+from antiphon.engine.checkpoints.introspector import BegunCheckpoint, KeptSoFar, LookedBack, NoteChange
 from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, derived_id, shown_text
 from antiphon.engine.ledger.queue import note_ended_run
 from antiphon.engine.ledger.spending import Spender, note_spent
 from antiphon.engine.memory.notes import NoteAuthor, add_note, delete_note, update_note
 from antiphon.engine.memory.scopes import find_scope
 from antiphon.engine.memory.working import set_working_memory
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.flow import may_enter
 from antiphon.store import checkpoints, incarnations, processes
@@ -335,7 +336,7 @@ async def _write_notes(
     scope = None if begun.asker is None else await find_scope(tx, end.session, begun.asker, end.rules)
     if scope is None or scope != begun.scope:
         return WrittenNotes(refused=len(changes.notes))
-    counts = dict.fromkeys(("added", "updated", "deleted", "refused"), 0)
+    counts = {"added": 0, "updated": 0, "deleted": 0, "refused": 0}
     for number, change in enumerate(changes.notes):
         author = NoteAuthor(
             scope=scope,
@@ -347,15 +348,24 @@ async def _write_notes(
             call_id=f"{begun.run}-{number}",
             at_ms=end.at_ms,
         )
-        if change.id is None:
-            id = NoteId(derived_id("note", end.at_ms, begun.run, str(number)))
-            done, what = await add_note(tx, author, id, change.text or ""), "added"
-        elif change.text is None:
-            done, what = await delete_note(tx, author, change.id), "deleted"
-        else:
-            done, what = await update_note(tx, author, change.id, change.text), "updated"
-        counts["refused" if isinstance(done, Refusal) else what] += 1
+        try:
+            async with tx.attempt():
+                counts[await _write_note(tx, author, change)] += 1
+        except REFUSALS:
+            counts["refused"] += 1
     return WrittenNotes(**counts)
+
+
+async def _write_note(tx: Transaction, author: NoteAuthor, change: NoteChange) -> str:
+    """What was done: the field of `WrittenNotes`."""
+    if change.id is None:
+        await add_note(tx, author, NoteId(derived_id("note", author.at_ms, author.call_id or "")), change.text or "")
+        return "added"
+    if change.text is None:
+        await delete_note(tx, author, change.id)
+        return "deleted"
+    await update_note(tx, author, change.id, change.text)
+    return "updated"
 
 
 async def hand_back_checkpoint(tx: Transaction, fence: CheckpointFence) -> None:
@@ -436,8 +446,8 @@ async def _apply(tx: Transaction, end: _CheckpointToEnd, set: dict[str, SqlValue
     """Stores what the checkpoint decided; returns what it changed, for the log."""
     changes, changed = end.looked.changes, list[str]()
     if changes.working_memory is not None:
-        refusal = await set_working_memory(tx, end.stored.incarnation, changes.working_memory, changes.made_of)
-        if refusal is None:
+        with suppress(Invalid):  # it is too long, and stays as it was
+            await set_working_memory(tx, end.stored.incarnation, changes.working_memory, changes.made_of)
             changed.append("workingMemory")
     if changes.description is not None and end.is_present:
         set |= shown_text("description", one_line(changes.description, DESCRIPTION_LENGTH), changes.made_of)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.classification import PUBLIC
-from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
+from antiphon.domain.errors import REFUSALS, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionRow
 from antiphon.domain.invisible import is_blank
 from antiphon.domain.label import ALL
@@ -29,7 +29,6 @@ from antiphon.engine.access.caller import Caller, context_of, find_origin, refus
 from antiphon.engine.children.spawn import ChildWork, queue_work
 from antiphon.engine.ledger.append import Arrival, append_words, derived_id, words_from
 from antiphon.engine.ledger.queue import join_run
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_work
 from antiphon.engine.runs.ends import CANCELLED_EARLY, end_queued_run
@@ -102,9 +101,7 @@ class Subagents:
 
         Raises `NotFound` if the name is no child of the caller.
         """
-        return accepted(
-            await self._database.run(cancel_children, caller, name, self._clock.now_ms(), sessions=(caller.session,))
-        )
+        return await self._database.run(cancel_children, caller, name, self._clock.now_ms(), sessions=(caller.session,))
 
     async def steer(self, caller: Caller, name: str, text: str) -> Steered:
         """Sends a text to a busy child, which reads it before its next step. A child that stays begins a run.
@@ -131,7 +128,7 @@ class Subagents:
             run_id=new_run_id(self._ids),
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(steer_child, command, self._rules, sessions=(caller.session,)))
+        return await self._database.run(steer_child, command, self._rules, sessions=(caller.session,))
 
     async def list(self, caller: Caller, name: str | None = None) -> ListedChild:
         """The session's children, or those with that name; `all` names every child. Raises `NotFound`.
@@ -140,7 +137,7 @@ class Subagents:
         """
         found = await self._database.read(_list, caller, MAX_LISTED + 1, None if name == ALL else name)
         if not found and name not in (None, ALL):
-            raise _not_found(name).error
+            raise _not_found(name)
         return ListedChild(_by_age(found[:MAX_LISTED]), has_more=len(found) > MAX_LISTED)
 
 
@@ -199,28 +196,26 @@ async def _find_hidden(
     return hidden
 
 
-async def _find_own(query: Query, caller: Caller, name: str) -> ChildView | Refusal:
+async def _find_own(query: Query, caller: Caller, name: str) -> ChildView:
     """The one child with that key, id or result, else with that label. Missing and foreign ones get the same answer."""
     found = await _list(query, caller, 2, name)
     if len(found) > 1:
-        return Refusal(
-            Invalid(f"Label is not unique: {name[:200]!r}. Name the child by its sessionKey.", code="ambiguous_label")
-        )
-    return found[0] if found else _not_found(name)
+        raise Invalid(f"Label is not unique: {name[:200]!r}. Name the child by its sessionKey.", code="ambiguous_label")
+    if not found:
+        raise _not_found(name)
+    return found[0]
 
 
-def _not_found(name: str) -> Refusal:
-    return Refusal(NotFound(f"Child not found: {name[:200]!r}. subagents with action 'list' shows them."))
+def _not_found(name: str) -> NotFound:
+    return NotFound(f"Child not found: {name[:200]!r}. subagents with action 'list' shows them.")
 
 
-async def cancel_children(tx: Transaction, caller: Caller, name: str, at_ms: int) -> list[ChildView] | Refusal:
+async def cancel_children(tx: Transaction, caller: Caller, name: str, at_ms: int) -> list[ChildView]:
     await find_origin(tx, caller)
     if name == ALL:
         children = _by_age(await _list(tx, caller, None, at_work=True))
     else:
         found = await _find_own(tx, caller, name)
-        if isinstance(found, Refusal):
-            return found
         children = [found] if found.is_at_work else []
     for child in children:
         session = SessionRow(child.session.row)
@@ -233,30 +228,27 @@ async def cancel_children(tx: Transaction, caller: Caller, name: str, at_ms: int
     return children
 
 
-async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Steered | Refusal:
+async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Steered:
     caller = command.caller
     origin = await find_origin(tx, caller)
-    found = await _find_own(tx, caller, command.name)
     if told := await spawns.find_told(tx, caller.session, command.message_id):
-        return await _steered_before(tx, command, told, found)
-    if refusal := refuse_called_off(origin):
-        return refusal
-    if isinstance(found, Refusal):
-        return found
+        return await _steered_before(tx, command, told)
+    found = await _find_own(tx, caller, command.name)
+    refuse_called_off(origin)
     await rows.hold(tx, found.session.row)  # otherwise the run that is joined could end meanwhile
     source = await rows.find_by_row(tx, caller.session)
     child = await rows.find_by_row(tx, found.session.row)
     if child is None:
-        return _not_found(command.name)
+        raise _not_found(command.name)
     assert source is not None
     context = context_of(caller, source)
     if isinstance(denied := decide_write(context, child.taint), Deny):
-        return Refusal(Denied(f"Message may not be sent to {command.name[:200]!r}: {denied.reason}", code=denied.rule))
+        raise Denied(f"Message may not be sent to {command.name[:200]!r}: {denied.reason}", code=denied.rule)
     # A child that is not sandboxed hears a sandboxed session only in sandboxed runs.
     is_confined = (caller.is_sandboxed or rules.are_sandboxed(source)) and not rules.are_sandboxed(child)
     joined = await _find_joined(tx, child, await find_standing(tx, caller.principal), is_confined=is_confined)
-    if joined is None and (refusal := await _refuse_work(tx, command, found, source=source, child=child, rules=rules)):
-        return Refusal(refusal)
+    if joined is None:
+        await _refuse_work(tx, command, found, source=source, child=child, rules=rules)
     report_id = command.run_id if joined is None or joined.report is None else RunId(joined.report)
     message = UserMessage(
         message_id=command.message_id,
@@ -311,40 +303,41 @@ async def _list_joinable(tx: Transaction, child: Session) -> list[Run]:
 
 async def _refuse_work(
     tx: Transaction, command: SteerChild, found: ChildView, *, source: Session, child: Session, rules: Rules
-) -> AntiphonError | None:
-    """The refusal if the child may not begin a run."""
+) -> None:
+    """Raises if the child may not begin a run."""
     if found.mode is Mode.RUN:
         if await _list_joinable(tx, child):
-            return Denied(
+            raise Denied(
                 f"Child works for somebody else: {command.name[:200]!r}. Only they and the owner may steer it. "
                 "Spawn one of your own.",
                 code="others_work",
             )
-        return Conflict(
+        raise Conflict(
             f"Child has ended its task: {command.name[:200]!r}. Spawn another, or one of mode 'session', which stays.",
             code="child_ended",
         )
     own = rules.agents.get(source.agent_id)
     if own is None or await spawns.is_owing(tx, SessionRow(found.session.row)):
-        return None
+        return
     at_work = await spawns.count_active_children(tx, SessionRow(source.row))
     decision = decide_work(at_work, own.subagents.max_children)
-    return Denied(decision.reason, code=decision.rule) if isinstance(decision, Deny) else None
+    if isinstance(decision, Deny):
+        raise Denied(decision.reason, code=decision.rule)
 
 
-async def _steered_before(
-    tx: Transaction, command: SteerChild, told: SessionRow, found: ChildView | Refusal
-) -> Steered | Refusal:
+async def _steered_before(tx: Transaction, command: SteerChild, told: SessionRow) -> Steered:
     """The answer to the same call before. Its target may have another name by now but must be the same child."""
+    try:
+        found = await _find_own(tx, command.caller, command.name)
+    except REFUSALS:
+        found = None
     child = await rows.find_by_row(tx, told)
     event = await log.find_message(tx, system_grant(told), command.message_id)
     if child is None:
-        return _not_found(command.name)
+        raise _not_found(command.name)
     assert event is not None and event.message is not None
-    is_other = isinstance(found, ChildView) and found.session.row != told
+    is_other = found is not None and found.session.row != told
     if is_other or text_of(event.message.content) != command.text:
-        return Refusal(
-            Conflict("Idempotency-Key was used for another message. Use a new one.", code="idempotency_key_reused")
-        )
+        raise Conflict("Idempotency-Key was used for another message. Use a new one.", code="idempotency_key_reused")
     assert isinstance(event.message, UserMessage) and event.message.report is not None
     return Steered(child, RunId(event.message.report.id))

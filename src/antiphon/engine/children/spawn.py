@@ -35,7 +35,6 @@ from antiphon.engine.access.ceilings import find_ceiling, refuse_above
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.ledger.append import Arrival, Words, made_by, raise_workspace, words_from
 from antiphon.engine.ledger.queue import queue_run
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.messages import SOURCE_TOOL
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.forks import copy_conversation, size_of_copy
@@ -159,7 +158,7 @@ class Spawns:
             message_id=MessageId(self._ids.new("msg")),
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(spawn_child, command, self._rules, sessions=(caller.session,)))
+        return await self._database.run(spawn_child, command, self._rules, sessions=(caller.session,))
 
     async def _check_late(
         self, caller: Caller, request: SpawnRequest
@@ -227,7 +226,7 @@ def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode
     return agent_id, mode
 
 
-async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spawned | Refusal:
+async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spawned:
     """The child with everything that belongs to it, after every check. Contract: spawn 1, 2, 5, flow 5."""
     caller, request = command.caller, command.request
     origin = await find_origin(tx, caller)
@@ -235,18 +234,15 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         return await _spawned_before(tx, made, command)
     parent = await rows.find_by_row(tx, caller.session)
     if parent is None:
-        return Refusal(NotFound("Session not found: the caller's own session was deleted."))
-    if refusal := refuse_called_off(origin):
-        return refusal
+        raise NotFound("Session not found: the caller's own session was deleted.")
+    refuse_called_off(origin)
     clearance = await find_ceiling(tx, parent, rules.sinks, place=None if origin is None else origin.place)
-    if refusal := await _refuse(tx, command, parent, rules, clearance=clearance):
-        return Refusal(refusal)
+    await _refuse(tx, command, parent, rules, clearance=clearance)
     own, rel_dir = rules.agents[parent.agent_id], command.rel_dir
     standing, copied = await find_standing(tx, caller.principal), 0
     if request.context is Context.FORK:
         copied = await size_of_copy(tx, parent, origin)
-        if refusal := await refuse_bytes(tx, standing, copied, rules.shares):
-            return refusal
+        await refuse_bytes(tx, standing, copied, rules.shares)
     child = await _create(tx, command, parent, rules, clearance=clearance)
     if request.context is Context.FORK:
         child = await copy_conversation(tx, parent, child, origin=origin, at_ms=command.at_ms)
@@ -284,11 +280,9 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
     return Spawned(run_id=command.run_id, child=child.key, mode=command.mode, receipt=spawn.receipt)
 
 
-async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> Spawned | Refusal:
+async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> Spawned:
     if made.request != command.digest:
-        return Refusal(
-            Conflict("Idempotency-Key was used for another spawn. Use a new one.", code="idempotency_key_reused")
-        )
+        raise Conflict("Idempotency-Key was used for another spawn. Use a new one.", code="idempotency_key_reused")
     key = await rows.find_key(tx, made.child)
     assert key is not None
     return Spawned(run_id=made.run, child=key, mode=made.mode, receipt=made.receipt)
@@ -296,11 +290,11 @@ async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> 
 
 async def _refuse(
     tx: Transaction, command: SpawnChild, parent: Session, rules: Rules, *, clearance: Classification
-) -> AntiphonError | None:
+) -> None:
     """The first reason to refuse the child, in the contract's order. `clearance` is what the child may have at most."""
     agent, own = rules.agents.get(command.agent_id), rules.agents.get(parent.agent_id)
     if own is None:
-        return Invalid(f"Agent is no longer configured: {parent.agent_id!r}.", code="unknown_agent")
+        raise Invalid(f"Agent is no longer configured: {parent.agent_id!r}.", code="unknown_agent")
     facts = SpawnFacts(
         agent_id=parent.agent_id,
         child_agent_id=command.agent_id,
@@ -315,20 +309,20 @@ async def _refuse(
     )
     decision = decide_spawn(facts)
     if isinstance(decision, Deny):
-        return Denied(decision.reason, code=decision.rule)
+        raise Denied(decision.reason, code=decision.rule)
     if agent is None:
-        return Invalid(
+        raise Invalid(
             f"Agent is not configured: {command.agent_id!r}. agents_list shows all agents.", code="unknown_agent"
         )
     if command.request.context is Context.FORK and command.agent_id != parent.agent_id:
-        return Denied(
+        raise Denied(
             "Conversation can be copied only to a child of the same agent. Spawn with context 'none', and say in the "
             "task what the child needs to know.",
             code="fork_agent",
         )
-    if above := refuse_above(agent.classification.join(parent.taint), clearance):
-        return above.error
-    return command.late_refusals[0] if command.late_refusals else None
+    refuse_above(agent.classification.join(parent.taint), clearance)
+    if command.late_refusals:
+        raise command.late_refusals[0]
 
 
 def _key_of(command: SpawnChild) -> SessionKey:

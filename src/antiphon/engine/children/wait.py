@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from antiphon.clock import Clock, time_left
 from antiphon.domain.classification import PUBLIC, Classification, join_all
-from antiphon.domain.errors import Conflict, NotFound
+from antiphon.domain.errors import REFUSALS, Conflict, NotFound
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import UserMessage
 from antiphon.domain.run import Outcome, Run, RunStatus
@@ -17,7 +17,6 @@ from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.deliveries.outbox import answers_to
 from antiphon.engine.ledger.cycles import waits_for
 from antiphon.engine.ledger.waits import Waits
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.settle import take
 from antiphon.engine.runs.ends import end_queued_run
 from antiphon.policy.flow import may_enter
@@ -107,46 +106,43 @@ class Joins:
         )
         # Two waits for one another that begin at once must see each other, so neither unit may pass the other.
         awaited = await self._database.read(find_awaited_sessions, command)
-        begun = accepted(await self._database.run(begin_wait, command, sessions=(caller.session, *awaited)))
+        begun = await self._database.run(begin_wait, command, sessions=(caller.session, *awaited))
         left = time_left(begun.until, self._clock.now(), timeout)
         wait = self._waits.wait_several if caller.run is None else caller.run.wait_several_released
         if not begun.is_over:
             await wait(command.run_ids, begun.sessions, left, for_all=for_all)
         at_ms = self._clock.now_ms()
-        return accepted(await self._database.run(end_wait, command, self._sinks, at_ms, sessions=(caller.session,)))
+        return await self._database.run(end_wait, command, self._sinks, at_ms, sessions=(caller.session,))
 
     async def yield_(self, caller: Caller) -> list[RunId]:
         """Ends the caller's run after this step, until its children are done; returns the children's runs.
 
         Raises `Conflict`: `no_run` from outside a run, `nothing_to_wait_for` without children at work.
         """
-        return accepted(await self._database.run(note_yield, caller, sessions=(caller.session,)))
+        return await self._database.run(note_yield, caller, sessions=(caller.session,))
 
 
 async def find_awaited_sessions(query: Query, command: WaitForRuns) -> tuple[SessionRow, ...]:
     """The other sessions whose runs are awaited; none if the wait is to be refused."""
-    runs = await _find_own(query, command.caller, command.run_ids)
-    if isinstance(runs, Refusal):
+    try:
+        runs = await _find_own(query, command.caller, command.run_ids)
+    except REFUSALS:
         return ()
     return tuple({SessionRow(run.session): None for run in runs if run.session != command.caller.session})
 
 
-async def begin_wait(tx: Transaction, command: WaitForRuns) -> Begun | Refusal:
+async def begin_wait(tx: Transaction, command: WaitForRuns) -> Begun:
     caller = command.caller
     origin = await find_origin(tx, caller)
     runs = await _find_own(tx, caller, command.run_ids)
-    if isinstance(runs, Refusal):
-        return runs
     sessions = tuple(SessionRow(run.session) for run in runs)
     is_repeated = origin is not None and origin.wait_call == caller.call_id and origin.wait_until is not None
     for run in runs if origin is not None and not is_repeated else ():
         if not run.is_over and await waits_for(tx, SessionRow(run.session), caller.session):
-            return Refusal(
-                Conflict(
-                    f"Run waits for this session: {run.id!r}. End this turn, or call sessions_yield; "
-                    "then that run continues.",
-                    code="wait_cycle",
-                )
+            raise Conflict(
+                f"Run waits for this session: {run.id!r}. End this turn, or call sessions_yield; "
+                "then that run continues.",
+                code="wait_cycle",
             )
     # Otherwise a child that ends meanwhile could be deleted before its result is read.
     await spawns.keep_until(tx, sessions, milliseconds(command.until + MARGIN))
@@ -167,19 +163,17 @@ async def begin_wait(tx: Transaction, command: WaitForRuns) -> Begun | Refusal:
     return Begun(command.until, sessions, is_over)
 
 
-async def _find_own(query: Query, caller: Caller, run_ids: Sequence[RunId]) -> list[Run] | Refusal:
+async def _find_own(query: Query, caller: Caller, run_ids: Sequence[RunId]) -> list[Run]:
     """The runs; each belongs to a child of the caller's session or answers one of its requests. Contract: answers 2."""
     found = await ledger.find_ends(query, run_ids)
     runs: list[Run] = []
     for run_id in run_ids:
         run = found.get(run_id)
         if not await _is_own(query, caller, run) or run is None:
-            return Refusal(
-                NotFound(
-                    f"Run not found: {run_id[:80]!r}. This session can wait for runs of its own children and requests; "
-                    "subagents lists them. The runs of a deleted child are gone, also after cleanup; its "
-                    "results are in this session's history."
-                )
+            raise NotFound(
+                f"Run not found: {run_id[:80]!r}. This session can wait for runs of its own children and requests; "
+                "subagents lists them. The runs of a deleted child are gone, also after cleanup; its "
+                "results are in this session's history."
             )
         runs.append(run)
     return runs
@@ -198,17 +192,15 @@ async def _is_own(query: Query, caller: Caller, run: Run | None) -> bool:
     )
 
 
-async def end_wait(tx: Transaction, command: WaitForRuns, sinks: Sinks, at_ms: int) -> Joined | Refusal:
+async def end_wait(tx: Transaction, command: WaitForRuns, sinks: Sinks, at_ms: int) -> Joined:
     """The results so far; those returned here count as taken."""
     caller, run_ids = command.caller, command.run_ids
     origin = await find_origin(tx, caller)
     if origin is not None:
         # The deadline stays: the call is repeated if the process dies before its result is stored.
-        await ledger.change(tx, origin.id, {"waiting_for": None})
+        await tx.keep(ledger.change, origin.id, {"waiting_for": None})  # it is over, whatever became of the runs
     runs = await _find_own(tx, caller, run_ids)
     session = await rows.find_by_row(tx, caller.session)
-    if isinstance(runs, Refusal):
-        return runs
     assert session is not None
     awaited: list[AwaitedRun] = []
     above = [run for run in runs if run.is_over and not may_enter(run.made_of, session.taint)]
@@ -261,26 +253,22 @@ async def _call_off_answers(tx: Transaction, session: SessionRow, at_ms: int) ->
             await end_queued_run(tx, run, TAKEN, at_ms=at_ms)
 
 
-async def note_yield(tx: Transaction, caller: Caller) -> list[RunId] | Refusal:
+async def note_yield(tx: Transaction, caller: Caller) -> list[RunId]:
     """Also continues with results that came before and were not taken: a child that ends early is no error."""
     origin = await find_origin(tx, caller)
     if origin is None:
-        return Refusal(
-            Conflict(
-                "Call comes from outside a run, so there is no run that could end. Use sessions_wait.", code="no_run"
-            )
+        raise Conflict(
+            "Call comes from outside a run, so there is no run that could end. Use sessions_wait.", code="no_run"
         )
     session = await rows.find_by_row(tx, caller.session)
     assert session is not None
     children = await spawns.list_open(tx, origin, answers_to(origin, session.delivery))
     has_come = any(not report.is_taken for report in await spawns.list_recorded(tx, origin.id))
     if not (children or origin.is_yielding or has_come):
-        return Refusal(
-            Conflict(
-                "There is nothing to wait for: no child at work will give its result to this turn. Children that other "
-                "runs wait for, or that were spawned for somebody else, do not count. Continue without waiting.",
-                code="nothing_to_wait_for",
-            )
+        raise Conflict(
+            "There is nothing to wait for: no child at work will give its result to this turn. Children that other "
+            "runs wait for, or that were spawned for somebody else, do not count. Continue without waiting.",
+            code="nothing_to_wait_for",
         )
     await ledger.change(tx, origin.id, {"is_yielding": 1})
     return [RunId(report.id) for report in children]

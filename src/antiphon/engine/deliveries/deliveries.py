@@ -20,7 +20,7 @@ from antiphon.domain.delivery import (
     is_given_up,
     wait_before_next,
 )
-from antiphon.domain.errors import Conflict, NotFound
+from antiphon.domain.errors import Conflict, Denied, NotFound
 from antiphon.domain.event import EventType
 from antiphon.domain.ids import ApprovalId, ProcessId, SessionRow
 from antiphon.domain.message import JsonObject
@@ -32,7 +32,6 @@ from antiphon.engine.deliveries.outbox import Origin, queue_withdrawal, tell
 from antiphon.engine.deliveries.questions import is_question, question_as_claimed, show_decision
 from antiphon.engine.deliveries.requests import as_claimed, show_answer
 from antiphon.engine.deliveries.saying import tell_owners
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
@@ -66,11 +65,11 @@ class Deliveries:
 
     async def list(self, principal: Principal, where: DeliveryFilter, *, limit: int) -> list[Delivery]:
         """Newest first. Raises `Denied` for anyone but the owner."""
-        return accepted(await self._database.read(_list, Rights(principal, self._rules), where, limit))
+        return await self._database.read(_list, Rights(principal, self._rules), where, limit)
 
     async def get(self, principal: Principal, id: str) -> Delivery:
         """Raises `NotFound`, also for anyone but owners, and `Denied` for a suspended person."""
-        return accepted(await self._database.read(_find, Rights(principal, self._rules), id))
+        return await self._database.read(_find, Rights(principal, self._rules), id)
 
     async def retry(self, principal: Principal, id: str) -> Delivery:
         """Queues a dead or suppressed text again under its id; makes a waiting one due now.
@@ -79,33 +78,32 @@ class Deliveries:
         """
         found = await self.get(principal, id)
         rights, at_ms = Rights(principal, self._rules), self._clock.now_ms()
-        return accepted(
-            await self._database.run(retry_delivery, rights, id, at_ms, sessions=sessions_of(found.session))
-        )
+        return await self._database.run(retry_delivery, rights, id, at_ms, sessions=sessions_of(found.session))
 
 
-async def _list(query: Query, rights: Rights, where: DeliveryFilter, limit: int) -> list[Delivery] | Refusal:
+async def _list(query: Query, rights: Rights, where: DeliveryFilter, limit: int) -> list[Delivery]:
     reach = await find_reach(query, rights, Act.DELIVER)
-    return reach if isinstance(reach, Refusal) else await outbox.list_page(query, reach, where, limit)
+    return await outbox.list_page(query, reach, where, limit)
 
 
-async def _find(query: Query, rights: Rights, id: str) -> Delivery | Refusal:
-    reach = await find_reach(query, rights, Act.DELIVER)
-    if isinstance(reach, Refusal) and reach.error.code == SUSPENDED.rule:
-        return reach
-    found = None if isinstance(reach, Refusal) else await outbox.find(query, reach, id)
-    return Refusal(_not_found(id)) if found is None else found
+async def _find(query: Query, rights: Rights, id: str) -> Delivery:
+    try:
+        reach = await find_reach(query, rights, Act.DELIVER)
+    except Denied as denied:
+        raise denied if denied.code == SUSPENDED.rule else _not_found(id) from None
+    found = await outbox.find(query, reach, id)
+    if found is None:
+        raise _not_found(id)
+    return found
 
 
-async def retry_delivery(tx: Transaction, rights: Rights, id: str, at_ms: int) -> Delivery | Refusal:
+async def retry_delivery(tx: Transaction, rights: Rights, id: str, at_ms: int) -> Delivery:
     delivery = await _find(tx, rights, id)
-    if isinstance(delivery, Refusal):
-        return delivery
     if delivery.status is DeliveryStatus.SENT:
-        return Refusal(Conflict(f"Delivery was already sent: {id!r}. Post the text again.", code="delivery_sent"))
+        raise Conflict(f"Delivery was already sent: {id!r}. Post the text again.", code="delivery_sent")
     is_being_sent = delivery.status in (DeliveryStatus.CLAIMED, DeliveryStatus.STREAMING)
     if is_being_sent or not await outbox.queue_anew(tx, delivery, at_ms):
-        return Refusal(Conflict(f"Delivery is being sent: {id!r}. Wait for its outcome.", code="delivery_busy"))
+        raise Conflict(f"Delivery is being sent: {id!r}. Wait for its outcome.", code="delivery_busy")
     await _note_got(tx, delivery, PlaceGot.SENT if delivery.cause is None else PlaceGot.TOLD)
     return await _find(tx, rights, id)
 

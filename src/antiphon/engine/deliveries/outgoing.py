@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.classification import Classification
-from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
+from antiphon.domain.errors import REFUSALS, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.invisible import is_blank
 from antiphon.domain.person import private_chat
@@ -16,7 +16,6 @@ from antiphon.engine.access.caller import Caller, context_of, find_origin, refus
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import may_deliver, may_send_to_group
 from antiphon.engine.deliveries.outbox import name_of
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Deny
 from antiphon.store import deliveries, people
@@ -112,27 +111,23 @@ class OutgoingMessages:
             find_group=self._find_group,
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(send_out, command, self._rules, sessions=(caller.session,)))
+        return await self._database.run(send_out, command, self._rules, sessions=(caller.session,))
 
 
-async def send_out(tx: Transaction, command: SendOut, rules: Rules) -> str | Refusal:
+async def send_out(tx: Transaction, command: SendOut, rules: Rules) -> str:
     """Queues the text after every check, in one unit."""
     caller = command.caller
     origin = await find_origin(tx, caller)
     session = await rows.find_by_row(tx, caller.session)
     if session is None:
-        return Refusal(NotFound("Session not found: the caller's own session was deleted."))
+        raise NotFound("Session not found: the caller's own session was deleted.")
     name = name_of(f"message {caller.call_id}")
-    found = await _find_place(tx, command, rules)
     if (sent := await deliveries.find_named(tx, caller.session, name)) is not None:
-        return _repeated(command, sent, found)
-    if refusal := refuse_called_off(origin):
-        return refusal
-    if isinstance(found, Refusal):
-        return found
+        return await _repeated(tx, command, sent, rules)
+    found = await _find_place(tx, command, rules)
+    refuse_called_off(origin)
     made_of = context_of(caller, session)
-    if refusal := await _refuse(tx, command, session, found, made_of=made_of, rules=rules):
-        return Refusal(refusal)
+    await _refuse(tx, command, session, found, made_of=made_of, rules=rules)
     delivery = NewDelivery(
         name=name,
         session=session.row,
@@ -145,12 +140,13 @@ async def send_out(tx: Transaction, command: SendOut, rules: Rules) -> str | Ref
     return await deliveries.insert(tx, delivery, command.at_ms)
 
 
-def _repeated(command: SendOut, sent: QueuedText, found: _FoundPlace | Refusal) -> str | Refusal:
-    is_elsewhere = not isinstance(found, Refusal) and found.place != sent.place
-    if is_elsewhere or sent.text != command.text:
-        return Refusal(
-            Conflict("Idempotency-Key was used for another message. Use a new one.", code="idempotency_key_reused")
-        )
+async def _repeated(query: Query, command: SendOut, sent: QueuedText, rules: Rules) -> str:
+    try:
+        place = (await _find_place(query, command, rules)).place
+    except REFUSALS:
+        place = sent.place
+    if place != sent.place or sent.text != command.text:
+        raise Conflict("Idempotency-Key was used for another message. Use a new one.", code="idempotency_key_reused")
     return sent.id
 
 
@@ -162,14 +158,14 @@ async def _refuse(
     *,
     made_of: Classification,
     rules: Rules,
-) -> AntiphonError | None:
+) -> None:
     if command.caller.is_sandboxed or rules.are_sandboxed(session):
-        return Denied(
+        raise Denied(
             "Message may not be sent: this session is sandboxed. Write the text in the reply.", code="sandboxed"
         )
     name = repr(command.recipient[:200])
     if not await may_leave(query, made_of, found.place, rules.sinks):
-        return Denied(
+        raise Denied(
             f"Message may not be sent to {name}: this turn has read data that may not go there.", code="write_down"
         )
     decisions = [may_deliver(session, found.place, rules)]
@@ -177,11 +173,10 @@ async def _refuse(
         decisions.append(may_send_to_group(group.place, group.key, group.override, rules))
     for decision in decisions:
         if isinstance(decision, Deny):
-            return Denied(f"Message may not be sent to {name}: {decision.reason}", code="send_denied")
-    return None
+            raise Denied(f"Message may not be sent to {name}: {decision.reason}", code="send_denied")
 
 
-async def _find_place(query: Query, command: SendOut, rules: Rules) -> _FoundPlace | Refusal:
+async def _find_place(query: Query, command: SendOut, rules: Rules) -> _FoundPlace:
     """The place of the recipient on an account that sends; the oldest link counts."""
     channel, _, account = command.channel.partition(":")
     accounts = [each for each in command.accounts if each.channel == channel and account in ("", each.account_id)]
@@ -199,20 +194,16 @@ async def _find_place(query: Query, command: SendOut, rules: Rules) -> _FoundPla
         for each in accounts:
             if f"{each.channel}:{each.account_id}" in rules.sinks.owners:
                 return _FoundPlace(DeliveryContext(channel=channel, to=OWNER_NAME, account_id=each.account_id))
-        return Refusal(
-            Conflict(
-                f"Owner has no linked account on channel {command.channel[:80]!r}. Write the text in the reply.",
-                code="no_place",
-            )
+        raise Conflict(
+            f"Owner has no linked account on channel {command.channel[:80]!r}. Write the text in the reply.",
+            code="no_place",
         )
     wanted = WantedGroup(rules=rules, caller=command.caller, accounts=accounts, named=command.recipient)
     if (group := await command.find_group(query, wanted)) is not None:
         return _FoundPlace(group.place, group)
-    return Refusal(
-        NotFound(
-            f"Recipient not found: {command.recipient[:200]!r} on channel {command.channel[:80]!r}. Name a person with "
-            "a linked account there, that account's own id, a group in which you answer, or 'owner'."
-        )
+    raise NotFound(
+        f"Recipient not found: {command.recipient[:200]!r} on channel {command.channel[:80]!r}. Name a person with "
+        "a linked account there, that account's own id, a group in which you answer, or 'owner'."
     )
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from antiphon.clock import Clock, time_left
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge, Unavailable
+from antiphon.domain.errors import REFUSALS, Conflict, Denied, Invalid, NotFound, TooLarge, Unavailable
 from antiphon.domain.exchange import BLIND, REPLY_SKIP, Exchange, ExchangeState
 from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.invisible import is_blank
@@ -33,7 +33,6 @@ from antiphon.engine.ledger.append import Arrival, words_from
 from antiphon.engine.ledger.cycles import waits_for
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.ledger.waits import LONGEST_WAIT, Waits
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
@@ -146,7 +145,7 @@ class Exchanges:
             at_ms=self._clock.now_ms(),
         )
         sides = (caller.session, await self._locked(command))
-        sent = accepted(await self._database.run(send_message, command, self._rules, sessions=sides))
+        sent = await self._database.run(send_message, command, self._rules, sessions=sides)
         if sent.is_repeated:
             return await self._rejoin(caller, sent.exchange, text)
         if sent.is_cyclic:
@@ -239,28 +238,27 @@ class _Unseen(Struct, frozen=True):
     requester: SessionRow
 
 
-async def _resolve(
-    query: Query, command: SendMessage, rules: Rules, main: NewMain | None = None
-) -> Sides | _Unseen | Refusal:
+async def _resolve(query: Query, command: SendMessage, rules: Rules, main: NewMain | None = None) -> Sides | _Unseen:
     """The caller's session and the one that it names, if that is within reach or its requester.
 
     `main` is what it names, if that is a main session; the target, as it will be, if it does not exist yet.
     """
     reach = await find_reach(query, Rights(command.caller, rules), Act.SEND)
-    if isinstance(reach, Refusal):
-        return reach
     address = command.address
-    if address.target is not None:
-        new = None if main is None else main.session
-        found = await find_target(query, reach, address.target, address.name, new=new)
-    else:
-        assert address.label is not None
-        found = await find_by_label(query, reach, address.label, address.agent_id)
     assert reach.viewer is not None
     own = reach.viewer.session
-    if not isinstance(found, Refusal):
-        return Sides(own, found.session)
-    return _Unseen(own, own.parent) if own.parent is not None and _names_requester(address, own) else found
+    try:
+        if address.target is not None:
+            new = None if main is None else main.session
+            found = await find_target(query, reach, address.target, address.name, new=new)
+        else:
+            assert address.label is not None
+            found = await find_by_label(query, reach, address.label, address.agent_id)
+    except REFUSALS:
+        if own.parent is not None and _names_requester(address, own):
+            return _Unseen(own, own.parent)
+        raise
+    return Sides(own, found.session)
 
 
 def _named_main(command: SendMessage, standing: Standing, rules: Rules) -> NewMain | None:
@@ -279,26 +277,21 @@ def _names_requester(address: Address, own: Session) -> bool:
             return False
 
 
-async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> Sent | Refusal:
+async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> Sent:
     """Stores message, run and exchange in one unit, after every check. Contract: send 2 to 7."""
     caller = command.caller
     origin = await find_origin(tx, caller)
     if made := await rows_of_exchanges.find_by_origin(tx, caller.call_id):
         return Sent(made, is_repeated=True)
-    if refusal := refuse_called_off(origin):
-        return refusal
+    refuse_called_off(origin)
     standing = await find_standing(tx, caller.principal)
     main = _named_main(command, standing, rules)
     sides = await _resolve(tx, command, rules, main)
-    if isinstance(sides, Refusal):
-        return sides
-    if isinstance(sides, Sides) and (refusal := _refuse(sides, context_of(caller, sides.requester), rules)):
-        return Refusal(refusal)
+    if isinstance(sides, Sides):
+        _refuse(sides, context_of(caller, sides.requester), rules)
     chain, hops = _chain_of(origin, command)
-    if refusal := await _refuse_chain(tx, chain, hops, rules):
-        return Refusal(refusal)
-    if refusal := await refuse_run(tx, standing, rules.shares):
-        return refusal
+    await _refuse_chain(tx, chain, hops, rules)
+    await refuse_run(tx, standing, rules.shares)
     # The caller's own principal may have been merged since its run began.
     command = replace(command, caller=replace(caller, principal=standing.principal))
     if isinstance(sides, _Unseen):
@@ -371,16 +364,15 @@ async def _send_sealed(
     return Sent(exchange)
 
 
-def _refuse(sides: Sides, context: Classification, rules: Rules) -> AntiphonError | None:
+def _refuse(sides: Sides, context: Classification, rules: Rules) -> None:
     source, target = sides.requester, sides.target
     if target.row == source.row:
-        return Invalid("Session cannot send to itself. Write it in the reply.", code="self_send")
+        raise Invalid("Session cannot send to itself. Write it in the reply.", code="self_send")
     name = repr(str(target.key))
     if isinstance(denied := decide_write(context, target.taint), Deny):
-        return Denied(f"Message may not be sent to {name}: {denied.reason}", code=denied.rule)
+        raise Denied(f"Message may not be sent to {name}: {denied.reason}", code=denied.rule)
     if isinstance(denied := may_send(target, rules), Deny):
-        return Denied(f"Message may not be sent to {name}: {denied.reason}", code="send_denied")
-    return None
+        raise Denied(f"Message may not be sent to {name}: {denied.reason}", code="send_denied")
 
 
 def _chain_of(origin: Run | None, command: SendMessage) -> tuple[str, int]:
@@ -389,22 +381,21 @@ def _chain_of(origin: Run | None, command: SendMessage) -> tuple[str, int]:
     return origin.chain or origin.id, origin.hops + 1
 
 
-async def _refuse_chain(query: Query, chain: str, hops: int, rules: Rules) -> Denied | None:
+async def _refuse_chain(query: Query, chain: str, hops: int, rules: Rules) -> None:
     limits = rules.exchanges
     spent = await ledger.spent_in_chain(query, chain)
     if hops > limits.max_hops:
-        return Denied(
+        raise Denied(
             f"Message exceeds the limit: one request may cause {limits.max_hops} sends in a row. "
             "Answer instead; the owner can raise session.agentToAgent.maxHops.",
             code="chain_too_long",
         )
     if spent > limits.max_chain_tokens:
-        return Denied(
+        raise Denied(
             f"Message exceeds the limit: the sends of one request may use {limits.max_chain_tokens} tokens. "
             "Answer instead; the owner can raise session.agentToAgent.maxChainTokens.",
             code="chain_too_costly",
         )
-    return None
 
 
 async def _store(tx: Transaction, exchange: Exchange, sides: Sides, command: SendMessage) -> None:

@@ -16,7 +16,6 @@ from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.memory.notes import NoteAuthor, add_note, delete_note, find_notes, update_note
 from antiphon.engine.memory.scopes import find_scope, find_scope_of_run
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.session_tools import MEMORY_TOOL
 from antiphon.store import sessions as rows
@@ -64,7 +63,7 @@ class Memories:
         """The best matches; the newest notes without a query. Raises `Invalid` (`invalid_query`)."""
         _count(caller)
         words = tuple(query_words(query)) if query is not None else ()
-        return accepted(await self._database.read(_search, caller, self._rules, (words, limit)))
+        return await self._database.read(_search, caller, self._rules, (words, limit))
 
     async def add(self, caller: Caller, text: str) -> Note:
         """Raises `Invalid` (`invalid_note`), `Conflict` (`memory_full`)."""
@@ -83,7 +82,7 @@ class Memories:
         command = ChangeMemory(
             caller=caller, rules=self._rules, id=id, text=text, is_new=is_new, at_ms=self._clock.now_ms()
         )
-        return accepted(await self._database.run(change_memory, command, sessions=(caller.session,)))
+        return await self._database.run(change_memory, command, sessions=(caller.session,))
 
 
 def _count(caller: Caller) -> None:
@@ -94,20 +93,16 @@ def _count(caller: Caller) -> None:
         )
 
 
-async def _search(query: Query, caller: Caller, rules: Rules, asked: tuple[Sequence[str], int]) -> FoundNotes | Refusal:
+async def _search(query: Query, caller: Caller, rules: Rules, asked: tuple[Sequence[str], int]) -> FoundNotes:
     memory = await _find_memory(query, caller, rules)
-    if isinstance(memory, Refusal):
-        return memory
     words, limit = asked
     notes = await find_notes(query, ReadableNotes(memory.scope, memory.ceiling), words, limit)
     return FoundNotes(notes, join_all(note.made_of for note in notes))
 
 
-async def change_memory(tx: Transaction, command: ChangeMemory) -> Note | Refusal:
+async def change_memory(tx: Transaction, command: ChangeMemory) -> Note:
     caller = command.caller
     memory = await _find_memory(tx, caller, command.rules)
-    if isinstance(memory, Refusal):
-        return memory
     origin = await find_origin(tx, caller)
     author = NoteAuthor(
         scope=memory.scope,
@@ -124,22 +119,20 @@ async def change_memory(tx: Transaction, command: ChangeMemory) -> Note | Refusa
     return await (add_note if command.is_new else update_note)(tx, author, command.id, command.text)
 
 
-async def _find_memory(query: Query, caller: Caller, rules: Rules) -> _Memory | Refusal:
+async def _find_memory(query: Query, caller: Caller, rules: Rules) -> _Memory:
     session = await rows.find_by_row(query, caller.session)
     if session is None:
-        return Refusal(NotFound("Session not found: the caller's own session was deleted."))
+        raise NotFound("Session not found: the caller's own session was deleted.")
     run = None if caller.run is None else caller.run.run
     if run is None:
         scope = await find_scope(query, session, caller.principal, rules)
     else:
         scope = await find_scope_of_run(query, session, run, rules)
     if scope is None:
-        return Refusal(
-            Denied(
-                "Session has no memory here: notes are kept for direct chats of one person and for groups, in turns "
-                "that answer people. Do without it.",
-                code="no_memory",
-            )
+        raise Denied(
+            "Session has no memory here: notes are kept for direct chats of one person and for groups, in turns "
+            "that answer people. Do without it.",
+            code="no_memory",
         )
     place = None if run is None else run.place
     return _Memory(session, scope, await find_ceiling(query, session, rules.sinks, place=place))

@@ -10,10 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.classification import Classification
-from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
+from antiphon.domain.errors import Conflict, Denied, NotFound
 from antiphon.domain.ids import NoteId, SessionRow
 from antiphon.domain.note import MAX_NOTES, MemoryScope, Note, ReadableNotes, parse_note
-from antiphon.engine.refusal import Refusal
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import may_enter
 from antiphon.policy.memory import decide_change
@@ -42,21 +41,16 @@ class NoteAuthor(Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-async def add_note(tx: Transaction, author: NoteAuthor, id: NoteId, text: str) -> Note | Refusal:
+async def add_note(tx: Transaction, author: NoteAuthor, id: NoteId, text: str) -> Note:
     """The new note; for a repeated call, the note that the first one made."""
-    try:
-        text = parse_note(text)
-    except Invalid as error:
-        return Refusal(error)
+    text = parse_note(text)
     scope = author.scope
     if author.call_id is not None and (made := await rows.find_made_in(tx, author.call_id)) is not None:
         return made
     if await rows.count(tx, ReadableNotes(scope, author.made_of)) >= MAX_NOTES:
-        return Refusal(
-            Conflict(
-                f"Memory is full: it has {MAX_NOTES} notes, and takes no more. Delete or shorten some first.",
-                code="memory_full",
-            )
+        raise Conflict(
+            f"Memory is full: it has {MAX_NOTES} notes, and takes no more. Delete or shorten some first.",
+            code="memory_full",
         )
     note = Note(
         id=id,
@@ -74,14 +68,11 @@ async def add_note(tx: Transaction, author: NoteAuthor, id: NoteId, text: str) -
     return note
 
 
-async def update_note(tx: Transaction, author: NoteAuthor, id: NoteId, text: str) -> Note | Refusal:
+async def update_note(tx: Transaction, author: NoteAuthor, id: NoteId, text: str) -> Note:
     """The note with another text. It stays at least as classified as it was."""
-    try:
-        text = parse_note(text)
-    except Invalid as error:
-        return Refusal(error)
+    text = parse_note(text)
     note = await _find_changeable(tx, author, id)
-    if isinstance(note, Refusal) or note.text == text:
+    if note.text == text:
         return note
     changed = replace(
         note,
@@ -95,27 +86,28 @@ async def update_note(tx: Transaction, author: NoteAuthor, id: NoteId, text: str
     return changed
 
 
-async def delete_note(tx: Transaction, author: NoteAuthor, id: NoteId) -> Note | Refusal:
+async def delete_note(tx: Transaction, author: NoteAuthor, id: NoteId) -> Note:
     """The note that was deleted."""
     note = await _find_changeable(tx, author, id)
-    if not isinstance(note, Refusal):
-        await rows.delete(tx, id)
+    await rows.delete(tx, id)
     return note
 
 
-async def _find_changeable(tx: Transaction, author: NoteAuthor, id: NoteId) -> Note | Refusal:
+async def _find_changeable(tx: Transaction, author: NoteAuthor, id: NoteId) -> Note:
     await rows.lock(tx, id)
     note, scope = await rows.find(tx, id), author.scope
     if note is None or note.agent_id != scope.agent_id or not (note.is_shared or note.holder == scope.holder):
-        return _missing(id)
+        raise _missing(id)
     if not may_enter(note.made_of, author.ceiling):
-        return _missing(id)
+        raise _missing(id)
     decision = decide_change(note, author.made_of)
-    return Refusal(Denied(decision.reason, code=decision.rule)) if isinstance(decision, Deny) else note
+    if isinstance(decision, Deny):
+        raise Denied(decision.reason, code=decision.rule)
+    return note
 
 
-def _missing(id: NoteId) -> Refusal:
-    return Refusal(NotFound(f"Note not found: {id[:80]!r}. Search the memory for its id."))
+def _missing(id: NoteId) -> NotFound:
+    return NotFound(f"Note not found: {id[:80]!r}. Search the memory for its id.")
 
 
 async def find_notes(query: Query, readable: ReadableNotes, words: Sequence[str], limit: int) -> list[Note]:

@@ -12,7 +12,6 @@ from antiphon.domain.note import EVERYONE, MemoryScope, Note, parse_note
 from antiphon.domain.person import PersonId, person_principal
 from antiphon.engine.access.reach import Rights, find_reach, refuse_act
 from antiphon.engine.memory.notes import NoteAuthor, add_note
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import classify_message, may_enter
@@ -68,11 +67,11 @@ class Notes:
 
     async def list(self, principal: Principal, where: NoteSearch, *, limit: int) -> list[Note]:
         """The newest first: the reader's own, and those of groups in which they take part; for owners everybody's."""
-        return accepted(await self._database.read(_list, Rights(principal, self._rules), where, limit))
+        return await self._database.read(_list, Rights(principal, self._rules), where, limit)
 
     async def get(self, principal: Principal, id: NoteId) -> Note:
         """Raises `NotFound`."""
-        return accepted(await self._database.read(_get, Rights(principal, self._rules), id))
+        return await self._database.read(_get, Rights(principal, self._rules), id)
 
     async def add(self, principal: Principal, agent_id: AgentId, text: str, *, is_shared: bool = False) -> Note:
         """A note of the person with that agent, or one that an owner shares with all chats of the agent.
@@ -87,7 +86,7 @@ class Notes:
             is_shared=is_shared,
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(_add, command))
+        return await self._database.run(_add, command)
 
     async def change(
         self,
@@ -111,18 +110,16 @@ class Notes:
             version=version,
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(_change, command))
+        return await self._database.run(_change, command)
 
     async def delete(self, principal: Principal, id: NoteId) -> Note:
         """Forgets the note, at once. Raises `NotFound`, `Denied` for a note of others."""
         command = ChangeNote(rights=Rights(principal, self._rules), id=id, at_ms=self._clock.now_ms())
-        return accepted(await self._database.run(_delete, command))
+        return await self._database.run(_delete, command)
 
 
-async def _list(query: Query, rights: Rights, where: NoteSearch, limit: int) -> list[Note] | Refusal:
+async def _list(query: Query, rights: Rights, where: NoteSearch, limit: int) -> list[Note]:
     reach = await find_reach(query, rights, Act.REMEMBER)
-    if isinstance(reach, Refusal):
-        return reach
     standing = await find_standing(query, rights.principal)
     own = str(standing.principal)
     named = None
@@ -140,19 +137,17 @@ async def _list(query: Query, rights: Rights, where: NoteSearch, limit: int) -> 
     return await rows.list_page(query, found, reach.clearance, limit)
 
 
-async def _get(query: Query, rights: Rights, id: NoteId) -> Note | Refusal:
+async def _get(query: Query, rights: Rights, id: NoteId) -> Note:
     found = await _find(query, rights, id)
-    return found if isinstance(found, Refusal) else found[0]
+    return found[0]
 
 
-async def _find(query: Query, rights: Rights, id: NoteId) -> tuple[Note, Standing] | Refusal:
+async def _find(query: Query, rights: Rights, id: NoteId) -> tuple[Note, Standing]:
     reach = await find_reach(query, rights, Act.REMEMBER)
-    if isinstance(reach, Refusal):
-        return reach
     standing = await find_standing(query, rights.principal)
     note, groups = await rows.find(query, id), await _groups_of(query, standing)
     if note is None or not may_read_note(standing, note, groups) or not may_enter(note.made_of, reach.clearance):
-        return Refusal(NotFound(f"Note not found: {id[:80]!r}. `antiphon memory list` shows them."))
+        raise NotFound(f"Note not found: {id[:80]!r}. `antiphon memory list` shows them.")
     return note, standing
 
 
@@ -164,28 +159,22 @@ async def _groups_of(query: Query, standing: Standing) -> list[str]:
     return [holder for key in keys if (holder := group_holder(key)) is not None]
 
 
-async def _find_changeable(tx: Transaction, command: ChangeNote) -> tuple[Note, Standing] | Refusal:
+async def _find_changeable(tx: Transaction, command: ChangeNote) -> tuple[Note, Standing]:
     await rows.lock(tx, command.id)
     found = await _find(tx, command.rights, command.id)
-    if isinstance(found, Refusal):
-        return found
     note, standing = found
     if not may_change_note(standing, note):
-        return Refusal(Denied("Note belongs to a group: only owners correct and delete it."))
+        raise Denied("Note belongs to a group: only owners correct and delete it.")
     if command.version not in (None, note.version):
-        return Refusal(
-            Conflict(
-                f"Note was changed meanwhile: {note.id!r} has version {note.version}. Read it again, then change it.",
-                code="note_changed",
-            )
+        raise Conflict(
+            f"Note was changed meanwhile: {note.id!r} has version {note.version}. Read it again, then change it.",
+            code="note_changed",
         )
     return found
 
 
-async def _add(tx: Transaction, command: NewNote) -> Note | Refusal:
+async def _add(tx: Transaction, command: NewNote) -> Note:
     reach = await find_reach(tx, command.rights, Act.SHARE if command.is_shared else Act.REMEMBER)
-    if isinstance(reach, Refusal):
-        return reach
     standing = await find_standing(tx, command.rights.principal)
     made_by = str(standing.principal)
     author = NoteAuthor(
@@ -198,21 +187,16 @@ async def _add(tx: Transaction, command: NewNote) -> Note | Refusal:
     return await add_note(tx, author, command.id, command.text)
 
 
-async def _change(tx: Transaction, command: ChangeNote) -> Note | Refusal:
+async def _change(tx: Transaction, command: ChangeNote) -> Note:
     found = await _find_changeable(tx, command)
-    if isinstance(found, Refusal):
-        return found
     note, standing = found
-    if (command.is_shared or note.is_shared) and (refused := refuse_act(standing, Act.SHARE)):
-        return refused
+    if command.is_shared or note.is_shared:
+        refuse_act(standing, Act.SHARE)
     if command.text is None and not command.is_shared:
-        return Refusal(Invalid("Request changes nothing: give 'text' or 'shared'.", code="invalid_request"))
+        raise Invalid("Request changes nothing: give 'text' or 'shared'.", code="invalid_request")
     changed = note
     if command.text is not None:
-        try:
-            text = parse_note(command.text)
-        except Invalid as error:
-            return Refusal(error)
+        text = parse_note(command.text)
         changed = replace(
             note,
             text=text,
@@ -228,9 +212,7 @@ async def _change(tx: Transaction, command: ChangeNote) -> Note | Refusal:
     return changed
 
 
-async def _delete(tx: Transaction, command: ChangeNote) -> Note | Refusal:
+async def _delete(tx: Transaction, command: ChangeNote) -> Note:
     found = await _find_changeable(tx, command)
-    if isinstance(found, Refusal):
-        return found
     await rows.delete(tx, found[0].id)
     return found[0]

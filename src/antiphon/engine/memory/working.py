@@ -1,21 +1,13 @@
 """The working memory of an incarnation: replaced whole, empty after a reset. Contract: checkpoints 2, sessions 6."""
 
 from antiphon.domain.classification import Classification
-from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import SessionId
 from antiphon.domain.note import parse_working_memory
-from antiphon.engine.refusal import Refusal
 from antiphon.store import notes as rows
 from antiphon.store.database import Transaction
 
 
-async def set_working_memory(
-    tx: Transaction, session_id: SessionId, text: str, made_of: Classification
-) -> Refusal | None:
+async def set_working_memory(tx: Transaction, session_id: SessionId, text: str, made_of: Classification) -> None:
     """Replaces what the next turns of the incarnation are given, also of one that has ended; '' empties it."""
-    try:
-        text = parse_working_memory(text)
-    except Invalid as error:
-        return Refusal(error)
+    text = parse_working_memory(text)
     await rows.set_working_memory(tx, session_id, text, made_of)
-    return None

@@ -15,7 +15,6 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import NOBODY, Rights, admit_head, find_reach, find_session
 from antiphon.engine.approvals.answering import withdraw_all
 from antiphon.engine.ledger.fence import sessions_of
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.ends import CANCELLED_AWAITING, CANCELLED_EARLY, call_off, end_parked_run, end_queued_run
 from antiphon.policy.acts import Act
@@ -51,18 +50,18 @@ class Runs:
 
     async def get(self, principal: Principal, run_id: RunId) -> Run:
         """The run in the ledger. Raises `NotFound`, also if the principal may not see its session."""
-        return accepted(await self._database.read(_find_run, self._rights(principal), Act.READ, run_id)).shown
+        return (await self._database.read(_find_run, self._rights(principal), Act.READ, run_id)).shown
 
     async def shown(self, principal: Principal, run: Run) -> Run:
         """The ended run as the principal may see it now. Reads nothing if everybody may. Raises like `get`."""
         if may_enter(run.made_of, PUBLIC):
             return run
-        found = accepted(await self._database.read(_find_run, self._rights(principal), Act.READ, run.id))
+        found = await self._database.read(_find_run, self._rights(principal), Act.READ, run.id)
         return shown_run(run, found.grant.clearance)
 
     async def list(self, principal: Principal, where: RunFilter, *, limit: int) -> list[Run]:
         """Newest first. Raises `Denied` for anyone but the owner."""
-        return accepted(await self._database.read(_list_runs, self._rights(principal), where, limit))
+        return await self._database.read(_list_runs, self._rights(principal), where, limit)
 
     async def cancel(self, principal: Principal, run_id: RunId) -> Run:
         """Cancels the run: at once if it is queued, else as soon as its work has stopped. Idempotent.
@@ -71,12 +70,12 @@ class Runs:
         """
         run = await self.get(principal, run_id)
         rights, at_ms = self._rights(principal), self._clock.now_ms()
-        return accepted(await self._database.run(cancel_run, rights, run_id, at_ms, sessions=sessions_of(run)))
+        return await self._database.run(cancel_run, rights, run_id, at_ms, sessions=sessions_of(run))
 
     async def cancel_session(self, principal: Principal, target: NamedTarget) -> Cancelled:
         """Cancels the work of the session and of everything below it. Raises `NotFound`. Contract: runs 5, spawn 8."""
         rights, at_ms = self._rights(principal), self._clock.now_ms()
-        return accepted(await self._database.run(cancel_session, rights, target, at_ms, sessions=(target,)))
+        return await self._database.run(cancel_session, rights, target, at_ms, sessions=(target,))
 
     def _rights(self, principal: Principal) -> Rights:
         return Rights(principal, self._rules)
@@ -92,34 +91,30 @@ class _FoundRun(NamedTuple):
         return shown_run(self.run, self.grant.clearance)
 
 
-async def _find_run(query: Query, rights: Rights, act: Act, run_id: RunId) -> _FoundRun | Refusal:
+async def _find_run(query: Query, rights: Rights, act: Act, run_id: RunId) -> _FoundRun:
     """The run, if its session is within reach; a missing run costs the same statements."""
     reach = await find_reach(query, rights, act)
-    if isinstance(reach, Refusal):
-        return reach
     run = await ledger.find_shown(query, run_id)
     found = await admit_head(query, reach, await rows.find_head(query, run.session if run else NOBODY))
     if run is None or found is None:
-        return Refusal(NotFound(f"Run not found: {run_id!r}"))
+        raise NotFound(f"Run not found: {run_id!r}")
     return _FoundRun(run, found.grant)
 
 
-async def _list_runs(query: Query, rights: Rights, where: RunFilter, limit: int) -> list[Run] | Refusal:
+async def _list_runs(query: Query, rights: Rights, where: RunFilter, limit: int) -> list[Run]:
     reach = await find_reach(query, rights, Act.LIST_RUNS)
-    return reach if isinstance(reach, Refusal) else await ledger.list_page(query, reach, where, limit=limit)
+    return await ledger.list_page(query, reach, where, limit=limit)
 
 
-async def cancel_session(tx: Transaction, rights: Rights, target: NamedTarget, at_ms: int) -> Cancelled | Refusal:
+async def cancel_session(tx: Transaction, rights: Rights, target: NamedTarget, at_ms: int) -> Cancelled:
     found = await find_session(tx, rights, Act.CHANGE, target)
-    if isinstance(found, Refusal):
-        return found
     standing = await find_standing(tx, rights.principal)
     if _is_bounded(standing):
         return await _cancel_own(tx, found.session, standing, at_ms)
     return await cancel_work(tx, found.session, at_ms)
 
 
-async def _cancel_own(tx: Transaction, session: Session, standing: Standing, at_ms: int) -> Cancelled | Refusal:
+async def _cancel_own(tx: Transaction, session: Session, standing: Standing, at_ms: int) -> Cancelled:
     """Cancels what the guest asked for in the session, with all below it; the work of others goes on."""
     active = await ledger.find_active(tx, session.row)
     begun = [*([] if active is None else [active]), *await ledger.find_parked(tx, session.row)]
@@ -128,7 +123,7 @@ async def _cancel_own(tx: Transaction, session: Session, standing: Standing, at_
         queued = await ledger.find_queued(tx, session.row)
         own = [run for run in queued if await _is_asked_by(tx, run, standing)][:1]
     if begun and not own:
-        return _not_theirs()
+        raise _not_theirs()
     for run in own:
         await _end(tx, run, at_ms)
     return Cancelled(own[0].id if own else None, 0)
@@ -144,19 +139,15 @@ async def _is_asked_by(query: Query, run: Run, standing: Standing) -> bool:
     return (await find_standing(query, run.principal)).principal == standing.principal
 
 
-def _not_theirs() -> Refusal:
-    return Refusal(
-        Denied("Guests stop only what they asked for. Its asker or an owner can stop this.", code="not_asker")
-    )
+def _not_theirs() -> Denied:
+    return Denied("Guests stop only what they asked for. Its asker or an owner can stop this.", code="not_asker")
 
 
-async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId, at_ms: int) -> Run | Refusal:
+async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId, at_ms: int) -> Run:
     found = await _find_run(tx, rights, Act.CHANGE, run_id)
-    if isinstance(found, Refusal):
-        return found
     run, standing = found.run, await find_standing(tx, rights.principal)
     if _is_bounded(standing) and not await _is_asked_by(tx, run, standing):
-        return _not_theirs()
+        raise _not_theirs()
     while run.continued_by is not None:
         last = await ledger.find(tx, run.continued_by)
         assert last is not None

@@ -27,7 +27,6 @@ from antiphon.engine.approvals.answering import store_answer
 from antiphon.engine.approvals.parking import continue_parked
 from antiphon.engine.approvals.standing import Fields, refuse_always, store_always
 from antiphon.engine.ledger.waits import Waits
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.ends import CANCELLED_AWAITING, end_awaiting_run, end_continued_run
 from antiphon.policy.deciders import decide_answer, decide_deciding, may_see_own
@@ -70,7 +69,7 @@ class Approvals:
 
     async def list(self, principal: Principal, where: ApprovalFilter, *, limit: int) -> list[Approval]:
         """Newest first, those that the principal may decide. Raises `Denied` for a principal that may decide none."""
-        return accepted(await self._database.read(list_requests, self._rights(principal), where, limit))
+        return await self._database.read(list_requests, self._rights(principal), where, limit)
 
     async def count_open(self, principal: Principal) -> int | None:
         """How many open requests wait for the principal's decision, at most `MOST_COUNTED`; None if none ever do."""
@@ -78,7 +77,7 @@ class Approvals:
 
     async def get(self, principal: Principal, id: ApprovalId) -> Approval:
         """For those who may decide it, and for the one who asked. Raises `Denied`, `NotFound`."""
-        return accepted(await self._database.read(_find_for, self._rights(principal), id))
+        return await self._database.read(_find_for, self._rights(principal), id)
 
     async def wait(self, principal: Principal, id: ApprovalId, timeout: timedelta) -> Approval:
         """The request once it is answered, or as it is after that time. Raises like `get`.
@@ -124,17 +123,17 @@ class Approvals:
             standing_ids={call.id: StandingApprovalId(self._ids.new("always")) for call in found.calls},
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(decide_approval, command, sessions=(found.session,)))
+        return await self._database.run(decide_approval, command, sessions=(found.session,))
 
     def _rights(self, principal: Principal) -> Rights:
         return Rights(principal, self._rules)
 
 
-async def list_requests(query: Query, rights: Rights, where: ApprovalFilter, limit: int) -> list[Approval] | Refusal:
+async def list_requests(query: Query, rights: Rights, where: ApprovalFilter, limit: int) -> list[Approval]:
     """Those that the principal may decide, newest first; refused for a principal that may decide none."""
     deciding = decide_deciding(await find_standing(query, rights.principal), rights.rules.user_approves)
     if isinstance(deciding, Deny):
-        return _denied(deciding)
+        raise _denied(deciding)
     return await approvals.list_page(query, deciding, where, limit=limit)
 
 
@@ -148,7 +147,7 @@ async def count_open(query: Query, rights: Rights) -> int | None:
     return await approvals.count_open(query, deciding, own, MOST_COUNTED)
 
 
-async def _find_for(query: Query, rights: Rights, id: ApprovalId) -> Approval | Refusal:
+async def _find_for(query: Query, rights: Rights, id: ApprovalId) -> Approval:
     """The request, for those who may decide it and for the one who asked, as far as it flows to them."""
     standing = await find_standing(query, rights.principal)
     approval = await approvals.find(query, id)
@@ -157,38 +156,33 @@ async def _find_for(query: Query, rights: Rights, id: ApprovalId) -> Approval | 
     return _admit(standing, rights.rules, id, approval)
 
 
-def _admit(standing: Standing, rules: Rules, id: ApprovalId, approval: Approval | None) -> Approval | Refusal:
+def _admit(standing: Standing, rules: Rules, id: ApprovalId, approval: Approval | None) -> Approval:
     """The request, if the person sees it as a decider. A hidden request and a missing one get the same answer."""
     deciding = decide_deciding(standing, rules.user_approves)
     if isinstance(deciding, Deny):
-        return _denied(deciding)
+        raise _denied(deciding)
     if approval is None or not deciding.covers(approval):
-        return Refusal(NotFound(f"Request for approval not found: {id[:80]!r}"))
+        raise NotFound(f"Request for approval not found: {id[:80]!r}")
     return approval
 
 
-def _denied(decision: Deny) -> Refusal:
-    return Refusal(Denied(decision.reason, code=decision.rule))
+def _denied(decision: Deny) -> Denied:
+    return Denied(decision.reason, code=decision.rule)
 
 
-async def decide_approval(tx: Transaction, command: DecideApproval) -> Approval | Refusal:
+async def decide_approval(tx: Transaction, command: DecideApproval) -> Approval:
     """Stores the decision with its event, and lets the run go on, in one unit."""
     standing = await find_standing(tx, command.rights.principal)
     approval = _admit(standing, command.rights.rules, command.id, await approvals.find(tx, command.id))
-    if isinstance(approval, Refusal):
-        return approval
     if not approval.is_pending:
-        return await _refuse_answered(tx, approval)
+        raise await _answered_before(tx, approval)
     verdicts = _verdicts(approval, command.verdicts)
-    if isinstance(verdicts, Refusal):
-        return verdicts
     if isinstance(decision := decide_answer(standing, approval, verdicts), Deny):
-        return _denied(decision)
-    if refusal := refuse_always(approval, verdicts, command.fields):
-        return refusal
+        raise _denied(decision)
+    refuse_always(approval, verdicts, command.fields)
     at = moment(command.at_ms)
     if at >= approval.expires_at:
-        await expire_approval(tx, approval.id, command.at_ms)
+        await tx.keep(expire_approval, approval.id, command.at_ms)
     else:
         decided = on_decided(approval, verdicts, by=standing.principal, note=command.note, at=at)
         if await _carry_out(tx, decided, command.at_ms):
@@ -196,7 +190,7 @@ async def decide_approval(tx: Transaction, command: DecideApproval) -> Approval 
             return decided.approval
     current = await approvals.find(tx, command.id)
     assert current is not None
-    return await _refuse_answered(tx, current)
+    raise await _answered_before(tx, current)
 
 
 async def _store_always(tx: Transaction, decided: Approval, command: DecideApproval) -> None:
@@ -206,17 +200,15 @@ async def _store_always(tx: Transaction, decided: Approval, command: DecideAppro
         await store_always(tx, stored, command.fields, command.standing_ids)
 
 
-def _verdicts(approval: Approval, given: Mapping[str, Verdict] | Verdict) -> Mapping[str, Verdict] | Refusal:
+def _verdicts(approval: Approval, given: Mapping[str, Verdict] | Verdict) -> Mapping[str, Verdict]:
     ids = {call.id for call in approval.calls}
     if isinstance(given, Verdict):
         return dict.fromkeys(ids, given)
     if set(given) != ids:
         calls = ", ".join(sorted(ids))
-        return Refusal(
-            Invalid(
-                f"Decisions do not fit the request: its calls are {calls}; decide each of them once.",
-                code="unknown_call",
-            )
+        raise Invalid(
+            f"Decisions do not fit the request: its calls are {calls}; decide each of them once.",
+            code="unknown_call",
         )
     return given
 
@@ -262,9 +254,9 @@ async def _carry_out(tx: Transaction, answered: ApprovalTransition, at_ms: int) 
     return True
 
 
-async def _refuse_answered(tx: Transaction, approval: Approval) -> Refusal:
+async def _answered_before(query: Query, approval: Approval) -> Conflict:
     """Tells a later decider what was decided, by whom and when."""
-    return Refusal(_answered(approval, "" if approval.decided_by is None else await _name_of(tx, approval.decided_by)))
+    return _answered(approval, "" if approval.decided_by is None else await _name_of(query, approval.decided_by))
 
 
 async def _name_of(query: Query, principal: Principal) -> str:

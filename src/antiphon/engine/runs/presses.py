@@ -3,11 +3,10 @@
 from msgspec import Struct
 
 from antiphon.domain.approval import Verdict
-from antiphon.domain.errors import Conflict, Denied, NotFound
+from antiphon.domain.errors import REFUSALS, Conflict, Denied, NotFound
 from antiphon.domain.ids import ApprovalId, StandingApprovalId
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.ledger.append import derived_id
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.runs.decisions import DecideApproval, decide_approval
 from antiphon.store import approvals
 from antiphon.store.database import Transaction
@@ -36,21 +35,23 @@ async def press(tx: Transaction, command: Press) -> str:
     approval = await approvals.find(tx, approval_id)
     if approval is None:
         return UNKNOWN
-    decided = await decide_approval(
-        tx,
-        DecideApproval(
-            rights=command.rights,
-            id=approval_id,
-            verdicts=verdict,
-            fields={},
-            note=None,
-            standing_ids={
-                call.id: StandingApprovalId(derived_id("always", command.at_ms, id, call.id)) for call in approval.calls
-            },
-            at_ms=command.at_ms,
-        ),
+    decision = DecideApproval(
+        rights=command.rights,
+        id=approval_id,
+        verdicts=verdict,
+        fields={},
+        note=None,
+        standing_ids={
+            call.id: StandingApprovalId(derived_id("always", command.at_ms, id, call.id)) for call in approval.calls
+        },
+        at_ms=command.at_ms,
     )
-    return _told(decided.error) if isinstance(decided, Refusal) else _DONE[verdict]
+    try:
+        async with tx.attempt():
+            await decide_approval(tx, decision)
+    except REFUSALS as error:
+        return _told(error)
+    return _DONE[verdict]
 
 
 def _told(error: Exception) -> str:

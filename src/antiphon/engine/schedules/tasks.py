@@ -35,7 +35,6 @@ from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
 from antiphon.engine.access.mains import new_main
 from antiphon.engine.access.reach import Actor, Rights, find_reach, find_session, refuse_act
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.schedules.firing import Firing, begin_run, is_running, may_fire, may_leave, with_use
 from antiphon.engine.sessions.sessions import (
@@ -47,9 +46,10 @@ from antiphon.engine.sessions.sessions import (
     refuse_agent,
 )
 from antiphon.policy.acts import Act
+from antiphon.policy.decision import Deny
 from antiphon.policy.flow import classify_message, may_enter
 from antiphon.policy.reach import Reach
-from antiphon.policy.rights import reaches_all
+from antiphon.policy.rights import decide_act, reaches_all
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.request_ids import new_run_id
@@ -142,7 +142,7 @@ class Tasks:
         """
         command = self.creation(actor, target, new, place=place, route=route)
         sessions = _sessions_of(actor, target)
-        return accepted(await self._database.run(create_tasks, command, sessions=sessions))
+        return await self._database.run(create_tasks, command, sessions=sessions)
 
     def creation(
         self,
@@ -167,23 +167,23 @@ class Tasks:
 
     async def check(self, actor: Actor) -> None:
         """Raises `Denied` for somebody who may not have tasks."""
-        accepted(await self._database.read(refuse_tasks, self._rights(actor)))
+        await self._database.read(refuse_tasks, self._rights(actor))
 
     async def list(
         self, actor: Actor, target: NamedTarget | None = None, *, after: TaskId | None = None, limit: int
     ) -> list[StoredTask]:
         """Tasks in the order of their ids; those of the target if one is given."""
         command = ListTasks(rights=self._rights(actor), target=target, after=after, limit=limit)
-        return accepted(await self._database.read(list_tasks, command))
+        return await self._database.read(list_tasks, command)
 
     async def get(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
-        return accepted(await self._database.read(find_task, self._call(actor, id, target)))
+        return await self._database.read(find_task, self._call(actor, id, target))
 
     async def runs(
         self, actor: Actor, id: TaskId, target: NamedTarget | None = None, *, limit: int
     ) -> Sequence[TaskSlot]:
         """The newest slots of the task and what became of them, newest first."""
-        return accepted(await self._database.read(list_slots, self._call(actor, id, target), limit))
+        return await self._database.read(list_slots, self._call(actor, id, target), limit)
 
     async def edit(
         self,
@@ -207,7 +207,7 @@ class Tasks:
             route=route,
             now=self._clock.now(),
         )
-        return accepted(await self._database.run(edit_task, command))
+        return await self._database.run(edit_task, command)
 
     async def run(
         self, actor: Actor, id: TaskId, target: NamedTarget | None = None, *, idempotency_key: str | None = None
@@ -224,24 +224,24 @@ class Tasks:
         call, firing = self._call(actor, id, target), self.firing()
         key = None if idempotency_key is None else parse_idempotency_key(idempotency_key)
         sessions = (NamedTarget(cron_key(id), None),)
-        return accepted(await self._database.run(run_task, call, firing, key, sessions=sessions))
+        return await self._database.run(run_task, call, firing, key, sessions=sessions)
 
     async def pause(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
         """The task does not fire until it is resumed. Raises `Conflict` if it has ended (`task_ended`)."""
-        return accepted(await self._database.run(pause_task, self._call(actor, id, target), self._clock.now()))
+        return await self._database.run(pause_task, self._call(actor, id, target), self._clock.now())
 
     async def resume(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
         """The task goes on with the slots after now. Raises `Conflict` if it has ended (`task_ended`)."""
-        return accepted(await self._database.run(resume_task, self._call(actor, id, target), self._clock.now()))
+        return await self._database.run(resume_task, self._call(actor, id, target), self._clock.now())
 
     async def cancel(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
         """Removes the task, and returns what it was. A run at work goes on."""
         sessions = (NamedTarget(cron_key(id), None),)
-        return accepted(await self._database.run(cancel_task, self._call(actor, id, target), sessions=sessions))
+        return await self._database.run(cancel_task, self._call(actor, id, target), sessions=sessions)
 
     async def approve(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
         """Lets the task's runs reach sessions of other agents, as far as settings allow it to any. For owners alone."""
-        return accepted(await self._database.run(approve_task, self._call(actor, id, target), self._clock.now()))
+        return await self._database.run(approve_task, self._call(actor, id, target), self._clock.now())
 
     def firing(self) -> Firing:
         """What `run_task` needs from outside."""
@@ -264,8 +264,8 @@ def draw_firing(rules: Rules, clock: Clock, ids: Ids) -> Firing:
     )
 
 
-async def refuse_tasks(query: Query, rights: Rights) -> Refusal | None:
-    return refuse_act(await find_standing(query, rights.principal), Act.TASKS)
+async def refuse_tasks(query: Query, rights: Rights) -> None:
+    refuse_act(await find_standing(query, rights.principal), Act.TASKS)
 
 
 class _Scope(Struct, frozen=True, kw_only=True):
@@ -283,13 +283,10 @@ class _Scope(Struct, frozen=True, kw_only=True):
         return self.reach.viewer is not None
 
 
-async def _find_scope(query: Query, rights: Rights, target: NamedTarget | None) -> _Scope | Refusal:
+async def _find_scope(query: Query, rights: Rights, target: NamedTarget | None) -> _Scope:
     actor, standing = rights.actor, await find_standing(query, rights.principal)
-    if refusal := refuse_act(standing, Act.TASKS):
-        return refusal
+    refuse_act(standing, Act.TASKS)
     reach = await find_reach(query, rights, Act.TASKS)
-    if isinstance(reach, Refusal):
-        return reach
     if isinstance(actor, Caller):
         assert reach.viewer is not None
         session = reach.viewer.session
@@ -298,51 +295,42 @@ async def _find_scope(query: Query, rights: Rights, target: NamedTarget | None) 
     if target is None:
         return _Scope(standing=standing, reach=reach, session=None)
     found = await find_session(query, rights, Act.TASKS, target)
-    if isinstance(found, Refusal):
-        return found
     return _Scope(standing=standing, reach=reach, session=found.session)
 
 
-async def _find(query: Query, scope: _Scope, id: TaskId) -> StoredTask | Refusal:
+async def _find(query: Query, scope: _Scope, id: TaskId) -> StoredTask:
     """The task, if the actor reaches it; a hidden one and a missing one get the same refusal."""
     task = await rows.find_within(query, scope.reach, id, own=scope.own)
     is_bound = scope.session is not None and not scope.is_callers and not reaches_all(scope.standing)
     if task is None or (is_bound and scope.session is not None and task.session != scope.session.row):
-        return Refusal(NotFound(f"Task not found: {id[:80]!r}. List the tasks to see those that you may see."))
+        raise NotFound(f"Task not found: {id[:80]!r}. List the tasks to see those that you may see.")
     return task
 
 
-async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask] | Refusal:
+async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask]:
     """All of the tasks, or none; then no session is opened for them either."""
     rights, rules = command.rights, command.rights.rules
     scope = await _find_scope(tx, rights, None)
-    if isinstance(scope, Refusal):
-        return scope
     home = scope.session or await _home(tx, command, scope)
-    if isinstance(home, Refusal):
-        return home
     caller = rights.actor if isinstance(rights.actor, Caller) else None
     if caller is not None and caller.task is not None:
-        return Refusal(Denied("A task's run makes no tasks. Ask the person to make one.", code="task_in_task"))
-    if refusal := refuse_agent(scope.standing, home.agent_id, rules):
-        return refusal
+        raise Denied("A task's run makes no tasks. Ask the person to make one.", code="task_in_task")
+    refuse_agent(scope.standing, home.agent_id, rules)
     place = _place_of(caller, home) if caller is not None and isinstance(home, Session) else command.place
     if place is not None and not place.is_outside:
         place = None
     made_of = _made_of(scope.standing, home, caller, command.route)
     if place is not None and (limit := await find_place_clearance(tx, rules.sinks, place)) is not None:
         base = rules.agent(home.agent_id).classification
-        if refusal := refuse_above(made_of.join(base), limit):
-            return refusal
-    if refusal := await _refuse_more(tx, scope.standing, len(command.new)):
-        return refusal
+        refuse_above(made_of.join(base), limit)
+    await _refuse_more(tx, scope.standing, len(command.new))
     clearance = scope.reach.clearance
     for number, new in enumerate(command.new):
         if next_slot(new.schedule, command.now) is None:
-            return Refusal(_never_fires(new.schedule))
+            raise _never_fires(new.schedule)
         earlier = {each.name for each in command.new[:number]}
         if new.name in earlier or await rows.has_name(tx, home.row, new.name, clearance):
-            return Refusal(_name_taken(new.name))
+            raise _name_taken(new.name)
     await rows.delete_ended(tx, scope.standing.principal, kept=MOST_TASKS)
     session = home if isinstance(home, Session) else (await carry_out(tx, home)).session
     created: list[StoredTask] = []
@@ -372,36 +360,34 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
     return created
 
 
-async def _home(query: Query, command: CreateTasks, scope: _Scope) -> Session | SessionOpening | Refusal:
+async def _home(query: Query, command: CreateTasks, scope: _Scope) -> Session | SessionOpening:
     """The session in which the tasks are made, or how it is opened: a chat's, or an owner's main session."""
     target, standing, rules = command.target, scope.standing, command.rights.rules
     if command.opening is not None:
         return await judge_opening(query, command.opening, rules)
     if target is None:
-        return Refusal(Invalid("Session is missing. Name the session in which the task is made.", code="invalid_task"))
-    found = await find_session(query, command.rights, Act.TASKS, target)
-    if not isinstance(found, Refusal):
-        return found.session
+        raise Invalid("Session is missing. Name the session in which the task is made.", code="invalid_task")
+    try:
+        return (await find_session(query, command.rights, Act.TASKS, target)).session
+    except NotFound as error:
+        missing = error
     session_id, at_ms = parse_session_id(f"api:{command.random}"), milliseconds(command.now)
     new = new_main(target, standing, rules, session_id=session_id, at_ms=at_ms)
     if new is None:
-        return found
+        raise missing
     opening = opening_of_main(new)
     return SessionOpening(command=opening, standing=standing, existing=None, clearance=scope.reach.clearance)
 
 
-async def _refuse_more(tx: Transaction, standing: Standing, more: int) -> Refusal | None:
-    """The refusal beyond the cap of a person, who is held until this unit commits."""
+async def _refuse_more(tx: Transaction, standing: Standing, more: int) -> None:
+    """Raises beyond the cap of a person, who is held until this unit commits."""
     maker = standing.principal
     if (id := person_of(maker)) is not None:
         await people.hold(tx, id)
     if await rows.count_of(tx, maker) + more > MOST_TASKS:
-        return Refusal(
-            Denied(
-                f"Person has {MOST_TASKS} tasks, which is the limit. Cancel one that is not needed.", code="task_cap"
-            )
+        raise Denied(
+            f"Person has {MOST_TASKS} tasks, which is the limit. Cancel one that is not needed.", code="task_cap"
         )
-    return None
 
 
 def _place_of(caller: Caller, session: Session) -> DeliveryContext | None:
@@ -418,24 +404,22 @@ def _made_of(
     return words.join(session.base)
 
 
-async def list_tasks(query: Query, command: ListTasks) -> list[StoredTask] | Refusal:
+async def list_tasks(query: Query, command: ListTasks) -> list[StoredTask]:
     scope = await _find_scope(query, command.rights, command.target)
-    if isinstance(scope, Refusal):
-        return scope
     session: SessionRow | None = None if scope.session is None or scope.is_callers else scope.session.row
     return await rows.list_within(
         query, scope.reach, session=session, own=scope.own, after=command.after, limit=command.limit
     )
 
 
-async def find_task(query: Query, call: TaskCall) -> StoredTask | Refusal:
+async def find_task(query: Query, call: TaskCall) -> StoredTask:
     scope = await _find_scope(query, call.rights, call.target)
-    return scope if isinstance(scope, Refusal) else await _find(query, scope, call.id)
+    return await _find(query, scope, call.id)
 
 
-async def list_slots(query: Query, call: TaskCall, limit: int) -> Sequence[TaskSlot] | Refusal:
+async def list_slots(query: Query, call: TaskCall, limit: int) -> Sequence[TaskSlot]:
     task = await find_task(query, call)
-    return task if isinstance(task, Refusal) else await rows.list_slots(query, task.id, limit)
+    return await rows.list_slots(query, task.id, limit)
 
 
 class _Held(Struct, frozen=True):
@@ -445,76 +429,67 @@ class _Held(Struct, frozen=True):
     scope: _Scope
 
 
-async def _hold(tx: Transaction, call: TaskCall) -> _Held | Refusal:
+async def _hold(tx: Transaction, call: TaskCall) -> _Held:
     await rows.lock(tx, call.id)
     scope = await _find_scope(tx, call.rights, call.target)
-    if isinstance(scope, Refusal):
-        return scope
     task = await _find(tx, scope, call.id)
-    if isinstance(task, Refusal):
-        return task
-    if refusal := _refuse_write(call.rights.actor, scope, task):
-        return refusal
-    return await _refuse_members(tx, scope.standing, task) or _Held(task, scope)
+    _refuse_write(call.rights.actor, scope, task)
+    await _refuse_members(tx, scope.standing, task)
+    return _Held(task, scope)
 
 
-def _refuse_write(actor: Actor, scope: _Scope, task: StoredTask) -> Refusal | None:
-    """The refusal of a session that has read more than those who see the task, and the change. Contract: flow 4, 13."""
+def _refuse_write(actor: Actor, scope: _Scope, task: StoredTask) -> None:
+    """Refuses a session that has read more than those who see the task, and the change. Contract: flow 4, 13."""
     if not isinstance(actor, Caller):
-        return None
+        return
     assert scope.session is not None
     if may_enter(context_of(actor, scope.session), task.made_of):
-        return None
-    return Refusal(
-        Denied(
-            "Task is open to more readers than what this turn has read. Ask the person to change it themselves.",
-            code="write_down",
-        )
+        return
+    raise Denied(
+        "Task is open to more readers than what this turn has read. Ask the person to change it themselves.",
+        code="write_down",
     )
 
 
-async def _refuse_members(query: Query, standing: Standing, task: StoredTask) -> Refusal | None:
-    """The refusal of somebody in a group who neither made the task nor is an owner."""
+async def _refuse_members(query: Query, standing: Standing, task: StoredTask) -> None:
+    """Refuses somebody in a group who neither made the task nor is an owner."""
     if reaches_all(standing) or standing.principal == task.maker:
-        return None
+        return
     session = await sessions_rows.find_by_row(query, task.session)
     if session is None or session.source.type is not SessionType.GROUP:
-        return None
-    return Refusal(Denied("In groups only the maker of a task and owners change it.", code="not_maker"))
+        return
+    raise Denied("In groups only the maker of a task and owners change it.", code="not_maker")
 
 
-async def edit_task(tx: Transaction, command: EditTask) -> StoredTask | Refusal:
+async def edit_task(tx: Transaction, command: EditTask) -> StoredTask:
     held = await _hold(tx, command.call)
-    if isinstance(held, Refusal):
-        return held
     task, scope, edit = held.task, held.scope, command.edit
     if not reaches_all(scope.standing) and scope.standing.principal != task.maker:
-        return Refusal(Denied("Only the maker of a task and owners may edit it.", code="not_maker"))
+        raise Denied("Only the maker of a task and owners may edit it.", code="not_maker")
     if command.version is not None and command.version != task.version:
-        return Refusal(Conflict("Task was edited meanwhile. Look at it again.", code="task_changed"))
+        raise Conflict("Task was edited meanwhile. Look at it again.", code="task_changed")
     if task.state is TaskState.ENDED:
-        return Refusal(_has_ended(task))
+        raise _has_ended(task)
     if edit.name is not None and await rows.has_name(
         tx, task.session, edit.name, scope.reach.clearance, besides=task.id
     ):
-        return Refusal(_name_taken(edit.name))
+        raise _name_taken(edit.name)
     columns = rows.edit_columns(edit)
     if edit.name is not None or edit.prompt is not None:
         made_of = await _edited(tx, command, held)
-        if isinstance(made_of, Refusal):
-            return made_of
         columns |= rows.made_of_columns(made_of)
     if edit.schedule is not None:
         if (slot := next_slot(edit.schedule, command.now)) is None:
-            return Refusal(_never_fires(edit.schedule))
+            raise _never_fires(edit.schedule)
         columns["next_at"] = milliseconds(slot)
-    if edit.prompt not in (None, task.prompt) and refuse_act(scope.standing, Act.APPROVE_ALWAYS):
+    allows = not isinstance(decide_act(scope.standing, Act.APPROVE_ALWAYS), Deny)
+    if edit.prompt not in (None, task.prompt) and not allows:
         columns["may_consult"] = 0  # what an owner approved were the words before
         await standing_approvals.delete_of_task(tx, task.id)
     return await _change(tx, task, columns | {"version": task.version + 1}, command.now)
 
 
-async def _edited(query: Query, command: EditTask, held: _Held) -> Classification | Refusal:
+async def _edited(query: Query, command: EditTask, held: _Held) -> Classification:
     """What the words of the edited task were made of."""
     task, actor, rules = held.task, command.call.rights.actor, command.call.rights.rules
     session = await sessions_rows.find_by_row(query, task.session)
@@ -524,14 +499,14 @@ async def _edited(query: Query, command: EditTask, held: _Held) -> Classificatio
         _made_of(held.scope.standing, session, actor if isinstance(actor, Caller) else None, command.route)
     )
     clearance = await find_place_clearance(query, rules.sinks, task.place)
-    return made_of if clearance is None else refuse_above(made_of, clearance) or made_of
+    if clearance is not None:
+        refuse_above(made_of, clearance)
+    return made_of
 
 
-async def run_task(tx: Transaction, call: TaskCall, firing: Firing, key: str | None = None) -> TaskSlot | Refusal:
+async def run_task(tx: Transaction, call: TaskCall, firing: Firing, key: str | None = None) -> TaskSlot:
     """Begins a run of the task now; with the `key` of a run that the person has begun, returns that one's slot."""
     held = await _hold(tx, call)
-    if isinstance(held, Refusal):
-        return held
     task = held.task
     session = await sessions_rows.find_by_key(tx, task.key)
     if key is not None:
@@ -540,21 +515,19 @@ async def run_task(tx: Transaction, call: TaskCall, firing: Firing, key: str | N
         if session is not None and (first := await _find_begun(tx, session, principal, key)) is not None:
             return first
     if task.state is TaskState.ENDED:
-        return Refusal(_has_ended(task))
+        raise _has_ended(task)
     standing = await find_standing(tx, task.maker)
     if not may_fire(task, standing, firing.rules):
-        return Refusal(Denied("Task may not run: its maker lacks the rights, or its agent is gone.", code="task_maker"))
+        raise Denied("Task may not run: its maker lacks the rights, or its agent is gone.", code="task_maker")
     if not await may_leave(tx, task, firing.rules):
-        return Refusal(
-            Denied("What the task is made of may no longer go to the place of its results.", code="above_clearance")
-        )
+        raise Denied("What the task is made of may no longer go to the place of its results.", code="above_clearance")
     around = Around(now=firing.now, is_running=await is_running(tx, task, session), may_run=True)
     why = find_obstacle(task.limits, await with_use(tx, task, around, firing.at_ms))
     if why is not None and why in _REACHED:
-        return Refusal(Conflict(f"Task did not run: {task.name!r} has reached {_REACHED[why]}.", code="task_limit"))
+        raise Conflict(f"Task did not run: {task.name!r} has reached {_REACHED[why]}.", code="task_limit")
     slot = TaskSlot(task=task.id, slot_at=firing.now, is_manual=True, run=firing.run_id, fired_at=firing.now)
     if why is not None or not await rows.insert_slot(tx, slot):
-        return Refusal(Conflict(f"Task did not run: {task.name!r} is running already.", code="task_running"))
+        raise Conflict(f"Task did not run: {task.name!r} is running already.", code="task_running")
     await begin_run(tx, task, standing, session, missed=0, firing=firing)
     await rows.change(tx, task.id, {"last_slot_at": firing.at_ms, "last_outcome": None})
     return slot
@@ -574,29 +547,23 @@ def _message_named(principal: Principal, key: str) -> MessageId:
     return MessageId(f"msg_{sha256(f'{principal} {key}'.encode()).hexdigest()[:32]}")
 
 
-async def pause_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask | Refusal:
+async def pause_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask:
     held = await _hold(tx, call)
-    if isinstance(held, Refusal):
-        return held
     if held.task.state is TaskState.ENDED:
-        return Refusal(_has_ended(held.task))
+        raise _has_ended(held.task)
     return await _change(tx, held.task, {"state": TaskState.PAUSED.value, "why": None}, now)
 
 
-async def resume_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask | Refusal:
+async def resume_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask:
     held = await _hold(tx, call)
-    if isinstance(held, Refusal):
-        return held
     if held.task.state is TaskState.ENDED:
-        return Refusal(_has_ended(held.task))
+        raise _has_ended(held.task)
     step = on_resumed(held.task, now)
     return await _change(tx, held.task, {**rows.course_columns(step.task), "why": None}, now)
 
 
-async def cancel_task(tx: Transaction, call: TaskCall) -> StoredTask | Refusal:
+async def cancel_task(tx: Transaction, call: TaskCall) -> StoredTask:
     held = await _hold(tx, call)
-    if isinstance(held, Refusal):
-        return held
     task = held.task
     await rows.delete(tx, task.id)
     session = await sessions_rows.find_by_key(tx, task.key)
@@ -606,14 +573,11 @@ async def cancel_task(tx: Transaction, call: TaskCall) -> StoredTask | Refusal:
     return task
 
 
-async def approve_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask | Refusal:
+async def approve_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask:
     held = await _hold(tx, call)
-    if isinstance(held, Refusal):
-        return held
     if held.scope.is_callers:
-        return Refusal(Denied("Agents approve nothing. An owner can approve the task.", code="forbidden"))
-    if refusal := refuse_act(held.scope.standing, Act.APPROVE_ALWAYS):
-        return refusal
+        raise Denied("Agents approve nothing. An owner can approve the task.", code="forbidden")
+    refuse_act(held.scope.standing, Act.APPROVE_ALWAYS)
     by = str(held.scope.standing.principal)
     return await _change(tx, held.task, {"may_consult": 1, "consult_by": by}, now)
 

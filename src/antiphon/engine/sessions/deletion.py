@@ -11,7 +11,6 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.exchanges.turns import fail_requests_to
 from antiphon.engine.firings.ends import follow_deleted
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.reports.inherit import abandon_reports
 from antiphon.engine.runs.ends import end_queued_run
 from antiphon.engine.sessions.workspaces import Workspaces
@@ -36,13 +35,11 @@ async def remove_workspace(workspaces: Workspaces, session: Session | rows.Delet
         logger.warning("Workspace was not deleted", extra={"action": "workspace_left", "code": error.code})
 
 
-async def delete_session(tx: Transaction, rights: Rights, target: NamedTarget, at_ms: int) -> Session | Refusal:
+async def delete_session(tx: Transaction, rights: Rights, target: NamedTarget, at_ms: int) -> Session:
     found = await find_session(tx, rights, Act.DELETE, target)
-    if isinstance(found, Refusal):
-        return found
     session = found.session
     if refusal := _undeletable(session, is_busy=await ledger.is_active(tx, session.row)):
-        return Refusal(refusal)
+        raise refusal
     await bury_session(tx, session, at_ms)
     return session
 

@@ -26,7 +26,6 @@ from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
 from antiphon.engine.access.reach import Found, find_target, reach_of
 from antiphon.engine.ledger.append import append_copies
 from antiphon.engine.ledger.run_log import closing_result
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.sessions import (
     OpenSession,
@@ -139,13 +138,13 @@ class Forks:
         may not open sessions with its agent, or store as much again.
         """
         command = self._command(principal, target, seq)
-        if accepted(await self._database.read(size_of_fork, command)) > PAGE_BYTES:
+        if await self._database.read(size_of_fork, command) > PAGE_BYTES:
             async with self._copying:  # one at a time: a commit holds one page, and memory one log
                 for _ in range(ATTEMPTS):
                     if (forked := await self._fork_in_pages(command)) is not None:
-                        return accepted(forked)
+                        return forked
                     command = self._command(principal, target, seq)
-        return accepted(await self._database.run(fork_session, command, sessions=(target,)))
+        return await self._database.run(fork_session, command, sessions=(target,))
 
     def _command(self, principal: Principal, target: NamedTarget, seq: int | None) -> ForkSession:
         return ForkSession(
@@ -158,18 +157,16 @@ class Forks:
             at_ms=self._clock.now_ms(),
         )
 
-    async def _fork_in_pages(self, command: ForkSession) -> Session | Refusal | None:
+    async def _fork_in_pages(self, command: ForkSession) -> Session | None:
         """None if what is copied changed meanwhile; nothing is left of it."""
         prepared = await self._database.read(prepare_fork, command)
-        if isinstance(prepared, Refusal):
-            return prepared
         pages = await to_thread.run_sync(_pages_of, prepared.events)
         begin = (command, prepared, self._process)
         staged = await self._database.run(begin_fork, *begin, sessions=(command.target,))
-        if not isinstance(staged, StagedFork):
-            return staged
+        if staged is None:
+            return None
         self._under_way.add(staged.row)
-        forked: Session | Refusal | None = None
+        forked: Session | None = None
         try:
             first = FIRST_COPY
             for page in pages:
@@ -181,7 +178,7 @@ class Forks:
             forked = await self._database.run(finish_fork, *finish, sessions=(command.target,))
             return forked
         finally:
-            if not isinstance(forked, Session):
+            if forked is None:
                 with anyio.CancelScope(shield=True):
                     await self._remove(staged.row)
             self._under_way.discard(staged.row)
@@ -197,30 +194,28 @@ class Forks:
             pass
 
 
-async def size_of_fork(query: Query, command: ForkSession) -> int | Refusal:
+async def size_of_fork(query: Query, command: ForkSession) -> int:
     """How many bytes the fork copies, without reading them."""
     judged = await _judge(query, command, command.seq)
-    return judged if isinstance(judged, Refusal) else await _size_of(query, judged, command.rules)
+    return await _size_of(query, judged, command.rules)
 
 
-async def prepare_fork(query: Query, command: ForkSession) -> PreparedFork | Refusal:
+async def prepare_fork(query: Query, command: ForkSession) -> PreparedFork:
     """All that the fork copies."""
     judged = await _judge(query, command, command.seq)
-    return judged if isinstance(judged, Refusal) else await _prepare(query, judged, command.rules)
+    return await _prepare(query, judged, command.rules)
 
 
 async def begin_fork(
     tx: Transaction, command: ForkSession, prepared: PreparedFork, process: ProcessId
-) -> StagedFork | Refusal | None:
+) -> StagedFork | None:
     """Makes the session that nobody sees yet, and counts what it will hold for who makes it."""
     judged = await _judge_prepared(tx, command, prepared)
-    if not isinstance(judged, _Judged):
-        return judged
+    if judged is None:
+        return None
     source, key = judged.found.session, _key_of(command, judged.found.session)
-    if refusal := await refuse_bytes(tx, judged.standing, prepared.size, command.rules.shares):
-        return refusal
-    if refusal := refuse_above(await _taint_of(tx, judged, prepared), ceiling(source, None)):
-        return refusal
+    await refuse_bytes(tx, judged.standing, prepared.size, command.rules.shares)
+    refuse_above(await _taint_of(tx, judged, prepared), ceiling(source, None))
     incarnation = id_from_key(key)
     assert incarnation is not None
     new = rows.NewSession(
@@ -244,7 +239,7 @@ async def store_page(tx: Transaction, staged: StagedFork, page: Sequence[NewEven
 
 async def finish_fork(
     tx: Transaction, command: ForkSession, staged: StagedFork, made: Sequence[NewEvent]
-) -> Session | Refusal | None:
+) -> Session | None:
     """Judges the fork anew, as if nothing of it were stored, and lets everybody see it.
 
     None if what was copied is not what would be copied now.
@@ -252,17 +247,15 @@ async def finish_fork(
     prepared = staged.prepared
     if not await copies.hold(tx, staged.row):
         return None
-    await copies.uncount(tx, staged.row)
+    await tx.keep(copies.uncount, staged.row)
     judged = await _judge_prepared(tx, command, prepared)
-    if not isinstance(judged, _Judged):
-        return judged
+    if judged is None:
+        return None
     if await incarnations.find(tx, staged.incarnation) is not None:
         return None
-    if refusal := await refuse_bytes(tx, judged.standing, prepared.size, command.rules.shares):
-        return refusal
+    await refuse_bytes(tx, judged.standing, prepared.size, command.rules.shares)
     forked = await _store(tx, command, judged, prepared, stored=made)
-    if isinstance(forked, Session):
-        await copies.end(tx, staged.row)
+    await copies.end(tx, staged.row)
     return forked
 
 
@@ -271,48 +264,38 @@ async def remove_page(tx: Transaction, session: SessionRow) -> bool:
     return await copies.hold(tx, session) and await copies.remove_page(tx, session, PAGE_BYTES)
 
 
-async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refusal:
+async def fork_session(tx: Transaction, command: ForkSession) -> Session:
     """The whole fork in one unit."""
     judged = await _judge(tx, command, command.seq)
-    if isinstance(judged, Refusal):
-        return judged
     prepared = await _prepare(tx, judged, command.rules)
-    return prepared if isinstance(prepared, Refusal) else await _store(tx, command, judged, prepared)
+    return await _store(tx, command, judged, prepared)
 
 
-async def _judge(query: Query, command: ForkSession, seq: int | None) -> _Judged | Refusal:
+async def _judge(query: Query, command: ForkSession, seq: int | None) -> _Judged:
     judged = await _judge_rights(query, command, seq)
-    if isinstance(judged, Refusal):
-        return judged
     source, incarnation, up_to = judged.found.session, judged.found.incarnation, judged.basis.up_to
     end = incarnation.last_seq or source.last_seq
     if not judged.basis.first_seq <= up_to <= end:
-        return Refusal(
-            Conflict(
-                f"Event is not in the log: {up_to}. The log goes from {incarnation.first_seq} to {end}.",
-                code="seq_out_of_range",
-            )
+        raise Conflict(
+            f"Event is not in the log: {up_to}. The log goes from {incarnation.first_seq} to {end}.",
+            code="seq_out_of_range",
         )
     return judged
 
 
-async def _judge_prepared(query: Query, command: ForkSession, prepared: PreparedFork) -> _Judged | Refusal | None:
+async def _judge_prepared(query: Query, command: ForkSession, prepared: PreparedFork) -> _Judged | None:
     """None if the same fork would copy something else now."""
     judged = await _judge_rights(query, command, prepared.basis.up_to)
-    return None if isinstance(judged, _Judged) and judged.basis != prepared.basis else judged
+    return None if judged.basis != prepared.basis else judged
 
 
-async def _judge_rights(query: Query, command: ForkSession, seq: int | None) -> _Judged | Refusal:
+async def _judge_rights(query: Query, command: ForkSession, seq: int | None) -> _Judged:
     standing = await find_standing(query, command.principal)
     reach = reach_of(standing, Act.READ)
-    found = reach if isinstance(reach, Refusal) else await find_target(query, reach, command.target)
-    if isinstance(found, Refusal):
-        return found
+    found = await find_target(query, reach, command.target)
     source, incarnation = found.session, found.incarnation
-    if refusal := refuse_agent(standing, source.agent_id, command.rules):
-        return refusal
-    if refusal := await refuse_session(query, standing, command.rules.shares):
-        return refusal
+    refuse_agent(standing, source.agent_id, command.rules)
+    await refuse_session(query, standing, command.rules.shares)
     basis = ForkBasis(
         session=source.row,
         incarnation=incarnation.id,
@@ -324,16 +307,15 @@ async def _judge_rights(query: Query, command: ForkSession, seq: int | None) -> 
     return _Judged(standing=standing, found=found, basis=basis)
 
 
-async def _size_of(query: Query, judged: _Judged, rules: Rules) -> int | Refusal:
+async def _size_of(query: Query, judged: _Judged, rules: Rules) -> int:
     basis = judged.basis
     size = await log.size_of_incarnation(query, judged.found.grant, basis.incarnation, basis.up_to)
-    return await refuse_bytes(query, judged.standing, size, rules.shares) or size
+    await refuse_bytes(query, judged.standing, size, rules.shares)
+    return size
 
 
-async def _prepare(query: Query, judged: _Judged, rules: Rules) -> PreparedFork | Refusal:
+async def _prepare(query: Query, judged: _Judged, rules: Rules) -> PreparedFork:
     size = await _size_of(query, judged, rules)
-    if isinstance(size, Refusal):
-        return size
     events = await _read_all(query, judged.found.grant, judged.found.incarnation, judged.basis.up_to)
     made_of = join_all(event.classification for event in events)
     return PreparedFork(basis=judged.basis, events=events, size=size, made_of=made_of)
@@ -346,14 +328,13 @@ async def _store(
     prepared: PreparedFork,
     *,
     stored: Sequence[NewEvent] | None = None,
-) -> Session | Refusal:
+) -> Session:
     """Opens the session with the copies, which may be stored already."""
     standing, source, up_to = judged.standing, judged.found.session, prepared.basis.up_to
     incarnation, taint = judged.found.incarnation, await _taint_of(tx, judged, prepared)
     opening = command.opening
     clearance = None if opening is None else await find_place_clearance(tx, command.rules.sinks, opening.place)
-    if refusal := refuse_above(taint, ceiling(source, clearance)):
-        return refusal
+    refuse_above(taint, ceiling(source, clearance))
     label, place = (None, None) if opening is None else (opening.label, opening.place)
     forked_from: JsonObject = {"sessionKey": str(source.key), "sessionId": incarnation.id, "seq": up_to}
     session = await create_session(

@@ -13,7 +13,7 @@ from antiphon.clock import Clock
 from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.checkpoint import has_checkpoints, on_message_untriggered
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.errors import Conflict, Denied, Invalid
+from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
 from antiphon.domain.event import Event
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey
@@ -43,7 +43,6 @@ from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Outgoing
 from antiphon.engine.ledger.append import Arrival, Untriggered, Words, append_words, may_be_noticed
 from antiphon.engine.ledger.queue import join_run, queue_run
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.ends import CANCELLED_AWAITING, call_off
 from antiphon.engine.sessions.resets import begin_anew_if_stale
@@ -193,7 +192,7 @@ class Inbox:
         session (`session_busy`).
         """
         command = self.posting(speaker, target, content, message_id=message_id, mode=mode, envelope=envelope)
-        return accepted(await self._database.run(post_message, command, sessions=(target,)))
+        return await self._database.run(post_message, command, sessions=(target,))
 
     def posting(
         self,
@@ -265,7 +264,7 @@ class Inbox:
         may_repeat, at_ms = message_id is not None, self._clock.now_ms()
         is_of_channel = envelope.is_of_channel
         command = AppendMessage(speaker, target, message, may_repeat, self._rules, occurred_at, is_of_channel, at_ms)
-        return accepted(await self._database.run(append_message, command, sessions=(target,)))
+        return await self._database.run(append_message, command, sessions=(target,))
 
     def _message_id(self, given: str | None) -> MessageId:
         if given is None:
@@ -305,16 +304,22 @@ class JudgedPost(Struct, frozen=True, kw_only=True, gc=False):
     """The run that it ends."""
 
 
-async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusal:
+async def post_message(tx: Transaction, command: PostMessage) -> Posted:
     if command.brought is not None:
         return await _post_for_sender(tx, command, command.brought)
-    standing, found = await find_head(tx, command.principal, Act.SEND, command.target, portion=HEAD)
-    if not isinstance(found, Refusal):
-        judged = await judge_post(tx, command, Destination(standing, found.head, found.grant))
-        return await store_post(tx, judged, judged.destination.head) if isinstance(judged, JudgedPost) else judged
+    try:
+        standing, found = await find_head(tx, command.principal, Act.SEND, command.target, portion=HEAD)
+    except NotFound as missing:
+        return await _post_in_new_main(tx, command, missing)
+    judged = await judge_post(tx, command, Destination(standing, found.head, found.grant))
+    return await store_post(tx, judged, judged.destination.head) if isinstance(judged, JudgedPost) else judged
+
+
+async def _post_in_new_main(tx: Transaction, command: PostMessage, missing: NotFound) -> Posted:
+    standing = await find_standing(tx, command.principal)
     new = new_main(command.target, standing, command.rules, session_id=command.new_session_id, at_ms=command.at_ms)
     if new is None:
-        return found
+        raise missing
     opening = opening_of_main(new)
     judged = await judge_post(tx, command, Destination(standing, head_of_new(opening), None))
     if not isinstance(judged, JudgedPost):
@@ -322,15 +327,11 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     return await store_in(tx, judged, (await create_session(tx, opening, standing)).row)
 
 
-async def _post_for_sender(tx: Transaction, command: PostMessage, brought: AdmitSender) -> Posted | Refusal:
+async def _post_for_sender(tx: Transaction, command: PostMessage, brought: AdmitSender) -> Posted:
     sender = await judge_sender(tx, brought)
-    if isinstance(sender, Refusal):
-        return sender
     found = await _as_sender(tx, sender, await rows.find_head(tx, sender.session.row))
     command = replace(command, principal=sender.standing.principal)
     judged = await judge_post(tx, command, Destination(sender.standing, found.head, found.grant))
-    if isinstance(judged, Refusal):
-        return judged
     await admit_sender(tx, sender)
     return judged if isinstance(judged, Posted) else await store_post(tx, judged, found.head)
 
@@ -338,7 +339,6 @@ async def _post_for_sender(tx: Transaction, command: PostMessage, brought: Admit
 async def _as_sender(query: Query, sender: JudgedSender, head: H | None) -> FoundHead[H]:
     """The session as its sender reaches it once they take part."""
     reach = reach_of(sender.standing, Act.SEND)
-    assert not isinstance(reach, Refusal)
     found = await admit_head(query, reach, head, is_joining=sender.is_joining)
     assert found is not None
     return found
@@ -346,7 +346,7 @@ async def _as_sender(query: Query, sender: JudgedSender, head: H | None) -> Foun
 
 async def judge_post(
     tx: Transaction, command: PostMessage, destination: Destination, *, is_counted: bool = True
-) -> JudgedPost | Posted | Refusal:
+) -> JudgedPost | Posted:
     """Whether the message may be stored, and how; the first answer to one that was stored before.
 
     Writes nothing but the count of a guest's messages, which holds for refused ones too. Without `is_counted`, how
@@ -356,28 +356,23 @@ async def judge_post(
     if standing.principal is not command.principal:
         command = replace(command, principal=standing.principal)
     if (key := _key_of_task(session.key)) is not None:
-        return Refusal(of_task(key))
-    if not command.is_of_channel and _is_signed(command.message) and (refusal := refuse_act(standing, Act.SIGN)):
-        return refusal
+        raise of_task(key)
+    if not command.is_of_channel and _is_signed(command.message):
+        refuse_act(standing, Act.SIGN)
     message, named, grant = command.message, MessageId(command.message.message_id), destination.grant
     if command.may_repeat and grant is not None and (first := await log.find_message(tx, grant, named)):
         return await _repeated(tx, session, first, principal=command.principal, message=message)
     place = await _place_of_answers(tx, session, command, standing)
-    if isinstance(place, Refusal):
-        return place
-    if refusal := await _refuse_route(tx, session, command, place):
-        return refusal
+    await _refuse_route(tx, session, command, place)
     from_channel = message.provenance.source_channel
     denied = None if command.place is not None else may_post(session, command.rules, from_channel=from_channel)
     if isinstance(denied, Deny):
-        return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
+        raise Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied")
     shares = command.rules.shares
     if is_counted and command.held_bytes is None:
         at_ms = command.at_ms if command.sent_ms is None else command.sent_ms
-        if refusal := await refuse_pace(tx, standing, shares, at_ms=at_ms):
-            return refusal
-    if refusal := await refuse_bytes(tx, standing, _size_of(command) - (command.held_bytes or 0), shares):
-        return refusal
+        await refuse_pace(tx, standing, shares, at_ms=at_ms)
+    await refuse_bytes(tx, standing, _size_of(command) - (command.held_bytes or 0), shares)
     judged = JudgedPost(
         command=command,
         destination=destination,
@@ -392,18 +387,15 @@ async def judge_post(
     return await _judge_run(tx, judged) if judged.triggers else judged
 
 
-async def _judge_run(query: Query, judged: JudgedPost) -> JudgedPost | Refusal:
+async def _judge_run(query: Query, judged: JudgedPost) -> JudgedPost:
     """With the run that answers the message: one that it joins, or its own, for which an active one may have to end."""
     destination, command = judged.destination, judged.command
     mode = await _mode_for(query, destination.head, command, destination.standing)
     command = replace(command, mode=mode, place=judged.place)
     taken = await _run_to_take(query, destination.head, command)
-    if isinstance(taken, Refusal):
-        return taken
     if taken is not None and command.mode is not QueueMode.INTERRUPT:
         return replace(judged, command=command, joined=taken.id)
-    if refusal := await refuse_run(query, destination.standing, command.rules.shares):
-        return refusal
+    await refuse_run(query, destination.standing, command.rules.shares)
     return replace(judged, command=command, interrupted=taken)
 
 
@@ -463,16 +455,13 @@ def _size_of(command: PostMessage) -> int:
     return stored_bytes(command.message.content) + command.file_bytes
 
 
-async def _refuse_route(
-    query: Query, session: SessionHead, command: PostMessage, place: DeliveryContext
-) -> Refusal | None:
-    """The refusal of a message that its session may not take in. Reads nothing for a public one. Contract: flow 2."""
+async def _refuse_route(query: Query, session: SessionHead, command: PostMessage, place: DeliveryContext) -> None:
+    """Refuses a message that its session may not take in. Reads nothing for a public one. Contract: flow 2."""
     if is_public(command.route):
-        return None
+        return
     whole = await rows.find_by_row(query, session.row)
-    if whole is None:
-        return None  # a session that is opened for the message has the route in its base, which was judged
-    return refuse_above(command.route, await find_ceiling(query, whole, command.rules.sinks, place=place))
+    if whole is not None:  # one that is opened for the message has the route in its base, which was judged
+        refuse_above(command.route, await find_ceiling(query, whole, command.rules.sinks, place=place))
 
 
 async def _speak(
@@ -495,17 +484,16 @@ async def _speak(
 
 async def _place_of_answers(
     query: Query, session: SessionHead, command: PostMessage, standing: Standing
-) -> DeliveryContext | Refusal:
+) -> DeliveryContext:
     """The place that the message came from, which is the log unless a channel brought it. Contract: sessions 4."""
     if command.place is not None:
         return command.place
     if not command.is_delivered:
         return HERE
-    if refusal := refuse_act(standing, Act.SPEAK):
-        return refusal
+    refuse_act(standing, Act.SPEAK)
     whole = await rows.find_by_row(query, session.row)
     if whole is None or not outbox.is_external(whole.delivery):
-        return Refusal(Conflict(f"Session has no channel: {session.key!r}. {STAYS}.", code="no_place"))
+        raise Conflict(f"Session has no channel: {session.key!r}. {STAYS}.", code="no_place")
     return whole.delivery
 
 
@@ -524,7 +512,7 @@ async def _mode_for(query: Query, session: SessionHead, command: PostMessage, st
     return QueueMode.INTERRUPT if is_own else QueueMode.ENQUEUE
 
 
-async def _run_to_take(query: Query, session: SessionHead, command: PostMessage) -> Run | None | Refusal:
+async def _run_to_take(query: Query, session: SessionHead, command: PostMessage) -> Run | None:
     """The run that the message joins or interrupts; None if it waits for its own. It joins only its principal's."""
     if command.mode is QueueMode.ENQUEUE:
         return None
@@ -532,11 +520,9 @@ async def _run_to_take(query: Query, session: SessionHead, command: PostMessage)
     queued = await ledger.find_queued(query, session.row)
     match command.mode:
         case QueueMode.REJECT if queued or (active and not active.is_awaiting_approval):
-            return Refusal(
-                Conflict(
-                    f"Session is busy: {session.key!r}. Wait for its run, or post with queueMode 'enqueue'.",
-                    code="session_busy",
-                )
+            raise Conflict(
+                f"Session is busy: {session.key!r}. Wait for its run, or post with queueMode 'enqueue'.",
+                code="session_busy",
             )
         case QueueMode.COLLECT if queued and _is_collecting(queued[-1], session, command):
             return queued[-1]
@@ -593,30 +579,25 @@ def _key_of_task(text: str) -> SessionKey | None:
     return key if is_of_task(key := stored_key(text)) else None
 
 
-async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:
+async def append_message(tx: Transaction, command: AppendMessage) -> Posted:
     speaker, sender = command.speaker, None
     if isinstance(speaker, Principal):
         standing, found = await find_head(tx, speaker, Act.SEND, command.target, portion=LOG)
     else:
         sender = await judge_sender(tx, speaker)
-        if isinstance(sender, Refusal):
-            return sender
         standing = sender.standing
         found = await _as_sender(tx, sender, await rows.find_log_head(tx, sender.session.row))
-    if isinstance(found, Refusal):
-        return found
     session, message = found.head, command.message
     if (key := _key_of_task(session.key)) is not None:
-        return Refusal(of_task(key))
-    if not command.is_of_channel and command.is_signed and (refusal := refuse_act(standing, Act.SIGN)):
-        return refusal
+        raise of_task(key)
+    if not command.is_of_channel and command.is_signed:
+        refuse_act(standing, Act.SIGN)
     if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
         return await _repeated(tx, session, first, principal=standing.principal, message=message)
     is_counted, shares = not is_favoured(standing), command.rules.shares
-    if is_counted and (refusal := await refuse_pace(tx, standing, shares, at_ms=command.at_ms)):
-        return refusal
-    if is_counted and (refusal := await refuse_bytes(tx, standing, stored_bytes(message.content), shares)):
-        return refusal
+    if is_counted:
+        await refuse_pace(tx, standing, shares, at_ms=command.at_ms)
+        await refuse_bytes(tx, standing, stored_bytes(message.content), shares)
     if sender is not None:
         await admit_sender(tx, sender)
     is_foreign = isinstance(message, UserMessage) and message.has_foreign_words
@@ -635,17 +616,15 @@ async def _count(tx: Transaction, standing: Standing, session: SessionHead | Log
 
 async def _repeated(
     query: Query, session: SessionHead | LogHead, first: Event, *, principal: Principal, message: Message
-) -> Posted | Refusal:
+) -> Posted:
     """The first answer, for the same person. The same id from another one is another message."""
     stored = first.message
     assert isinstance(stored, UserMessage | AssistantMessage)
     is_same = type(stored) is type(message) and stored.content == message.content
     if not is_same or not await _is_same_person(query, first.actor, principal):
-        return Refusal(
-            Conflict(
-                f"Message id was used for another message: {message.message_id!r}. Use a new id.",
-                code="message_id_reused",
-            )
+        raise Conflict(
+            f"Message id was used for another message: {message.message_id!r}. Use a new id.",
+            code="message_id_reused",
         )
     return _posted(session, stored, first.seq, first.run_id)
 

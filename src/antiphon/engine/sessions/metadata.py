@@ -2,7 +2,6 @@
 
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import JsonObject, JsonValue
-from antiphon.engine.refusal import Refusal
 from antiphon.store.codec import json_text
 
 MAX_BYTES = 64 * 1024
@@ -18,21 +17,19 @@ def size_of(metadata: JsonObject) -> int:
     return len(json_text(metadata).encode()) if metadata else 0
 
 
-def refuse_metadata(before: JsonObject, given: JsonObject) -> Refusal | None:
-    """The refusal of metadata that a session would have then; what it has already may stay."""
+def refuse_metadata(before: JsonObject, given: JsonObject) -> None:
+    """Refuses metadata that a session would have then; what it has already may stay."""
     merged = {**before, **given}
     if merged == before:
-        return None
+        return
     names, depth = _counted(merged)
     size = size_of(merged) if depth <= MAX_DEPTH else 0
     if names <= MAX_NAMES and depth <= MAX_DEPTH and size <= MAX_BYTES:
-        return None
-    return Refusal(
-        Invalid(
-            f"Metadata is too large: a session may have {MAX_NAMES} names, nested {MAX_DEPTH} deep at most, and "
-            f"{MAX_BYTES} bytes of JSON. Keep the rest elsewhere, and a reference to it here.",
-            code="invalid_request",
-        )
+        return
+    raise Invalid(
+        f"Metadata is too large: a session may have {MAX_NAMES} names, nested {MAX_DEPTH} deep at most, and "
+        f"{MAX_BYTES} bytes of JSON. Keep the rest elsewhere, and a reference to it here.",
+        code="invalid_request",
     )
 
 

@@ -15,7 +15,6 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.ceilings import refuse_above
 from antiphon.engine.access.reach import Rights, find_session, refuse_act
 from antiphon.engine.ledger.append import append_events, shown_text
-from antiphon.engine.refusal import Refusal
 from antiphon.policy.acts import Act
 from antiphon.policy.shown import shown_session
 from antiphon.store import sessions as rows
@@ -38,35 +37,33 @@ class SessionPatch(Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-async def patch_session(tx: Transaction, rights: Rights, target: NamedTarget, patch: SessionPatch) -> Session | Refusal:
+async def patch_session(tx: Transaction, rights: Rights, target: NamedTarget, patch: SessionPatch) -> Session:
     found = await find_session(tx, rights, Act.EDIT, target)
-    if isinstance(found, Refusal):
-        return found
     changes, standing = patch.changes, await find_standing(tx, rights.principal)
     for column, act in _ACTS.items():
-        if column in changes and (refusal := refuse_act(standing, act)):
-            return refusal
-    if isinstance(label := changes.get("label"), str) and (invalid := refuse_label(found.session, label)):
-        return Refusal(invalid)
-    if refusal := _refuse_lowered(found.session, changes):
-        return refusal
+        if column in changes:
+            refuse_act(standing, act)
+    if isinstance(label := changes.get("label"), str):
+        refuse_label(found.session, label)
+    _refuse_lowered(found.session, changes)
     await change_session(tx, found.session, changes, actor=str(standing.principal), at_ms=patch.at_ms)
     changed = await rows.find_by_row(tx, found.session.row)
     assert changed is not None
     return shown_session(changed, found.grant.clearance)
 
 
-def _refuse_lowered(session: Session, changes: Mapping[str, SqlValue]) -> Refusal | None:
-    """The refusal of a clearance below what the session holds. Contract: flow 2."""
+def _refuse_lowered(session: Session, changes: Mapping[str, SqlValue]) -> None:
+    """Refuses a clearance below what the session holds. Contract: flow 2."""
     clearance = rows.clearance_in(changes)
-    return None if clearance is None else refuse_above(session.base.join(session.taint), clearance)
+    if clearance is not None:
+        refuse_above(session.base.join(session.taint), clearance)
 
 
-def refuse_label(session: Session, label: str) -> Invalid | None:
-    """The refusal of a reserved label: `all` names every child of its requester."""
+def refuse_label(session: Session, label: str) -> None:
+    """Refuses a reserved label: `all` names every child of its requester."""
     if session.depth == 0 or not names_all(label):
-        return None
-    return Invalid(
+        return
+    raise Invalid(
         f"Label is reserved: {label!r} means all sub-agents together. Use another word.", code="invalid_request"
     )
 

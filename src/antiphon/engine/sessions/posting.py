@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from antiphon.domain.session import Session
 from antiphon.engine.access.reach import admit_head, reach_of
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Destination, JudgedPost, Posted, PostMessage, judge_post, store_in
 from antiphon.engine.sessions.sessions import OpenSession, SessionOpening, carry_out, head_of_new, judge_opening
@@ -31,11 +30,9 @@ class JudgedEntry(Struct, frozen=True):
     """The first answer, if the message was stored before."""
 
 
-async def open_and_post(tx: Transaction, opening: OpenSession, post: PostMessage, rules: Rules) -> OpenedPost | Refusal:
+async def open_and_post(tx: Transaction, opening: OpenSession, post: PostMessage, rules: Rules) -> OpenedPost:
     """Opens the session and stores the message in it; neither if one of them is refused."""
     judged = await judge_entry(tx, opening, post, rules)
-    if isinstance(judged, Refusal):
-        return judged
     opened = await carry_out(tx, judged.opening)
     if isinstance(judged.post, Posted):
         return OpenedPost(opened.session, judged.post)
@@ -44,23 +41,17 @@ async def open_and_post(tx: Transaction, opening: OpenSession, post: PostMessage
 
 async def judge_entry(
     tx: Transaction, opening: OpenSession, post: PostMessage, rules: Rules, *, is_counted: bool = True
-) -> JudgedEntry | Refusal:
+) -> JudgedEntry:
     """Whether both may be done. Writes no more than `judge_post`."""
     judged = await judge_opening(tx, opening, rules)
-    if isinstance(judged, Refusal):
-        return judged
     destination = await _destination(tx, judged)
-    if isinstance(destination, Refusal):
-        return destination
     stored = await judge_post(tx, post, destination, is_counted=is_counted)
-    return stored if isinstance(stored, Refusal) else JudgedEntry(judged, stored)
+    return JudgedEntry(judged, stored)
 
 
-async def _destination(tx: Transaction, opening: SessionOpening) -> Destination | Refusal:
+async def _destination(tx: Transaction, opening: SessionOpening) -> Destination:
     """The session as it will be once it is open."""
     reach = reach_of(opening.standing, Act.SEND)
-    if isinstance(reach, Refusal):
-        return reach
     if opening.existing is None:
         return Destination(opening.standing, head_of_new(opening.command), None)
     head = await rows.find_head(tx, opening.existing.row)

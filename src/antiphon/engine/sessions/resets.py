@@ -19,7 +19,6 @@ from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.approvals.answering import withdraw_all
 from antiphon.engine.checkpoints.queue import queue_checkpoint
 from antiphon.engine.ledger.append import append_events, keep_taint
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import ResetRule, Rules
 from antiphon.engine.runs.ends import call_off, end_parked_run, end_queued_run
 from antiphon.policy.acts import Act
@@ -61,16 +60,14 @@ class Resets:
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(reset_session, command, sessions=(target,)))
+        return await self._database.run(reset_session, command, sessions=(target,))
 
 
-async def reset_session(tx: Transaction, command: BeginAnew) -> Session | Refusal:
+async def reset_session(tx: Transaction, command: BeginAnew) -> Session:
     found = await find_session(tx, command.rights, Act.CHANGE, command.target)
-    if isinstance(found, Refusal):
-        return found
     standing = await find_standing(tx, command.rights.principal)
     if not may_reset(standing, found.session.source.type):
-        return Refusal(Denied("Only owners may reset a session of a group", code="forbidden"))
+        raise Denied("Only owners may reset a session of a group", code="forbidden")
     actor = str(standing.principal)
     renewal = Renewal(
         drawn=command.drawn,

@@ -13,7 +13,6 @@ from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.allowances import refuse_session
 from antiphon.engine.access.machines import refuse_machine_account
 from antiphon.engine.access.reach import Rights, find_session, refuse_act
-from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import reaches_all
@@ -85,23 +84,19 @@ class JudgedSender(Struct, frozen=True, kw_only=True):
     """Whether they take part in the session from now on."""
 
 
-async def judge_sender(query: Query, command: AdmitSender) -> JudgedSender | Refusal:
+async def judge_sender(query: Query, command: AdmitSender) -> JudgedSender:
     """The sender as they stand, and the session.
 
     Refused for a session outside the channel's namespace, and for a person who may not write there.
     """
     found = await find_session(query, command.rights, Act.SEND, command.target)
-    if isinstance(found, Refusal):
-        return found
-    if refusal := refuse_machine_account(command.rights.rules, command.identity):
-        return refusal
+    refuse_machine_account(command.rights.rules, command.identity)
     standing = await find_standing(query, command.principal)
-    if refused := refuse_act(standing, Act.SEND):
-        return refused
+    refuse_act(standing, Act.SEND)
     session, principal = found.session, str(standing.principal)
     is_joining = not reaches_all(standing) and not await rows.is_participant(query, session.row, principal)
-    if is_joining and (refusal := await refuse_session(query, standing, command.rights.rules.shares)):
-        return refusal
+    if is_joining:
+        await refuse_session(query, standing, command.rights.rules.shares)
     return JudgedSender(command=command, standing=standing, session=session, is_joining=is_joining)
 
 

@@ -38,6 +38,7 @@ from antiphon.engine.access.reach import (
     Rights,
     admit,
     find_reach,
+    find_reach_if_any,
     find_session,
     look_up,
     not_found,
@@ -46,7 +47,6 @@ from antiphon.engine.access.reach import (
     target_name,
 )
 from antiphon.engine.ledger.append import append_events
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.deletion import delete_session, remove_workspace
 from antiphon.engine.sessions.metadata import refuse_metadata, size_of
@@ -193,7 +193,7 @@ class Sessions:
             new_session_id=self.new_session_id(_source_of_id(target, source)),
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(open_session, command, self._rules, sessions=(target,)))
+        return await self._database.run(open_session, command, self._rules, sessions=(target,))
 
     def _agent_for(self, target: NamedTarget, agent_id: AgentId | None) -> AgentId:
         named = target.key.agent_id if target.key is not None else None
@@ -221,14 +221,14 @@ class Sessions:
 
     async def get(self, principal: Principal, target: NamedTarget) -> Found:
         """The session and the incarnation that the target names. Raises `NotFound`."""
-        return accepted(await self._database.read(find_session, self._rights(principal), Act.READ, target))
+        return await self._database.read(find_session, self._rights(principal), Act.READ, target)
 
     async def list(
         self, principal: Principal, where: SessionFilter, *, limit: int, after: ListCursor | None = None
     ) -> SessionPage:
         """Newest first. Raises `Denied` for anyone but the owner. Contract: list 1, 5."""
         wanted = SessionPageRequest(where, limit + 1, after)
-        sessions, last_runs = accepted(await self._database.read(_list_page, self._rights(principal), wanted))
+        sessions, last_runs = await self._database.read(_list_page, self._rights(principal), wanted)
         has_more = len(sessions) > limit
         page = sessions[:limit]
         return SessionPage(page, rows.cursor_of(page[-1]) if has_more else None, last_runs)
@@ -238,19 +238,17 @@ class Sessions:
     ) -> Mapping[SessionRow, LiveSession]:
         """Those of these at most 500 sessions that a list with this filter shows. Raises `Denied` like `list`."""
         wanted = SessionPageRequest(replace(where, rows=tuple(among)), len(among), None)
-        return accepted(await self._database.read(_list_among, self._rights(principal), wanted))
+        return await self._database.read(_list_among, self._rights(principal), wanted)
 
     async def patch(self, principal: Principal, target: NamedTarget, changes: Mapping[str, SqlValue]) -> Session:
         """Changes columns of the row and logs the change; patches of different fields do not conflict."""
         patch = SessionPatch(changes=dict(changes), at_ms=self._clock.now_ms())
-        return accepted(
-            await self._database.run(patch_session, self._rights(principal), target, patch, sessions=(target,))
-        )
+        return await self._database.run(patch_session, self._rights(principal), target, patch, sessions=(target,))
 
     async def delete(self, principal: Principal, target: NamedTarget) -> None:
         """Deletes the session with its log and runs. Raises `Conflict` if it must stay. Contract: sessions 7."""
         rights, at_ms = self._rights(principal), self._clock.now_ms()
-        deleted = accepted(await self._database.run(delete_session, rights, target, at_ms, sessions=(target,)))
+        deleted = await self._database.run(delete_session, rights, target, at_ms, sessions=(target,))
         await remove_workspace(self._workspaces, deleted)
 
     def _rights(self, principal: Principal) -> Rights:
@@ -291,74 +289,61 @@ class SessionOpening(Struct, frozen=True, kw_only=True):
         return base_of(self.command) if self.existing is None else self.existing.base
 
 
-async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> Opened | Refusal:
+async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> Opened:
     opening = await judge_opening(tx, command, rules)
-    return opening if isinstance(opening, Refusal) else await carry_out(tx, opening)
+    return await carry_out(tx, opening)
 
 
-async def judge_opening(query: Query, command: OpenSession, rules: Rules) -> SessionOpening | Refusal:
+async def judge_opening(query: Query, command: OpenSession, rules: Rules) -> SessionOpening:
     """Whether the session may be opened. Writes nothing, so that a refusal leaves nothing behind."""
     standing = await find_standing(query, command.principal)
     command = replace(command, principal=standing.principal)
     reach = reach_of(standing, Act.CHANGE)
-    if isinstance(reach, Refusal):
-        return reach
     existing = await look_up(query, command.target)
     if existing is not None:
         return await _judge_existing(query, command, standing, reach=reach, existing=existing, rules=rules)
     if reach.namespace is not None and not is_key_of_channel(key_of(command), reach.namespace):
-        return _outside(reach.namespace)
+        raise _outside(reach.namespace)
     if is_of_task(key_of(command)):
-        return Refusal(of_task(key_of(command)))
+        raise of_task(key_of(command))
     is_from_peer = command.source.platform == PEER_NAMESPACE
     if is_from_peer or is_of_peer(key_of(command), command.target.session_id or command.new_session_id):
-        return Refusal(
-            Denied("Session belongs to a peer: its namespace 'peer' is reserved. Use another one.", code="reserved")
-        )
-    if command.place is None and (refusal := _refuse_new(command, standing, rules)):
-        return refusal
-    if refusal := await _refuse_base(query, command, rules):
-        return refusal
-    try:
-        check_new_key(key_of(command))
-    except Invalid as error:
-        return Refusal(error)
-    if refusal := await refuse_session(query, standing, rules.shares):
-        return refusal
-    if refusal := await _refuse_metadata(query, command, None, rules):
-        return refusal
+        raise Denied("Session belongs to a peer: its namespace 'peer' is reserved. Use another one.", code="reserved")
+    if command.place is None:
+        _refuse_new(command, standing, rules)
+    await _refuse_base(query, command, rules)
+    check_new_key(key_of(command))
+    await refuse_session(query, standing, rules.shares)
+    await _refuse_metadata(query, command, None, rules)
     return SessionOpening(command=command, standing=standing, existing=None, clearance=reach.clearance)
 
 
 async def _judge_existing(
     query: Query, command: OpenSession, standing: Standing, *, reach: Reach, existing: Candidate, rules: Rules
-) -> SessionOpening | Refusal:
+) -> SessionOpening:
     found = existing.session
     is_brought = command.place is not None and not reaches_all(standing)
     is_joining = is_brought and not await rows.is_participant(query, found.row, str(command.principal))
-    if is_joining and (refusal := await refuse_session(query, standing, rules.shares)):
-        return refusal
+    if is_joining:
+        await refuse_session(query, standing, rules.shares)
     if await admit(query, reach, existing, is_joining=is_joining) is None:
         # A key that is taken and one that is free get the same refusal.
         if reach.namespace is not None:
-            return _outside(reach.namespace)
-        return refuse_act(standing, Act.OPEN) or Refusal(not_found(reach, target_name(command.target)))
+            raise _outside(reach.namespace)
+        refuse_act(standing, Act.OPEN)
+        raise not_found(reach, target_name(command.target))
     if command.target.key is None and found.agent_id != command.agent_id:
-        return Refusal(
-            Conflict(
-                f"Session id belongs to another agent: {command.target.session_id!r} is {found.agent_id!r}'s.",
-                code="agent_mismatch",
-            )
+        raise Conflict(
+            f"Session id belongs to another agent: {command.target.session_id!r} is {found.agent_id!r}'s.",
+            code="agent_mismatch",
         )
-    if command.place is None and _would_edit(found, command) and (refused := refuse_act(standing, Act.EDIT)):
-        return refused
-    if refusal := await _refuse_place(query, found, command, rules) or await _refuse_metadata(
-        query, command, found, rules
-    ):
-        return refusal
+    if command.place is None and _would_edit(found, command):
+        refuse_act(standing, Act.EDIT)
+    await _refuse_place(query, found, command, rules)
+    await _refuse_metadata(query, command, found, rules)
     label = command.attributes.label
-    if label is not None and (refusal := refuse_label(found, label)):
-        return Refusal(refusal)
+    if label is not None:
+        refuse_label(found, label)
     return SessionOpening(
         command=command, standing=standing, existing=found, clearance=reach.clearance, is_joining=is_joining
     )
@@ -380,16 +365,13 @@ async def carry_out(tx: Transaction, opening: SessionOpening) -> Opened:
     return Opened(shown_session(reopened, opening.clearance), is_new=False)
 
 
-async def _refuse_metadata(
-    query: Query, command: OpenSession, existing: Session | None, rules: Rules
-) -> Refusal | None:
-    """The refusal of metadata that no session may have, or that is more than its principal may store."""
+async def _refuse_metadata(query: Query, command: OpenSession, existing: Session | None, rules: Rules) -> None:
+    """Refuses metadata that no session may have, or that is more than its principal may store."""
     if not command.attributes.metadata:
-        return None
-    if refusal := refuse_metadata({} if existing is None else existing.metadata, command.attributes.metadata):
-        return refusal
+        return
+    refuse_metadata({} if existing is None else existing.metadata, command.attributes.metadata)
     standing = await find_standing(query, command.principal)
-    return await refuse_bytes(query, standing, _grown(command, existing), rules.shares)
+    await refuse_bytes(query, standing, _grown(command, existing), rules.shares)
 
 
 def _grown(command: OpenSession, existing: Session | None) -> int:
@@ -398,24 +380,23 @@ def _grown(command: OpenSession, existing: Session | None) -> int:
     return max(0, size_of({**before, **given}) - size_of(before)) if given else 0
 
 
-async def _refuse_place(query: Query, session: Session, command: OpenSession, rules: Rules) -> Refusal | None:
-    """The refusal of another place that may not have what the session holds. Reads nothing if that is public."""
+async def _refuse_place(query: Query, session: Session, command: OpenSession, rules: Rules) -> None:
+    """Refuses another place that may not have what the session holds. Reads nothing if that is public."""
     held = session.base.join(session.taint)
     if command.place is None or command.place == session.delivery or is_public(held):
-        return None
+        return
     place = await find_place_clearance(query, rules.sinks, command.place)
-    return refuse_above(held, ceiling(session, place))
+    refuse_above(held, ceiling(session, place))
 
 
-async def _refuse_base(query: Query, command: OpenSession, rules: Rules) -> Refusal | None:
-    """The refusal of a new session whose base is above its clearance. Contract: flow 2."""
+async def _refuse_base(query: Query, command: OpenSession, rules: Rules) -> None:
+    """Refuses a new session whose base is above its clearance. Contract: flow 2."""
     base, clearance = base_of(command), command.attributes.clearance
     if is_public(base):
-        return None
-    place = await find_place_clearance(query, rules.sinks, command.place)
-    return next(
-        (each for limit in (clearance, place) if limit is not None and (each := refuse_above(base, limit))), None
-    )
+        return
+    for limit in (clearance, await find_place_clearance(query, rules.sinks, command.place)):
+        if limit is not None:
+            refuse_above(base, limit)
 
 
 def of_task(key: SessionKey) -> Denied:
@@ -426,37 +407,32 @@ def of_task(key: SessionKey) -> Denied:
     )
 
 
-def _outside(namespace: str) -> Refusal:
-    return Refusal(
-        Denied(
-            f"Channel token opens only sessions of its namespace. Name one by its id, such as '{namespace}:room-7', or "
-            f"by a key that begins with 'agent:<agentId>:{namespace}:'.",
-            code="forbidden",
-        )
+def _outside(namespace: str) -> Denied:
+    return Denied(
+        f"Channel token opens only sessions of its namespace. Name one by its id, such as '{namespace}:room-7', or "
+        f"by a key that begins with 'agent:<agentId>:{namespace}:'.",
+        code="forbidden",
     )
 
 
-def _refuse_new(command: OpenSession, standing: Standing, rules: Rules) -> Refusal | None:
-    """The refusal if the person may not open a new session under this key, or with this agent."""
+def _refuse_new(command: OpenSession, standing: Standing, rules: Rules) -> None:
+    """Raises if the person may not open a new session under this key, or with this agent."""
     attributes = command.attributes
     if attributes.taint is not None or attributes.clearance is not None:
-        refusal = refuse_act(standing, Act.SET_CLASSIFICATION)
-        if refusal is not None:
-            return refusal
-    if not attributes.is_generated:
-        return refuse_act(standing, Act.OPEN)
-    return refuse_agent(standing, command.agent_id, rules)
+        refuse_act(standing, Act.SET_CLASSIFICATION)
+    if attributes.is_generated:
+        refuse_agent(standing, command.agent_id, rules)
+    else:
+        refuse_act(standing, Act.OPEN)
 
 
-def refuse_agent(standing: Standing, agent: AgentId, rules: Rules) -> Refusal | None:
-    """The refusal if the person may not begin sessions with the agent. Contract: access 4."""
+def refuse_agent(standing: Standing, agent: AgentId, rules: Rules) -> None:
+    """Raises if the person may not begin sessions with the agent. Contract: access 4."""
     if may_open(standing, agent, rules.user_agents):
-        return None
-    return Refusal(
-        Denied(
-            f"Agent is not open to you: {agent!r}. An owner can name it in access.roles.user.agents.",
-            code="agent_not_open",
-        )
+        return
+    raise Denied(
+        f"Agent is not open to you: {agent!r}. An owner can name it in access.roles.user.agents.",
+        code="agent_not_open",
     )
 
 
@@ -638,24 +614,17 @@ class _Listed(NamedTuple):
     last_runs: Mapping[SessionRow, LastRun]
 
 
-async def _list_among(
-    query: Query, rights: Rights, wanted: SessionPageRequest
-) -> Mapping[SessionRow, LiveSession] | Refusal:
+async def _list_among(query: Query, rights: Rights, wanted: SessionPageRequest) -> Mapping[SessionRow, LiveSession]:
     listed = await _list_page(query, rights, wanted)
-    if isinstance(listed, Refusal):
-        return listed
     found: dict[SessionRow, LiveSession] = {}
-    reach, readable = await find_reach(query, rights, Act.LIST), await find_reach(query, rights, Act.READ)
-    may_read = not isinstance(reach, Refusal) and not isinstance(readable, Refusal) and is_as_far(readable, reach)
+    reach, readable = await find_reach(query, rights, Act.LIST), await find_reach_if_any(query, rights, Act.READ)
     for session in listed.sessions:
-        grant = grant_listed(readable, session) if may_read and not isinstance(readable, Refusal) else None
+        grant = None if readable is None or not is_as_far(readable, reach) else grant_listed(readable, session)
         found[session.row] = LiveSession(session, listed.last_runs.get(session.row), grant)
     return found
 
 
-async def _list_page(query: Query, rights: Rights, wanted: SessionPageRequest) -> _Listed | Refusal:
+async def _list_page(query: Query, rights: Rights, wanted: SessionPageRequest) -> _Listed:
     reach = await find_reach(query, rights, Act.LIST)
-    if isinstance(reach, Refusal):
-        return reach
     sessions = await rows.list_page(query, reach, wanted.where, limit=wanted.limit, after=wanted.after)
     return _Listed(sessions, await activities.find_last_runs(query, reach, [each.row for each in sessions]))

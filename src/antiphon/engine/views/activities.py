@@ -9,7 +9,6 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.ids import ProcessId, RunId
 from antiphon.domain.text import one_line
 from antiphon.engine.access.reach import Rights, find_reach
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.work.processes import Processes
 from antiphon.policy.acts import Act
@@ -44,7 +43,7 @@ class Activities:
 
     async def now(self, principal: Principal, *, limit: int) -> Work:
         """At most `limit` busy sessions that the principal sees. Raises `Denied` for guests."""
-        read = accepted(await self._database.read(_read, Rights(principal, self._rules), limit))
+        read = await self._database.read(_read, Rights(principal, self._rules), limit)
         return Work(
             activities=read.page.activities,
             requests=read.requests,
@@ -63,10 +62,8 @@ class _Read(NamedTuple):
     """Whether the principal reaches all sessions."""
 
 
-async def _read(query: Query, rights: Rights, limit: int) -> _Read | Refusal:
+async def _read(query: Query, rights: Rights, limit: int) -> _Read:
     reach = await find_reach(query, rights, Act.LIST_WORK)
-    if isinstance(reach, Refusal):
-        return reach
     page = await activities.list_activities(query, reach, limit=limit)
     requests = await activities.read_requests(query, reach, page.activities)
     shown = {run: one_line(text, LONGEST_REQUEST) for run, text in requests.items()}

@@ -3,7 +3,6 @@
 from antiphon.domain.actor import Principal
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights, find_reach, find_session
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.store.contents import MAX_COUNTED, SessionContents, count_contents
@@ -20,12 +19,10 @@ class ContentsOfSessions:
 
     async def read(self, principal: Principal, target: NamedTarget) -> SessionContents:
         """How many messages, runs, conversations, children and unsent texts the session has. Raises `NotFound`."""
-        return accepted(await self._database.read(_read, Rights(principal, self._rules), target))
+        return await self._database.read(_read, Rights(principal, self._rules), target)
 
 
-async def _read(query: Query, rights: Rights, target: NamedTarget) -> SessionContents | Refusal:
+async def _read(query: Query, rights: Rights, target: NamedTarget) -> SessionContents:
     found = await find_session(query, rights, Act.READ, target)
-    if isinstance(found, Refusal):
-        return found
     reach = await find_reach(query, rights, Act.READ)
-    return reach if isinstance(reach, Refusal) else await count_contents(query, found.grant, reach)
+    return await count_contents(query, found.grant, reach)

@@ -12,7 +12,6 @@ from antiphon.domain.costs import NO_SUMS, Sums, UsedBy, most_first, summed
 from antiphon.domain.ids import AgentId
 from antiphon.engine.access.names import PersonNames
 from antiphon.engine.access.reach import Rights, find_reach
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.caps import Cap, caps_of
@@ -94,7 +93,7 @@ class Costs:
         """The costs of so many UTC days, the present one being the last; of one agent, if one is named."""
         today = self._clock.now().date()
         where = CostFilter(first=today - timedelta(days=days - 1), last=today, today=today, agent_id=agent_id)
-        found = accepted(await self._database.read(_read, Rights(principal, self._rules), where))
+        found = await self._database.read(_read, Rights(principal, self._rules), where)
         return await self._report(found, where)
 
     async def _report(self, found: "_FoundCosts", where: CostFilter) -> CostReport:
@@ -135,10 +134,8 @@ class _FoundCosts(Struct, frozen=True):
     caps: Sequence[CapLine]
 
 
-async def _read(query: Query, rights: Rights, where: CostFilter) -> _FoundCosts | Refusal:
+async def _read(query: Query, rights: Rights, where: CostFilter) -> _FoundCosts:
     reach = await find_reach(query, rights, Act.LIST_RUNS)
-    if isinstance(reach, Refusal):
-        return reach
     used = await rows.list_used(query, reach, where)
     checkpoints = await rows.sum_checkpoints(query, reach, where)
     is_cleared = reach.clearance is EVERYTHING

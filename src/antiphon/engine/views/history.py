@@ -14,7 +14,6 @@ from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.names import PersonNames
 from antiphon.engine.access.reach import Found, Rights, find_session
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.feed.follow import FRAME_BYTES, PAGE_EVENTS, LogSlice
 from antiphon.policy.acts import Act
@@ -71,7 +70,7 @@ class History:
     ) -> HistoryPage:
         """The newest `limit` messages below `before`. Raises `NotFound`, `Conflict` for a pruned cursor."""
         rights, wanted = Rights(principal, self._rules), HistoryPageRequest(limit, before, include_tools)
-        return accepted(await self._database.read(_read_page, rights, target, wanted))
+        return await self._database.read(_read_page, rights, target, wanted)
 
     async def events(self, principal: Principal, target: NamedTarget, after: int = 0) -> AsyncIterator[Event]:
         """All events above `after` of the named incarnation, ascending, up to the present end of the log.
@@ -80,7 +79,7 @@ class History:
         """
         rights, end = Rights(principal, self._rules), _End(None, after)
         while True:
-            page = accepted(await self._database.read(_read_events, rights, target, end))
+            page = await self._database.read(_read_events, rights, target, end)
             for event in page.events:
                 yield event
             if len(page.events) < PAGE_EVENTS:
@@ -102,15 +101,9 @@ async def _read_heads(query: Query, above: SessionRow, limit: int) -> Mapping[Se
     return await rows.list_last_seqs(query, above=above, limit=limit)
 
 
-async def _read_page(
-    query: Query, rights: Rights, target: NamedTarget, wanted: HistoryPageRequest
-) -> HistoryPage | Refusal:
+async def _read_page(query: Query, rights: Rights, target: NamedTarget, wanted: HistoryPageRequest) -> HistoryPage:
     found = await find_session(query, rights, Act.READ, target)
-    if isinstance(found, Refusal):
-        return found
     page = await read_page(query, found, wanted)
-    if isinstance(page, Refusal):
-        return page
     ends = await log.read_ends(
         query,
         found.grant,
@@ -125,15 +118,13 @@ async def _read_page(
 
 async def read_page(
     query: Query, found: Found, wanted: HistoryPageRequest, *, is_for_session: bool = False
-) -> HistoryPage | Refusal:
+) -> HistoryPage:
     """The wanted messages of the incarnation that was found; for a session, numbered as it may know them."""
     session, incarnation = found.as_named, found.incarnation
     if wanted.before is not None and wanted.before < session.first_seq:
-        return Refusal(
-            Conflict(
-                "Cursor points to a part of the log that was pruned. Start without a cursor.",
-                code="cursor_pruned",
-            )
+        raise Conflict(
+            "Cursor points to a part of the log that was pruned. Start without a cursor.",
+            code="cursor_pruned",
         )
     end = session.last_seq + 1
     read = log.read_numbered_before if is_for_session else log.read_messages_before
@@ -170,11 +161,9 @@ class _EventPage(NamedTuple):
     events: list[Event]
 
 
-async def _read_events(query: Query, rights: Rights, target: NamedTarget, end: _End) -> _EventPage | Refusal:
+async def _read_events(query: Query, rights: Rights, target: NamedTarget, end: _End) -> _EventPage:
     """The events after that end."""
     found = await find_session(query, rights, Act.READ, target)
-    if isinstance(found, Refusal):
-        return found
     incarnation = end.incarnation or found.incarnation.id
     return _EventPage(
         incarnation,

@@ -12,9 +12,8 @@ from antiphon.domain.keys import SessionKey
 from antiphon.domain.message import text_of
 from antiphon.domain.snippet import NEAR, redacted_beginning
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.reach import Found, Rights, find_session
+from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.ledger.text_work import work_on
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.store import ended_incarnations as rows
@@ -68,7 +67,7 @@ class Incarnations:
     ) -> EarlierPage:
         """The ended incarnations of the named session, newest first; `before` continues a page. Raises `NotFound`."""
         rights, wanted = Rights(principal, self._rules), _Wanted(NEWEST if before is None else before, limit + 1)
-        key, found = accepted(await self._database.read(_list_ended, rights, target, wanted))
+        key, found = await self._database.read(_list_ended, rights, target, wanted)
         shown = found[:limit]
         conversations = await work_on(NEAR * len(shown), _conversations, shown)
         following = shown[-1].first_seq if len(found) > limit else None
@@ -77,10 +76,8 @@ class Incarnations:
 
 async def _list_ended(
     query: Query, rights: Rights, target: NamedTarget, wanted: _Wanted
-) -> tuple[SessionKey, list[EndedIncarnation]] | Refusal:
+) -> tuple[SessionKey, list[EndedIncarnation]]:
     found = await find_session(query, rights, Act.READ, target)
-    if not isinstance(found, Found):
-        return found
     return found.session.key, await rows.list_ended(query, found.grant, before=wanted.before, limit=wanted.limit)
 
 

@@ -11,7 +11,6 @@ from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.text import one_line
 from antiphon.engine.access.reach import NOBODY, Rights, admit_head, find_reach
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Reach
@@ -69,7 +68,7 @@ class RunTrees:
         guests, and `NotFound`.
         """
         part = _Part(after=after, limit=limit)
-        return accepted(await self._database.read(_tree, Rights(principal, self._rules), run_id, part))
+        return await self._database.read(_tree, Rights(principal, self._rules), run_id, part)
 
 
 class _Part(Struct, frozen=True, kw_only=True):
@@ -79,17 +78,13 @@ class _Part(Struct, frozen=True, kw_only=True):
     limit: int
 
 
-async def _tree(query: Query, rights: Rights, run_id: RunId, part: _Part) -> RunTree | Refusal:
+async def _tree(query: Query, rights: Rights, run_id: RunId, part: _Part) -> RunTree:
     readable = await find_reach(query, rights, Act.READ)
-    if isinstance(readable, Refusal):
-        return readable
     run = await ledger.find_shown(query, run_id)
     found = await admit_head(query, readable, await rows.find_head(query, run.session if run else NOBODY))
     if run is None or found is None:
-        return Refusal(NotFound(f"Run not found: {run_id!r}"))
+        raise NotFound(f"Run not found: {run_id!r}")
     reach = await find_reach(query, rights, Act.LIST_RUNS)
-    if isinstance(reach, Refusal):
-        return reach
     run = shown_run(run, reach.clearance)
     above = await _above(query, reach, run)
     caused = await ledger.list_caused(query, reach, run.id, after=part.after, limit=part.limit + 1)

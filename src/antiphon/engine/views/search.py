@@ -14,7 +14,6 @@ from antiphon.domain.snippet import redacted_snippet
 from antiphon.domain.words import query_words
 from antiphon.engine.access.reach import Actor, Rights, find_reach
 from antiphon.engine.ledger.text_work import size_of, work_on
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Reach
@@ -94,7 +93,7 @@ class Search:
         is gone.
         """
         words = query_words(query)
-        asked = accepted(await self._database.read(_ask, Rights(actor, self._rules), tuple(words)))
+        asked = await self._database.read(_ask, Rights(actor, self._rules), tuple(words))
         if asked is None:
             return HitPage([], None)
         found: list[FoundMessage] = []
@@ -114,7 +113,7 @@ class Search:
         """Sessions with all words of the query in their names or keys, inactive ones too, at most `limit`."""
         wanted = SessionFilter(search=query, include_inactive=True)
         rights = Rights(principal, self._rules)
-        found = accepted(await self._database.read(_find_named, rights, wanted, limit + 1))
+        found = await self._database.read(_find_named, rights, wanted, limit + 1)
         return NamedSessions(found[:limit], len(found) > limit)
 
     async def lag(self) -> int:
@@ -122,23 +121,17 @@ class Search:
         return await self._database.read(index.count_lag)
 
 
-async def _ask(query: Query, rights: Rights, words: tuple[str, ...]) -> _Asked | Refusal | None:
+async def _ask(query: Query, rights: Rights, words: tuple[str, ...]) -> _Asked | None:
     """The query for the index; None without a session to search."""
     reach = await find_reach(query, rights, Act.READ)
-    if isinstance(reach, Refusal):
-        return reach
     sessions = await index.find_narrow(query, reach)
     if sessions == []:
         return None
     return _Asked(reach, index.expression(words, sessions))
 
 
-async def _find_named(
-    query: Query, rights: Rights, wanted: SessionFilter, limit: int
-) -> list[SessionSummary] | Refusal:
+async def _find_named(query: Query, rights: Rights, wanted: SessionFilter, limit: int) -> list[SessionSummary]:
     reach = await find_reach(query, rights, Act.READ)
-    if isinstance(reach, Refusal):
-        return reach
     return await rows.list_page(query, reach, wanted, limit=limit, after=None)
 
 

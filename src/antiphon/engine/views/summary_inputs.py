@@ -18,7 +18,6 @@ from antiphon.domain.transcript import Entry, OpenCall, Step, Transcript
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.ledger.spending import Spender, SpentToday, day_of, find_spent_today, note_spent
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.flow import admitted
 from antiphon.policy.session_tools import SUMMARIZE_TOOL
@@ -80,7 +79,7 @@ class SummaryInputs:
                 f"This run made {MOST_CALLS} summaries, which is its limit. Answer with what you know.",
                 code="summary_limit",
             )
-        found = accepted(await self._database.read(_find_range, caller, scope, self._rules))
+        found = await self._database.read(_find_range, caller, scope, self._rules)
         transcript, after = Transcript(), found.after
         while events := await self._database.read(_read_page, found, after):
             # A topic is read as it was said: a summary of what came before it is no part of it.
@@ -114,10 +113,10 @@ class SummaryInputs:
             await self._database.run(note_spent, spender, usage, self._clock.now_ms())
 
 
-async def _find_range(query: Query, caller: Caller, scope: SummaryScope, rules: Rules) -> _InputRange | Refusal:
+async def _find_range(query: Query, caller: Caller, scope: SummaryScope, rules: Rules) -> _InputRange:
     session = await rows.find_by_row(query, caller.session)
     if session is None:
-        return Refusal(NotFound("Session not found: the caller's own session was deleted."))
+        raise NotFound("Session not found: the caller's own session was deleted.")
     run = None if caller.run is None else caller.run.run
     incarnation = SessionId(session.id if run is None else run.session_id)
     after = session.last_seq - MOST_EVENTS

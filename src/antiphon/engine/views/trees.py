@@ -10,7 +10,6 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Candidate, Rights, admit, find_reach, find_session, present_incarnation
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Reach
@@ -98,12 +97,12 @@ class Trees:
         creation. Raises `NotFound`.
         """
         extent = _Extent(include_inactive=include_inactive, limit=limit)
-        return accepted(await self._database.read(_under, self._rights(principal), target, extent))
+        return await self._database.read(_under, self._rights(principal), target, extent)
 
     async def recent(self, principal: Principal, *, include_inactive: bool, roots: int, limit: int) -> Tree:
         """The most recently changed roots, newest first, with at most `limit` of the sessions under them."""
         extent = _Extent(include_inactive=include_inactive, roots=roots, limit=limit)
-        return accepted(await self._database.read(_recent, self._rights(principal), extent))
+        return await self._database.read(_recent, self._rights(principal), extent)
 
     async def folded(
         self, principal: Principal, opened: Mapping[SessionRow, int], *, roots: int, which: Roots = Roots.ALL
@@ -114,29 +113,25 @@ class Trees:
         `opened` says how many to show of each; it may name sessions that do not exist.
         """
         shown = _Folded(dict(opened), roots, which)
-        return accepted(await self._database.read(_folded, self._rights(principal), shown))
+        return await self._database.read(_folded, self._rights(principal), shown)
 
     async def counts(self, principal: Principal) -> RootCounts:
-        return accepted(await self._database.read(_counts, self._rights(principal)))
+        return await self._database.read(_counts, self._rights(principal))
 
     async def family(self, principal: Principal, target: NamedTarget, *, limit: int) -> Family:
         """The session, its parent and at most `limit` of its children: busy ones first, then the newest.
 
         Raises `NotFound`.
         """
-        return accepted(await self._database.read(_family, self._rights(principal), target, limit))
+        return await self._database.read(_family, self._rights(principal), target, limit)
 
     def _rights(self, principal: Principal) -> Rights:
         return Rights(principal, self._rules)
 
 
-async def _under(query: Query, rights: Rights, target: NamedTarget, extent: _Extent) -> Tree | Refusal:
+async def _under(query: Query, rights: Rights, target: NamedTarget, extent: _Extent) -> Tree:
     found = await find_session(query, rights, Act.READ, target)
-    if isinstance(found, Refusal):
-        return found
     reach = await find_reach(query, rights, Act.LIST_TREES)
-    if isinstance(reach, Refusal):
-        return reach
     root, include_inactive = found.session, extent.include_inactive
     below = await trees.list_descendants(
         query, reach, [_place(root)], include_inactive=include_inactive, limit=extent.limit
@@ -144,10 +139,8 @@ async def _under(query: Query, rights: Rights, target: NamedTarget, extent: _Ext
     return await _tree(query, reach, [root], _by_age(below), include_inactive=include_inactive)
 
 
-async def _recent(query: Query, rights: Rights, extent: _Extent) -> Tree | Refusal:
+async def _recent(query: Query, rights: Rights, extent: _Extent) -> Tree:
     reach = await find_reach(query, rights, Act.LIST_TREES)
-    if isinstance(reach, Refusal):
-        return reach
     roots, include_inactive = extent.roots, extent.include_inactive
     found = await trees.list_roots(query, reach, include_inactive=include_inactive, limit=roots + 1)
     places = [_place(session) for session in found[:roots]]
@@ -157,18 +150,14 @@ async def _recent(query: Query, rights: Rights, extent: _Extent) -> Tree | Refus
     )
 
 
-async def _counts(query: Query, rights: Rights) -> RootCounts | Refusal:
+async def _counts(query: Query, rights: Rights) -> RootCounts:
     reach = await find_reach(query, rights, Act.LIST_TREES)
-    if isinstance(reach, Refusal):
-        return reach
     scheduled = await trees.count_roots(query, reach, Roots.SCHEDULED, most=MOST_COUNTED)
     return RootCounts(scheduled, await trees.count_roots(query, reach, Roots.ARCHIVED, most=MOST_COUNTED))
 
 
-async def _folded(query: Query, rights: Rights, folded: _Folded) -> Tree | Refusal:
+async def _folded(query: Query, rights: Rights, folded: _Folded) -> Tree:
     reach = await find_reach(query, rights, Act.LIST_TREES)
-    if isinstance(reach, Refusal):
-        return reach
     opened, roots = folded.opened, folded.roots
     found = await trees.list_roots(query, reach, include_inactive=False, limit=roots + 1, which=folded.which)
     below: list[Session] = []
@@ -183,13 +172,9 @@ async def _folded(query: Query, rights: Rights, folded: _Folded) -> Tree | Refus
     return await _tree(query, reach, found[:roots], below, include_inactive=False, has_more=len(found) > roots)
 
 
-async def _family(query: Query, rights: Rights, target: NamedTarget, limit: int) -> Family | Refusal:
+async def _family(query: Query, rights: Rights, target: NamedTarget, limit: int) -> Family:
     found = await find_session(query, rights, Act.READ, target)
-    if isinstance(found, Refusal):
-        return found
     reach = await find_reach(query, rights, Act.LIST_TREES)
-    if isinstance(reach, Refusal):
-        return reach
     session = found.session
     above = [row for row in session.ancestors if row is not None]
     parent = await rows.find_by_row(query, above[-1]) if above else None

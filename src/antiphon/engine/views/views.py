@@ -12,7 +12,6 @@ from antiphon.domain.session import Session, SessionSummary
 from antiphon.domain.targets import WrittenTarget
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.reach import Found, Rights, find_reach, find_target
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.sessions import SessionPageRequest
 from antiphon.engine.views.history import HistoryPage, HistoryPageRequest, read_page
@@ -68,7 +67,7 @@ class Views:
     ) -> ListedPage:
         """Sessions that the caller sees, newest first; filtered before the limit. Contract: list 1, visibility 4."""
         wanted = SessionPageRequest(where, limit, after)
-        return accepted(await self._database.read(_list, Rights(caller, self._rules), wanted, message_limit))
+        return await self._database.read(_list, Rights(caller, self._rules), wanted, message_limit)
 
     async def history(
         self,
@@ -81,10 +80,10 @@ class Views:
     ) -> HistoryPage:
         """The newest `limit` messages below `before`. Raises `NotFound`, `Conflict` for a pruned cursor."""
         rights, wanted = Rights(caller, self._rules), HistoryPageRequest(limit, before, include_tools)
-        return accepted(await self._database.read(_history, rights, target, wanted))
+        return await self._database.read(_history, rights, target, wanted)
 
     async def status(self, caller: Caller, target: WrittenTarget) -> StatusView:
-        return accepted(await self._database.read(_status, Rights(caller, self._rules), target))
+        return await self._database.read(_status, Rights(caller, self._rules), target)
 
     def agents(self, caller: Caller) -> AgentsView:
         """The agents under which the caller may spawn sessions. Contract: agents_list 1."""
@@ -101,10 +100,8 @@ class Views:
         )
 
 
-async def _list(query: Query, rights: Rights, wanted: SessionPageRequest, message_limit: int) -> ListedPage | Refusal:
+async def _list(query: Query, rights: Rights, wanted: SessionPageRequest, message_limit: int) -> ListedPage:
     reach = await find_reach(query, rights, Act.LIST)
-    if isinstance(reach, Refusal):
-        return reach
     found = await rows.list_page(query, reach, wanted.where, limit=wanted.limit + 1, after=wanted.after)
     page = found[: wanted.limit]
     children: dict[SessionRow, list[str]] = {}
@@ -113,11 +110,9 @@ async def _list(query: Query, rights: Rights, wanted: SessionPageRequest, messag
     messages: dict[SessionRow, list[Event]] = {}
     if message_limit:
         readable = await find_reach(query, rights, Act.READ)
-        if isinstance(readable, Refusal):
-            return readable
         if not is_as_far(readable, reach):
             assert reach.viewer is not None
-            return Refusal(_unreadable(reach.viewer.session.agent_id))
+            raise _unreadable(reach.viewer.session.agent_id)
         for session in page:
             messages[session.row] = await _newest(query, grant_listed(readable, session), session, message_limit)
     return ListedPage(
@@ -147,22 +142,18 @@ async def _newest(query: Query, grant: Grant, session: SessionSummary, limit: in
     return found.events[::-1]
 
 
-async def _history(
-    query: Query, rights: Rights, target: WrittenTarget, wanted: HistoryPageRequest
-) -> HistoryPage | Refusal:
+async def _history(query: Query, rights: Rights, target: WrittenTarget, wanted: HistoryPageRequest) -> HistoryPage:
     found = await _find(query, rights, Act.READ, target)
-    return found if isinstance(found, Refusal) else await read_page(query, found, wanted, is_for_session=True)
+    return await read_page(query, found, wanted, is_for_session=True)
 
 
-async def _find(query: Query, rights: Rights, act: Act, written: WrittenTarget) -> Found | Refusal:
+async def _find(query: Query, rights: Rights, act: Act, written: WrittenTarget) -> Found:
     reach = await find_reach(query, rights, act)
-    return reach if isinstance(reach, Refusal) else await find_target(query, reach, written.target, written.text)
+    return await find_target(query, reach, written.target, written.text)
 
 
-async def _status(query: Query, rights: Rights, target: WrittenTarget) -> StatusView | Refusal:
+async def _status(query: Query, rights: Rights, target: WrittenTarget) -> StatusView:
     found = await _find(query, rights, Act.STATUS, target)
-    if isinstance(found, Refusal):
-        return found
     active = await ledger.find_active(query, found.session.row)
     user = await ledger.newest_principal(query, found.session.row)
     return StatusView(found.session, user, None if active is None else active.id)

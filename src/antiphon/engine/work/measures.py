@@ -14,7 +14,6 @@ import anyio
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Unavailable
 from antiphon.engine.access.reach import refuse_act
-from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.work.stalls import StallMeter
 from antiphon.engine.work.worker import Worker
 from antiphon.metrics import Metric, MetricKind, Sample, read_process
@@ -63,7 +62,7 @@ class Measures:
     async def _read_workload(self, principal: Principal | None) -> Workload | None:
         try:
             with anyio.fail_after(READ_SECONDS):
-                workload = accepted(await self._database.read(_read_workload, principal))
+                workload = await self._database.read(_read_workload, principal)
         except (Unavailable, TimeoutError) as error:
             self._reading.failed(error)
             if principal is None:
@@ -99,9 +98,9 @@ class Measures:
         yield _gauge("process_max_fds", "How many files and connections may be open.", most)
 
 
-async def _read_workload(query: Query, principal: Principal | None) -> Workload | Refusal:
-    if principal is not None and (refusal := refuse_act(await find_standing(query, principal), Act.MEASURE)):
-        return refusal
+async def _read_workload(query: Query, principal: Principal | None) -> Workload:
+    if principal is not None:
+        refuse_act(await find_standing(query, principal), Act.MEASURE)
     return await read_workload(query)
 
 

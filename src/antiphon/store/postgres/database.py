@@ -14,7 +14,7 @@ import anyio
 import psycopg
 from psycopg import AsyncRawCursor
 
-from antiphon.domain.errors import Unavailable
+from antiphon.domain.errors import AntiphonError, Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.metrics import COMMIT_SECONDS, UNITS
 from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, Transaction
@@ -309,9 +309,10 @@ class PostgresDatabase:
             before = tx.effects.copy() if is_careful else None
             if is_careful:
                 await cursor.execute("SAVEPOINT unit")
+            tx.begin_unit()
+            is_undone = False
             try:
-                job.result = await job.body(tx, *job.arguments)
-                await tx.flush()
+                await _run_unit(tx, job)
             except psycopg.Error as error:
                 concerns_all = is_lost(error) or is_beaten(error, reruns)
                 if not is_careful or concerns_all:
@@ -319,17 +320,22 @@ class PostgresDatabase:
                         raise
                     return False
                 job.error = self._judge(error)
+                is_undone = True
             except Exception as error:
                 if not is_careful:
-                    if len(batch) > 1:
+                    if len(batch) > 1 or tx.kept:
                         return False
                     raise
                 job.error = error
+                is_undone = True
             if before is not None:
-                if job.error is not None:
+                if is_undone:
                     tx.effects = before
                     tx.forget()
                     await cursor.execute("ROLLBACK TO SAVEPOINT unit")
+                    if isinstance(job.error, AntiphonError):
+                        await tx.store_kept()
+                        await tx.flush()
                 await cursor.execute("RELEASE SAVEPOINT unit")
         return True
 
@@ -390,3 +396,16 @@ class PostgresDatabase:
                 "Database cannot be reached: nothing was stored. Try again in a moment.", code="store_unreachable"
             ) from error
         await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _run_unit(tx: PostgresTransaction, job: LaneJob) -> None:
+    """Notes what a unit returns, or raises before it has written; what it raises afterwards goes on."""
+    try:
+        job.result = await job.body(tx, *job.arguments)
+    except AntiphonError as error:
+        if tx.has_sent:
+            raise
+        tx.forget()
+        await tx.store_kept()
+        job.error = error
+    await tx.flush()

@@ -1,17 +1,22 @@
 """Statements of one unit or one read on a connection."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor
 
 from antiphon.domain.actor import Asker
+from antiphon.domain.errors import AntiphonError
 from antiphon.domain.ids import SessionRow
-from antiphon.store.database import Row, SqlValue
+from antiphon.store.database import Kept, Row, SqlValue, Transaction
 from antiphon.store.effects import Effects
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 Defer = Callable[[AsyncConnection[Any], SessionRow, Asker], Awaitable[None]]
 """Stores the message "this session has work" in the connection's open transaction."""
@@ -70,7 +75,7 @@ class PostgresTransaction:
     Parts of one statement do not see each other's writes. So none reads, and no two write to the same table.
     """
 
-    __slots__ = ("_connection", "_cursor", "_defer", "_tables", "_waiting", "effects")
+    __slots__ = ("_connection", "_cursor", "_defer", "_tables", "_waiting", "effects", "has_sent", "kept")
 
     def __init__(self, connection: AsyncConnection[Row], cursor: AsyncRawCursor[Row], defer: Defer) -> None:
         self._connection = connection
@@ -79,22 +84,30 @@ class PostgresTransaction:
         self._waiting: list[tuple[str, Sequence[SqlValue]]] = []
         self._tables: set[str] = set()
         self.effects = Effects()
+        self.has_sent = False
+        """Whether the server may have written for the present unit."""
+        self.kept: list[Kept] = []
+        """What the present unit stores in any case."""
+
+    def begin_unit(self) -> None:
+        self.has_sent = False
+        self.kept.clear()
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
         await self.flush()
-        await _execute(self._cursor, statement, parameters)
+        await self._send(statement, parameters)
         return await self._cursor.fetchone()
 
     async def fetch_all(self, statement: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
         await self.flush()
-        await _execute(self._cursor, statement, parameters)
+        await self._send(statement, parameters)
         return await self._cursor.fetchall()
 
     async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> None:
         written = _WRITES.match(statement)
         if written is None or "SELECT" in statement:
             await self.flush()
-            await _execute(self._cursor, statement, parameters)
+            await self._send(statement, parameters)
             return
         if written[1] in self._tables:
             await self.flush()
@@ -103,13 +116,45 @@ class PostgresTransaction:
 
     async def change(self, statement: str, parameters: Sequence[SqlValue] = ()) -> int:
         await self.flush()
-        await _execute(self._cursor, statement, parameters)
+        await self._send(statement, parameters)
         return self._cursor.rowcount
+
+    async def _send(self, statement: str, parameters: Sequence[SqlValue]) -> None:
+        if not statement.startswith("SELECT"):
+            self.has_sent = True
+        await _execute(self._cursor, statement, parameters)
+
+    @asynccontextmanager
+    async def attempt(self) -> AsyncGenerator[None]:
+        await self.flush()
+        before, had_sent, kept = self.effects.copy(), self.has_sent, len(self.kept)
+        await self._cursor.execute("SAVEPOINT attempt")
+        try:
+            yield
+            await self.flush()
+        except AntiphonError:
+            self.forget()
+            await self._cursor.execute("ROLLBACK TO SAVEPOINT attempt")
+            await self._cursor.execute("RELEASE SAVEPOINT attempt")
+            self.effects, self.has_sent = before, had_sent
+            await self.store_kept(kept)
+            raise
+        await self._cursor.execute("RELEASE SAVEPOINT attempt")
+
+    async def keep(self, write: Callable[[Transaction, *Ts], Coroutine[Any, Any, R]], *arguments: *Ts) -> R:
+        self.kept.append((write, arguments))
+        return await write(self, *arguments)
+
+    async def store_kept(self, first: int = 0) -> None:
+        """Runs anew what the unit keeps, from that one on, since it was undone."""
+        for write, arguments in self.kept[first:]:
+            await write(self, *arguments)
 
     async def flush(self) -> None:
         """Sends the waiting writes."""
         if not self._waiting:
             return
+        self.has_sent = True
         waiting, self._waiting = self._waiting, []
         self._tables.clear()
         if len(waiting) == 1:
@@ -130,6 +175,7 @@ class PostgresTransaction:
         if session not in self.effects.dispatched:
             self.effects.dispatched[session] = None
             await self.flush()
+            self.has_sent = True
             await self._defer(self._connection, session, asker)
 
     def interrupt(self, session: SessionRow) -> None:
