@@ -175,12 +175,10 @@ REQUIREMENTS = {
     # 7. Send policy
     "send_policy:1": Requirement(
         "Override, denies, allows and default decide, in this order; `group` fits channels.",
-        remaining="`group` does not fit chats of type channel",
     ),
     "send_policy:2": Requirement("Only the owner's `/send` and patches set the override."),
     "send_policy:3": Requirement(
         "It is enforced in chats, deliveries and announces, and again at claiming, by the place that is addressed.",
-        remaining="it is judged by the session that speaks; comes with the one exit",
     ),
     # 8. Groups
     "groups:1": Requirement("Owners and mentions trigger a run in groups that are allowed; the rest is stored."),

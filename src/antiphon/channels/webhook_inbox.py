@@ -22,7 +22,7 @@ from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import NOWHERE, DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.text import bracketed_name
-from antiphon.engine.chats.chat import ChatAddress
+from antiphon.engine.access.places import ChatAddress
 from antiphon.engine.chats.peer_chats import PeerChat
 from antiphon.engine.deliveries.replies import ChannelReply, Replies
 from antiphon.engine.services import Services

@@ -1,6 +1,7 @@
 """Decides whether anything may be sent in a session, by its channel and chat type. Contract: send_policy 1, 3."""
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -19,13 +20,13 @@ class SendRule(Struct, frozen=True, kw_only=True):
     action: SendAction
     channel: str | None = None
     chat_type: str | None = None
-    """`direct | group | channel`."""
+    """`direct | group | channel`; `group` fits channels, too."""
     key_prefix: str | None = None
     """A prefix of the key, or of the part after `agent:<id>:`."""
 
     def concerns(self, facts: "SendFacts", keys: tuple[str, str]) -> bool:
         """`keys` are the session's key and the part after its agent, in lower case."""
-        if self.chat_type is not None and self.chat_type != facts.chat_type:
+        if self.chat_type is not None and facts.chat_type not in _FITTING.get(self.chat_type, {self.chat_type}):
             return False
         if self.channel is not None and self.channel.lower() != facts.channel.lower():
             return False
@@ -36,8 +37,11 @@ class SendRule(Struct, frozen=True, kw_only=True):
         return key.startswith(prefix) or rest.startswith(prefix)
 
 
+_FITTING: Final = {"group": frozenset({"group", "channel"})}
+
+
 class SendFacts(Struct, frozen=True, kw_only=True):
-    """The facts about a session that rules use."""
+    """The facts about a session, or about a chat by its place, that rules use."""
 
     key: str
     channel: str

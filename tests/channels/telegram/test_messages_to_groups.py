@@ -12,7 +12,7 @@ from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import Identity, PersonRole
-from antiphon.engine.chats.chat import ChatAddress
+from antiphon.engine.access.places import ChatAddress
 from antiphon.engine.sessions.sessions import SessionAttributes
 from antiphon.store.database import Transaction
 from antiphon.testing.telegram import FakeTelegram, Json, group

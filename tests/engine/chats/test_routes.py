@@ -4,7 +4,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import parse_key
-from antiphon.engine.chats.chat import ChatAddress
+from antiphon.engine.access.places import ChatAddress
 from antiphon.policy.chats import ChannelAccess
 from antiphon.wire import routes as wire
 from tests.claims import requirement

@@ -28,7 +28,7 @@ from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
-DIRECT, GROUP = "agent:main:fake:direct:42", "agent:main:fake:group:club"
+DIRECT, GROUP = "agent:main:fake:direct:42", "agent:main:fake:group:room"
 PLACES = {DIRECT: DeliveryContext(channel=NAME, to="42"), GROUP: DeliveryContext(channel=NAME, to="club")}
 TRAIN = "The train leaves at 9:14."
 STATUS = {"name": "session_status"}

@@ -31,7 +31,7 @@ from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
-GROUP = "agent:main:fake:group:club"
+GROUP = "agent:main:fake:group:room"
 
 
 class Writer:

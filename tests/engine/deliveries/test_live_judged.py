@@ -10,7 +10,7 @@ from antiphon.domain.ids import AgentId, RunId
 from antiphon.domain.inbound import ChangeKind, ChatChange
 from antiphon.domain.person import PersonRole
 from antiphon.domain.session import HERE, DeliveryContext
-from antiphon.engine.chats.chat import ChatAddress
+from antiphon.engine.access.places import ChatAddress
 from antiphon.store import channel_groups
 from antiphon.store.channel_groups import ChannelGroup, GroupState
 from antiphon.store.codec import moment

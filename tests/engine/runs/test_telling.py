@@ -39,7 +39,7 @@ pytestmark = pytest.mark.anyio
 EVE = guest("eve")
 CHAT = DeliveryContext(channel=NAME, to="42")
 GROUP = DeliveryContext(channel=NAME, to="club")
-KEYS = {CHAT: "agent:main:fake:direct:42", GROUP: "agent:main:fake:group:club", HERE: "agent:main:api:page"}
+KEYS = {CHAT: "agent:main:fake:direct:42", GROUP: "agent:main:fake:group:room", HERE: "agent:main:api:page"}
 
 
 class Ender:

@@ -12,6 +12,10 @@ DEFAULT_ACCOUNT = "default"
 """The account of a place that names none."""
 
 
+def account_of(place: DeliveryContext) -> str:
+    return place.account_id or DEFAULT_ACCOUNT
+
+
 async def find_recipient(query: Query, place: DeliveryContext, sinks: Sinks) -> Classification | None:
     """The clearance of the person to whom the place's recipient is linked; None for a recipient that nobody knows.
 

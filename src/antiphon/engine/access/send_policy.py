@@ -1,9 +1,7 @@
 """The send policy's decisions on a session. Contract: send_policy 3."""
 
-from msgspec.structs import replace
-
 from antiphon.domain.keys import SessionKind
-from antiphon.domain.session import DeliveryContext, SendOverride, SessionSummary, SessionType
+from antiphon.domain.session import SendOverride, SessionSummary
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import ALLOW, Decision
 from antiphon.policy.send import SendFacts, decide_send
@@ -21,18 +19,6 @@ def may_send(session: SessionSummary, rules: Rules) -> Decision:
             override=session.send_policy,
         ),
     )
-
-
-def may_deliver(session: SessionSummary, place: DeliveryContext, rules: Rules) -> Decision:
-    """Like `may_send`, for a text to this place, which may differ from the session's present one."""
-    return may_send(replace(session, delivery=place), rules)
-
-
-def may_send_to_group(place: DeliveryContext, key: str, override: SendOverride | None, rules: Rules) -> Decision:
-    """The same for a text of another session to a group, judged by the group's own session. Contract: send_policy 3."""
-    assert place.channel is not None
-    facts = SendFacts(key=key, channel=place.channel, chat_type=SessionType.GROUP.value, override=override)
-    return decide_send(rules.send_policy, facts)
 
 
 def may_post(session: SessionHead, rules: Rules, *, from_channel: str | None) -> Decision:

@@ -6,11 +6,10 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import ChatType
 from antiphon.domain.session import DeliveryContext, Session
+from antiphon.engine.access.places import ChatAddress, find_route, key_of_group, rules_of, settings_agent
 from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
-from antiphon.engine.chats.chat import ChatAddress
 from antiphon.engine.chats.groups import standing_of
-from antiphon.engine.chats.routing import find_route, key_of_group, rules_of, settings_agent
-from antiphon.engine.deliveries.outgoing import AnsweredGroup, WantedGroup
+from antiphon.engine.deliveries.outgoing import WantedGroup
 from antiphon.policy.reception import GroupStanding
 from antiphon.policy.rights import reaches_all
 from antiphon.store import channel_groups, people, sessions
@@ -19,8 +18,8 @@ from antiphon.store.database import Query
 from antiphon.store.deliveries import ChannelAccount
 
 
-async def find_answered_group(query: Query, wanted: WantedGroup) -> AnsweredGroup | None:
-    """The group with that id or present address on one of the accounts, if the caller's agent answers there.
+async def find_answered_group(query: Query, wanted: WantedGroup) -> DeliveryContext | None:
+    """The place of the group with that id or present address, if the caller's agent answers there on an account.
 
     None as well for a group that the caller's person takes no part in, unless that person is an owner. Titles name no
     group: anybody may choose them.
@@ -31,7 +30,7 @@ async def find_answered_group(query: Query, wanted: WantedGroup) -> AnsweredGrou
     return None
 
 
-async def _find_on(query: Query, wanted: WantedGroup, account: ChannelAccount) -> AnsweredGroup | None:
+async def _find_on(query: Query, wanted: WantedGroup, account: ChannelAccount) -> DeliveryContext | None:
     rules, named = wanted.rules, wanted.named
     channel, name = account.channel, account.account_id or DEFAULT_ACCOUNT
     group = await channel_groups.find(query, channel, name, named)
@@ -63,9 +62,7 @@ async def _find_on(query: Query, wanted: WantedGroup, account: ChannelAccount) -
         return None
     if not await _reaches(query, wanted.caller.principal, session):
         return None
-    return AnsweredGroup(
-        place=place, key=str(route.session_key), override=None if session is None else session.send_policy
-    )
+    return place
 
 
 async def _reaches(query: Query, principal: Principal, session: Session | None) -> bool:

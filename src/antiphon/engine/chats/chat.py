@@ -2,41 +2,12 @@
 
 from msgspec import Struct
 
-from antiphon.domain.ids import AgentId
-from antiphon.domain.keys import ChatType, SessionKey
+from antiphon.domain.keys import ChatType
 from antiphon.domain.person import Identity
 from antiphon.domain.session import DeliveryContext, Session
-from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
+from antiphon.engine.access.places import ChatRoute
 from antiphon.policy.chats import ChannelRules
 from antiphon.policy.standing import Standing
-
-
-class ChatAddress(Struct, frozen=True, kw_only=True):
-    """What a chat is called in the tables of routes and groups."""
-
-    channel: str
-    account: str
-    peer: str
-    """`direct:<platform id>` or `group:<group id>`, where a group that has moved keeps its id."""
-    thread: str = ""
-    """The thread or topic; empty for the chat itself."""
-
-
-class ChatRoute(Struct, frozen=True, kw_only=True):
-    """Which agent and session a chat uses."""
-
-    address: ChatAddress
-    agent_id: AgentId
-    base_key: SessionKey
-    """The chat's own session with this agent, which `/session main` returns to."""
-    session_key: SessionKey
-    """The session of the next message: the chat's own, unless another was chosen."""
-    version: int = 0
-    """Grows with each change of the stored row; 0 without one."""
-    is_stored: bool = False
-    """Whether somebody chose the agent or the session; otherwise the settings decide."""
-    is_fallback: bool = False
-    """Whether the stored agent is not configured any more, so that the settings decide."""
 
 
 class Chat(Struct, frozen=True, kw_only=True):
@@ -59,7 +30,3 @@ class Chat(Struct, frozen=True, kw_only=True):
     route: ChatRoute
     session: Session | None = None
     """The session that the route names, if it exists."""
-
-
-def account_of(place: DeliveryContext) -> str:
-    return place.account_id or DEFAULT_ACCOUNT

@@ -19,11 +19,12 @@ from antiphon.domain.person import PersonId, person_of
 from antiphon.domain.session import HERE, SendOverride, Session, SessionStatus, SessionType
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import ALL_SCOPES, TokenScope
+from antiphon.engine.access.places import ChatAddress, ChatRoute
 from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
 from antiphon.engine.access.tokens import refuse_clearance
 from antiphon.engine.chats.agent_commands import perform_agent
-from antiphon.engine.chats.chat import Chat, ChatAddress, ChatRoute
+from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.decision_commands import decide
 from antiphon.engine.chats.link_commands import link, unlink
 from antiphon.engine.chats.memory_commands import forget, show_memory

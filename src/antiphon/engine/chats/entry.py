@@ -14,10 +14,11 @@ from antiphon.domain.message import Citation, JsonObject, Part, TextPart, UserMe
 from antiphon.domain.session import Session, SessionType, Source
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.chats.chat import Chat, ChatAddress, account_of
+from antiphon.engine.access.places import ChatAddress, find_route, own_key, rules_of, settings_agent
+from antiphon.engine.access.recipients import account_of
+from antiphon.engine.access.who import Who
+from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.groups import find_group
-from antiphon.engine.chats.routing import find_route, own_key, rules_of, settings_agent
-from antiphon.engine.chats.who import Who
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted, PostMessage
 from antiphon.engine.sessions.posting import JudgedEntry, judge_entry, open_and_post

@@ -10,11 +10,10 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.errors import NotFound
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import bracketed_name
+from antiphon.engine.access.places import rules_of
 from antiphon.engine.access.reach import Rights, find_reach
-from antiphon.engine.access.recipients import name_group
-from antiphon.engine.chats.chat import account_of
+from antiphon.engine.access.recipients import account_of, name_group
 from antiphon.engine.chats.owners import ask_about_group
-from antiphon.engine.chats.routing import rules_of
 from antiphon.engine.deliveries.questions import show_decision, subject_of_group
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act

@@ -14,6 +14,7 @@ from antiphon.domain.joining import JoinWaits, belongs, wait_of, with_part
 from antiphon.domain.keys import ChatType
 from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.allowances import bytes_left, refuse_bytes, refuse_pace
+from antiphon.engine.access.who import Who, find_who
 from antiphon.engine.chats.accounts import milliseconds_of
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.entry import (
@@ -25,7 +26,6 @@ from antiphon.engine.chats.entry import (
     judge_for_files,
     sent_ms,
 )
-from antiphon.engine.chats.who import Who, find_who
 from antiphon.engine.rules import Rules
 from antiphon.policy.rights import is_favoured
 from antiphon.policy.uploads import FileRoom, FileVerdict, decide_file, room_after

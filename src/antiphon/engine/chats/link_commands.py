@@ -5,10 +5,10 @@ from antiphon.domain.commands import ChatCommand, Subcommand
 from antiphon.domain.keys import ChatType
 from antiphon.domain.person import person_of
 from antiphon.engine.access.machines import refuse_machine_account
+from antiphon.engine.access.who import Who
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.linking import ANSWERS, answer_asked, find_asked, make_link_code, redeem, undo_link
 from antiphon.engine.chats.occasion import Occasion
-from antiphon.engine.chats.who import Who
 from antiphon.store.database import Transaction
 from antiphon.store.people import find_standing_of_account
 

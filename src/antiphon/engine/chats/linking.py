@@ -19,8 +19,8 @@ from antiphon.engine.access.machines import refuse_machine
 from antiphon.engine.access.people import merge_into, split_from
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.access.secrets import hash_of
+from antiphon.engine.access.who import Who, introduce
 from antiphon.engine.chats.owners import ask_what_waits, find_owners_chats, place_of
-from antiphon.engine.chats.who import Who, introduce
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.deliveries.questions import link_asked, queue_question, show_link_decision, subject_of_link
 from antiphon.engine.rules import Rules

@@ -24,14 +24,14 @@ from antiphon.domain.text import PREVIEW_LENGTH, one_line, plain
 from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.machines import refuse_machine, refuse_machine_account
 from antiphon.engine.access.reach import Rights, find_reach, find_reach_if_any
+from antiphon.engine.access.recipients import account_of
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.access.tokens import refuse_clearance, refuse_credential
+from antiphon.engine.access.who import Who, find_who, introduce
 from antiphon.engine.chats.accounts import milliseconds_of
-from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.entry import Arrived, DrawnIds, SessionMoved, content_of, find_chat, post_in_chat, target_of
 from antiphon.engine.chats.linking import Linked, foresee_link, link
 from antiphon.engine.chats.owners import ask_about_sender
-from antiphon.engine.chats.who import Who, find_who, introduce
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.deliveries.questions import show_decision
 from antiphon.engine.rules import Rules

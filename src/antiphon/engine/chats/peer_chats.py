@@ -21,10 +21,10 @@ from antiphon.domain.person import Identity
 from antiphon.domain.session import DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.text import bracketed_name
-from antiphon.engine.chats.chat import Chat, ChatAddress, ChatRoute
+from antiphon.engine.access.places import ChatAddress, ChatRoute, find_route
+from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.commands import perform
 from antiphon.engine.chats.occasion import Occasion
-from antiphon.engine.chats.routing import find_route
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted, PostMessage

@@ -8,6 +8,7 @@ from antiphon.domain.inbound import ButtonPress
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.person import person_of
 from antiphon.engine.access.reach import Rights
+from antiphon.engine.access.who import find_who
 from antiphon.engine.chats.accounts import AccountLease
 from antiphon.engine.chats.entry import DrawnIds
 from antiphon.engine.chats.groups import DecideGroup, decide_group
@@ -15,7 +16,6 @@ from antiphon.engine.chats.linking import press_answer
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.pairing import DecidePairing, approve_pairing, refuse_pairing
 from antiphon.engine.chats.take_in import Received, Stale, arrival_of, keep_lease
-from antiphon.engine.chats.who import find_who
 from antiphon.engine.deliveries.outbox import note_copy
 from antiphon.engine.deliveries.questions import ADMIT, REFUSE, GroupAsked, group_asked, link_asked, pairing_asked
 from antiphon.engine.deliveries.requests import LOOK, LOOK_AT_PAGE, refuse_unseen

@@ -20,9 +20,10 @@ from antiphon.domain.inbound import ButtonPress, ChatChange, Inbound
 from antiphon.domain.joining import joined
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.session import DeliveryContext
+from antiphon.engine.access.recipients import account_of
+from antiphon.engine.access.who import identity_of
 from antiphon.engine.chats.accounts import AccountLease, LeaseLost
 from antiphon.engine.chats.changes import take_change
-from antiphon.engine.chats.chat import account_of
 from antiphon.engine.chats.entry import DrawnIds, SessionMoved, Uploaded, target_of
 from antiphon.engine.chats.holding import GoOn, count_held, ready
 from antiphon.engine.chats.occasion import Occasion
@@ -30,7 +31,6 @@ from antiphon.engine.chats.pairing import draw_code
 from antiphon.engine.chats.presses import TakePress, find_pressed, take_press
 from antiphon.engine.chats.take_in import Foreseen, Received, Stale, TakeIn, command_in, foresee, take_in
 from antiphon.engine.chats.uploads import prepare, remove_files, write_files
-from antiphon.engine.chats.who import identity_of
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces

@@ -1,107 +1,21 @@
 """Which agent and session a chat uses: the settings', unless somebody chose others. Contract: keys 5, channels 2."""
 
-from collections.abc import Callable
-
 from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
-from antiphon.domain.errors import Conflict, Invalid
+from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import AgentId
-from antiphon.domain.keys import ChatType, SessionKey, direct_key, group_key, main_key, parse_key, thread_key
+from antiphon.domain.keys import SessionKey
+from antiphon.engine.access.places import ChatAddress, name_of_route, read_key, rules_of, settings_agent
 from antiphon.engine.access.reach import Rights, find_reach
-from antiphon.engine.chats.chat import Chat, ChatAddress, ChatRoute
-from antiphon.engine.chats.who import Who
+from antiphon.engine.chats.chat import Chat
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
-from antiphon.policy.chats import ChannelRules
-from antiphon.policy.rights import reaches_all
 from antiphon.store import routes
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, Transaction
-from antiphon.store.routes import RouteName, StoredRoute
-
-TELEGRAM = "telegram"
-"""The channel whose threads are topics, and so named in keys."""
-
-
-def rules_of(rules: Rules, channel: str, account: str) -> ChannelRules:
-    """The settings of the account; those of an account that nobody has configured are the defaults."""
-    return rules.chats.channels.get((channel, account)) or ChannelRules(agent_id=rules.default_agent)
-
-
-def settings_agent(rules: Rules, channel_rules: ChannelRules, address: ChatAddress) -> AgentId:
-    """The agent that the settings name for the chat."""
-    kind, _, id = address.peer.partition(":")
-    group = channel_rules.groups.get(id) if kind == ChatType.GROUP else None
-    named = channel_rules.agent_id if group is None or group.agent_id is None else group.agent_id
-    return named if named in rules.agents else rules.default_agent
-
-
-def own_key(rules: Rules, address: ChatAddress, agent_id: AgentId, who: Who) -> SessionKey:
-    """The session that the chat has by itself with this agent. Raises `Invalid` if its ids are too long for a key."""
-    chats, (kind, _, id) = rules.chats, address.peer.partition(":")
-    if chats.is_global:
-        return main_key(agent_id)
-    if kind == ChatType.GROUP:
-        return key_of_group(address, agent_id)
-    key = direct_key(
-        agent_id,
-        channel=address.channel,
-        peer=id,
-        account=address.account,
-        scope=chats.dm_scope,
-        shares_main=reaches_all(who.standing),
-        person=who.folded,
-    )
-    return thread_key(key, address.thread) if address.thread else key
-
-
-def key_of_group(address: ChatAddress, agent_id: AgentId) -> SessionKey:
-    """The session that the group, or its topic, has by itself with this agent. Raises `Invalid` like `own_key`."""
-    thread, id = address.thread or None, address.peer.partition(":")[2]
-    named = {"topic": thread} if address.channel == TELEGRAM else {"thread": thread}
-    return group_key(agent_id, channel=address.channel, chat_type=ChatType.GROUP, platform_id=id, **named)
-
-
-async def find_route(
-    query: Query, rules: Rules, address: ChatAddress, agent_id: AgentId, *, key_with: Callable[[AgentId], SessionKey]
-) -> ChatRoute:
-    """The chat's route; a thread follows its chat's agent, unless it has a route of its own.
-
-    `agent_id` is the agent that the settings name, and `key_with` gives the chat's own session with an agent.
-    """
-    stored = await routes.find(query, _name_of(address))
-    own = next((route for route in stored if route.thread == address.thread), None)
-    chosen = next((route.agent_id for route in stored if route.agent_id is not None), None)
-    is_fallback = chosen is not None and chosen not in rules.agents
-    agent = agent_id if chosen is None or is_fallback else chosen
-    base = key = key_with(agent)
-    if own is not None and own.session_key is not None and not is_fallback:
-        named = _read_key(own.session_key)
-        is_fallback = named is None or (named.agent_id is not None and named.agent_id not in rules.agents)
-        if named is not None and not is_fallback:
-            key, agent = named, named.agent_id or agent
-    return ChatRoute(
-        address=address,
-        agent_id=agent,
-        base_key=base,
-        session_key=key,
-        version=0 if own is None else own.version,
-        is_stored=bool(stored),
-        is_fallback=is_fallback,
-    )
-
-
-def _name_of(address: ChatAddress) -> RouteName:
-    return RouteName(address.channel, address.account, address.peer, address.thread)
-
-
-def _read_key(text: str) -> SessionKey | None:
-    try:
-        return parse_key(text)
-    except Invalid:
-        return None
+from antiphon.store.routes import StoredRoute
 
 
 async def change_route(
@@ -156,7 +70,7 @@ async def _choose(tx: Transaction, chat: Chat, agent_id: AgentId | None, key: Se
 
 
 async def _find_own(query: Query, address: ChatAddress) -> StoredRoute | None:
-    stored = await routes.find(query, _name_of(address))
+    stored = await routes.find(query, name_of_route(address))
     return next((route for route in stored if route.thread == address.thread), None)
 
 
@@ -240,7 +154,7 @@ async def _set(tx: Transaction, command: ChangeRoute) -> ShownRoute:
 
 def _shown(rules: Rules, stored: StoredRoute) -> ShownRoute:
     address = ChatAddress(channel=stored.channel, account=stored.account, peer=stored.peer, thread=stored.thread)
-    named = None if stored.session_key is None else _read_key(stored.session_key)
+    named = None if stored.session_key is None else read_key(stored.session_key)
     wanted = stored.agent_id if named is None else named.agent_id or stored.agent_id
     is_fallback = wanted is not None and wanted not in rules.agents
     settings = settings_agent(rules, rules_of(rules, stored.channel, stored.account), address)

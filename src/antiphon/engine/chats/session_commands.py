@@ -14,8 +14,9 @@ from antiphon.domain.session import SessionStatus, SessionSummary, SessionType, 
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.words import folded
+from antiphon.engine.access.places import ChatRoute
 from antiphon.engine.access.reach import reach_of
-from antiphon.engine.chats.chat import Chat, ChatRoute
+from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.earlier import PastConversation, list_earlier, named_by_id
 from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import change_route

@@ -15,9 +15,12 @@ from antiphon.domain.keys import ChatType, SessionKey
 from antiphon.domain.message import check_content
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.access.machines import is_of_machine
+from antiphon.engine.access.places import rules_of
+from antiphon.engine.access.recipients import account_of
+from antiphon.engine.access.who import Who, find_who, introduce, is_admitted
 from antiphon.engine.chats import linking, pairing
 from antiphon.engine.chats.accounts import AccountLease
-from antiphon.engine.chats.chat import Chat, account_of
+from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.citing import settle_cites
 from antiphon.engine.chats.commands import perform
 from antiphon.engine.chats.entry import (
@@ -35,8 +38,6 @@ from antiphon.engine.chats.holding import LEAST_PAUSE_MS, Holding, decide_files,
 from antiphon.engine.chats.linking import Linked
 from antiphon.engine.chats.memory_commands import made_of_answer
 from antiphon.engine.chats.occasion import Occasion
-from antiphon.engine.chats.routing import rules_of
-from antiphon.engine.chats.who import Who, find_who, introduce, is_admitted
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted

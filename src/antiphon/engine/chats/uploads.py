@@ -14,9 +14,9 @@ from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.inbound import Inbound
 from antiphon.domain.session import Session
 from antiphon.domain.text import bracketed_name
+from antiphon.engine.access.who import find_who
 from antiphon.engine.chats.entry import Arrived, Uploaded, content_of, find_chat, open_for_files
 from antiphon.engine.chats.take_in import TakeIn
-from antiphon.engine.chats.who import find_who
 from antiphon.engine.ledger.append import raise_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.flow import classify_message

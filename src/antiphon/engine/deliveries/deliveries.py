@@ -12,7 +12,6 @@ from antiphon.domain.channel_form import ChannelForm
 from antiphon.domain.delivery import (
     FLOW,
     GONE,
-    NOT_CLEARED,
     THREAD_GONE,
     Delivery,
     DeliveryFailed,
@@ -25,9 +24,8 @@ from antiphon.domain.event import EventType
 from antiphon.domain.ids import ApprovalId, ProcessId, SessionRow
 from antiphon.domain.message import JsonObject
 from antiphon.domain.run import PlaceGot
+from antiphon.engine.access.exits import Leaving, leave
 from antiphon.engine.access.reach import Rights, find_reach
-from antiphon.engine.access.recipients import may_leave
-from antiphon.engine.access.send_policy import may_deliver
 from antiphon.engine.deliveries.outbox import Origin, queue_withdrawal, tell
 from antiphon.engine.deliveries.questions import is_question, question_as_claimed, show_decision
 from antiphon.engine.deliveries.requests import as_claimed, show_answer
@@ -135,15 +133,10 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
         if request is None:
             await outbox.delete_claimed(tx, claimed)
         return request
-    if claimed.session is not None:
-        session = await rows.find_by_row(tx, claimed.session)
-        assert session is not None
-        denied = may_deliver(session, claimed.place, command.rules)
-        if isinstance(denied, Deny):
-            await _suppress(tx, claimed, Deny(SUPPRESSED, denied.reason), command.at_ms)
-            return None
-    if not await may_leave(tx, claimed.made_of, claimed.place, command.rules.sinks):
-        await _suppress(tx, claimed, Deny(FLOW, NOT_CLEARED), command.at_ms)
+    session = None if claimed.session is None else await rows.find_by_row(tx, claimed.session)
+    denied = await leave(tx, Leaving(session, claimed.place, claimed.made_of), command.rules)
+    if isinstance(denied, Deny):
+        await _suppress(tx, claimed, denied, command.at_ms)
         return None
     if claimed.cause is not None and not await _may_tell(tx, claimed, command):
         return None

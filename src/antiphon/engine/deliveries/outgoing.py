@@ -1,20 +1,19 @@
 """Messages that an agent sends out of the system, to a place of its choice. Contract: message 1, flow 7."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.classification import Classification
+from antiphon.domain.delivery import FLOW
 from antiphon.domain.errors import REFUSALS, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.invisible import is_blank
 from antiphon.domain.person import private_chat
-from antiphon.domain.session import DeliveryContext, SendOverride, Session
+from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
-from antiphon.engine.access.recipients import may_leave
-from antiphon.engine.access.send_policy import may_deliver, may_send_to_group
+from antiphon.engine.access.exits import Leaving, leave
 from antiphon.engine.deliveries.outbox import name_of
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Deny
@@ -30,16 +29,6 @@ PERSON_PREFIX = "person:"
 MAX_TEXT_BYTES = 64 * 1024
 
 
-class AnsweredGroup(NamedTuple):
-    """A group in which the caller's agent answers."""
-
-    place: DeliveryContext
-    key: str
-    """Of its session there."""
-    override: SendOverride | None
-    """The send policy of that session."""
-
-
 class WantedGroup(Struct, frozen=True, kw_only=True):
     """A group that a caller names, on one of these accounts."""
 
@@ -49,14 +38,8 @@ class WantedGroup(Struct, frozen=True, kw_only=True):
     named: str
 
 
-FindGroup = Callable[[Query, WantedGroup], Awaitable[AnsweredGroup | None]]
-"""Finds it; None alike for one that is unknown and for one that is not the caller's."""
-
-
-class _FoundPlace(NamedTuple):
-    place: DeliveryContext
-    group: AnsweredGroup | None = None
-    """Set if it is a group."""
+FindGroup = Callable[[Query, WantedGroup], Awaitable[DeliveryContext | None]]
+"""Finds its place; None alike for one that is unknown and for one that is not the caller's."""
 
 
 class SendOut(Struct, frozen=True, kw_only=True):
@@ -124,16 +107,16 @@ async def send_out(tx: Transaction, command: SendOut, rules: Rules) -> str:
     name = name_of(f"message {caller.call_id}")
     if (sent := await deliveries.find_named(tx, caller.session, name)) is not None:
         return await _repeated(tx, command, sent, rules)
-    found = await _find_place(tx, command, rules)
+    place = await _find_place(tx, command, rules)
     refuse_called_off(origin)
     made_of = context_of(caller, session)
-    await _refuse(tx, command, session, found, made_of=made_of, rules=rules)
+    await _refuse(tx, command, session, place, made_of=made_of, rules=rules)
     delivery = NewDelivery(
         name=name,
         session=session.row,
         incarnation=SessionId(session.id),
         run_id=None if origin is None else RunId(origin.id),
-        place=found.place,
+        place=place,
         text=command.text,
         made_of=made_of,
     )
@@ -142,7 +125,7 @@ async def send_out(tx: Transaction, command: SendOut, rules: Rules) -> str:
 
 async def _repeated(query: Query, command: SendOut, sent: QueuedText, rules: Rules) -> str:
     try:
-        place = (await _find_place(query, command, rules)).place
+        place = await _find_place(query, command, rules)
     except REFUSALS:
         place = sent.place
     if place != sent.place or sent.text != command.text:
@@ -154,7 +137,7 @@ async def _refuse(
     query: Query,
     command: SendOut,
     session: Session,
-    found: _FoundPlace,
+    place: DeliveryContext,
     *,
     made_of: Classification,
     rules: Rules,
@@ -164,19 +147,17 @@ async def _refuse(
             "Message may not be sent: this session is sandboxed. Write the text in the reply.", code="sandboxed"
         )
     name = repr(command.recipient[:200])
-    if not await may_leave(query, made_of, found.place, rules.sinks):
+    denied = await leave(query, Leaving(session, place, made_of), rules)
+    if not isinstance(denied, Deny):
+        return
+    if denied.rule == FLOW:
         raise Denied(
             f"Message may not be sent to {name}: this turn has read data that may not go there.", code="write_down"
         )
-    decisions = [may_deliver(session, found.place, rules)]
-    if (group := found.group) is not None:
-        decisions.append(may_send_to_group(group.place, group.key, group.override, rules))
-    for decision in decisions:
-        if isinstance(decision, Deny):
-            raise Denied(f"Message may not be sent to {name}: {decision.reason}", code="send_denied")
+    raise Denied(f"Message may not be sent to {name}: {denied.reason}", code=denied.rule)
 
 
-async def _find_place(query: Query, command: SendOut, rules: Rules) -> _FoundPlace:
+async def _find_place(query: Query, command: SendOut, rules: Rules) -> DeliveryContext:
     """The place of the recipient on an account that sends; the oldest link counts."""
     channel, _, account = command.channel.partition(":")
     accounts = [each for each in command.accounts if each.channel == channel and account in ("", each.account_id)]
@@ -189,18 +170,18 @@ async def _find_place(query: Query, command: SendOut, rules: Rules) -> _FoundPla
         [each for each in linked if (each.identity.channel, each.identity.account) in served], is_person=is_person
     )
     if found is not None:
-        return _FoundPlace(private_chat(found.identity))
+        return private_chat(found.identity)
     if is_to_owner:
         for each in accounts:
             if f"{each.channel}:{each.account_id}" in rules.sinks.owners:
-                return _FoundPlace(DeliveryContext(channel=channel, to=OWNER_NAME, account_id=each.account_id))
+                return DeliveryContext(channel=channel, to=OWNER_NAME, account_id=each.account_id)
         raise Conflict(
             f"Owner has no linked account on channel {command.channel[:80]!r}. Write the text in the reply.",
             code="no_place",
         )
     wanted = WantedGroup(rules=rules, caller=command.caller, accounts=accounts, named=command.recipient)
     if (group := await command.find_group(query, wanted)) is not None:
-        return _FoundPlace(group.place, group)
+        return group
     raise NotFound(
         f"Recipient not found: {command.recipient[:200]!r} on channel {command.channel[:80]!r}. Name a person with "
         "a linked account there, that account's own id, a group in which you answer, or 'owner'."

@@ -5,12 +5,11 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from antiphon.domain.run import Run, RunStatus
-from antiphon.domain.session import DeliveryContext, Session
+from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import spoken
-from antiphon.engine.access.recipients import may_leave
-from antiphon.engine.access.send_policy import may_deliver
+from antiphon.engine.access.exits import SEND_DENIED, Leaving, leave
 from antiphon.engine.rules import Rules
-from antiphon.policy.decision import Deny
+from antiphon.policy.decision import Decision, Deny
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
 
@@ -39,11 +38,9 @@ class Replies:
 
     async def outward(self, run: Run, place: DeliveryContext) -> ChannelReply:
         """The text for the place after the run is over."""
-        session, may_go = await self._database.read(_look, run, place, self._rules)
-        if session is None or isinstance(may_deliver(session, place, self._rules), Deny):
-            return ChannelReply(suppressed="send_denied")
-        if not may_go:
-            return ChannelReply(suppressed=FLOW)
+        denied = await self._database.read(_look, run, place, self._rules)
+        if isinstance(denied, Deny):
+            return ChannelReply(suppressed="flow" if denied.rule == FLOW else "send_denied")
         if run.status is not RunStatus.OK:
             return ChannelReply()
         words = spoken(run.reply or "")
@@ -52,6 +49,10 @@ class Replies:
         return ChannelReply(words)
 
 
-async def _look(query: Query, run: Run, place: DeliveryContext, rules: Rules) -> tuple[Session | None, bool]:
-    """The run's session, and whether its reply may go to the place."""
-    return await rows.find_by_row(query, run.session), await may_leave(query, run.made_of, place, rules.sinks)
+async def _look(query: Query, run: Run, place: DeliveryContext, rules: Rules) -> Decision:
+    """Whether the run's reply may go to the place."""
+    session = await rows.find_by_row(query, run.session)
+    return _GONE if session is None else await leave(query, Leaving(session, place, run.made_of), rules)
+
+
+_GONE = Deny(SEND_DENIED, "The session was deleted.")

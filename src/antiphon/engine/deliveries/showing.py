@@ -13,8 +13,9 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.keys import ChatType
 from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext, Session
+from antiphon.engine.access.exits import may_send_to
 from antiphon.engine.access.recipients import DEFAULT_ACCOUNT, may_leave
-from antiphon.engine.access.send_policy import chat_type, may_deliver
+from antiphon.engine.access.send_policy import chat_type
 from antiphon.engine.deliveries.deliverer import PartSender, Withdrawer
 from antiphon.engine.deliveries.outbox import is_external
 from antiphon.engine.deliveries.paces import PacedChat, account_of, chat_of
@@ -75,7 +76,9 @@ async def look(
         return None
     place = session.delivery if run.place is None else run.place
     channel = channels.get(account_of(place))
-    if channel is None or not is_external(place) or isinstance(may_deliver(session, place, rules), Deny):
+    if channel is None or not is_external(place):
+        return None
+    if isinstance(await may_send_to(query, session, place, rules), Deny):
         return None
     is_direct = chat_type(session) == ChatType.DIRECT
     group = None if is_direct else await _group_at(query, place)

@@ -7,8 +7,8 @@ from msgspec import Meta
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.tokens import TokenScope
+from antiphon.engine.access.places import ChatAddress
 from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
-from antiphon.engine.chats.chat import ChatAddress
 from antiphon.gateway.operations.operation import Ask, Http, NoParams, Params, TargetKind, operation
 from antiphon.wire import routes as wire
 

@@ -8,7 +8,7 @@ from antiphon.domain.person import Identity, Person, PersonId, PersonRole, is_id
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.machines import is_machine_person
-from antiphon.engine.chats.chat import account_of
+from antiphon.engine.access.recipients import account_of
 from antiphon.engine.rules import Rules
 from antiphon.policy.rights import is_guest
 from antiphon.policy.standing import Standing
