@@ -24,6 +24,7 @@ from antiphon.config.config import Config
 from antiphon.config.descriptions import describe
 from antiphon.config.sections.tools import RunCommandSection, ToolsSection
 from antiphon.domain.sandbox import CommandMode
+from antiphon.policy.session_tools import GUEST_TOOLS
 from antiphon.tools.session_tool import SessionTool
 from tests.claims import requirement
 
@@ -305,6 +306,8 @@ def test_every_tool_has_a_page_with_its_parameters_and_codes() -> None:
     for name, text in pages.items():
         assert text == with_tables(text, tools[name]), "python -m tests.test_docs brings it up to date"
         assert f"({name}.md)" in index
+    guests = index.partition("has only these tools:")[2].partition("and only for its own session")[0]
+    assert {*re.findall(r"`(\w+)`", guests)} == GUEST_TOOLS
 
 
 @requirement("answers:1")

@@ -7,7 +7,7 @@ from antiphon.domain.agent import Effect
 from antiphon.domain.person import PersonRole
 from antiphon.policy.approvals import ApprovalRules, NeedsApproval, decide_call, problem_of_pattern
 from antiphon.policy.decision import ALLOW
-from antiphon.policy.session_tools import MESSAGE_TOOL, NEVER_ASK
+from antiphon.policy.session_tools import NEVER_ASK
 from antiphon.policy.standing import Standing
 from tests.claims import requirement
 
@@ -86,10 +86,10 @@ def test_session_tools_never_ask(tool: str) -> None:
 def test_a_message_to_somebody_outside_asks_like_any_tool_that_leaves() -> None:
     user = Standing(principal=OWNER, role=PersonRole.USER)
     leaves = {Effect.LEAVES}
-    assert decide_call(DEFAULT, MESSAGE_TOOL, leaves, MADE_OWNER, is_from_server=False) is ALLOW
-    assert isinstance(decide_call(DEFAULT, MESSAGE_TOOL, leaves, user, is_from_server=False), NeedsApproval)
+    assert decide_call(DEFAULT, "message", leaves, MADE_OWNER, is_from_server=False) is ALLOW
+    assert isinstance(decide_call(DEFAULT, "message", leaves, user, is_from_server=False), NeedsApproval)
     always = ApprovalRules(require=("message",))
-    assert isinstance(decide_call(always, MESSAGE_TOOL, leaves, MADE_OWNER, is_from_server=False), NeedsApproval)
+    assert isinstance(decide_call(always, "message", leaves, MADE_OWNER, is_from_server=False), NeedsApproval)
     assert problem_of_pattern("message") is None
 
 

@@ -10,22 +10,8 @@ from antiphon.domain.person import PersonRole
 from antiphon.domain.session import SessionType
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import ALLOW, Decision, Deny
-from antiphon.policy.session_tools import MEMORY_TOOL, SPAWN_FAMILY, SUMMARIZE_TOOL
+from antiphon.policy.session_tools import GUEST_TOOLS, SPAWN_FAMILY
 from antiphon.policy.standing import Standing
-
-GUEST_TOOLS = frozenset(
-    {
-        MEMORY_TOOL,
-        "session_status",
-        "sessions_history",
-        "sessions_list",
-        "sessions_search",
-        "sessions_send",
-        SUMMARIZE_TOOL,
-    }
-)
-"""The tools that every role has. A guest has them for the one session that it writes to, with what is remembered of
-that guest; its children may send to their requester."""
 
 
 class RoleTools(Struct, frozen=True, kw_only=True):

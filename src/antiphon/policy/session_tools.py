@@ -1,65 +1,57 @@
-"""Decides which session tools a session has. Contract: tools 1, visibility 5."""
+"""Antiphon's own tools, each declared once, and which of them a session has. Contract: tools 1, visibility 5."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+
+from msgspec import Struct
 
 from antiphon.domain.ids import AgentId
 from antiphon.policy.acts import Act
 from antiphon.policy.patterns import matches_any
 from antiphon.policy.visibility import VisibilityRules
 
+
+class ToolDeclaration(Struct, frozen=True, kw_only=True):
+    """What must be known of a session tool outside its own file. Its arguments, codes and effects stand there."""
+
+    act: Act | None = None
+    """The act of sessions that it performs: an agent for which that is switched off does not have the tool."""
+    for_guests: bool = False
+    """Whether every role has it: a guest for the one session that it writes to, with what is remembered of it."""
+    shows_others: bool = False
+    """Whether its results hold words of other sessions."""
+    asks: bool = False
+    """Whether a person may have to approve its calls, because their effects leave the home or the run."""
+    governs_children: bool = False
+    """Whether it belongs to the tools with which a session governs its children."""
+
+
+MEMORY_TOOL = "memory"
+SUMMARIZE_TOOL = "summarize"
 WAIT_TOOL = "sessions_wait"
 """The tool that answers with the results it waited for."""
-SHOW_OTHERS = frozenset(
-    {"sessions_history", "sessions_list", "sessions_search", "sessions_send", "sessions_wait", "subagents"}
-)
-"""Session tools whose results hold words of other sessions."""
-MEMORY_TOOL = "memory"
-"""The tool with which a session reads and changes its own notes."""
 YIELD_TOOL = "sessions_yield"
 """The tool that ends the calling run."""
-
-MESSAGE_TOOL = "message"
-"""The tool that sends texts out of the system."""
-
-SUMMARIZE_TOOL = "summarize"
-"""The tool that summarises the session's own conversation."""
-
-TASKS_TOOL = "tasks"
-"""The tool that sets what an agent does later."""
-
-SESSION_TOOLS = frozenset(
-    {
-        "agents_list",
-        MEMORY_TOOL,
-        MESSAGE_TOOL,
-        "session_status",
-        "sessions_history",
-        "sessions_list",
-        "sessions_search",
-        "sessions_send",
-        "sessions_spawn",
-        WAIT_TOOL,
-        YIELD_TOOL,
-        "subagents",
-        SUMMARIZE_TOOL,
-        TASKS_TOOL,
-    }
-)
-"""The names of Antiphon's own tools."""
-
-NEVER_ASK = SESSION_TOOLS - {MESSAGE_TOOL, TASKS_TOOL}
-"""The session tools whose calls no person has to approve, because their effects stay in the home and in the run."""
-
-SPAWN_FAMILY = frozenset({"sessions_spawn", WAIT_TOOL, YIELD_TOOL, "subagents"})
-"""The tools with which a session governs its children."""
-
-_ACTS = {
-    "sessions_list": Act.LIST,
-    "sessions_history": Act.READ,
-    "sessions_search": Act.READ,
-    "sessions_send": Act.SEND,
-    "session_status": Act.STATUS,
+SESSION_TOOLS: Mapping[str, ToolDeclaration] = {
+    "agents_list": ToolDeclaration(),
+    MEMORY_TOOL: ToolDeclaration(for_guests=True),
+    "message": ToolDeclaration(asks=True),
+    "session_status": ToolDeclaration(act=Act.STATUS, for_guests=True),
+    "sessions_history": ToolDeclaration(act=Act.READ, for_guests=True, shows_others=True),
+    "sessions_list": ToolDeclaration(act=Act.LIST, for_guests=True, shows_others=True),
+    "sessions_search": ToolDeclaration(act=Act.READ, for_guests=True, shows_others=True),
+    "sessions_send": ToolDeclaration(act=Act.SEND, for_guests=True, shows_others=True),
+    "sessions_spawn": ToolDeclaration(governs_children=True),
+    WAIT_TOOL: ToolDeclaration(governs_children=True, shows_others=True),
+    YIELD_TOOL: ToolDeclaration(governs_children=True),
+    "subagents": ToolDeclaration(governs_children=True, shows_others=True),
+    SUMMARIZE_TOOL: ToolDeclaration(for_guests=True),
+    "tasks": ToolDeclaration(asks=True),
 }
+"""By name. Policy, the checks of settings and the agents' loop read this; to them, any other tool is a foreign one."""
+GUEST_TOOLS = frozenset(name for name, tool in SESSION_TOOLS.items() if tool.for_guests)
+SHOW_OTHERS = frozenset(name for name, tool in SESSION_TOOLS.items() if tool.shows_others)
+NEVER_ASK = frozenset(name for name, tool in SESSION_TOOLS.items() if not tool.asks)
+SPAWN_FAMILY = frozenset(name for name, tool in SESSION_TOOLS.items() if tool.governs_children)
 
 
 def named_session_tools(patterns: Collection[str]) -> frozenset[str]:
@@ -79,12 +71,13 @@ def allowed_session_tools(
 
     Sessions that may have children get the spawn family; sessions at the maximum depth do not see `sessions_spawn`.
     """
-    names = SESSION_TOOLS if depth == 0 else SESSION_TOOLS & {*subagent_tools, "sessions_send"}
+    names = frozenset(SESSION_TOOLS) if depth == 0 else SESSION_TOOLS.keys() & {*subagent_tools, "sessions_send"}
     if depth < max_depth:
         names |= SPAWN_FAMILY
     else:
         names -= {"sessions_spawn"}
-    off = {name for name, act in _ACTS.items() if rules.of(agent_id, act, is_sandboxed=False) is None}
+    acts = {name: tool.act for name, tool in SESSION_TOOLS.items() if tool.act is not None}
+    off = {name for name, act in acts.items() if rules.of(agent_id, act, is_sandboxed=False) is None}
     if depth > 0:
         off.discard("sessions_send")
     return frozenset(names - off)

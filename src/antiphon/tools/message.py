@@ -8,7 +8,6 @@ from pydantic import Field
 from antiphon.domain.agent import Effect
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.deliveries.outgoing import OutgoingMessages
-from antiphon.policy.session_tools import MESSAGE_TOOL
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
@@ -44,7 +43,7 @@ def message(messages: OutgoingMessages) -> SessionTool[MessageArguments]:
         return {"status": "accepted", "deliveryId": id}
 
     return SessionTool(
-        MESSAGE_TOOL,
+        "message",
         DESCRIPTION,
         MessageArguments,
         carry_out,

@@ -15,7 +15,6 @@ from antiphon.domain.written_task import TaskForm, new_task
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.rules import Rules
 from antiphon.engine.schedules.tasks import Tasks
-from antiphon.policy.session_tools import TASKS_TOOL
 from antiphon.tools.session_tool import Arguments, ClassifiedAnswer, SessionTool
 from antiphon.wire.tasks import task as shown_task
 
@@ -71,7 +70,7 @@ def tasks(service: Tasks, rules: Rules, clock: Clock) -> SessionTool[TasksArgume
         return _done(changed)
 
     return SessionTool(
-        TASKS_TOOL,
+        "tasks",
         DESCRIPTION,
         TasksArguments,
         carry_out,

@@ -190,9 +190,8 @@ class UserSection(Section):
     agents: tuple[AgentName, ...] = ()
     """Agents with which users may open sessions; an invitation may name more for one person."""
     tools: tuple[str, ...] | None = None
-    """If set, runs that users cause have only these of their agents' tools, and the tools of every role:
-    `memory`, `session_status`, `sessions_history`, `sessions_list`, `sessions_search`, `sessions_send`,
-    `summarize`."""
+    """If set, runs that users cause have only these of their agents' tools, and the tools of every
+    role ([Guests](tools/README.md#guests))."""
     approve: tuple[AgentName, ...] = ()
     """Agents whose calls users may approve and deny, once each, but never their own. They see the calls, also of
     sessions that they do not see."""
