@@ -146,7 +146,7 @@ def on_page(asked: Approval) -> tuple[list[str], bool]:
     entry = request_entry(asked, "owner", agent="main", title=None)
     card = str(render("request.html", {"entry": entry}))
     found = re.findall(r'<pre class="input"[^>]*>(.*?)</pre>', card, re.DOTALL)
-    return [html.unescape(each) for each in found], 'data-action="approve"' in card
+    return [html.unescape(each) for each in found], 'data-word="once"' in card
 
 
 def at_command_line(asked: Approval) -> list[str]:

@@ -35,3 +35,32 @@ def test_a_session_tool_is_its_file_a_declaration_and_a_line_that_makes_it(tmp_p
     }
     code, output = run_with(changed, "declarations/new_tool.py", tmp_path / "project")
     assert code == 0, output
+
+
+SOON_AND_EVER = """
+Verdict.SOON: VerdictMeaning(
+    allows=True,
+    button="Approve soon",
+    page_button="Approve soon",
+    told="approved soon",
+    outcome="Approved soon",
+    answer="Approved. The call runs soon.",
+),
+Verdict.EVER: VerdictMeaning(
+    allows=True,
+    stands=True,
+    button="For ever",
+    page_button="For ever",
+    told="allowed for ever",
+    outcome="Approved for ever",
+    answer="Approved, for ever.",
+),
+"""
+
+
+@requirement("approvals:3")
+def test_a_verdict_is_its_word_and_its_meaning_in_one_file(tmp_path: Path) -> None:
+    file = "domain/approval.py"
+    source = with_lines(file, ("DENY =", 'SOON = "soon"\nEVER = "ever"'), ("Verdict.DENY:", SOON_AND_EVER.strip()))
+    code, output = run_with({file: source}, "declarations/new_verdict.py", tmp_path / "project")
+    assert code == 0, output

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.domain.approval import Verdict
 from antiphon.domain.commands import (
     LANGUAGES,
     USAGE,
@@ -42,10 +43,10 @@ HOURLY = WrittenTask(time=WrittenTime(kind=WrittenKind.EVERY, text="hour"), name
         ("/session switch MAIN", ChatCommand(name=SESSION, sub=Subcommand.MAIN)),
         ("/session main", ChatCommand(name=SESSION, sub=Subcommand.MAIN)),
         ("/send off", ChatCommand(name=SEND, sub=Subcommand.OFF)),
-        ("/approve apr_1", ChatCommand(name=APPROVE, sub=Subcommand.ONCE, argument="apr_1")),
-        ("/approve apr_1 always", ChatCommand(name=APPROVE, sub=Subcommand.ALWAYS, argument="apr_1")),
-        ("/approve apr_1 be quick", ChatCommand(name=APPROVE, sub=Subcommand.ONCE, argument="apr_1", note="be quick")),
-        ("/deny apr_1 not\nnow", ChatCommand(name=DENY, argument="apr_1", note="not\nnow")),
+        ("/approve apr_1", ChatCommand(name=APPROVE, verdict=Verdict.ONCE, argument="apr_1")),
+        ("/approve apr_1 always", ChatCommand(name=APPROVE, verdict=Verdict.ALWAYS, argument="apr_1")),
+        ("/approve apr_1 be quick", ChatCommand(name=APPROVE, verdict=Verdict.ONCE, argument="apr_1", note="be quick")),
+        ("/deny apr_1 not\nnow", ChatCommand(name=DENY, verdict=Verdict.DENY, argument="apr_1", note="not\nnow")),
         ("/link", ChatCommand(name=CommandName.LINK)),
         ("/link ABCD2345", ChatCommand(name=CommandName.LINK, argument="ABCD2345")),
         ("/start code", ChatCommand(name=CommandName.START, argument="code")),

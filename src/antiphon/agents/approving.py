@@ -267,7 +267,7 @@ def hash_of_definition(schema: ToolSchema) -> str:
 
 def refusal_of(approval: Approval, call: AskedCall) -> ToolOutput | None:
     """The result of a call that was asked about and may not run; None if it may."""
-    if call.verdict is not None and call.verdict.allows:
+    if call.is_allowed:
         return None
     if approval.state is ApprovalState.EXPIRED:
         return _refused("approval_expired", f"Call was not approved in time (request {approval.id}). It did not run.")

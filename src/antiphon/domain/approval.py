@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,18 +28,61 @@ class ApprovalState(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The answer to one call."""
+    """The answer to one call, in the order of the buttons; `VERDICTS` has what it means."""
 
     ONCE = "once"
     ALWAYS = "always"
-    """Once now, and unasked from then on, as a standing approval says."""
     DENY = "deny"
 
     @property
-    def allows(self) -> bool:
-        return self is not Verdict.DENY
+    def means(self) -> "VerdictMeaning":
+        return VERDICTS[self]
 
 
+VerdictWord = Literal["once", "always", "deny"]
+
+
+class VerdictMeaning(Struct, frozen=True, kw_only=True):
+    """What follows from a verdict, who may give it, and how people read it."""
+
+    allows: bool
+    """Whether the call runs."""
+    stands: bool = False
+    """Whether calls like it run unasked from then on, as a standing approval says. Only owners say so."""
+    button: str
+    """On a button in a chat."""
+    page_button: str
+    told: str
+    """Of a request that was decided so, on the page."""
+    outcome: str
+    """The same in a message, as the beginning of a sentence."""
+    answer: str
+    """To the command that decides so."""
+
+
+VERDICTS: Mapping[str, VerdictMeaning] = {
+    Verdict.ONCE: VerdictMeaning(
+        allows=True,
+        button="Approve once",
+        page_button="Approve once",
+        told="approved once",
+        outcome="Approved once",
+        answer="Approved. The call runs now.",
+    ),
+    Verdict.ALWAYS: VerdictMeaning(
+        allows=True,
+        stands=True,
+        button="Always",
+        page_button="Always allow",
+        told="allowed always",
+        outcome="Approved now and always",
+        answer="Approved, now and always.",
+    ),
+    Verdict.DENY: VerdictMeaning(
+        allows=False, button="Deny", page_button="Deny", told="denied", outcome="Denied", answer="Denied."
+    ),
+}
+"""The meaning of each verdict, by its word."""
 UNKNOWN_WORKSPACE = ""
 """Instead of the hash of a workspace that cannot be listed."""
 
@@ -64,6 +108,10 @@ class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
     """Why it needs an approval; one sentence for people."""
     verdict: Verdict | None = None
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.verdict is not None and self.verdict.means.allows
 
     def is_like(self, other: "AskedCall") -> bool:
         """Whether both call the same tool, as it is described now, with byte for byte the same arguments."""
@@ -157,7 +205,7 @@ def on_decided(
     if not approval.is_pending:
         return ApprovalTransition(approval)
     assert verdicts.keys() == {call.id for call in approval.calls}
-    is_allowed = any(verdict.allows for verdict in verdicts.values())
+    is_allowed = any(verdict.means.allows for verdict in verdicts.values())
     decided = replace(
         approval,
         state=ApprovalState.DECIDED,

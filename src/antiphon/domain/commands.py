@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from antiphon.domain.approval import Verdict
 from antiphon.domain.errors import Invalid
 from antiphon.domain.written_task import FORMS, WrittenTask, read_task
 
@@ -49,8 +50,6 @@ class Subcommand(StrEnum):
     ON = "on"
     OFF = "off"
     INHERIT = "inherit"
-    ONCE = "once"
-    ALWAYS = "always"
     YES = "yes"
     NO = "no"
     SHOW = "show"
@@ -70,6 +69,8 @@ class ChatCommand(Struct, frozen=True, kw_only=True):
     sub: Subcommand = Subcommand.CURRENT
     argument: str | None = None
     """The agent, session, code, request or task that it names."""
+    verdict: Verdict | None = None
+    """How it decides a request."""
     note: str | None = None
     """Words for the agent, with a decision."""
     tasks: tuple[WrittenTask, ...] = ()
@@ -96,6 +97,7 @@ class ChatCommand(Struct, frozen=True, kw_only=True):
 
 _READING = frozenset({CommandName.HELP, CommandName.STATUS, CommandName.WHO, CommandName.MEMORY})
 _READING_TASKS = frozenset({Subcommand.LIST, Subcommand.SHOW, Subcommand.RUNS, Subcommand.LAST})
+_APPROVING = tuple(verdict.value for verdict in Verdict if verdict.means.allows)
 USAGE: Mapping[CommandName, str] = {
     CommandName.HELP: "/help",
     CommandName.STATUS: "/status",
@@ -110,7 +112,7 @@ USAGE: Mapping[CommandName, str] = {
         f"/task new {FORMS}, /task list [all], /task show | run | runs | last | approve | pause | resume | cancel <id>"
     ),
     CommandName.SEND: "/send on | off | inherit",
-    CommandName.APPROVE: "/approve <id> [once|always] [note]",
+    CommandName.APPROVE: f"/approve <id> [{'|'.join(_APPROVING)}] [note]",
     CommandName.DENY: "/deny <id> [note]",
     CommandName.MEMORY: "/memory [words]",
     CommandName.FORGET: "/forget <id|words>",
@@ -161,12 +163,12 @@ def _read(name: CommandName, rest: str) -> ChatCommand | None:
         case CommandName.SEND if not argument and first.lower() in _SENDS:
             return ChatCommand(name=name, sub=Subcommand(first.lower()))
         case CommandName.APPROVE if first:
-            verdict, note = _split(argument)
-            if verdict.lower() not in _VERDICTS:
-                verdict, note = Subcommand.ONCE.value, argument
-            return ChatCommand(name=name, sub=Subcommand(verdict.lower()), argument=first, note=note or None)
+            said, note = _split(argument)
+            if said.lower() not in _APPROVING:
+                said, note = Verdict.ONCE, argument
+            return ChatCommand(name=name, verdict=Verdict(said.lower()), argument=first, note=note or None)
         case CommandName.DENY if first:
-            return ChatCommand(name=name, argument=first, note=argument or None)
+            return ChatCommand(name=name, verdict=Verdict.DENY, argument=first, note=argument or None)
         case CommandName.MEMORY:
             return ChatCommand(name=name, argument=rest or None)
         case CommandName.FORGET if rest:
@@ -265,7 +267,6 @@ _NAMING_TASKS = frozenset(
 )
 """The subcommands that name a task, by its id or name."""
 _SENDS = frozenset({Subcommand.ON.value, Subcommand.OFF.value, Subcommand.INHERIT.value})
-_VERDICTS = frozenset({Subcommand.ONCE.value, Subcommand.ALWAYS.value})
 _NEEDING = frozenset({CommandName.SEND, CommandName.APPROVE, CommandName.DENY, CommandName.FORGET})
 """Commands that say nothing without a second word."""
 

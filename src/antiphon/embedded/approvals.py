@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Literal, TypeVar
 
 from antiphon.domain.actor import OWNER
-from antiphon.domain.approval import Approval, ApprovalState, Verdict
+from antiphon.domain.approval import Approval, ApprovalState, Verdict, VerdictWord
 from antiphon.domain.errors import Invalid, NotFound
 from antiphon.domain.event import EventType
 from antiphon.domain.ids import ApprovalId
@@ -19,7 +19,7 @@ from antiphon.feed.changes import Change
 T = TypeVar("T", bound=StrEnum)
 
 LISTED = 50
-Decision = Verdict | Literal["once", "always", "deny"]
+Decision = Verdict | VerdictWord
 _KINDS = (EventType.APPROVAL_REQUESTED, EventType.APPROVAL_RESOLVED)
 
 

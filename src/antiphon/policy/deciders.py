@@ -56,7 +56,7 @@ def may_see_own(standing: Standing, approval: Approval) -> bool:
 
 def decide_answer(standing: Standing, approval: Approval, verdicts: Mapping[str, Verdict]) -> Decision:
     """Whether a person who sees the request may answer it so. Nobody below owner approves what they asked for."""
-    if Verdict.ALWAYS in verdicts.values():
+    if any(verdict.means.stands for verdict in verdicts.values()):
         decision = decide_act(standing, Act.APPROVE_ALWAYS)
         if isinstance(decision, Deny):
             return decision

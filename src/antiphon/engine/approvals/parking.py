@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from antiphon.domain.actor import SYSTEM
-from antiphon.domain.approval import Approval, ApprovalState, Consequence, Verdict, moved, on_other_run, tools_of
+from antiphon.domain.approval import Approval, ApprovalState, Consequence, moved, on_other_run, tools_of
 from antiphon.domain.classification import Classification
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import MessageId, RunId
@@ -156,7 +156,7 @@ def decided_text(approval: Approval) -> str:
     tools = tools_of(approval.calls)
     if approval.state is ApprovalState.EXPIRED:
         return f"[Nobody answered the request to approve {tools} in time. The calls are denied.]"
-    allowed = tools_of([call for call in approval.calls if call.verdict is not None and call.verdict.allows])
-    denied = tools_of([call for call in approval.calls if call.verdict is Verdict.DENY])
+    allowed = tools_of([call for call in approval.calls if call.is_allowed])
+    denied = tools_of([call for call in approval.calls if call.verdict is not None and not call.is_allowed])
     said = "; ".join([*([f"approved: {allowed}"] if allowed else []), *([f"denied: {denied}"] if denied else [])])
     return f"[The calls that waited for approval were decided. {said[:1].upper()}{said[1:]}.]"

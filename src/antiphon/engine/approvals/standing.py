@@ -61,7 +61,7 @@ def refuse_always(approval: Approval, verdicts: Mapping[str, Verdict], fields: F
     """Refuses a decision that allows always what cannot be, or fixes arguments that do not exist."""
     for call in approval.calls:
         named = fields.get(call.id)
-        if verdicts[call.id] is not Verdict.ALWAYS:
+        if not verdicts[call.id].means.stands:
             if named is None:
                 continue
             problem = f"Fields are named for a call that is not allowed always: {call.id!r}."
@@ -83,7 +83,7 @@ async def store_always(
     await rows.delete_ended(tx)
     asked = None if approval.run is None else await ledger.find(tx, approval.run)
     for call in approval.calls:
-        if call.verdict is not Verdict.ALWAYS:
+        if call.verdict is None or not call.verdict.means.stands:
             continue
         named = fields.get(call.id)
         fixed = fixed_part(call.arguments, named)

@@ -2,9 +2,8 @@
 
 import hashlib
 
-from antiphon.domain.approval import Verdict
 from antiphon.domain.classification import PUBLIC
-from antiphon.domain.commands import ChatCommand, CommandName, Subcommand
+from antiphon.domain.commands import ChatCommand
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import ApprovalId, StandingApprovalId
 from antiphon.engine.chats.chat import Chat
@@ -14,17 +13,10 @@ from antiphon.policy.flow import may_enter
 from antiphon.store import approvals
 from antiphon.store.database import Transaction
 
-_SAID = {
-    Verdict.ONCE: "Approved. The call runs now.",
-    Verdict.ALWAYS: "Approved, now and always.",
-    Verdict.DENY: "Denied.",
-}
-
 
 async def decide(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
     """Answers all calls of the request as the sender; the first decision stands."""
-    assert command.argument is not None
-    verdict = _verdict(command)
+    assert command.argument is not None and command.verdict is not None
     if command.note is not None and len(command.note.encode("utf-8", "surrogatepass")) > MAX_NOTE_BYTES:
         return f"Note is larger than {MAX_NOTE_BYTES} bytes. Shorten it."
     id = ApprovalId(command.argument)
@@ -33,7 +25,7 @@ async def decide(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Oc
     decision = DecideApproval(
         rights=occasion.rights(chat),
         id=id,
-        verdicts=verdict,
+        verdicts=command.verdict,
         fields={},
         note=command.note,
         standing_ids={call.id: _standing_id(call.id, occasion) for call in calls},
@@ -45,16 +37,10 @@ async def decide(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Oc
         if found is not None and not may_enter(found.made_of, PUBLIC):
             return "The request is not open any more. The page shows what became of it."
         raise
-    return _SAID[verdict]
+    return command.verdict.means.answer
 
 
 def _standing_id(call: str, occasion: Occasion) -> StandingApprovalId:
     """An id like those that are drawn, the same if the unit runs again."""
     digits = hashlib.sha256(f"{occasion.drawn} {call}".encode()).hexdigest()[:20]
     return StandingApprovalId(f"always_{occasion.at_ms:011x}{digits}")
-
-
-def _verdict(command: ChatCommand) -> Verdict:
-    if command.name is CommandName.DENY:
-        return Verdict.DENY
-    return Verdict.ALWAYS if command.sub is Subcommand.ALWAYS else Verdict.ONCE

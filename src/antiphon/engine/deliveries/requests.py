@@ -44,7 +44,6 @@ SHOWN_ANEW: Final = (
     "before you decide."
 )
 NOT_SEEN: Final = "This message does not show all that would run, so it cannot be approved here. Look at the page."
-_LABELS: Final = {Verdict.ONCE: "Approve once", Verdict.ALWAYS: "Always", Verdict.DENY: "Deny"}
 _MORE: Final = "more:"
 """Before the principal, where the id of a request would be: the message counts the principal's other requests."""
 
@@ -81,7 +80,7 @@ async def as_claimed(tx: Transaction, claimed: Delivery, form: ChannelForm, rule
     approval = await approvals.find(tx, ApprovalId(claimed.approval))
     if approval is None or not approval.is_pending:
         return None
-    offered = [verdict for verdict in _LABELS if _may_decide(standing, approval, rules, verdict)]
+    offered = [verdict for verdict in Verdict if _may_decide(standing, approval, rules, verdict)]
     if not offered:
         return None
     if not await may_leave(tx, claimed.made_of, place, rules.sinks):
@@ -100,7 +99,7 @@ async def refuse_unseen(tx: Transaction, press: ButtonPress, rights: Rights, at_
     """
     verdict = next((each for each in Verdict if each.value == press.word), None)
     approval = await approvals.find(tx, ApprovalId(press.subject))
-    if verdict is None or not verdict.allows or approval is None or not approval.is_pending:
+    if verdict is None or not verdict.means.allows or approval is None or not approval.is_pending:
         return None
     standing = await find_standing(tx, rights.principal)
     if not _may_decide(standing, approval, rights.rules, verdict):
@@ -198,8 +197,8 @@ async def _count_as_claimed(tx: Transaction, claimed: Delivery, standing: Standi
 
 
 def _buttons(id: ApprovalId, offered: Sequence[Verdict], *, is_whole: bool) -> tuple[Button, ...]:
-    verdicts = [verdict for verdict in offered if is_whole or not verdict.allows]
-    buttons = [Button(label=_LABELS[verdict], data=f"{id}:{verdict.value}") for verdict in verdicts]
+    verdicts = [verdict for verdict in offered if is_whole or not verdict.means.allows]
+    buttons = [Button(label=verdict.means.button, data=f"{id}:{verdict.value}") for verdict in verdicts]
     return (*buttons, *(() if is_whole else (Button(label="Look at the page", data=f"{id}:{LOOK}"),)))
 
 
@@ -236,23 +235,13 @@ async def _outcome(query: Query, approval: Approval) -> OwnText:
             return own_text("Nobody decided in time: it was denied.")
         case ApprovalState.DECIDED:
             verdicts = {call.verdict for call in approval.calls}
-            said = _said(next(iter(verdicts))) if len(verdicts) == 1 else "Approved in part"
+            said = (verdicts.pop() or Verdict.DENY).means.outcome if len(verdicts) == 1 else "Approved in part"
             at = "" if approval.decided_at is None else f", {_minute(approval.decided_at)}"
             if approval.decided_by is None:
                 return own_text(f"{said}{at}.")
             return own_text(f"{said} by ", Code(shown_name(await _name(query, approval.decided_by))), f"{at}.")
         case _:
             return own_text("Withdrawn: the work that asked for it has ended.")
-
-
-def _said(verdict: Verdict | None) -> str:
-    match verdict:
-        case Verdict.ONCE:
-            return "Approved once"
-        case Verdict.ALWAYS:
-            return "Approved now and always"
-        case _:
-            return "Denied"
 
 
 async def _name(query: Query, principal: Principal) -> str:

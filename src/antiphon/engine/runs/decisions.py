@@ -194,7 +194,7 @@ async def decide_approval(tx: Transaction, command: DecideApproval) -> Approval:
 
 
 async def _store_always(tx: Transaction, decided: Approval, command: DecideApproval) -> None:
-    if any(call.verdict is Verdict.ALWAYS for call in decided.calls):
+    if any(call.verdict is not None and call.verdict.means.stands for call in decided.calls):
         stored = await approvals.find(tx, decided.id)
         assert stored is not None
         await store_always(tx, stored, command.fields, command.standing_ids)

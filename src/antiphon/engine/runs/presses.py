@@ -12,7 +12,6 @@ from antiphon.store import approvals
 from antiphon.store.database import Transaction
 
 UNKNOWN = "This button belongs to nothing that can be decided any more."
-_DONE = {Verdict.ONCE: "Approved once.", Verdict.ALWAYS: "Approved now and always.", Verdict.DENY: "Denied."}
 
 
 class Press(Struct, frozen=True, kw_only=True):
@@ -21,7 +20,7 @@ class Press(Struct, frozen=True, kw_only=True):
     rights: Rights
     """Those of the person to whom the pressing account is linked."""
     data: str
-    """What the button carries: `<approval id>:<once|always|deny>`."""
+    """What the button carries: `<approval id>:<verdict>`."""
     at_ms: int
 
 
@@ -51,7 +50,7 @@ async def press(tx: Transaction, command: Press) -> str:
             await decide_approval(tx, decision)
     except REFUSALS as error:
         return _told(error)
-    return _DONE[verdict]
+    return f"{verdict.means.outcome}."
 
 
 def _told(error: Exception) -> str:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.approval import Approval, ApprovalState, Verdict
+from antiphon.domain.approval import VERDICTS, Approval, ApprovalState
 from antiphon.domain.channel_form import LengthUnit
 from antiphon.domain.event import Event, EventType, is_bad_end
 from antiphon.domain.finding import read_record
@@ -291,7 +291,8 @@ def _doing(calls: Sequence[JsonObject]) -> str:
 def _decision(event: Event, names: FindName) -> PageEntry:
     """What was decided, and by whom."""
     state = str(event.data.get("state", ""))
-    said = [f"{call.get('tool')}: {_VERDICTS.get(str(call.get('decision')), state)}" for call in _calls_in(event)]
+    verdicts = [(call.get("tool"), VERDICTS.get(str(call.get("decision")))) for call in _calls_in(event)]
+    said = [f"{tool}: {state if verdict is None else verdict.told}" for tool, verdict in verdicts]
     person = names(event.actor)
     by = f" by {event.actor if person is None else person.shown}" if state == ApprovalState.DECIDED else ""
     note = event.data.get("note")
@@ -303,13 +304,6 @@ def _decision(event: Event, names: FindName) -> PageEntry:
         status=state,
         approval=str(event.data.get("approvalId", "")),
     )
-
-
-_VERDICTS = {
-    Verdict.ONCE.value: "approved once",
-    Verdict.ALWAYS.value: "allowed always",
-    Verdict.DENY.value: "denied",
-}
 
 
 def _calls_in(event: Event) -> list[JsonObject]:

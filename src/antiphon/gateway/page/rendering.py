@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
+from antiphon.domain.approval import VERDICTS
 from antiphon.domain.text import compact, exact, plain
 from antiphon.gateway.page.assets import HEADERS, asset
 from antiphon.gateway.page.entries import PageEntry
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def render(template: str, values: Mapping[str, object]) -> Markup:
     """The filled template. Every value in it is escaped, unless it is `Markup`."""
-    return Markup(_templates().get_template(template).render(values, program=public_path()))
+    return Markup(_templates().get_template(template).render(values, program=public_path(), verdicts=VERDICTS))
 
 
 def html_response(template: str, values: Mapping[str, object], *, status: int = 200) -> HTMLResponse:

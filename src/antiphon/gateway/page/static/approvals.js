@@ -17,7 +17,7 @@ function settleCard(card, status) {
   find('.state', card).textContent = status;
 }
 
-async function decide(button, word) {
+async function decide(button) {
   const card = button.closest('.entry');
   const note = find('.note', card).value.trim();
   const problem = find('.problem', card);
@@ -25,8 +25,8 @@ async function decide(button, word) {
   for (const each of buttons) each.disabled = true;
   problem.hidden = true;
   try {
-    await call('POST', `/approvals/${encodeURIComponent(card.dataset.approval)}`, { decision: word, ...(note ? { note } : {}) });
-    if (card.closest('#approvals, #view')) settleCard(card, word === 'deny' ? 'denied' : 'approved');
+    await call('POST', `/approvals/${encodeURIComponent(card.dataset.approval)}`, { decision: button.dataset.word, ...(note ? { note } : {}) });
+    if (card.closest('#approvals, #view')) settleCard(card, button.dataset.state);
   } catch (refused) {
     if (!(refused instanceof Problem)) throw refused;
     if (refused.status === 409) settleCard(card, 'decided');
@@ -94,14 +94,12 @@ async function keepCards(view, fresh) {
   }
 }
 
-const VERDICTS = { once: 'approved once', always: 'allowed always', deny: 'denied' };
-
 // What was decided about a request, and by whom.
 async function wordsOfDecision(id) {
   try {
     const { status, calls, decidedByName, decidedBy } = await call('GET', `/approvals/${encodeURIComponent(id)}`);
     if (status !== 'decided') return status;
-    const said = [...new Set(calls.map((each) => VERDICTS[each.decision]))].join(', ');
+    const said = [...new Set(calls.map((each) => find('.app').getAttribute(`data-told-${each.decision}`)))].join(', ');
     return `${said} by ${decidedByName ?? decidedBy}`;
   } catch {
     return 'decided elsewhere';

@@ -394,9 +394,7 @@ const actions = {
   'show-unsent': () => find('#unsent').showModal(),
   dismiss: (button) => button.closest('dialog').close(),
   cancel: () => conversation.cancel(),
-  approve: (button) => decide(button, 'once'),
-  always: (button) => decide(button, 'always'),
-  deny: (button) => decide(button, 'deny'),
+  decide: (button) => decide(button),
   async 'to-approve'() {
     await showRequests();
     const dialog = find('#approvals');
