@@ -291,15 +291,9 @@ def build(
     views = Views(database, rules, clock)
     search = Search(database, rules)
     exchanges = Exchanges(database, waits, rules, open_main=open_main, clock=clock, ids=ids)
-    children = _Children(
-        Spawns(database, rules, base.check_model, clock=clock, ids=ids),
-        Joins(database, waits, rules.sinks, clock),
-        Subagents(database, rules, clock, ids),
-    )
+    joins = Joins(database, waits, rules.sinks, clock)
     callers = Callers(database, notifier, rules, clock)
     cursors = Cursors(home_key)
-    own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
-    own_tools.append(memory(Memories(database, rules, clock, ids)))
     summaries = Summaries(
         SummaryInputs(database, rules, clock),
         base.models,
@@ -308,12 +302,23 @@ def build(
         clock=clock,
         retry=parts.retry,
     )
-    own_tools.append(summarize(summaries))
-    own_tools.append(
-        message(OutgoingMessages(database, rules, channels.keys(), find_group=find_answered_group, clock=clock))
-    )
     tasks = Tasks(database, rules, clock=clock, ids=ids)
-    own_tools.append(tasks_tool(tasks, rules, clock))
+    own_tools: list[Tool] = [
+        sessions_list(views, rules, clock, cursors),
+        sessions_history(views, cursors),
+        sessions_search(search),
+        sessions_send(exchanges),
+        sessions_spawn(Spawns(database, rules, base.check_model, clock=clock, ids=ids)),
+        sessions_wait(joins),
+        sessions_yield(joins),
+        subagents(Subagents(database, rules, clock, ids)),
+        session_status(views, rules),
+        agents_list(views),
+        memory(Memories(database, rules, clock, ids)),
+        summarize(summaries),
+        message(OutgoingMessages(database, rules, channels.keys(), find_group=find_answered_group, clock=clock)),
+        tasks_tool(tasks, rules, clock),
+    ]
     mode = config.tools.run_command.mode
     if mode is not CommandMode.OFF:
         own_tools.append(
@@ -458,38 +463,6 @@ def build(
         ),
     )
     return app, worker
-
-
-class _Children(Struct, frozen=True):
-    """The services by which sessions spawn and control children."""
-
-    spawns: Spawns
-    joins: Joins
-    subagents: Subagents
-
-
-def _session_tools(
-    views: Views,
-    search: Search,
-    exchanges: Exchanges,
-    children: _Children,
-    *,
-    rules: Rules,
-    clock: Clock,
-    cursors: Cursors,
-) -> list[Tool]:
-    return [
-        sessions_list(views, rules, clock, cursors),
-        sessions_history(views, cursors),
-        sessions_search(search),
-        sessions_send(exchanges),
-        sessions_spawn(children.spawns),
-        sessions_wait(children.joins),
-        sessions_yield(children.joins),
-        subagents(children.subagents),
-        session_status(views, rules),
-        agents_list(views),
-    ]
 
 
 def _everywhere(*places: PublishDelta) -> PublishDelta:
