@@ -64,3 +64,24 @@ def test_a_verdict_is_its_word_and_its_meaning_in_one_file(tmp_path: Path) -> No
     source = with_lines(file, ("DENY =", 'SOON = "soon"\nEVER = "ever"'), ("Verdict.DENY:", SOON_AND_EVER.strip()))
     code, output = run_with({file: source}, "declarations/new_verdict.py", tmp_path / "project")
     assert code == 0, output
+
+
+FABLE = """
+"fable": DialectRow(
+    base_url="https://fable.example",
+    speaks=AnthropicDialect,
+    opens=_open_anthropic,
+    library="anthropic",
+    models="/v9/models",
+    key_headers=lambda key: {"fable-key": key},
+    caches_if_asked=True,
+),
+"minstrel": DialectRow(base_url="https://minstrel.example", package="no_such_package"),
+"""
+
+
+def test_a_provider_with_its_own_dialect_is_a_row(tmp_path: Path) -> None:
+    file = "agents/providers/dialects.py"
+    changed = {file: with_lines(file, ('"ollama":', FABLE.strip()))}
+    code, output = run_with(changed, "declarations/new_dialect.py", tmp_path / "project")
+    assert code == 0, output

@@ -27,14 +27,12 @@ from antiphon.agents.model import (
     ProviderSettings,
     TextDelta,
 )
-from antiphon.agents.providers.anthropic_dialect import AnthropicDialect
-from antiphon.agents.providers.chat_dialect import ChatDialect
 from antiphon.agents.providers.conversation import Conversation
-from antiphon.agents.providers.dialect import AnswerTooLarge, AnswerUsage, Dialect, ErrorEvent, GrowingAnswer
+from antiphon.agents.providers.dialect import AnswerTooLarge, AnswerUsage, ErrorEvent, GrowingAnswer
+from antiphon.agents.providers.dialects import DIALECTS, ModelAddress, dialect_of
 from antiphon.agents.providers.estimates import estimated_input, estimated_output
 from antiphon.agents.providers.event_lines import BodyKind, EventLines
 from antiphon.agents.providers.failures import RefusalMeaning, RequestRefusal, classify
-from antiphon.agents.providers.library_model import ModelAddress, open_library_model
 from antiphon.agents.providers.request_head import OpenLibraryModel, RequestHead, build_head
 from antiphon.agents.text import whole_text
 from antiphon.certificates import known_certificates
@@ -55,11 +53,6 @@ LOOK_SECONDS: Final = 5.0
 QUOTED_CHARACTERS: Final = 300
 """How many characters of a provider's own words an error repeats."""
 
-DEFAULT_BASE_URLS: Final = {
-    "openai": "https://api.openai.com/v1",
-    "anthropic": "https://api.anthropic.com",
-    "ollama": "http://127.0.0.1:11434/v1",
-}
 THINKING_LEVELS: Final[Mapping[str, "ThinkingLevel"]] = {
     "off": False,
     "low": "low",
@@ -91,9 +84,10 @@ def open_provider_model(
     """
     provider, _, model = name.partition(":")
     configured = settings.get(provider, ProviderSettings())
-    base_url = configured.base_url or DEFAULT_BASE_URLS.get(provider)
+    row = dialect_of(provider)
+    base_url = configured.base_url or row.base_url
     if not model or base_url is None:
-        known = ", ".join(sorted({*DEFAULT_BASE_URLS, *(key for key, value in settings.items() if value.base_url)}))
+        known = ", ".join(sorted({*DIALECTS, *(key for key, value in settings.items() if value.base_url)}))
         raise Invalid(
             f"Model unknown: {name!r}; write 'provider:model' with one of the providers {known}, or set "
             "'providers.<name>.base_url' to use another that speaks OpenAI's protocol",
@@ -104,9 +98,9 @@ def open_provider_model(
         raise Invalid(
             f"Provider address is not an http URL: {configured.place(provider, 'base_url')!r}", code="invalid_provider"
         )
-    if provider == "anthropic" and find_spec("anthropic") is None:
+    if row.package is not None and find_spec(row.package) is None:
         raise Invalid(
-            f"Package not installed for model {name!r}: install 'antiphon[anthropic]'", code="package_missing"
+            f"Package not installed for model {name!r}: install 'antiphon[{row.package}]'", code="package_missing"
         )
     plain, query = _without_query(base_url)
     return ProviderModel(
@@ -126,9 +120,8 @@ def key_variable(provider: str) -> str:
 
 def import_provider(name: str) -> None:
     """Loads the code that the model `provider:model` needs. This takes seconds: call it in a thread, before use."""
-    provider = name.partition(":")[0]
     import_module("pydantic_ai.direct")
-    import_module("pydantic_ai.models." + (provider if provider in ("anthropic", "ollama") else "openai"))
+    import_module(f"pydantic_ai.models.{dialect_of(name.partition(':')[0]).library}")
     import_module("genai_prices.data")
 
 
@@ -160,9 +153,8 @@ class ProviderModel:
         self._environ = environ
         self._connection: _Connection | None = None
         self._connecting = anyio.Lock()
-        self._dialect: Dialect = (AnthropicDialect if address.provider == "anthropic" else ChatDialect)(
-            address.provider
-        )
+        self._row = dialect_of(address.provider)
+        self._dialect = self._row.speaks(address.provider)
 
     @property
     def name(self) -> str:
@@ -259,14 +251,9 @@ class ProviderModel:
         """
         import httpx2
 
-        is_anthropic = self._provider == "anthropic"
-        path = "/v1/models" if is_anthropic else "/models"
-        url = _with_query(self._address.base_url.rstrip("/") + path, self._query)
-        headers = dict(self._settings.headers)
-        if (key := self._key()) is not None and is_anthropic:
-            headers |= {"x-api-key": key, "anthropic-version": "2023-06-01"}
-        elif key is not None:
-            headers["authorization"] = f"Bearer {key}"
+        url = _with_query(self._address.base_url.rstrip("/") + self._row.models, self._query)
+        key = self._key()
+        headers = {**self._settings.headers, **({} if key is None else self._row.key_headers(key))}
         try:
             with anyio.fail_after(LOOK_SECONDS):
                 async with (
@@ -304,7 +291,7 @@ class ProviderModel:
 
     def _key(self) -> str | None:
         key = (self._settings.api_key or self._environ.get(self._key_variable) or "").strip()
-        is_keyless = self._provider == "ollama" or self._settings.base_url is not None
+        is_keyless = self._row.is_own_server or self._settings.base_url is not None
         who = f"provider {self._provider!r}: {self._key_remedy}"
         if not key and not is_keyless:
             raise ModelError(ModelErrorKind.KEY_MISSING, f"Key missing for {who}")
@@ -320,7 +307,7 @@ class ProviderModel:
         limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=IDLE_CONNECTIONS)
         return _Connection(
             http=self._client(timeout=timeout, limits=limits),
-            open_model=lambda http: open_library_model(self._address, key, self._settings, http),
+            open_model=lambda http: self._row.opens(self._address, key, self._settings, http),
             secrets=tuple(secret for secret in (key, *self._settings.headers.values()) if secret),
         )
 
@@ -382,7 +369,7 @@ class ProviderModel:
             settings["max_tokens"] = prompt.max_output_tokens
         if prompt.thinking is not None:
             settings["thinking"] = THINKING_LEVELS[prompt.thinking]
-        if self._provider == "anthropic" and prompt.purpose == "turn":
+        if self._row.caches_if_asked and prompt.purpose == "turn":
             # Unlike the others it caches only on request, and a run sends its prompt again at each step.
             settings["cache"] = True
         return settings
@@ -706,7 +693,7 @@ async def _drain(pieces: AsyncIterator[bytes]) -> None:
 
 
 def _find_context_tokens(address: ModelAddress) -> int:
-    if address.provider == "ollama":
+    if dialect_of(address.provider).is_own_server:
         return UNKNOWN_CONTEXT_TOKENS
     from genai_prices.data_snapshot import get_snapshot
 

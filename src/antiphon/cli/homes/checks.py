@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from antiphon.agents.providers.dialects import DIALECTS
 from antiphon.agents.toolset import Toolset
 from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, inspect_database, look_at_server
 from antiphon.cli.connection.connect import client_of
@@ -448,8 +449,9 @@ def _tools() -> CheckResult:
     absent: list[str] = []
     if shutil.which("bwrap") is None:
         absent.append("bubblewrap (for sandboxes)")
-    if find_spec("anthropic") is None:
-        absent.append("antiphon[anthropic] (for Anthropic's models)")
+    for provider, row in DIALECTS.items():
+        if row.package is not None and find_spec(row.package) is None:
+            absent.append(f"antiphon[{row.package}] (for {provider.capitalize()}'s models)")
     if find_spec("psycopg") is None or find_spec("procrastinate") is None:
         absent.append("antiphon[postgres] (for PostgreSQL)")
     return CheckResult("optional", Grade.OK, "not installed: " + ", ".join(absent) if absent else "all installed")

@@ -1,11 +1,14 @@
-"""Models of pydantic-ai, over a given HTTP client."""
+"""The providers whose requests differ, a row each; all others are as the defaults say."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
 from antiphon.agents.model import ProviderSettings
+from antiphon.agents.providers.anthropic_dialect import AnthropicDialect
+from antiphon.agents.providers.chat_dialect import ChatDialect
+from antiphon.agents.providers.dialect import Dialect
 
 if TYPE_CHECKING:
     import httpx2
@@ -18,13 +21,6 @@ class ModelAddress(Struct, frozen=True):
     provider: str
     model: str
     base_url: str
-
-
-def open_library_model(
-    address: ModelAddress, key: str | None, settings: ProviderSettings, http: "httpx2.AsyncClient"
-) -> "LibraryModel":
-    opened = _open_anthropic if address.provider == "anthropic" else _open_openai
-    return opened(address, key, settings, http)
 
 
 def _open_openai(
@@ -80,3 +76,44 @@ def _open_anthropic(
         http_client=http,
     )
     return AnthropicModel(address.model, provider=AnthropicProvider(anthropic_client=client))
+
+
+class DialectRow(Struct, frozen=True, kw_only=True):
+    """How requests to a provider differ from those to others."""
+
+    base_url: str | None = None
+    """Unless a setting names another."""
+    speaks: Callable[[str], Dialect] = ChatDialect
+    opens: "Callable[[ModelAddress, str | None, ProviderSettings, httpx2.AsyncClient], LibraryModel]" = _open_openai
+    """The library's model over a given HTTP client."""
+    library: str = "openai"
+    """The library's module with its models."""
+    package: str | None = None
+    """What must be installed: the name of a package, and of our extra."""
+    models: str = "/models"
+    """Below `base_url`, where it lists its models."""
+    key_headers: Callable[[str], Mapping[str, str]] = lambda key: {"authorization": f"Bearer {key}"}
+    caches_if_asked: bool = False
+    """Whether it caches a prompt only on request."""
+    is_own_server: bool = False
+    """Whether it usually runs beside us: it needs no key, and nobody has listed the windows of its models."""
+
+
+DIALECTS: Mapping[str, DialectRow] = {
+    "openai": DialectRow(base_url="https://api.openai.com/v1"),
+    "anthropic": DialectRow(
+        base_url="https://api.anthropic.com",
+        speaks=AnthropicDialect,
+        opens=_open_anthropic,
+        library="anthropic",
+        package="anthropic",
+        models="/v1/models",
+        key_headers=lambda key: {"x-api-key": key, "anthropic-version": "2023-06-01"},
+        caches_if_asked=True,
+    ),
+    "ollama": DialectRow(base_url="http://127.0.0.1:11434/v1", library="ollama", is_own_server=True),
+}
+
+
+def dialect_of(provider: str) -> DialectRow:
+    return DIALECTS.get(provider, DialectRow())
