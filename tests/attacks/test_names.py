@@ -28,7 +28,7 @@ from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.gateway.connections import SINGLE
 from antiphon.gateway.operations.table import TABLE
-from antiphon.gateway.page.routes import ROUTES as PAGE
+from antiphon.gateway.page.table import ROUTES as PAGE
 from antiphon.gateway.server import bind, serving
 from antiphon.store.runs import RunFilter
 from tests.attacks.attempt import Attacker, Attempt, Door, rows

@@ -10,7 +10,7 @@ import pytest
 from antiphon.app import open_app
 from antiphon.config.config import Config
 from antiphon.gateway.operations.table import TABLE
-from antiphon.gateway.page.routes import ROUTES as PAGE
+from antiphon.gateway.page.table import ROUTES as PAGE
 from tests.claims import requirement
 from tests.flow.routes import ROUTES
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, get_args
 
 import anyio
@@ -26,12 +27,13 @@ from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound, Sender
 from antiphon.domain.keys import ChatType
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.tokens import TokenScope
+from antiphon.gateway import operations as operations_package
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import Guard
 from antiphon.gateway.openapi import describe
-from antiphon.gateway.operations.operation import AnyOperation, Ask, Params, TargetKind
+from antiphon.gateway.operations.operation import AnyOperation, Ask, Params, TargetKind, declared_in
 from antiphon.gateway.operations.table import TABLE, table_of
-from antiphon.gateway.page.routes import ROUTES as PAGE
+from antiphon.gateway.page.table import ROUTES as PAGE
 from antiphon.gateway.socket.methods import METHODS
 from antiphon.gateway.socket.subscribing import SUBSCRIBING
 from antiphon.testing.serving import serve_fake
@@ -175,6 +177,32 @@ def test_an_operation_that_stands_twice_is_an_error() -> None:
         table_of((first, second, first))
     with pytest.raises(ValueError, match="twice"):
         table_of((first, replace(first, name=second.name)))
+
+
+MODULE = """
+from antiphon.gateway.operations.operation import Ask, NoParams, operation
+from antiphon.wire.health import Alive
+
+@operation("whales.list", "GET /whales", scope=None)
+async def list_whales({arguments}){answer}:
+    return Alive(ok=True)
+"""
+
+
+@requirement("access:5")
+@pytest.mark.parametrize(
+    ("arguments", "answer", "missing"),
+    [("ask: Ask, params", " -> Alive", "'params'"), ("ask: Ask, params: NoParams", "", "'return'")],
+    ids=["params", "answer"],
+)
+def test_an_operation_whose_handler_lacks_a_hint_is_named_when_the_table_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, answer: str, missing: str
+) -> None:
+    (tmp_path / "oceans").mkdir()
+    (tmp_path / "oceans" / "whales.py").write_text(MODULE.format(arguments=arguments, answer=answer), "utf-8")
+    monkeypatch.setattr(operations_package, "__path__", [*operations_package.__path__, str(tmp_path / "oceans")])
+    with pytest.raises(TypeError, match=f"'whales.list', for {missing}"):
+        declared_in(operations_package)
 
 
 @dataclass(slots=True)

@@ -17,11 +17,11 @@ from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import GatewaySettings, Guard
 from antiphon.gateway.openapi import describe
 from antiphon.gateway.operations.admission import admit
-from antiphon.gateway.operations.health import OPERATIONS as PROBES
+from antiphon.gateway.operations.health import check_ready, get_health
 from antiphon.gateway.operations.operation import AnyOperation, HttpReply
 from antiphon.gateway.operations.table import TABLE
 from antiphon.gateway.page.assets import Assets
-from antiphon.gateway.page.routes import ROUTES as PAGE
+from antiphon.gateway.page.table import ROUTES as PAGE
 from antiphon.gateway.responses import json_response, response_to
 from antiphon.gateway.socket.connection import SocketGateway
 from antiphon.gateway.socket.schemas import describe_socket
@@ -47,7 +47,7 @@ def build_gateway(gateway: Gateway, mcp: AsgiApp, settings: GatewaySettings) -> 
 
 def build_probes(gateway: Gateway) -> AsgiApp:
     """Only `/health` and `/ready`, for a process that serves nobody but its supervisor."""
-    return Application(_addresses_of(PROBES, gateway))
+    return Application(_addresses_of((get_health, check_ready), gateway))
 
 
 def _addresses_of(operations: Iterable[AnyOperation], gateway: Gateway) -> Addresses:

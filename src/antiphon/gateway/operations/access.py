@@ -88,7 +88,7 @@ class Prove(Params, frozen=True, kw_only=True):
     nonce: Annotated[str, Meta(pattern=r"^[0-9a-f]{32,128}$(?!\n)", max_length=128)]
 
 
-@operation("tokens.list", NoParams, wire.TokenList, Http(method="GET", path="/tokens"), scope=TokenScope.ADMIN)
+@operation("tokens.list", "GET /tokens", scope=TokenScope.ADMIN)
 async def list_tokens(ask: Ask, params: NoParams) -> wire.TokenList:
     """Lists valid tokens and signed-in browsers, without their secrets."""
     tokens = await ask.services.tokens.list(ask.principal)
@@ -100,9 +100,7 @@ async def list_tokens(ask: Ask, params: NoParams) -> wire.TokenList:
 
 @operation(
     "tokens.create",
-    CreateToken,
-    wire.TokenRow,
-    Http(method="POST", path="/tokens", statuses={201: "The new token."}),
+    Http("POST /tokens", statuses={201: "The new token."}),
     scope=TokenScope.ADMIN,
     target=TargetKind.SESSION,
 )
@@ -160,14 +158,7 @@ async def _compartments(ask: Ask, tokens: Sequence[Token]) -> Compartments:
     return await ask.services.compartments.list(ask.principal) if has_any else NO_COMPARTMENTS
 
 
-@operation(
-    "tokens.rotate",
-    NamedToken,
-    wire.TokenRow,
-    Http(method="POST", path="/tokens/{token_id}/rotate"),
-    scope=TokenScope.ADMIN,
-    target=TargetKind.TOKEN,
-)
+@operation("tokens.rotate", "POST /tokens/{token_id}/rotate", scope=TokenScope.ADMIN, target=TargetKind.TOKEN)
 async def rotate_token(ask: Ask, params: NamedToken) -> wire.TokenRow:
     """Replaces the token's secret: the old one is refused at once. The new one is shown only this once."""
     ask.outlive_credential()
@@ -175,13 +166,7 @@ async def rotate_token(ask: Ask, params: NamedToken) -> wire.TokenRow:
     return wire.token_row(token, await _compartments(ask, [token]), secret)
 
 
-@operation(
-    "tokens.rotate-owner",
-    NoParams,
-    wire.RotatedToken,
-    Http(method="POST", path="/tokens/rotate"),
-    scope=TokenScope.ADMIN,
-)
+@operation("tokens.rotate-owner", "POST /tokens/rotate", scope=TokenScope.ADMIN)
 async def rotate_owner_token(ask: Ask, params: NoParams) -> wire.RotatedToken:
     """Replaces the owner's token in the home's file, and ends the browsers and links that the old token admitted."""
     ask.outlive_credential()
@@ -190,9 +175,7 @@ async def rotate_owner_token(ask: Ask, params: NoParams) -> wire.RotatedToken:
 
 @operation(
     "tokens.revoke",
-    NamedToken,
-    type(None),
-    Http(method="DELETE", path="/tokens/{token_id}", statuses=NOTHING),
+    Http("DELETE /tokens/{token_id}", statuses=NOTHING),
     scope=TokenScope.ADMIN,
     target=TargetKind.TOKEN,
 )
@@ -203,20 +186,14 @@ async def revoke_token(ask: Ask, params: NamedToken) -> None:
     await ask.services.tokens.revoke(ask.principal, params.token_id)
 
 
-@operation("links.create", NoParams, wire.SignInLink, Http(method="POST", path="/auth/link"), scope=TokenScope.ADMIN)
+@operation("links.create", "POST /auth/link", scope=TokenScope.ADMIN)
 async def create_link(ask: Ask, params: NoParams) -> wire.SignInLink:
     """Creates a code for a sign-in link, for the owner who asks. Needs all scopes, because a browser has all."""
     code = await ask.services.sign_in.new_link_code(ask.principal, held=ask.scopes)
     return wire.SignInLink(code=code, expires_in_seconds=int(LINK_LIFE.total_seconds()))
 
 
-@operation(
-    "browsers.sign-in",
-    SignInParams,
-    wire.SignedIn,
-    Http(method="POST", path="/auth/exchange", is_only=True),
-    scope=None,
-)
+@operation("browsers.sign-in", Http("POST /auth/exchange", is_only=True), scope=None)
 async def sign_in(ask: Ask, params: SignInParams) -> HttpReply[wire.SignedIn]:
     """Redeems a link's code, once: sets the cookie and returns the page's secret that belongs to it."""
     service, headers, scheme = ask.services.sign_in, ask.request.headers, ask.request.scope["scheme"]
@@ -231,13 +208,7 @@ async def sign_in(ask: Ask, params: SignInParams) -> HttpReply[wire.SignedIn]:
     return HttpReply(answer, headers={"Set-Cookie": kept, "Cache-Control": "no-store"})
 
 
-@operation(
-    "browsers.sign-out",
-    NoParams,
-    type(None),
-    Http(method="POST", path="/auth/sign-out", statuses=NOTHING, is_only=True),
-    scope=TokenScope.READ,
-)
+@operation("browsers.sign-out", Http("POST /auth/sign-out", statuses=NOTHING, is_only=True), scope=TokenScope.READ)
 async def sign_out(ask: Ask, params: NoParams) -> HttpReply[None]:
     """Signs out the browser that asks; its open streams end too."""
     if ask.browser is None:
@@ -249,22 +220,9 @@ async def sign_out(ask: Ask, params: NoParams) -> HttpReply[None]:
     )
 
 
-@operation("gateways.prove", Prove, wire.Proof, Http(method="POST", path="/auth/prove", is_only=True), scope=None)
+@operation("gateways.prove", Http("POST /auth/prove", is_only=True), scope=None)
 async def prove(ask: Ask, params: Prove) -> wire.Proof:
     """Proves that this is the home's gateway to a client that knows the owner's token and has not sent it."""
     host, port = ask.request.scope["server"]
     key = await ask.services.ownership.proof_key()
     return wire.Proof(proof=identity_proof(key, params.nonce, host, port))
-
-
-OPERATIONS = (
-    list_tokens,
-    create_token,
-    rotate_token,
-    rotate_owner_token,
-    revoke_token,
-    create_link,
-    sign_in,
-    sign_out,
-    prove,
-)

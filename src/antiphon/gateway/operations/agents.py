@@ -1,11 +1,11 @@
 """The operation that lists agents. Contract: gateway 4."""
 
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.operation import Ask, Http, NoParams, operation
+from antiphon.gateway.operations.operation import Ask, NoParams, operation
 from antiphon.wire import agents as wire
 
 
-@operation("agents.list", NoParams, wire.AgentList, Http(method="GET", path="/agents"), scope=TokenScope.READ)
+@operation("agents.list", "GET /agents", scope=TokenScope.READ)
 async def list_agents(ask: Ask, params: NoParams) -> wire.AgentList:
     """Lists the configured agents with which the caller may open sessions, in the order of the settings."""
     found = await ask.services.sessions.openable_agents(ask.principal)
@@ -17,6 +17,3 @@ async def list_agents(ask: Ask, params: NoParams) -> wire.AgentList:
             for agent in found
         ],
     )
-
-
-OPERATIONS = (list_agents,)

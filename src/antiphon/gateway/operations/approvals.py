@@ -66,13 +66,7 @@ class NamedStandingApproval(Params, frozen=True, kw_only=True):
     standing_id: str
 
 
-@operation(
-    "approvals.list",
-    ListApprovals,
-    wire.ApprovalList,
-    Http(method="GET", path="/approvals"),
-    scope=TokenScope.APPROVALS,
-)
+@operation("approvals.list", "GET /approvals", scope=TokenScope.APPROVALS)
 async def list_approvals(ask: Ask, params: ListApprovals) -> wire.ApprovalList:
     """Lists requests to approve calls, newest first; `before` is the last `approvalId` of a page."""
     row = None
@@ -88,14 +82,7 @@ async def list_approvals(ask: Ask, params: ListApprovals) -> wire.ApprovalList:
     return wire.ApprovalList(count=len(found), approvals=shown)
 
 
-@operation(
-    "approvals.get",
-    NamedApproval,
-    wire.ApprovalShape,
-    Http(method="GET", path="/approvals/{approval_id}"),
-    scope=TokenScope.APPROVALS,
-    target=TargetKind.APPROVAL,
-)
+@operation("approvals.get", "GET /approvals/{approval_id}", scope=TokenScope.APPROVALS, target=TargetKind.APPROVAL)
 async def get_approval(ask: Ask, params: NamedApproval) -> wire.ApprovalShape:
     """Returns the request."""
     return await _shown(ask, await ask.services.approvals.get(ask.principal, ApprovalId(params.approval_id)))
@@ -103,9 +90,7 @@ async def get_approval(ask: Ask, params: NamedApproval) -> wire.ApprovalShape:
 
 @operation(
     "approvals.wait",
-    WaitForApproval,
-    wire.ApprovalShape,
-    Http(method="GET", path="/approvals/{approval_id}", when="wait"),
+    Http("GET /approvals/{approval_id}", when="wait"),
     scope=TokenScope.APPROVALS,
     target=TargetKind.APPROVAL,
 )
@@ -120,14 +105,7 @@ async def wait_for_decision(ask: Ask, params: WaitForApproval) -> wire.ApprovalS
     return await _shown(ask, await ask.services.approvals.get(ask.principal, id))
 
 
-@operation(
-    "approvals.resolve",
-    ResolveApproval,
-    wire.ApprovalShape,
-    Http(method="POST", path="/approvals/{approval_id}"),
-    scope=TokenScope.APPROVALS,
-    target=TargetKind.APPROVAL,
-)
+@operation("approvals.resolve", "POST /approvals/{approval_id}", scope=TokenScope.APPROVALS, target=TargetKind.APPROVAL)
 async def resolve_approval(ask: Ask, params: ResolveApproval) -> wire.ApprovalShape:
     """Decides the request: `once` lets a call run one time, `always` also later ones, `deny` none. The first counts.
 
@@ -145,13 +123,7 @@ async def resolve_approval(ask: Ask, params: ResolveApproval) -> wire.ApprovalSh
     return await _shown(ask, resolved)
 
 
-@operation(
-    "standing-approvals.list",
-    ListStandingApprovals,
-    wire.StandingApprovalList,
-    Http(method="GET", path="/standing-approvals"),
-    scope=TokenScope.APPROVALS,
-)
+@operation("standing-approvals.list", "GET /standing-approvals", scope=TokenScope.APPROVALS)
 async def list_standing_approvals(ask: Ask, params: ListStandingApprovals) -> wire.StandingApprovalList:
     """Lists what owners allow always, newest first; `before` is the last `standingId` of a page."""
     before = None if params.before is None else StandingApprovalId(params.before)
@@ -165,9 +137,7 @@ async def list_standing_approvals(ask: Ask, params: ListStandingApprovals) -> wi
 
 @operation(
     "standing-approvals.revoke",
-    NamedStandingApproval,
-    wire.StandingApprovalShape,
-    Http(method="DELETE", path="/standing-approvals/{standing_id}"),
+    "DELETE /standing-approvals/{standing_id}",
     scope=TokenScope.APPROVALS,
     target=TargetKind.STANDING_APPROVAL,
 )
@@ -195,13 +165,3 @@ def _verdicts(params: ResolveApproval) -> Mapping[str, Verdict] | Verdict:
             raise Invalid(f"Call is decided twice: {each.call_id!r}. Decide each once.", code="invalid_request")
         verdicts[each.call_id] = each.decision
     return verdicts
-
-
-OPERATIONS = (
-    list_approvals,
-    get_approval,
-    wait_for_decision,
-    resolve_approval,
-    list_standing_approvals,
-    revoke_standing_approval,
-)

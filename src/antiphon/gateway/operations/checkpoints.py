@@ -17,9 +17,7 @@ class CheckpointSession(NamedSession, frozen=True, kw_only=True):
 
 @operation(
     "sessions.checkpoint",
-    CheckpointSession,
-    CheckpointShape,
-    Http(method="POST", path="/sessions/{key}/checkpoint", query=("wait",)),
+    Http("POST /sessions/{key}/checkpoint", query=("wait",)),
     scope=TokenScope.WRITE,
     target=TargetKind.SESSION,
 )
@@ -39,6 +37,3 @@ async def checkpoint_session(ask: Ask, params: CheckpointSession) -> CheckpointS
         code=outcome.code,
         error=outcome.error,
     )
-
-
-OPERATIONS = (checkpoint_session,)

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from antiphon.domain.tokens import TokenScope
 from antiphon.gateway.operations.messages import SenderName, SenderParams, speaker_of
-from antiphon.gateway.operations.operation import Ask, Http, TargetKind, operation
+from antiphon.gateway.operations.operation import Ask, TargetKind, operation
 from antiphon.gateway.operations.sessions import NamedSession
 from antiphon.wire import commands as wire
 
@@ -23,14 +23,7 @@ class RunCommand(NamedSession, frozen=True, kw_only=True):
     """With a channel's token: who typed it, `{id, name?}`, by the platform's immutable id."""
 
 
-@operation(
-    "commands.run",
-    RunCommand,
-    wire.CommandAnswer,
-    Http(method="POST", path="/sessions/{key}/command"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.SESSION,
-)
+@operation("commands.run", "POST /sessions/{key}/command", scope=TokenScope.WRITE, target=TargetKind.SESSION)
 async def run_command(ask: Ask, params: RunCommand) -> wire.CommandAnswer:
     """Carries out a command of the session's chat, such as `/status` or `/stop`, at once, and returns its answer.
 
@@ -40,6 +33,3 @@ async def run_command(ask: Ask, params: RunCommand) -> wire.CommandAnswer:
     speaker = speaker_of(ask, target, params.sender)
     answer = await ask.services.commands.run(speaker, target, params.text, held=ask.scopes)
     return wire.command_answer(answer)
-
-
-OPERATIONS = (run_command,)

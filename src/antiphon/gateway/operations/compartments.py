@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.operation import Ask, Http, NoParams, Params, operation
+from antiphon.gateway.operations.operation import Ask, NoParams, Params, operation
 from antiphon.wire import compartments as wire
 
 
@@ -14,28 +14,13 @@ class CreateCompartment(Params, frozen=True, kw_only=True):
     """Its name, of a-z, 0-9 and _ . : @ + -, beginning with a letter or digit."""
 
 
-@operation(
-    "compartments.list",
-    NoParams,
-    wire.CompartmentList,
-    Http(method="GET", path="/compartments"),
-    scope=TokenScope.ADMIN,
-)
+@operation("compartments.list", "GET /compartments", scope=TokenScope.ADMIN)
 async def list_compartments(ask: Ask, params: NoParams) -> wire.CompartmentList:
     """Lists the names that classifications may use, in the order in which they were created."""
     return wire.compartment_list(await ask.services.compartments.list(ask.principal))
 
 
-@operation(
-    "compartments.create",
-    CreateCompartment,
-    wire.CompartmentShape,
-    Http(method="POST", path="/compartments"),
-    scope=TokenScope.ADMIN,
-)
+@operation("compartments.create", "POST /compartments", scope=TokenScope.ADMIN)
 async def create_compartment(ask: Ask, params: CreateCompartment) -> wire.CompartmentShape:
     """Creates a compartment. Its name is never reused, and there can be at most 62."""
     return wire.compartment(await ask.services.compartments.create(ask.principal, params.name), params.name)
-
-
-OPERATIONS = (list_compartments, create_compartment)

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from antiphon.domain.keys import parse_agent_id
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.operation import Ask, Http, Params, operation
+from antiphon.gateway.operations.operation import Ask, Params, operation
 from antiphon.wire import costs as wire
 
 MAX_DAYS = 366
@@ -17,7 +17,7 @@ class GetCosts(Params, frozen=True, kw_only=True):
     agent_id: str | None = None
 
 
-@operation("costs.get", GetCosts, wire.CostsShape, Http(method="GET", path="/costs"), scope=TokenScope.READ)
+@operation("costs.get", "GET /costs", scope=TokenScope.READ)
 async def get_costs(ask: Ask, params: GetCosts) -> wire.CostsShape:
     """Returns what the runs that you may see used, by day, agent, person and model, with the daily caps.
 
@@ -25,6 +25,3 @@ async def get_costs(ask: Ask, params: GetCosts) -> wire.CostsShape:
     """
     agent_id = None if params.agent_id is None else parse_agent_id(params.agent_id)
     return wire.costs(await ask.services.costs.read(ask.principal, days=params.days, agent_id=agent_id))
-
-
-OPERATIONS = (get_costs,)

@@ -3,7 +3,7 @@
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.deliveries.deliveries import DeliveryFilter
-from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
+from antiphon.gateway.operations.operation import Ask, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import deliveries as wire
 
@@ -21,13 +21,7 @@ class NamedDelivery(Params, frozen=True, kw_only=True):
     delivery_id: str
 
 
-@operation(
-    "deliveries.list",
-    ListDeliveries,
-    wire.DeliveryList,
-    Http(method="GET", path="/deliveries"),
-    scope=TokenScope.READ,
-)
+@operation("deliveries.list", "GET /deliveries", scope=TokenScope.READ)
 async def list_deliveries(ask: Ask, params: ListDeliveries) -> wire.DeliveryList:
     """Lists texts that leave or left through channels, newest first; `before` is the last `deliveryId` of a page.
 
@@ -40,30 +34,15 @@ async def list_deliveries(ask: Ask, params: ListDeliveries) -> wire.DeliveryList
     return wire.DeliveryList(count=len(found), deliveries=[wire.delivery(delivery) for delivery in found])
 
 
-@operation(
-    "deliveries.get",
-    NamedDelivery,
-    wire.DeliveryShape,
-    Http(method="GET", path="/deliveries/{delivery_id}"),
-    scope=TokenScope.READ,
-    target=TargetKind.DELIVERY,
-)
+@operation("deliveries.get", "GET /deliveries/{delivery_id}", scope=TokenScope.READ, target=TargetKind.DELIVERY)
 async def get_delivery(ask: Ask, params: NamedDelivery) -> wire.DeliveryShape:
     """Returns one delivery."""
     return wire.delivery(await ask.services.deliveries.get(ask.principal, params.delivery_id))
 
 
 @operation(
-    "deliveries.retry",
-    NamedDelivery,
-    wire.DeliveryShape,
-    Http(method="POST", path="/deliveries/{delivery_id}/retry"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.DELIVERY,
+    "deliveries.retry", "POST /deliveries/{delivery_id}/retry", scope=TokenScope.WRITE, target=TargetKind.DELIVERY
 )
 async def retry_delivery(ask: Ask, params: NamedDelivery) -> wire.DeliveryShape:
     """Queues a dead or suppressed delivery again, under the same id; a waiting one becomes due now."""
     return wire.delivery(await ask.services.deliveries.retry(ask.principal, params.delivery_id))
-
-
-OPERATIONS = (list_deliveries, get_delivery, retry_delivery)

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
-from antiphon.gateway.operations.operation import Ask, Http, NoParams, Params, TargetKind, operation
+from antiphon.gateway.operations.operation import Ask, NoParams, Params, TargetKind, operation
 from antiphon.wire import groups as wire
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -19,37 +19,20 @@ class NamedGroup(Params, frozen=True, kw_only=True):
     account: Name = DEFAULT_ACCOUNT
 
 
-@operation("groups.list", NoParams, wire.GroupList, Http(method="GET", path="/groups"), scope=TokenScope.ADMIN)
+@operation("groups.list", "GET /groups", scope=TokenScope.ADMIN)
 async def list_groups(ask: Ask, params: NoParams) -> wire.GroupList:
     """Lists the groups that this home's bots are or were in, and whether they may answer there."""
     found = await ask.services.groups.list(ask.principal)
     return wire.GroupList(count=len(found), groups=[wire.group(each) for each in found])
 
 
-@operation(
-    "groups.allow",
-    NamedGroup,
-    wire.GroupShape,
-    Http(method="POST", path="/groups/{group_id}/allow"),
-    scope=TokenScope.ADMIN,
-    target=TargetKind.GROUP,
-)
+@operation("groups.allow", "POST /groups/{group_id}/allow", scope=TokenScope.ADMIN, target=TargetKind.GROUP)
 async def allow_group(ask: Ask, params: NamedGroup) -> wire.GroupShape:
     """Lets the bot answer in a group, from the next message on."""
     return wire.group(await ask.services.groups.allow(ask.principal, params.channel, params.account, params.group_id))
 
 
-@operation(
-    "groups.refuse",
-    NamedGroup,
-    wire.GroupShape,
-    Http(method="POST", path="/groups/{group_id}/refuse"),
-    scope=TokenScope.ADMIN,
-    target=TargetKind.GROUP,
-)
+@operation("groups.refuse", "POST /groups/{group_id}/refuse", scope=TokenScope.ADMIN, target=TargetKind.GROUP)
 async def refuse_group(ask: Ask, params: NamedGroup) -> wire.GroupShape:
     """Keeps the bot silent in a group; nothing that is written there is stored."""
     return wire.group(await ask.services.groups.refuse(ask.principal, params.channel, params.account, params.group_id))
-
-
-OPERATIONS = (list_groups, allow_group, refuse_group)

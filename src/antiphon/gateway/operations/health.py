@@ -4,13 +4,13 @@ from antiphon.gateway.operations.operation import Ask, Http, NoParams, operation
 from antiphon.wire import health as wire
 
 
-@operation("health.get", NoParams, wire.Alive, Http(method="GET", path="/health", is_lenient=True), scope=None)
+@operation("health.get", Http("GET /health", is_lenient=True), scope=None)
 async def get_health(ask: Ask, params: NoParams) -> wire.Alive:
     """Answers whenever the process is alive."""
     return wire.Alive(ok=True)
 
 
-@operation("health.ready", NoParams, wire.ReadyShape, Http(method="GET", path="/ready", is_lenient=True), scope=None)
+@operation("health.ready", Http("GET /ready", is_lenient=True), scope=None)
 async def check_ready(ask: Ask, params: NoParams) -> wire.ReadyShape:
     """Answers 200 if messages can be accepted and stored; without a worker they wait until one starts."""
     ready = await ask.services.health.check()
@@ -22,6 +22,3 @@ async def check_ready(ask: Ask, params: NoParams) -> wire.ReadyShape:
         stalls=wire.StallsShape(p999_ms=ready.stalls.p999_ms, longest_ms=ready.stalls.longest_ms),
         note=note,
     )
-
-
-OPERATIONS = (get_health, check_ready)

@@ -13,11 +13,8 @@ class ReceiveHook(Params, frozen=True, kw_only=True):
 
 @operation(
     "hooks.receive",
-    ReceiveHook,
-    PostedShape,
     Http(
-        method="POST",
-        path="/hooks/{name}",
+        "POST /hooks/{name}",
         statuses={202: "Stored."},
         max_body_bytes=WEBHOOK_BYTES,
         reads_body=True,
@@ -32,6 +29,3 @@ async def receive_hook(ask: Ask, params: ReceiveHook) -> PostedShape:
     headers = {key.lower(): value for key, value in ask.request.headers.items()}
     hooks.check_form(headers)
     return await hooks.receive(params.name, headers, await read_body(ask))
-
-
-OPERATIONS = (receive_hook,)

@@ -1,7 +1,7 @@
 """The operation that lists the earlier conversations of a session. Contract: sessions 6, gateway 4."""
 
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.operation import Ask, Http, TargetKind, operation
+from antiphon.gateway.operations.operation import Ask, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit, NamedSession
 from antiphon.wire import incarnations as wire
 
@@ -14,12 +14,7 @@ class ListIncarnations(NamedSession, frozen=True, kw_only=True):
 
 
 @operation(
-    "sessions.incarnations",
-    ListIncarnations,
-    wire.IncarnationList,
-    Http(method="GET", path="/sessions/{key}/incarnations"),
-    scope=TokenScope.READ,
-    target=TargetKind.SESSION,
+    "sessions.incarnations", "GET /sessions/{key}/incarnations", scope=TokenScope.READ, target=TargetKind.SESSION
 )
 async def list_incarnations(ask: Ask, params: ListIncarnations) -> wire.IncarnationList:
     """Lists the earlier conversations of a session, which resets have ended, newest first."""
@@ -37,6 +32,3 @@ async def list_incarnations(ask: Ask, params: ListIncarnations) -> wire.Incarnat
         incarnations=[wire.incarnation(each) for each in page.conversations],
         next_cursor=None if page.next is None else services.cursors.seal(about, page.next),
     )
-
-
-OPERATIONS = (list_incarnations,)

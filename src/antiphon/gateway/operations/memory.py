@@ -47,7 +47,7 @@ class UpdateNote(NamedNote, frozen=True, kw_only=True):
     """The version that was read: the note is changed only if it is still that one."""
 
 
-@operation("memory.list", ListNotes, wire.NoteList, Http(method="GET", path="/memory"), scope=TokenScope.READ)
+@operation("memory.list", "GET /memory", scope=TokenScope.READ)
 async def list_notes(ask: Ask, params: ListNotes) -> wire.NoteList:
     """Lists what agents remember of the caller, and of groups in which they take part; for owners everybody's notes."""
     limit = min(max(params.limit, 1), MAX_LIMIT)
@@ -61,40 +61,20 @@ async def list_notes(ask: Ask, params: ListNotes) -> wire.NoteList:
     return wire.NoteList(count=len(page), notes=page, next=page[-1].note_id if len(found) > limit else None)
 
 
-@operation(
-    "memory.get",
-    NamedNote,
-    wire.NoteShape,
-    Http(method="GET", path="/memory/{note_id}"),
-    scope=TokenScope.READ,
-    target=TargetKind.NOTE,
-)
+@operation("memory.get", "GET /memory/{note_id}", scope=TokenScope.READ, target=TargetKind.NOTE)
 async def get_note(ask: Ask, params: NamedNote) -> wire.NoteShape:
     """Returns one note."""
     return await _one(ask, await ask.services.notes.get(ask.principal, NoteId(params.note_id)))
 
 
-@operation(
-    "memory.add",
-    AddNote,
-    wire.NoteShape,
-    Http(method="POST", path="/memory", statuses={201: "The new note."}),
-    scope=TokenScope.WRITE,
-)
+@operation("memory.add", Http("POST /memory", statuses={201: "The new note."}), scope=TokenScope.WRITE)
 async def add_note(ask: Ask, params: AddNote) -> wire.NoteShape:
     """Adds a note of the caller, which the agent sees in their direct chats; `shared` by an owner, in all chats."""
     agent = ask.services.rules.default_agent if params.agent_id is None else AgentId(params.agent_id)
     return await _one(ask, await ask.services.notes.add(ask.principal, agent, params.text, is_shared=params.shared))
 
 
-@operation(
-    "memory.update",
-    UpdateNote,
-    wire.NoteShape,
-    Http(method="PATCH", path="/memory/{note_id}"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.NOTE,
-)
+@operation("memory.update", "PATCH /memory/{note_id}", scope=TokenScope.WRITE, target=TargetKind.NOTE)
 async def update_note(ask: Ask, params: UpdateNote) -> wire.NoteShape:
     """Corrects a note of the caller, or shares it. Agents see the new text from their next runs on."""
     changed = await ask.services.notes.change(
@@ -103,14 +83,7 @@ async def update_note(ask: Ask, params: UpdateNote) -> wire.NoteShape:
     return await _one(ask, changed)
 
 
-@operation(
-    "memory.delete",
-    NamedNote,
-    wire.NoteShape,
-    Http(method="DELETE", path="/memory/{note_id}"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.NOTE,
-)
+@operation("memory.delete", "DELETE /memory/{note_id}", scope=TokenScope.WRITE, target=TargetKind.NOTE)
 async def delete_note(ask: Ask, params: NamedNote) -> wire.NoteShape:
     """Forgets a note of the caller, and returns it. Conversations in which it was said keep their words."""
     return await _one(ask, await ask.services.notes.delete(ask.principal, NoteId(params.note_id)))
@@ -123,6 +96,3 @@ async def _one(ask: Ask, note: Note) -> wire.NoteShape:
 async def _shown(ask: Ask, notes: Sequence[Note]) -> list[wire.NoteShape]:
     names = await ask.services.names.read(name for each in notes for name in wire.named_in(each))
     return [wire.note(each, names) for each in notes]
-
-
-OPERATIONS = (list_notes, get_note, add_note, update_note, delete_note)

@@ -36,7 +36,7 @@ from antiphon.gateway.operations.following import (
     view_of,
     with_end,
 )
-from antiphon.gateway.operations.operation import Ask, Http, TargetKind, operation
+from antiphon.gateway.operations.operation import Answered, Ask, Http, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit, NamedSession
 from antiphon.gateway.sse import FollowResponse, event_view, frame, message_view
 from antiphon.incoming import GivenAttribution
@@ -129,13 +129,11 @@ class FollowEvents(NamedSession, frozen=True, kw_only=True):
     after: After | None = None
 
 
-_MESSAGES = Http(method="POST", path="/sessions/{key}/messages", max_body_bytes=LARGE_BYTES)
+_MESSAGES = Http("POST /sessions/{key}/messages", max_body_bytes=LARGE_BYTES)
 
 
 @operation(
     "sessions.post",
-    PostParams,
-    PostedShape,
     replace(_MESSAGES, query=("wait", "stream"), is_streamed=True, serves_nodes=True),
     scope=TokenScope.WRITE,
     target=TargetKind.SESSION,
@@ -167,14 +165,7 @@ async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResp
     return posted(stored) if params.wait is None else await with_end(ask, stored, params.wait)
 
 
-@operation(
-    "sessions.append",
-    AppendParams,
-    PostedShape,
-    replace(_MESSAGES, when="append"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.SESSION,
-)
+@operation("sessions.append", replace(_MESSAGES, when="append"), scope=TokenScope.WRITE, target=TargetKind.SESSION)
 async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
     """Stores a message without starting a run."""
     if params.role != "user" and params.attribution is not None:
@@ -201,14 +192,7 @@ async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
 
 @operation(
     "sessions.history",
-    ReadHistory,
-    wire.HistoryShape,
-    Http(
-        method="GET",
-        path="/sessions/{key}/history",
-        headers={"after": LAST_EVENT_ID, "follow": ACCEPT},
-        is_streamed=True,
-    ),
+    Http("GET /sessions/{key}/history", headers={"after": LAST_EVENT_ID, "follow": ACCEPT}, is_streamed=True),
     scope=TokenScope.READ,
     target=TargetKind.SESSION,
 )
@@ -249,11 +233,8 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
 
 @operation(
     "sessions.events",
-    FollowEvents,
-    wire.EventShape,
     Http(
-        method="GET",
-        path="/sessions/{key}/events",
+        "GET /sessions/{key}/events",
         headers={"after": LAST_EVENT_ID},
         media_type="text/event-stream",
         is_streamed=True,
@@ -262,7 +243,7 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
     scope=TokenScope.READ,
     target=TargetKind.SESSION,
 )
-async def follow_events(ask: Ask, params: FollowEvents) -> FollowResponse:
+async def follow_events(ask: Ask, params: FollowEvents) -> wire.EventShape | FollowResponse:
     """Streams every event of the log, from the start or after a cursor, then live."""
     target = ask.target(params.key)
     found = await ask.services.sessions.get(ask.principal, target)
@@ -280,13 +261,11 @@ async def follow_events(ask: Ask, params: FollowEvents) -> FollowResponse:
 
 @operation(
     "sessions.transcript",
-    NamedSession,
-    wire.EventShape,
-    Http(method="GET", path="/sessions/{key}/transcript", media_type=JSON_LINES, is_only=True),
+    Http("GET /sessions/{key}/transcript", media_type=JSON_LINES, is_only=True),
     scope=TokenScope.READ,
     target=TargetKind.SESSION,
 )
-async def read_transcript(ask: Ask, params: NamedSession) -> StreamingResponse:
+async def read_transcript(ask: Ask, params: NamedSession) -> Answered[wire.EventShape]:
     """Returns the events of the present incarnation, or of an ended one by its id, one JSON object per line."""
     target = ask.target(params.key)
     await ask.services.sessions.get(ask.principal, target)
@@ -347,6 +326,3 @@ def _part(item: TextItem | ImageItem) -> Part:
     except ValueError as error:
         raise Invalid("Image is not valid base64.", code="invalid_message") from error
     return ImagePart(mime_type=item.mime_type, data=item.data)
-
-
-OPERATIONS = (post_message, append_message, read_history, follow_events, read_transcript)

@@ -9,15 +9,10 @@ from antiphon.wire.metrics import MEDIA_TYPE, MetricsShape, metrics_text
 
 @operation(
     "metrics.get",
-    NoParams,
-    MetricsShape,
-    Http(method="GET", path="/metrics", media_type="text/plain", is_lenient=True, serves_this_machine=True),
+    Http("GET /metrics", media_type="text/plain", is_lenient=True, serves_this_machine=True),
     scope=TokenScope.ADMIN,
 )
 async def read_metrics(ask: Ask, params: NoParams) -> MetricsShape | Response:
     """Returns the metrics of this process and of its database, in the text format of Prometheus."""
     text = metrics_text(await ask.services.measures.read(ask.who))
     return MetricsShape(text=text) if ask.http is None else Response(text, media_type=MEDIA_TYPE)
-
-
-OPERATIONS = (read_metrics,)

@@ -1,10 +1,13 @@
 """An operation: its name, types, rights, target, handler, and its form over HTTP. Contract: access 5."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any, Generic, TypeAlias, TypeVar
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType, UnionType
+from typing import Any, Generic, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import anyio
 from msgspec import Struct, field
@@ -58,12 +61,11 @@ class Header(Struct, frozen=True):
     """Whether the OpenAPI description lists it."""
 
 
-class Http(Struct, frozen=True, kw_only=True):
+class Http(Struct, frozen=True):
     """The HTTP form of an operation. Parameters that are nowhere else are in the body."""
 
-    method: str
-    path: str
-    """Parameters that are segments of the path are written `{key}`."""
+    address: str
+    """Method and path, `GET /sessions/{key}`; parameters that are segments of the path are written in braces."""
     query: tuple[str, ...] = ()
     """Parameters in the query. Methods without a body have all their parameters there, except those in the path."""
     headers: Mapping[str, Header] = field(default_factory=dict[str, Header])
@@ -85,6 +87,14 @@ class Http(Struct, frozen=True, kw_only=True):
     """Whether programs of this machine need no credential, unless the gateway can be reached from elsewhere."""
     is_only: bool = False
     """Whether there is no other form: it is about HTTP itself (cookies, signed bodies), or its answer is a stream."""
+
+    @property
+    def method(self) -> str:
+        return self.address.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        return self.address.partition(" ")[2]
 
     @property
     def status(self) -> int:
@@ -222,29 +232,63 @@ class Operation(Struct, Generic[P, A], frozen=True, kw_only=True):
 AnyOperation: TypeAlias = Operation[Any, Any]
 
 
+_DECLARED: list[AnyOperation] = []
+"""Those of the modules that were imported so far."""
+
+
+def declared_in(package: ModuleType) -> list[AnyOperation]:
+    """Those of every module of the package, by place; the usual one there is before those with a name in the query."""
+    names = {each.name for each in iter_modules(package.__path__, f"{package.__name__}.")}
+    for name in names:
+        import_module(name)
+    found = [each for each in _DECLARED if each.handle.__module__ in names]
+    return sorted(found, key=lambda each: (each.http.path, each.http.method, each.http.when or ""))
+
+
 def operation(
     name: str,
-    params: type[P],
-    answer: type[A],
-    http: Http,
+    http: Http | str,
     *,
     scope: TokenScope | None,
     target: TargetKind = TargetKind.NONE,
     serves_bound: bool = False,
 ) -> Callable[[Callable[[Ask, P], Awaitable[Answered[A]]]], Operation[P, A]]:
-    """Makes a table entry from a handler. The handler's docstring is the description."""
+    """Declares an operation on its handler, whose hints are its types and whose docstring is its description.
 
-    def entry(handle: Callable[[Ask, P], Awaitable[Answered[A]]]) -> Operation[P, A]:
-        return Operation(
+    A text for `http` is the address alone. Raises `TypeError` for a handler that lacks a hint.
+    """
+
+    def declared(handle: Callable[[Ask, P], Awaitable[Answered[A]]]) -> Operation[P, A]:
+        params, answer = types_of(name, handle)
+        made = Operation[P, A](
             name=name,
             params=params,
             answer=answer,
             scope=scope,
             target=target,
-            http=http,
+            http=Http(http) if isinstance(http, str) else http,
             serves_bound=serves_bound,
             handle=handle,
             description=inspect.getdoc(handle) or "",
         )
+        _DECLARED.append(made)
+        return made
 
-    return entry
+    return declared
+
+
+def types_of(name: str, handle: Callable[..., object]) -> tuple[type[Any], type[Any]]:
+    """The parameters and the answer. What only HTTP has, `HttpReply` and responses, counts where nothing else is."""
+    hints = get_type_hints(handle)
+    _, params = inspect.signature(handle).parameters
+    if missing := [hint for hint in (params, "return") if hint not in hints]:
+        raise TypeError(f"Operation lacks a hint: {name!r}, for {missing[0]!r}")
+    returned: Any = hints["return"]
+    choices: Sequence[Any] = get_args(returned) if get_origin(returned) in (Union, UnionType) else (returned,)
+    choices = [get_args(each)[0] if get_origin(each) is HttpReply else each for each in choices]
+    answers: set[Any] = {each for each in choices if not (isinstance(each, type) and issubclass(each, Response))} or {
+        Response
+    }
+    if len(answers) > 1:
+        raise TypeError(f"Operation has several answers: {name!r}")
+    return hints[params], answers.pop()

@@ -23,52 +23,29 @@ class ApprovePairing(NamedPairing, frozen=True, kw_only=True):
     """The person whose account it is; a guest of its own unless set."""
 
 
-@operation("pairings.list", NoParams, wire.PairingList, Http(method="GET", path="/pairings"), scope=TokenScope.ADMIN)
+@operation("pairings.list", "GET /pairings", scope=TokenScope.ADMIN)
 async def list_pairings(ask: Ask, params: NoParams) -> wire.PairingList:
     """Lists the people who wait to be admitted, the oldest first."""
     found = await ask.services.pairings.list(ask.principal)
     return wire.PairingList(count=len(found), pairings=[wire.pairing(each) for each in found])
 
 
-@operation(
-    "pairings.approve",
-    ApprovePairing,
-    wire.AdmittedShape,
-    Http(method="POST", path="/pairings/{pairing}/approve"),
-    scope=TokenScope.ADMIN,
-    target=TargetKind.PAIRING,
-)
+@operation("pairings.approve", "POST /pairings/{pairing}/approve", scope=TokenScope.ADMIN, target=TargetKind.PAIRING)
 async def approve_pairing(ask: Ask, params: ApprovePairing) -> wire.AdmittedShape:
     """Admits somebody, as a guest or as the person `into`. What they wrote first is posted now, and answered."""
     approved = await ask.services.pairings.approve(ask.principal, params.pairing, into=params.into, held=ask.scopes)
     return wire.admitted(approved)
 
 
-@operation(
-    "pairings.refuse",
-    NamedPairing,
-    wire.PairingShape,
-    Http(method="POST", path="/pairings/{pairing}/refuse"),
-    scope=TokenScope.ADMIN,
-    target=TargetKind.PAIRING,
-)
+@operation("pairings.refuse", "POST /pairings/{pairing}/refuse", scope=TokenScope.ADMIN, target=TargetKind.PAIRING)
 async def refuse_pairing(ask: Ask, params: NamedPairing) -> wire.PairingShape:
     """Refuses somebody, who is not told, and gets no other code for a day. What they wrote is deleted."""
     return wire.pairing(await ask.services.pairings.refuse(ask.principal, params.pairing))
 
 
-@operation(
-    "link-codes.create",
-    NoParams,
-    wire.LinkCodeShape,
-    Http(method="POST", path="/link-codes", statuses={201: "The new code."}),
-    scope=TokenScope.ADMIN,
-)
+@operation("link-codes.create", Http("POST /link-codes", statuses={201: "The new code."}), scope=TokenScope.ADMIN)
 async def create_link_code(ask: Ask, params: NoParams) -> wire.LinkCodeShape:
     """Creates a code that links an account of a channel to the caller: send `/link <code>` there, within an hour."""
     refuse_credential(ask.scopes)
     refuse_clearance(ask.principal, None)
     return wire.link_code(await ask.services.links.make_code(ask.principal))
-
-
-OPERATIONS = (list_pairings, approve_pairing, refuse_pairing, create_link_code)

@@ -61,7 +61,7 @@ async def _compartments(ask: Ask, people: Sequence[KnownPerson]) -> Compartments
     return await ask.services.compartments.list(ask.principal) if has_any else NO_COMPARTMENTS
 
 
-@operation("people.list", ListPeople, wire.PeopleList, Http(method="GET", path="/people"), scope=TokenScope.ADMIN)
+@operation("people.list", "GET /people", scope=TokenScope.ADMIN)
 async def list_people(ask: Ask, params: ListPeople) -> wire.PeopleList:
     """Lists persons by their ids, with their roles and accounts; `next` is the `after` of the next page."""
     limit = min(max(params.limit, 1), MAX_LIMIT)
@@ -71,26 +71,13 @@ async def list_people(ask: Ask, params: ListPeople) -> wire.PeopleList:
     return wire.PeopleList(count=len(page), people=page, next=page[-1].person_id if len(found) > limit else None)
 
 
-@operation(
-    "people.get",
-    NamedPerson,
-    wire.PersonShape,
-    Http(method="GET", path="/people/{person_id}"),
-    scope=TokenScope.ADMIN,
-    target=TargetKind.PERSON,
-)
+@operation("people.get", "GET /people/{person_id}", scope=TokenScope.ADMIN, target=TargetKind.PERSON)
 async def get_person(ask: Ask, params: NamedPerson) -> wire.PersonShape:
     """Returns one person."""
     return await _shown(ask, await ask.services.people.get(ask.principal, params.person_id))
 
 
-@operation(
-    "people.invite",
-    InvitePerson,
-    wire.InvitationShape,
-    Http(method="POST", path="/people", statuses={201: "The new person."}),
-    scope=TokenScope.ADMIN,
-)
+@operation("people.invite", Http("POST /people", statuses={201: "The new person."}), scope=TokenScope.ADMIN)
 async def invite_person(ask: Ask, params: InvitePerson) -> wire.InvitationShape:
     """Creates a person, and a code that signs one browser in as them, once, within 24 hours."""
     agents = frozenset(AgentId(agent) for agent in params.agents)
@@ -98,14 +85,7 @@ async def invite_person(ask: Ask, params: InvitePerson) -> wire.InvitationShape:
     return await _invitation(ask, invited)
 
 
-@operation(
-    "people.link",
-    NamedPerson,
-    wire.InvitationShape,
-    Http(method="POST", path="/people/{person_id}/link"),
-    scope=TokenScope.ADMIN,
-    target=TargetKind.PERSON,
-)
+@operation("people.link", "POST /people/{person_id}/link", scope=TokenScope.ADMIN, target=TargetKind.PERSON)
 async def link_person(ask: Ask, params: NamedPerson) -> wire.InvitationShape:
     """Creates another code that signs one browser in as a person, once, within 24 hours; earlier codes end."""
     return await _invitation(ask, await ask.services.people.new_link(ask.principal, params.person_id, held=ask.scopes))
@@ -120,28 +100,14 @@ async def _invitation(ask: Ask, invited: Invitation) -> wire.InvitationShape:
     )
 
 
-@operation(
-    "people.role",
-    ChangeRole,
-    wire.PersonShape,
-    Http(method="POST", path="/people/{person_id}/role"),
-    scope=TokenScope.ADMIN,
-    target=TargetKind.PERSON,
-)
+@operation("people.role", "POST /people/{person_id}/role", scope=TokenScope.ADMIN, target=TargetKind.PERSON)
 async def change_role(ask: Ask, params: ChangeRole) -> wire.PersonShape:
     """Promotes or demotes a person. It acts at once: on queued and running work, tokens and open streams."""
     changed = await ask.services.people.change_role(ask.principal, params.person_id, params.role, held=ask.scopes)
     return await _shown(ask, changed)
 
 
-@operation(
-    "people.patch",
-    PatchPerson,
-    wire.PersonShape,
-    Http(method="PATCH", path="/people/{person_id}"),
-    scope=TokenScope.ADMIN,
-    target=TargetKind.PERSON,
-)
+@operation("people.patch", "PATCH /people/{person_id}", scope=TokenScope.ADMIN, target=TargetKind.PERSON)
 async def patch_person(ask: Ask, params: PatchPerson) -> wire.PersonShape:
     """Changes what a person may read besides their own data; null for public data. It acts at once, also on open
     streams.
@@ -152,40 +118,19 @@ async def patch_person(ask: Ask, params: PatchPerson) -> wire.PersonShape:
     return await _shown(ask, await ask.services.people.clear(ask.principal, params.person_id, clearance))
 
 
-@operation(
-    "people.suspend",
-    NamedPerson,
-    wire.PersonShape,
-    Http(method="POST", path="/people/{person_id}/suspend"),
-    scope=TokenScope.ADMIN,
-    target=TargetKind.PERSON,
-)
+@operation("people.suspend", "POST /people/{person_id}/suspend", scope=TokenScope.ADMIN, target=TargetKind.PERSON)
 async def suspend_person(ask: Ask, params: NamedPerson) -> wire.PersonShape:
     """Ends all that a person does, and refuses everything more until they are resumed."""
     return await _shown(ask, await ask.services.people.suspend(ask.principal, params.person_id))
 
 
-@operation(
-    "people.resume",
-    NamedPerson,
-    wire.PersonShape,
-    Http(method="POST", path="/people/{person_id}/resume"),
-    scope=TokenScope.ADMIN,
-    target=TargetKind.PERSON,
-)
+@operation("people.resume", "POST /people/{person_id}/resume", scope=TokenScope.ADMIN, target=TargetKind.PERSON)
 async def resume_person(ask: Ask, params: NamedPerson) -> wire.PersonShape:
     """Lets a suspended person act again; their cancelled runs stay cancelled."""
     return await _shown(ask, await ask.services.people.resume(ask.principal, params.person_id))
 
 
-@operation(
-    "people.merge",
-    MergePerson,
-    wire.PersonShape,
-    Http(method="POST", path="/people/{person_id}/merge"),
-    scope=TokenScope.ADMIN,
-    target=TargetKind.PERSON,
-)
+@operation("people.merge", "POST /people/{person_id}/merge", scope=TokenScope.ADMIN, target=TargetKind.PERSON)
 async def merge_person(ask: Ask, params: MergePerson) -> wire.PersonShape:
     """Makes a person act as another one, with their accounts, sessions, tokens and queued runs; answers the other."""
     merged = await ask.services.people.merge(ask.principal, params.person_id, params.into, held=ask.scopes)
@@ -194,26 +139,10 @@ async def merge_person(ask: Ask, params: MergePerson) -> wire.PersonShape:
 
 @operation(
     "people.remove",
-    NamedPerson,
-    type(None),
-    Http(method="DELETE", path="/people/{person_id}", statuses={204: "Done."}),
+    Http("DELETE /people/{person_id}", statuses={204: "Done."}),
     scope=TokenScope.ADMIN,
     target=TargetKind.PERSON,
 )
 async def remove_person(ask: Ask, params: NamedPerson) -> None:
     """Forgets a person: their accounts, tokens, browsers and participation. Past events keep their actor."""
     await ask.services.people.remove(ask.principal, params.person_id)
-
-
-OPERATIONS = (
-    list_people,
-    get_person,
-    invite_person,
-    link_person,
-    change_role,
-    patch_person,
-    suspend_person,
-    resume_person,
-    merge_person,
-    remove_person,
-)

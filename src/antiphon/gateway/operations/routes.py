@@ -38,21 +38,14 @@ class SetRoute(NamedRoute, frozen=True, kw_only=True):
     """The chat's own session unless set."""
 
 
-@operation("routes.list", NoParams, wire.RouteList, Http(method="GET", path="/routes"), scope=TokenScope.ADMIN)
+@operation("routes.list", "GET /routes", scope=TokenScope.ADMIN)
 async def list_routes(ask: Ask, params: NoParams) -> wire.RouteList:
     """Lists the chats for which somebody chose an agent or a session."""
     found = await ask.services.routes.list(ask.principal)
     return wire.RouteList(count=len(found), routes=[wire.route(each) for each in found])
 
 
-@operation(
-    "routes.set",
-    SetRoute,
-    wire.RouteShape,
-    Http(method="POST", path="/routes"),
-    scope=TokenScope.ADMIN,
-    target=TargetKind.SESSION,
-)
+@operation("routes.set", "POST /routes", scope=TokenScope.ADMIN, target=TargetKind.SESSION)
 async def set_route(ask: Ask, params: SetRoute) -> wire.RouteShape:
     """Chooses the agent and the session of a chat's next message.
 
@@ -68,9 +61,7 @@ async def set_route(ask: Ask, params: SetRoute) -> wire.RouteShape:
 
 @operation(
     "routes.clear",
-    NamedRoute,
-    wire.RouteShape,
-    Http(method="DELETE", path="/routes", query=("channel", "account", "peer", "thread", "version")),
+    Http("DELETE /routes", query=("channel", "account", "peer", "thread", "version")),
     scope=TokenScope.ADMIN,
 )
 async def clear_route(ask: Ask, params: NamedRoute) -> wire.RouteShape:
@@ -83,6 +74,3 @@ async def _key_of(ask: Ask, name: str | None) -> SessionKey | None:
     if name is None:
         return None
     return (await ask.services.sessions.get(ask.principal, ask.target(name))).session.key
-
-
-OPERATIONS = (list_routes, set_route, clear_route)

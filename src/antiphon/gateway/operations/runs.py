@@ -34,7 +34,7 @@ class WaitForRun(NamedRun, frozen=True, kw_only=True):
     wait: Seconds
 
 
-@operation("runs.list", ListRuns, wire.RunList, Http(method="GET", path="/runs"), scope=TokenScope.READ)
+@operation("runs.list", "GET /runs", scope=TokenScope.READ)
 async def list_runs(ask: Ask, params: ListRuns) -> wire.RunList:
     """Lists runs, newest first; `before` is the last `runId` of the previous page.
 
@@ -53,27 +53,13 @@ async def list_runs(ask: Ask, params: ListRuns) -> wire.RunList:
     return wire.RunList(count=len(runs), runs=[wire.run(run) for run in runs])
 
 
-@operation(
-    "runs.get",
-    NamedRun,
-    wire.RunShape,
-    Http(method="GET", path="/runs/{run_id}"),
-    scope=TokenScope.READ,
-    target=TargetKind.RUN,
-)
+@operation("runs.get", "GET /runs/{run_id}", scope=TokenScope.READ, target=TargetKind.RUN)
 async def get_run(ask: Ask, params: NamedRun) -> wire.RunShape:
     """Returns the run."""
     return wire.run(await ask.services.runs.get(ask.principal, RunId(params.run_id)))
 
 
-@operation(
-    "runs.wait",
-    WaitForRun,
-    wire.RunShape,
-    Http(method="GET", path="/runs/{run_id}", when="wait"),
-    scope=TokenScope.READ,
-    target=TargetKind.RUN,
-)
+@operation("runs.wait", Http("GET /runs/{run_id}", when="wait"), scope=TokenScope.READ, target=TargetKind.RUN)
 async def wait_for_end(ask: Ask, params: WaitForRun) -> wire.RunShape:
     """With `wait`, returns the run once its work is over, or as `timeout` without `endedAt`.
 
@@ -84,27 +70,13 @@ async def wait_for_end(ask: Ask, params: WaitForRun) -> wire.RunShape:
     return wire.run(ended) if ended is not None else wire.unfinished_run(run)
 
 
-@operation(
-    "runs.cancel",
-    NamedRun,
-    wire.RunShape,
-    Http(method="POST", path="/runs/{run_id}/cancel"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.RUN,
-)
+@operation("runs.cancel", "POST /runs/{run_id}/cancel", scope=TokenScope.WRITE, target=TargetKind.RUN)
 async def cancel_run(ask: Ask, params: NamedRun) -> wire.RunShape:
     """Cancels the run. The answer may still say `running` while the work stops."""
     return wire.run(await ask.services.runs.cancel(ask.principal, RunId(params.run_id)))
 
 
-@operation(
-    "runs.tree",
-    ReadRunTree,
-    run_trees.RunTreeShape,
-    Http(method="GET", path="/runs/{run_id}/tree"),
-    scope=TokenScope.READ,
-    target=TargetKind.RUN,
-)
+@operation("runs.tree", "GET /runs/{run_id}/tree", scope=TokenScope.READ, target=TargetKind.RUN)
 async def read_run_tree(ask: Ask, params: ReadRunTree) -> run_trees.RunTreeShape:
     """Returns the run with the chain that led to it and the runs that it caused, oldest first.
 
@@ -117,6 +89,3 @@ async def read_run_tree(ask: Ask, params: ReadRunTree) -> run_trees.RunTreeShape
         limit=min(max(params.limit, 1), MAX_LIMIT),
     )
     return run_trees.run_tree(tree)
-
-
-OPERATIONS = (list_runs, get_run, wait_for_end, cancel_run, read_run_tree)

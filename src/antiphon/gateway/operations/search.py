@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.operation import Ask, Http, Params, operation
+from antiphon.gateway.operations.operation import Ask, Params, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import search as wire
 from antiphon.wire.sessions import session_row
@@ -21,7 +21,7 @@ class FindParams(Params, frozen=True, kw_only=True):
     """`nextCursor` of the previous answer: older messages, and no sessions again."""
 
 
-@operation("search.find", FindParams, wire.FoundShape, Http(method="GET", path="/search"), scope=TokenScope.READ)
+@operation("search.find", "GET /search", scope=TokenScope.READ)
 async def find(ask: Ask, params: FindParams) -> wire.FoundShape:
     """Finds sessions by name and messages by their words, newest first."""
     services, principal = ask.services, ask.principal
@@ -40,6 +40,3 @@ async def find(ask: Ask, params: FindParams) -> wire.FoundShape:
         messages=[wire.found_message(hit) for hit in page.hits],
         next_cursor=None if page.next is None else services.cursors.seal(about, page.next),
     )
-
-
-OPERATIONS = (find,)

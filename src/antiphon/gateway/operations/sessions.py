@@ -154,7 +154,7 @@ async def page_of(ask: Ask, params: ListSessions) -> tuple[SessionPage, wire.Ses
     return page, shown
 
 
-@operation("sessions.list", ListSessions, wire.SessionList, Http(method="GET", path="/sessions"), scope=TokenScope.READ)
+@operation("sessions.list", "GET /sessions", scope=TokenScope.READ)
 async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
     """Lists sessions, newest first."""
     return (await page_of(ask, params))[1]
@@ -162,9 +162,7 @@ async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
 
 @operation(
     "sessions.create",
-    CreateSession,
-    wire.SessionShape,
-    Http(method="POST", path="/sessions", statuses={201: "The session is new.", 200: "The session existed."}),
+    Http("POST /sessions", statuses={201: "The session is new.", 200: "The session existed."}),
     scope=TokenScope.WRITE,
 )
 async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.SessionShape]:
@@ -202,14 +200,7 @@ async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.Sess
     return HttpReply(row, status=201 if opened.is_new else 200)
 
 
-@operation(
-    "sessions.get",
-    NamedSession,
-    wire.SessionShape,
-    Http(method="GET", path="/sessions/{key}"),
-    scope=TokenScope.READ,
-    target=TargetKind.SESSION,
-)
+@operation("sessions.get", "GET /sessions/{key}", scope=TokenScope.READ, target=TargetKind.SESSION)
 async def get_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
     """Returns the session's row; the id of an ended incarnation returns the row of that one."""
     found = await ask.services.sessions.get(ask.principal, ask.target(params.key))
@@ -220,14 +211,7 @@ async def get_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
     )
 
 
-@operation(
-    "sessions.patch",
-    PatchSession,
-    wire.SessionShape,
-    Http(method="PATCH", path="/sessions/{key}"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.SESSION,
-)
+@operation("sessions.patch", "PATCH /sessions/{key}", scope=TokenScope.WRITE, target=TargetKind.SESSION)
 async def patch_session(ask: Ask, params: PatchSession) -> wire.SessionShape:
     """Changes the named fields; null unsets a field."""
     named: dict[str, object] = {
@@ -250,28 +234,14 @@ async def patch_session(ask: Ask, params: PatchSession) -> wire.SessionShape:
     )
 
 
-@operation(
-    "sessions.delete",
-    NamedSession,
-    wire.DeletedSession,
-    Http(method="DELETE", path="/sessions/{key}"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.SESSION,
-)
+@operation("sessions.delete", "DELETE /sessions/{key}", scope=TokenScope.WRITE, target=TargetKind.SESSION)
 async def delete_session(ask: Ask, params: NamedSession) -> wire.DeletedSession:
     """Deletes the session with its log."""
     await ask.services.sessions.delete(ask.principal, ask.target(params.key))
     return wire.DeletedSession(ok=True, deleted=True)
 
 
-@operation(
-    "sessions.reset",
-    NamedSession,
-    wire.SessionShape,
-    Http(method="POST", path="/sessions/{key}/reset"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.SESSION,
-)
+@operation("sessions.reset", "POST /sessions/{key}/reset", scope=TokenScope.WRITE, target=TargetKind.SESSION)
 async def reset_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
     """Starts a new incarnation under the same key."""
     session = await ask.services.resets.reset(ask.principal, ask.target(params.key))
@@ -280,14 +250,7 @@ async def reset_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
     )
 
 
-@operation(
-    "sessions.cancel",
-    NamedSession,
-    wire.CancelledWork,
-    Http(method="POST", path="/sessions/{key}/cancel"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.SESSION,
-)
+@operation("sessions.cancel", "POST /sessions/{key}/cancel", scope=TokenScope.WRITE, target=TargetKind.SESSION)
 async def cancel_session(ask: Ask, params: NamedSession) -> wire.CancelledWork:
     """Cancels the work of the session and of its descendants."""
     cancelled = await ask.services.runs.cancel_session(ask.principal, ask.target(params.key))
@@ -297,9 +260,7 @@ async def cancel_session(ask: Ask, params: NamedSession) -> wire.CancelledWork:
 
 @operation(
     "sessions.fork",
-    ForkParams,
-    wire.SessionShape,
-    Http(method="POST", path="/sessions/{key}/fork", statuses={201: "The new session."}),
+    Http("POST /sessions/{key}/fork", statuses={201: "The new session."}),
     scope=TokenScope.WRITE,
     target=TargetKind.SESSION,
 )
@@ -327,27 +288,7 @@ def _checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-@operation(
-    "sessions.contents",
-    NamedSession,
-    ContentsShape,
-    Http(method="GET", path="/sessions/{key}/contents"),
-    scope=TokenScope.READ,
-    target=TargetKind.SESSION,
-)
+@operation("sessions.contents", "GET /sessions/{key}/contents", scope=TokenScope.READ, target=TargetKind.SESSION)
 async def read_contents(ask: Ask, params: NamedSession) -> ContentsShape:
     """Returns how much the session holds, which its deletion would take away, and how many children would stay."""
     return contents(await ask.services.contents.read(ask.principal, ask.target(params.key)))
-
-
-OPERATIONS = (
-    read_contents,
-    list_sessions,
-    create_session,
-    get_session,
-    patch_session,
-    delete_session,
-    reset_session,
-    cancel_session,
-    fork_session,
-)

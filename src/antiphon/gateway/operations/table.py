@@ -3,42 +3,15 @@
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from antiphon.gateway.operations import (
-    access,
-    agents,
-    approvals,
-    checkpoints,
-    commands,
-    compartments,
-    costs,
-    deliveries,
-    groups,
-    health,
-    hooks,
-    incarnations,
-    memory,
-    messages,
-    metrics,
-    pairings,
-    people,
-    routes,
-    runs,
-    search,
-    sessions,
-    tasks,
-    telegram,
-    tools,
-    trees,
-    webhooks,
-)
-from antiphon.gateway.operations.operation import AnyOperation
+from antiphon.gateway import operations
+from antiphon.gateway.operations.operation import AnyOperation, declared_in
 
 
-def table_of(operations: Iterable[AnyOperation]) -> Mapping[str, AnyOperation]:
+def table_of(declared: Iterable[AnyOperation]) -> Mapping[str, AnyOperation]:
     """The operations by name. Two with the same name, or at the same place over HTTP, are an error."""
     table: dict[str, AnyOperation] = {}
     places: dict[tuple[str, str, str | None], str] = {}
-    for operation in operations:
+    for operation in declared:
         http = operation.http
         place = (http.method, http.path, http.when)
         if operation.name in table or place in places:
@@ -48,33 +21,4 @@ def table_of(operations: Iterable[AnyOperation]) -> Mapping[str, AnyOperation]:
     return MappingProxyType(table)
 
 
-TABLE = table_of(
-    (
-        *sessions.OPERATIONS,
-        *messages.OPERATIONS,
-        *incarnations.OPERATIONS,
-        *checkpoints.OPERATIONS,
-        *commands.OPERATIONS,
-        *search.OPERATIONS,
-        *trees.OPERATIONS,
-        *runs.OPERATIONS,
-        *tasks.OPERATIONS,
-        *costs.OPERATIONS,
-        *agents.OPERATIONS,
-        *approvals.OPERATIONS,
-        *deliveries.OPERATIONS,
-        *tools.OPERATIONS,
-        *memory.OPERATIONS,
-        *people.OPERATIONS,
-        *pairings.OPERATIONS,
-        *groups.OPERATIONS,
-        *routes.OPERATIONS,
-        *compartments.OPERATIONS,
-        *access.OPERATIONS,
-        *webhooks.OPERATIONS,
-        *hooks.OPERATIONS,
-        *telegram.OPERATIONS,
-        *health.OPERATIONS,
-        *metrics.OPERATIONS,
-    )
-)
+TABLE = table_of(declared_in(operations))

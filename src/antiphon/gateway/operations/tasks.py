@@ -107,13 +107,7 @@ class ListTaskRuns(NamedTask, frozen=True, kw_only=True):
     limit: Limit = 20
 
 
-@operation(
-    "tasks.list",
-    ListTasksParams,
-    wire.TaskList,
-    Http(method="GET", path="/tasks"),
-    scope=TokenScope.READ,
-)
+@operation("tasks.list", "GET /tasks", scope=TokenScope.READ)
 async def list_tasks(ask: Ask, params: ListTasksParams) -> wire.TaskList:
     """Lists tasks, of one session if it is named; `after` is the last `taskId` of a page."""
     target = None if params.session is None else ask.target(params.session)
@@ -125,12 +119,7 @@ async def list_tasks(ask: Ask, params: ListTasksParams) -> wire.TaskList:
 
 
 @operation(
-    "tasks.create",
-    CreateTask,
-    wire.TaskShape,
-    Http(method="POST", path="/tasks", statuses={201: "Created."}),
-    scope=TokenScope.WRITE,
-    target=TargetKind.SESSION,
+    "tasks.create", Http("POST /tasks", statuses={201: "Created."}), scope=TokenScope.WRITE, target=TargetKind.SESSION
 )
 async def create_task(ask: Ask, params: CreateTask) -> wire.TaskShape:
     """Makes a task. Give `text`, or `prompt` with one of `every`, `at` and `cron`.
@@ -144,13 +133,7 @@ async def create_task(ask: Ask, params: CreateTask) -> wire.TaskShape:
     return await _shown(ask, created)
 
 
-@operation(
-    "tasks.preview",
-    CreateTask,
-    wire.TaskPreview,
-    Http(method="POST", path="/tasks", when="preview"),
-    scope=TokenScope.READ,
-)
+@operation("tasks.preview", Http("POST /tasks", when="preview"), scope=TokenScope.READ)
 async def preview_task(ask: Ask, params: CreateTask) -> wire.TaskPreview:
     """With `?preview`, returns what the task would be, with its next three times, and saves nothing.
 
@@ -161,27 +144,13 @@ async def preview_task(ask: Ask, params: CreateTask) -> wire.TaskPreview:
     return wire.preview(preview_of(params.form(params.text), services.rules.task_zone, services.clock.now()))
 
 
-@operation(
-    "tasks.get",
-    NamedTask,
-    wire.TaskShape,
-    Http(method="GET", path="/tasks/{task_id}"),
-    scope=TokenScope.READ,
-    target=TargetKind.TASK,
-)
+@operation("tasks.get", "GET /tasks/{task_id}", scope=TokenScope.READ, target=TargetKind.TASK)
 async def get_task(ask: Ask, params: NamedTask) -> wire.TaskShape:
     """Returns the task."""
     return await _shown(ask, await ask.services.tasks.get(ask.principal, TaskId(params.task_id)))
 
 
-@operation(
-    "tasks.edit",
-    EditTaskParams,
-    wire.TaskShape,
-    Http(method="PATCH", path="/tasks/{task_id}"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.TASK,
-)
+@operation("tasks.edit", "PATCH /tasks/{task_id}", scope=TokenScope.WRITE, target=TargetKind.TASK)
 async def edit_task(ask: Ask, params: EditTaskParams) -> wire.TaskShape:
     """Changes the named fields. `limits` replaces all limits. A new time counts from now."""
     services = ask.services
@@ -197,9 +166,7 @@ class RunTask(NamedTask, frozen=True, kw_only=True):
 
 @operation(
     "tasks.run",
-    RunTask,
-    wire.TaskSlotShape,
-    Http(method="POST", path="/tasks/{task_id}/run", headers={"idempotency_key": Header("Idempotency-Key")}),
+    Http("POST /tasks/{task_id}/run", headers={"idempotency_key": Header("Idempotency-Key")}),
     scope=TokenScope.WRITE,
     target=TargetKind.TASK,
 )
@@ -213,14 +180,7 @@ async def run_task(ask: Ask, params: RunTask) -> wire.TaskSlotShape:
     return wire.slot(await tasks.run(ask.principal, TaskId(params.task_id), idempotency_key=key))
 
 
-@operation(
-    "tasks.runs",
-    ListTaskRuns,
-    wire.TaskSlotList,
-    Http(method="GET", path="/tasks/{task_id}/runs"),
-    scope=TokenScope.READ,
-    target=TargetKind.TASK,
-)
+@operation("tasks.runs", "GET /tasks/{task_id}/runs", scope=TokenScope.READ, target=TargetKind.TASK)
 async def list_task_runs(ask: Ask, params: ListTaskRuns) -> wire.TaskSlotList:
     """Lists the times at which the task was due or run by hand, newest first, and what became of each."""
     limit = min(max(params.limit, 1), MAX_LIMIT)
@@ -228,53 +188,25 @@ async def list_task_runs(ask: Ask, params: ListTaskRuns) -> wire.TaskSlotList:
     return wire.TaskSlotList(count=len(found), runs=[wire.slot(each) for each in found])
 
 
-@operation(
-    "tasks.pause",
-    NamedTask,
-    wire.TaskShape,
-    Http(method="POST", path="/tasks/{task_id}/pause"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.TASK,
-)
+@operation("tasks.pause", "POST /tasks/{task_id}/pause", scope=TokenScope.WRITE, target=TargetKind.TASK)
 async def pause_task(ask: Ask, params: NamedTask) -> wire.TaskShape:
     """Stops the task from firing until it is resumed."""
     return await _shown(ask, await ask.services.tasks.pause(ask.principal, TaskId(params.task_id)))
 
 
-@operation(
-    "tasks.resume",
-    NamedTask,
-    wire.TaskShape,
-    Http(method="POST", path="/tasks/{task_id}/resume"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.TASK,
-)
+@operation("tasks.resume", "POST /tasks/{task_id}/resume", scope=TokenScope.WRITE, target=TargetKind.TASK)
 async def resume_task(ask: Ask, params: NamedTask) -> wire.TaskShape:
     """Lets a paused task fire again, from its next time on."""
     return await _shown(ask, await ask.services.tasks.resume(ask.principal, TaskId(params.task_id)))
 
 
-@operation(
-    "tasks.approve",
-    NamedTask,
-    wire.TaskShape,
-    Http(method="POST", path="/tasks/{task_id}/approve"),
-    scope=TokenScope.APPROVALS,
-    target=TargetKind.TASK,
-)
+@operation("tasks.approve", "POST /tasks/{task_id}/approve", scope=TokenScope.APPROVALS, target=TargetKind.TASK)
 async def approve_task(ask: Ask, params: NamedTask) -> wire.TaskShape:
     """Lets the task's runs reach sessions of other agents, as far as the settings let any session. For owners."""
     return await _shown(ask, await ask.services.tasks.approve(ask.principal, TaskId(params.task_id)))
 
 
-@operation(
-    "tasks.cancel",
-    NamedTask,
-    wire.TaskShape,
-    Http(method="DELETE", path="/tasks/{task_id}"),
-    scope=TokenScope.WRITE,
-    target=TargetKind.TASK,
-)
+@operation("tasks.cancel", "DELETE /tasks/{task_id}", scope=TokenScope.WRITE, target=TargetKind.TASK)
 async def cancel_task(ask: Ask, params: NamedTask) -> wire.TaskShape:
     """Removes the task, and returns it as it was. A run in progress goes on."""
     return await _shown(ask, await ask.services.tasks.cancel(ask.principal, TaskId(params.task_id)))
@@ -282,18 +214,3 @@ async def cancel_task(ask: Ask, params: NamedTask) -> wire.TaskShape:
 
 async def _shown(ask: Ask, stored: StoredTask) -> wire.TaskShape:
     return wire.task(stored, await ask.services.names.read(wire.named_in((stored,))))
-
-
-OPERATIONS = (
-    list_tasks,
-    create_task,
-    preview_task,
-    get_task,
-    edit_task,
-    run_task,
-    list_task_runs,
-    pause_task,
-    resume_task,
-    approve_task,
-    cancel_task,
-)

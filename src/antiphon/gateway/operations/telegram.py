@@ -21,11 +21,8 @@ class UpdateAnswer(Shape, frozen=True, kw_only=True):
 
 @operation(
     "telegram.receive",
-    ReceiveUpdate,
-    UpdateAnswer,
     Http(
-        method="POST",
-        path="/channels/telegram/{account}",
+        "POST /channels/telegram/{account}",
         statuses={200: "Stored."},
         max_body_bytes=WEBHOOK_BYTES,
         reads_body=True,
@@ -42,6 +39,3 @@ async def receive_update(ask: Ask, params: ReceiveUpdate) -> UpdateAnswer:
         raise Unproven("Secret is not valid: only Telegram may post updates here.", code="bad_signature")
     await bot.receive(await read_body(ask))
     return UpdateAnswer(ok=True)
-
-
-OPERATIONS = (receive_update,)

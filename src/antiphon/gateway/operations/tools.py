@@ -27,14 +27,7 @@ class InvokeTool(Params, frozen=True, kw_only=True):
     """A repeated call with the same key is the same call."""
 
 
-@operation(
-    "tools.list",
-    ListTools,
-    wire.ToolList,
-    Http(method="GET", path="/tools"),
-    scope=TokenScope.READ,
-    target=TargetKind.SESSION,
-)
+@operation("tools.list", "GET /tools", scope=TokenScope.READ, target=TargetKind.SESSION)
 async def list_tools(ask: Ask, params: ListTools) -> wire.ToolList:
     """Lists all tools, or those of a session, with the JSON Schema of their arguments.
 
@@ -63,14 +56,7 @@ def _shape(schema: ToolSchema, server: str | None) -> wire.ToolShape:
 
 @operation(
     "tools.invoke",
-    InvokeTool,
-    dict[str, Any],
-    Http(
-        method="POST",
-        path="/tools/{name}",
-        headers={"idempotency_key": Header("Idempotency-Key")},
-        max_body_bytes=LARGE_BYTES,
-    ),
+    Http("POST /tools/{name}", headers={"idempotency_key": Header("Idempotency-Key")}, max_body_bytes=LARGE_BYTES),
     scope=TokenScope.ADMIN,
     target=TargetKind.SESSION,
     serves_bound=True,
@@ -87,6 +73,3 @@ async def invoke_tool(ask: Ask, params: InvokeTool) -> dict[str, Any]:
 
 async def _acting_target(ask: Ask, named: str | None) -> NamedTarget | None:
     return await ask.gateway.tool_calls.acting_target(ask.holder, named, ask.services.sessions.target)
-
-
-OPERATIONS = (list_tools, invoke_tool)

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
+from antiphon.gateway.operations.operation import Ask, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import NamedSession
 from antiphon.wire import trees as wire
 
@@ -35,14 +35,7 @@ class ListWork(Params, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, lt=10**18)] = 100
 
 
-@operation(
-    "sessions.tree",
-    ReadTree,
-    wire.TreeShape,
-    Http(method="GET", path="/sessions/{key}/tree"),
-    scope=TokenScope.READ,
-    target=TargetKind.SESSION,
-)
+@operation("sessions.tree", "GET /sessions/{key}/tree", scope=TokenScope.READ, target=TargetKind.SESSION)
 async def read_tree(ask: Ask, params: ReadTree) -> wire.TreeShape:
     """Returns the session and its descendants."""
     tree = await ask.services.trees.under(
@@ -54,7 +47,7 @@ async def read_tree(ask: Ask, params: ReadTree) -> wire.TreeShape:
     return wire.tree(tree, ask.gateway.default_model)
 
 
-@operation("trees.list", ListTrees, wire.TreeShape, Http(method="GET", path="/tree"), scope=TokenScope.READ)
+@operation("trees.list", "GET /tree", scope=TokenScope.READ)
 async def list_trees(ask: Ask, params: ListTrees) -> wire.TreeShape:
     """Returns the sessions without a parent that changed last, each with its descendants."""
     tree = await ask.services.trees.recent(
@@ -66,10 +59,7 @@ async def list_trees(ask: Ask, params: ListTrees) -> wire.TreeShape:
     return wire.tree(tree, ask.gateway.default_model)
 
 
-@operation("activities.list", ListWork, wire.WorkShape, Http(method="GET", path="/who"), scope=TokenScope.READ)
+@operation("activities.list", "GET /who", scope=TokenScope.READ)
 async def list_work(ask: Ask, params: ListWork) -> wire.WorkShape:
     """Lists the sessions with an unfinished run, and the processes."""
     return wire.work(await ask.services.activities.now(ask.principal, limit=min(params.limit, MAX_ROOTS)))
-
-
-OPERATIONS = (read_tree, list_trees, list_work)

@@ -12,11 +12,8 @@ class ReceiveMessage(Params, frozen=True, kw_only=True):
 
 @operation(
     "webhooks.receive",
-    ReceiveMessage,
-    PostedShape,
     Http(
-        method="POST",
-        path="/channels/webhook/{name}",
+        "POST /channels/webhook/{name}",
         statuses={202: "Stored."},
         max_body_bytes=WEBHOOK_BYTES,
         reads_body=True,
@@ -41,6 +38,3 @@ async def read_body(ask: Ask) -> bytes:
         if len(body) > WEBHOOK_BYTES:
             raise body_too_large(WEBHOOK_BYTES)
     return bytes(body)
-
-
-OPERATIONS = (receive_message,)

@@ -37,7 +37,7 @@ class RouteRow(Struct, frozen=True, kw_only=True):
         return f"/routes?{urlencode([*self.fields, ('version', self.version)])}"
 
 
-@page_view("routes", "Routes", NoParams, scope=TokenScope.ADMIN, act=Act.CHATS)
+@page_view("routes", "Routes", scope=TokenScope.ADMIN, act=Act.CHATS)
 async def show_routes(ask: Ask, params: NoParams) -> Markup:
     """The routes, each with a form that changes it, and a form for a chat that follows the settings."""
     found = [each for each in await ask.services.routes.list(ask.principal) if _is_chosen(each)]

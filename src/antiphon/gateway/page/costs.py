@@ -64,7 +64,7 @@ class Chart(Struct, frozen=True, kw_only=True):
     cap_words: str
 
 
-@page_view("costs", "Costs", ShowCosts, act=Act.LIST_RUNS)
+@page_view("costs", "Costs", act=Act.LIST_RUNS)
 async def show_costs(ask: Ask, params: ShowCosts) -> Markup:
     """What runs used, as far as the reader sees them."""
     agent_id = None if params.agent is None else parse_agent_id(params.agent)

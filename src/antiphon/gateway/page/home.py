@@ -72,7 +72,7 @@ class DeadRow(Struct, frozen=True, kw_only=True):
     why: str
 
 
-@page_view("home", "Home", NoParams)
+@page_view("home", "Home")
 async def show_home(ask: Ask, params: NoParams) -> Markup:
     """What needs the reader, who is at work, and what was done."""
     overview = await ask.services.overviews.read(ask.principal)

@@ -47,13 +47,7 @@ class PageEvents(Shape, frozen=True, kw_only=True):
     """Why the log does not hold `after`: `pruned` or `ahead`. The page begins anew."""
 
 
-@operation(
-    "pages.entries",
-    ShowEntries,
-    PageEvents,
-    Http(method="GET", path="/page/entries", is_lenient=True),
-    scope=TokenScope.READ,
-)
+@operation("pages.entries", Http("GET /page/entries", is_lenient=True), scope=TokenScope.READ)
 async def show_entries(ask: Ask, params: ShowEntries) -> PageEvents:
     """The first events after that number, in order."""
     services, target = ask.services, ask.target(params.session)

@@ -44,7 +44,7 @@ class NoteRow(Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-@page_view("memory", "Memory", ShowMemory, act=Act.REMEMBER)
+@page_view("memory", "Memory", act=Act.REMEMBER)
 async def show_memory(ask: Ask, params: ShowMemory) -> Markup:
     """What agents remember of the reader, and of others for owners, each with its form."""
     where = NoteSearch(

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from antiphon.domain.tokens import TokenScope
 from antiphon.gateway.binding import Binding
-from antiphon.gateway.operations.operation import AnyOperation, Ask, Http, Operation, Params, TargetKind
+from antiphon.gateway.operations.operation import AnyOperation, Ask, Http, Operation, Params, TargetKind, types_of
 from antiphon.gateway.page.rendering import html_response, render
 from antiphon.policy.acts import Act
 
@@ -49,13 +49,15 @@ class PageView(Struct, frozen=True, kw_only=True):
 def page_view(
     name: str,
     title: str,
-    params: type[P],
     *,
     scope: TokenScope = TokenScope.READ,
     act: Act | None = None,
     is_listed: bool = True,
 ) -> Callable[[Show[P]], PageView]:
-    """Makes a view from a function that renders its content; the function checks the rights of the reader itself."""
+    """Makes a view from a function that renders its content; the function checks the rights of the reader itself.
+
+    Its hints are the types of the view.
+    """
 
     def made(show: Show[P]) -> PageView:
         async def answer(ask: Ask, params: P) -> HTMLResponse:
@@ -67,7 +69,7 @@ def page_view(
             scope=scope,
             act=act,
             is_listed=is_listed,
-            operation=_operation(name, params, scope, answer),
+            operation=_operation(name, types_of(name, show)[0], scope, answer),
             show=cast("Show[Any]", show),
         )
         return view
@@ -84,7 +86,7 @@ def _operation(
         answer=Response,
         scope=scope,
         target=TargetKind.NONE,
-        http=Http(method="GET", path=f"/page/{name}", media_type="text/html", is_lenient=True),
+        http=Http(f"GET /page/{name}", media_type="text/html", is_lenient=True),
         serves_bound=False,
         handle=handle,
         description=f"The view {name!r} of the page.",

@@ -50,7 +50,7 @@ class CredentialRow(Struct, frozen=True, kw_only=True):
     last_used_at_ms: int | None
 
 
-@page_view("people", "People", ShowPeople, scope=TokenScope.ADMIN, act=Act.PEOPLE)
+@page_view("people", "People", scope=TokenScope.ADMIN, act=Act.PEOPLE)
 async def show_people(ask: Ask, params: ShowPeople) -> Markup:
     """Persons with their roles, and what may be done about each."""
     found = await ask.services.people.list(ask.principal, after=params.after, limit=SHOWN + 1)
@@ -66,7 +66,7 @@ async def show_people(ask: Ask, params: ShowPeople) -> Markup:
     return render("people.html", values)
 
 
-@page_view("tokens", "Tokens", NoParams, scope=TokenScope.ADMIN, act=Act.TOKENS)
+@page_view("tokens", "Tokens", scope=TokenScope.ADMIN, act=Act.TOKENS)
 async def show_tokens(ask: Ask, params: NoParams) -> Markup:
     """Tokens and signed-in browsers, each with a button that ends it, and a form for a new token."""
     tokens = await ask.services.tokens.list(ask.principal)

@@ -28,7 +28,6 @@ from antiphon.gateway.page.conversation import PageConversation, conversation_he
 from antiphon.gateway.page.entries import PageEntry, request_entry
 from antiphon.gateway.page.home import show_home
 from antiphon.gateway.page.listing import Folds, Grouping, channel_of, groups_of, items_of, opened_around, plain_item
-from antiphon.gateway.page.live import show_entries
 from antiphon.gateway.page.rendering import html_response
 from antiphon.gateway.page.titles import titles_of
 from antiphon.gateway.page.views import VIEWS, find_view
@@ -92,16 +91,16 @@ class ShowBetween(Params, frozen=True, kw_only=True):
 
 
 def _at(path: str, **headers: Header) -> Http:
-    return Http(method="GET", path=path, headers=headers, media_type="text/html", is_lenient=True)
+    return Http(f"GET {path}", headers=headers, media_type="text/html", is_lenient=True)
 
 
-@operation("pages.shell", NoParams, Response, _at("/"), scope=None)
+@operation("pages.shell", _at("/"), scope=None)
 async def show_shell(ask: Ask, params: NoParams) -> Response:
     """The page without content, the same for every caller: its script fetches the content with the page's secret."""
     return html_response("shell.html", {})
 
 
-@operation("pages.show", ShowPage, Response, _at("/page"), scope=TokenScope.READ)
+@operation("pages.show", _at("/page"), scope=TokenScope.READ)
 async def show_page(ask: Ask, params: ShowPage) -> Response:
     """The content of the page: navigation and list, and as its main part a view or a conversation."""
     main = await _main(ask, params)
@@ -154,7 +153,7 @@ async def _main(ask: Ask, params: ShowPage) -> MainPart:
         return MainPart(problem=error.message, status=status_of(error))
 
 
-@operation("pages.browsers", NoParams, Response, _at("/page/browsers"), scope=TokenScope.ADMIN)
+@operation("pages.browsers", _at("/page/browsers"), scope=TokenScope.ADMIN)
 async def show_browsers(ask: Ask, params: NoParams) -> Response:
     """The signed-in browsers. Each but the one that asks has a button that ends it."""
     browsers = await ask.services.sign_in.list(ask.principal)
@@ -163,7 +162,7 @@ async def show_browsers(ask: Ask, params: NoParams) -> Response:
     )
 
 
-@operation("pages.standing", NoParams, Response, _at("/page/standing"), scope=TokenScope.APPROVALS)
+@operation("pages.standing", _at("/page/standing"), scope=TokenScope.APPROVALS)
 async def show_standing(ask: Ask, params: NoParams) -> Response:
     """What is allowed always, the newest. Each has a button that revokes it."""
     standing = await ask.services.standing_approvals.list(ask.principal, before=None, limit=LISTED_STANDING)
@@ -171,7 +170,7 @@ async def show_standing(ask: Ask, params: NoParams) -> Response:
     return html_response("standing.html", {"standing": standing, "names": names})
 
 
-@operation("pages.approvals", NoParams, Response, _at("/page/approvals"), scope=TokenScope.APPROVALS)
+@operation("pages.approvals", _at("/page/approvals"), scope=TokenScope.APPROVALS)
 async def show_approvals(ask: Ask, params: NoParams) -> Response:
     """The open requests that the reader may decide, newest first, each on its card, without the sessions that ask."""
     services, where = ask.services, ApprovalFilter(state=ApprovalState.PENDING)
@@ -195,7 +194,7 @@ async def show_approvals(ask: Ask, params: NoParams) -> Response:
     return html_response("approvals.html", {"requests": requests, "has_more": has_more, "may_all": may_all})
 
 
-@operation("pages.admitting", NoParams, Response, _at("/page/admitting"), scope=TokenScope.ADMIN)
+@operation("pages.admitting", _at("/page/admitting"), scope=TokenScope.ADMIN)
 async def show_admitting(ask: Ask, params: NoParams) -> Response:
     """The people who wait to be admitted, and the groups that no owner has decided about, each with its buttons."""
     people = await ask.services.pairings.list(ask.principal)
@@ -204,19 +203,19 @@ async def show_admitting(ask: Ask, params: NoParams) -> Response:
     return html_response("admitting.html", {"people": people, "groups": asking})
 
 
-@operation("pages.icon", NoParams, Response, _at("/favicon.ico"), scope=None)
+@operation("pages.icon", _at("/favicon.ico"), scope=None)
 async def show_icon(ask: Ask, params: NoParams) -> Response:
     return FileResponse(DIRECTORY / "favicon.svg", media_type="image/svg+xml", headers=HEADERS)
 
 
-@operation("pages.sessions", ShowSessions, Response, _at("/page/sessions"), scope=TokenScope.READ)
+@operation("pages.sessions", _at("/page/sessions"), scope=TokenScope.READ)
 async def show_sessions(ask: Ask, params: ShowSessions) -> Response:
     """The list, newest first, with the children of opened sessions."""
     opened = Folds(ask.services.cursors).read(params.opened)
     return html_response("sessions.html", await _listed(ask, params, opened))
 
 
-@operation("pages.header", ShowHeader, Response, _at("/page/header"), scope=TokenScope.READ)
+@operation("pages.header", _at("/page/header"), scope=TokenScope.READ)
 async def show_header(ask: Ask, params: ShowHeader) -> Response:
     """The head of a conversation: name, state and usage."""
     conversation = await conversation_head(ask.gateway, ask.principal, params.session)
@@ -225,37 +224,19 @@ async def show_header(ask: Ask, params: ShowHeader) -> Response:
     return html_response("header.html", values)
 
 
-@operation("pages.older", ShowOlder, Response, _at("/page/older"), scope=TokenScope.READ)
+@operation("pages.older", _at("/page/older"), scope=TokenScope.READ)
 async def show_older(ask: Ask, params: ShowOlder) -> Response:
     """The entries before a cursor, and the mark that loads still older ones."""
     conversation = await read_conversation(ask.gateway, ask.principal, params.session, before=params.before)
     return html_response("entries.html", {"conversation": conversation})
 
 
-@operation("pages.between", ShowBetween, Response, _at("/page/between"), scope=TokenScope.READ)
+@operation("pages.between", _at("/page/between"), scope=TokenScope.READ)
 async def show_between(ask: Ask, params: ShowBetween) -> Response:
     """The entries that a page left out between two others."""
     head = await conversation_head(ask.gateway, ask.principal, params.session)
     entries = await read_between(ask.gateway, ask.principal, params.session, after=params.after, until=params.until)
     return html_response("entries.html", {"conversation": replace(head, entries=entries)})
-
-
-ROUTES = (
-    show_shell,
-    show_page,
-    show_browsers,
-    show_standing,
-    show_approvals,
-    show_admitting,
-    show_icon,
-    show_sessions,
-    show_header,
-    show_older,
-    show_between,
-    show_entries,
-    *(view.operation for view in VIEWS),
-)
-"""Not in the table: these are for people, not for programs."""
 
 
 async def _conversation(

@@ -57,7 +57,7 @@ class Fact(Struct, frozen=True):
     value: str
 
 
-@page_view("details", "Session", ShowDetails, is_listed=False)
+@page_view("details", "Session", is_listed=False)
 async def show_details(ask: Ask, params: ShowDetails) -> Markup:
     """A session with everything that can be seen and changed of it."""
     services, target = ask.services, ask.target(params.session)

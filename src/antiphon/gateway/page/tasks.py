@@ -68,7 +68,7 @@ class TaskSlotRow(Struct, frozen=True, kw_only=True):
     run: str | None
 
 
-@page_view("tasks", "Tasks", ShowTasks, act=Act.TASKS)
+@page_view("tasks", "Tasks", act=Act.TASKS)
 async def show_tasks(ask: Ask, params: ShowTasks) -> Markup:
     """What agents do at set times."""
     after = None if params.after is None else TaskId(params.after)
@@ -85,7 +85,7 @@ async def show_tasks(ask: Ask, params: ShowTasks) -> Markup:
     return render("tasks.html", values)
 
 
-@page_view("task", "Task", ShowTask, act=Act.TASKS, is_listed=False)
+@page_view("task", "Task", act=Act.TASKS, is_listed=False)
 async def show_task(ask: Ask, params: ShowTask) -> Markup:
     """One task: what it is, its settings, and what became of its times."""
     services = ask.services

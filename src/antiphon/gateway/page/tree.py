@@ -88,7 +88,7 @@ class Node(Struct, frozen=True, kw_only=True):
     error: str
 
 
-@page_view("tree", "Request", ShowTree, is_listed=False)
+@page_view("tree", "Request", is_listed=False)
 async def show_tree(ask: Ask, params: ShowTree) -> Markup:
     """A run with what led to it, and a part of what it caused."""
     after = None if params.after is None else RunId(params.after)
