@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
 
 from msgspec import Struct
 
@@ -231,7 +232,7 @@ async def _carry_out(tx: Transaction, answered: ApprovalTransition, at_ms: int) 
     approval = answered.approval
     run = None if approval.run is None else await ledger.find(tx, approval.run)
     if run is not None and run.is_cancel_requested:
-        await end_awaiting_run(tx, run, CANCELLED_AWAITING, at_ms=at_ms)
+        await tx.keep(partial(end_awaiting_run, at_ms=at_ms), run, CANCELLED_AWAITING)
         return False
     if not await store_answer(tx, approval, at_ms):
         return False
