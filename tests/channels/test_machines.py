@@ -71,7 +71,7 @@ SETTINGS_DOORS: dict[str, tuple[dict[str, list[str]], str]] = {
     "a hook as the person": ({HOOK: ["telegram:5"]}, "is the hook 'ci', not a person"),
 }
 WRITERS = {
-    "chats/who.introduce": "the sender of a chat, whom `decide_admission` lets in, or whom an owner admits",
+    "access/who.introduce": "the sender of a chat, whom `decide_admission` lets in, or whom an owner admits",
     "sessions/sessions._introduce": "the guest of its own account, as which a program may act",
     "sessions/senders.admit_sender": "the sender for whom a channel's program speaks",
     "access/people._invite": "a person by name",
