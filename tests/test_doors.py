@@ -13,7 +13,6 @@ READ_WITHOUT_ASKING = {
     "engine/checkpoints/reading.py": "the conversation that a checkpoint looks back at",
     "engine/children/govern.py": "what was said to an own child",
     "engine/children/wait.py": "which results a queued run of the calling session answers",
-    "engine/deliveries/deliveries.py": "the text that is sent now",
     "engine/firings/ends.py": "whether the run of a task had done a step",
     "engine/reports/messages.py": "a record, between the child and its requester",
     "engine/reports/result.py": "what a child's run said last",

@@ -2,6 +2,8 @@
 
 from tests.planted.bug import Bug
 
+CLAIMS = "engine/work/test_claims.py"
+
 BUGS = (
     Bug(
         "a backup of a newer version is restored",
@@ -39,11 +41,18 @@ BUGS = (
         "flows/test_paging.py::test_what_stood_still_is_on_one_page_of_the_tool[sqlite]",
     ),
     Bug(
-        "an old fence changes a run",
-        "store/runs.py",
-        "WHERE id = ? AND fence = ? AND status = 'running'\",",
-        "WHERE id = ? AND fence >= ? AND status = 'running'\",",
-        "engine/runs/test_runs.py::test_a_worker_with_an_old_fence_changes_nothing[sqlite]",
+        "a process that was taken over writes on",
+        "store/claims.py",
+        'f"{column} = ?" for column in named)',
+        'f"{column} = ?" if column == "id" else f"{column} <> ?" for column in named)',
+        f"{CLAIMS}::test_a_process_that_was_declared_dead_and_comes_back_writes_nothing[sqlite-RunClaim]",
+    ),
+    Bug(
+        "what a dead process holds is never taken over",
+        "store/claims.py",
+        'return f"NOT EXISTS (SELECT 1 FROM processes p WHERE p.id = {process})"',
+        'return f"{process} IS NULL"',
+        f"{CLAIMS}::test_what_a_process_held_when_it_died_is_ended_by_the_next[sqlite-TextClaim]",
     ),
     Bug(
         "an interrupt waits behind what was queued before it",

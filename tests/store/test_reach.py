@@ -52,6 +52,7 @@ WITHOUT_REACH = {
     "sessions.find_by_key": LOOKED_UP,
     "sessions.find_by_row": LOOKED_UP,
     "sessions.find_as_in": LOOKED_UP,
+    "deliveries.claim": "the text that is sent now; the unit decides whether it may leave",
     "deliveries.find_streaming": "what a run has shown of its own reply, which the reply replaces",
     "deliveries.find_shown": "what its own chat has seen, which an answer there points at",
     "deliveries.list_shown_at": "as `list_requests`, at one place",

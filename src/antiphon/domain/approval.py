@@ -158,6 +158,11 @@ class Approval(Struct, frozen=True, kw_only=True):
     """What the asking session holds; read with the request, not stored with it."""
 
     @property
+    def claim(self) -> tuple[str, str]:
+        """Of its call from outside a run."""
+        return self.id, self.begun_by or ""
+
+    @property
     def is_pending(self) -> bool:
         return self.state is ApprovalState.PENDING
 

@@ -95,6 +95,10 @@ class Delivery(Struct, frozen=True, kw_only=True):
     """Under its last part; made when it is claimed."""
 
     @property
+    def claim(self) -> tuple[str, str, int]:
+        return self.id, self.process or "", self.attempts
+
+    @property
     def meant_for(self) -> DeliveryContext:
         """The place that it was queued for."""
         return self.place if self.moved_from is None else replace(self.place, thread_id=self.moved_from)

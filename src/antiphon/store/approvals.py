@@ -11,6 +11,7 @@ from antiphon.domain.ids import ApprovalId, ProcessId, RunId, SessionRow
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.deciders import Deciding
 from antiphon.store import codec
+from antiphon.store.claims import Claims, is_left
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.scopes import ANY, flow
 from antiphon.store.select_list import SelectList
@@ -32,6 +33,8 @@ _APPROVAL = SelectList(
     begun_at=codec.moment,
     made_of=codec.combined_classification("taint"),
 )
+CLAIMS = Claims("approvals", "id", "COALESCE(begun_by, '')", held="is_due = 1")
+"""Of the approved calls from outside a run."""
 _WITH_TAINT = "JOIN incarnations i ON i.id = a.incarnation"
 _SELECT = f"SELECT {_APPROVAL.text} FROM approvals a JOIN sessions s ON s.id = a.session {_WITH_TAINT}"
 _CHANGING = ("run", "state", "calls", "is_parked", "decided_at", "decided_by", "note", "is_due")
@@ -127,25 +130,11 @@ async def list_to_carry_out(query: Query, process: ProcessId, after: Approval | 
     if after is not None and after.decided_at is not None:
         later, values = " AND (a.decided_at, a.id) > (?, ?)", [codec.milliseconds(after.decided_at), after.id]
     rows = await query.fetch_all(
-        f"{_SELECT} WHERE a.is_due = 1 AND (a.begun_by IS NULL OR (a.begun_by <> ? AND NOT EXISTS "
-        f"(SELECT 1 FROM processes p WHERE p.id = a.begun_by))){later} ORDER BY a.decided_at, a.id LIMIT ?",
+        f"{_SELECT} WHERE a.is_due = 1 AND (a.begun_by IS NULL OR (a.begun_by <> ? AND {is_left('a.begun_by')}))"
+        f"{later} ORDER BY a.decided_at, a.id LIMIT ?",
         (process, *values, limit),
     )
     return [_APPROVAL.read(row) for row in rows]
-
-
-async def begin(tx: Transaction, approval: Approval, process: ProcessId, at_ms: int) -> bool:
-    """Notes that the process carries out the call; False if another process was faster."""
-    changed = await tx.change(
-        "UPDATE approvals SET begun_at = ?, begun_by = ? WHERE id = ? AND is_due = 1 AND COALESCE(begun_by, '') = ?",
-        (at_ms, process, approval.id, approval.begun_by or ""),
-    )
-    return changed == 1
-
-
-async def store_outcome(tx: Transaction, id: ApprovalId, outcome: str) -> None:
-    """Stores the answer of the call that the request allowed, unless it has one."""
-    await tx.execute("UPDATE approvals SET outcome = ?, is_due = 0 WHERE id = ? AND is_due = 1", (outcome, id))
 
 
 async def find_pending_of_run(query: Query, run: RunId) -> Approval | None:

@@ -3,9 +3,11 @@
 from typing import NamedTuple
 
 from antiphon.domain.ids import ProcessId
+from antiphon.store.claims import Claim, Claims, is_left
 from antiphon.store.database import Query, Transaction
 
 _NAMED = "channel = ? AND account = ?"
+CLAIMS = Claims("channel_accounts", "channel", "account", "fence", held="process IS NOT NULL")
 
 
 class AccountName(NamedTuple):
@@ -41,44 +43,29 @@ async def take(tx: Transaction, request: LeaseRequest) -> tuple[int, int | None]
     """
     name, process, now_ms, served_until_ms = request
     await tx.execute("INSERT INTO channel_accounts (channel, account) VALUES (?, ?) ON CONFLICT DO NOTHING", name)
-    is_taken = await tx.change(
+    row = await tx.fetch_one(
         f"UPDATE channel_accounts SET process = ?, served_until = ?, fence = fence + 1 WHERE {_NAMED} AND "
         "(process IS NULL OR process = ? OR served_until <= ? OR served_until > ? "
-        "OR NOT EXISTS (SELECT 1 FROM processes p WHERE p.id = channel_accounts.process))",
+        f"OR {is_left('channel_accounts.process')}) RETURNING fence, position",
         (process, served_until_ms, *name, process, now_ms, served_until_ms),
     )
-    if is_taken == 0:
-        return None
-    row = await tx.fetch_one(f"SELECT fence, position FROM channel_accounts WHERE {_NAMED}", name)
-    assert row is not None
-    return row[0], row[1]
+    return None if row is None else (row[0], row[1])
 
 
-async def extend(tx: Transaction, name: AccountName, fence: int, served_until_ms: int) -> bool:
-    """Whether the fence is still the newest; then the account is served until that time."""
-    changed = await tx.change(
-        f"UPDATE channel_accounts SET served_until = ? WHERE {_NAMED} AND fence = ? AND process IS NOT NULL",
-        (served_until_ms, *name, fence),
-    )
-    return changed == 1
+async def extend(tx: Transaction, claim: Claim, served_until_ms: int) -> bool:
+    """Whether the claim is still the newest; then the account is served until that time."""
+    return await CLAIMS.write(tx, claim, {"served_until": served_until_ms})
 
 
-async def release(tx: Transaction, name: AccountName, fence: int) -> None:
+async def release(tx: Transaction, claim: Claim) -> None:
     """Frees the account, unless another process has taken it."""
-    await tx.execute(
-        f"UPDATE channel_accounts SET process = NULL, served_until = 0 WHERE {_NAMED} AND fence = ?",
-        (*name, fence),
-    )
+    await CLAIMS.write(tx, claim, {"process": None, "served_until": 0})
 
 
-async def advance(tx: Transaction, name: AccountName, fence: int, position: int | None) -> bool:
-    """Whether the fence is still the newest; then the account was read up to that position, never back."""
-    changed = await tx.change(
-        "UPDATE channel_accounts SET position = CASE WHEN position >= CAST(? AS BIGINT) THEN position "
-        f"ELSE COALESCE(CAST(? AS BIGINT), position) END WHERE {_NAMED} AND fence = ? AND process IS NOT NULL",
-        (position, position, *name, fence),
-    )
-    return changed == 1
+async def advance(tx: Transaction, claim: Claim, position: int | None) -> bool:
+    """Whether the claim is still the newest; then the account was read up to that position, never back."""
+    further = "CASE WHEN position >= CAST(? AS BIGINT) THEN position ELSE COALESCE(CAST(? AS BIGINT), position) END"
+    return await CLAIMS.change(tx, claim, f"position = {further}", position, position)
 
 
 async def find_name(query: Query, name: AccountName) -> str | None:
@@ -87,10 +74,8 @@ async def find_name(query: Query, name: AccountName) -> str | None:
     return None if row is None else row[0]
 
 
-async def set_name(tx: Transaction, named: AccountName, platform_id: str, name: str) -> None:
-    await tx.execute(
-        f"UPDATE channel_accounts SET platform_id = ?, name = ? WHERE {_NAMED}", (platform_id, name, *named)
-    )
+async def set_name(tx: Transaction, claim: Claim, platform_id: str, name: str) -> None:
+    await CLAIMS.write(tx, claim, {"platform_id": platform_id, "name": name})
 
 
 async def set_trouble(tx: Transaction, name: AccountName, trouble: str | None) -> None:

@@ -11,15 +11,17 @@ from antiphon.domain.checkpoint import CheckpointReason
 from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.store import codec
+from antiphon.store.claims import Claims, is_left
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.select_list import SelectList
 
 CHECKPOINT_DUE = SessionRow(-8)
 """Not a session's row; woken when a checkpoint is due at once."""
+CLAIMS = Claims("checkpoints", "incarnation", "run", "fence", held="process IS NOT NULL")
 
 
-class CheckpointFence(Struct, frozen=True):
-    """A process's right to write for the checkpoint of an incarnation, from its claim.
+class CheckpointFence(NamedTuple):
+    """A process's right to write for the checkpoint of an incarnation: the values that name its claim.
 
     A session that was made anew may have the incarnation's id and the number again, but not the run.
     """
@@ -84,6 +86,12 @@ async def find(query: Query, incarnation: SessionId) -> StoredCheckpoint | None:
     return None if row is None else _STORED.read(row)
 
 
+async def find_claimed(query: Query, fence: CheckpointFence) -> StoredCheckpoint | None:
+    """The row, if it has that fence."""
+    found = await find(query, fence.incarnation)
+    return found if found is not None and (found.run, found.fence) == (fence.run, fence.number) else None
+
+
 async def set_columns(
     tx: Transaction, session: SessionRow, incarnation: SessionId, columns: Mapping[str, SqlValue]
 ) -> None:
@@ -99,25 +107,7 @@ async def set_columns(
 
 async def add_usage(tx: Transaction, fence: CheckpointFence, usage: Usage, model: str) -> bool:
     """Adds to the usage of the checkpoint at work; returns whether it has that fence."""
-    changed = await tx.change(
-        "UPDATE checkpoints SET model = ?, input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, "
-        "cached_tokens = cached_tokens + ?, steps = steps + ?, cost_microusd = CASE WHEN CAST(? AS BIGINT) IS NULL "
-        "THEN cost_microusd ELSE COALESCE(cost_microusd, 0) + ? END "
-        "WHERE incarnation = ? AND fence = ? AND run = ?",
-        (
-            model,
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cached_tokens,
-            usage.steps,
-            usage.cost_microusd,
-            usage.cost_microusd,
-            fence.incarnation,
-            fence.number,
-            fence.run,
-        ),
-    )
-    return changed == 1
+    return await CLAIMS.change(tx, fence, f"model = ?, {codec.USAGE_ADDED}", model, *codec.usage_added(usage))
 
 
 class DueCheckpoint(NamedTuple):
@@ -136,8 +126,7 @@ async def list_due(query: Query, at_ms: int, limit: int) -> list[DueCheckpoint]:
     )
     opened = await query.fetch_all(
         "SELECT c.session, c.incarnation FROM checkpoints c WHERE c.look_at IS NOT NULL AND c.look_at <= ? "
-        "AND (c.run IS NULL OR NOT EXISTS (SELECT 1 FROM processes p WHERE p.id = c.process)) "
-        "ORDER BY c.look_at LIMIT ?",
+        f"AND (c.run IS NULL OR {is_left('c.process')}) ORDER BY c.look_at LIMIT ?",
         (at_ms, limit),
     )
     return [DueCheckpoint(*row) for row in dict.fromkeys([*opened, *timed])]

@@ -279,6 +279,19 @@ RUN_USAGE = Combined(
 )
 
 
+USAGE_ADDED = (
+    "input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, cached_tokens = cached_tokens + ?, "
+    "steps = steps + ?, cost_microusd = CASE WHEN CAST(? AS BIGINT) IS NULL THEN cost_microusd "
+    "ELSE COALESCE(cost_microusd, 0) + ? END"
+)
+
+
+def usage_added(usage: Usage) -> tuple[SqlValue, ...]:
+    """The values of `USAGE_ADDED`."""
+    cost = usage.cost_microusd
+    return usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.steps, cost, cost
+
+
 def combined_classification(kind: str) -> Combined:
     """From columns whose names begin with `kind`."""
     return Combined(

@@ -1,23 +1,32 @@
 """Logs that are being copied in pages into sessions that nobody sees yet. Contract: sessions 8."""
 
 from antiphon.domain.ids import ProcessId, SessionRow
+from antiphon.store.claims import Claim, Claims, is_left
 from antiphon.store.database import Query, Transaction
 
 ROWS_AT_ONCE = 64
+CLAIMS = Claims("copies_under_way", "session", "process")
+_IS_FREE = f"(process = ? OR {is_left('process')})"
 
 
 async def begin(tx: Transaction, session: SessionRow, process: ProcessId) -> None:
     await tx.execute("INSERT INTO copies_under_way (session, process, last_seq) VALUES (?, ?, 0)", (session, process))
 
 
-async def advance(tx: Transaction, session: SessionRow, last_seq: int) -> bool:
-    """Notes how far the copy is; False if it was removed. No other unit goes on with it until this one commits."""
-    return await tx.change("UPDATE copies_under_way SET last_seq = ? WHERE session = ?", (last_seq, session)) == 1
+async def advance(tx: Transaction, claim: Claim, last_seq: int) -> bool:
+    """Notes how far the copy is; False if it was given up. No other unit goes on with it until this one commits."""
+    return await CLAIMS.write(tx, claim, {"last_seq": last_seq})
 
 
-async def hold(tx: Transaction, session: SessionRow) -> bool:
+async def hold(tx: Transaction, claim: Claim) -> bool:
     """Like `advance`, where the copy is."""
-    return await tx.change("UPDATE copies_under_way SET last_seq = last_seq WHERE session = ?", (session,)) == 1
+    return await CLAIMS.change(tx, claim, "last_seq = last_seq")
+
+
+async def take(tx: Transaction, session: SessionRow, process: ProcessId) -> bool:
+    """Makes the copy the process's, to remove it; False if a living one works on it, or if it does not exist."""
+    statement = f"UPDATE copies_under_way SET process = ? WHERE session = ? AND {_IS_FREE}"
+    return await tx.change(statement, (process, session, process)) == 1
 
 
 async def uncount(tx: Transaction, session: SessionRow) -> None:
@@ -50,9 +59,5 @@ async def remove_page(tx: Transaction, session: SessionRow, max_bytes: int) -> b
 
 async def list_left(query: Query, process: ProcessId) -> list[SessionRow]:
     """Copies of this process, and of processes that do not live any more."""
-    rows = await query.fetch_all(
-        "SELECT c.session FROM copies_under_way c WHERE c.process = ? "
-        "OR NOT EXISTS (SELECT 1 FROM processes p WHERE p.id = c.process) ORDER BY c.session",
-        (process,),
-    )
+    rows = await query.fetch_all(f"SELECT session FROM copies_under_way WHERE {_IS_FREE} ORDER BY session", (process,))
     return [session for (session,) in rows]

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.delivery import FLOW, NOT_CLEARED, Delivery, DeliveryStatus
@@ -17,6 +18,7 @@ from antiphon.domain.session import DeliveryContext
 from antiphon.domain.telling import Cause
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
+from antiphon.store.claims import Claims, is_left
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.scopes import all_of, flow, within
 from antiphon.store.select_list import Combined, SelectList
@@ -46,10 +48,10 @@ _DELIVERY = SelectList(
     place=Combined(DeliveryContext, channel="channel", to="recipient", account_id="account_id", thread_id="thread_id"),
 )
 _SELECT = f"SELECT {_DELIVERY.text} FROM deliveries d LEFT JOIN sessions s ON s.id = d.session"
+CLAIMS = Claims("deliveries", "id", "COALESCE(process, '')", "attempts", held="status IN ('queued', 'claimed')")
 _WAITS = "d.status IN ('queued', 'claimed')"
 _IS_FREE = (
-    "((d.status = 'queued' AND d.due_at <= ?) OR (d.status = 'claimed' AND (d.process = ? OR NOT EXISTS "
-    "(SELECT 1 FROM processes p WHERE p.id = d.process))))"
+    f"((d.status = 'queued' AND d.due_at <= ?) OR (d.status = 'claimed' AND (d.process = ? OR {is_left('d.process')})))"
 )
 _IS_FIRST = (
     "NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.status IN ('queued', 'claimed') AND e.channel = d.channel "
@@ -251,7 +253,7 @@ async def is_any_waiting(query: Query, place: DeliveryContext) -> bool:
     return row is not None
 
 
-async def claim(tx: Transaction, reach: Reach, id: str, *, process: ProcessId, now_ms: int) -> Delivery | None:
+async def claim(tx: Transaction, id: str, *, process: ProcessId, now_ms: int) -> Delivery | None:
     """The text as claimed by the process; None if another process claimed it, or if it is no longer its turn."""
     row = await tx.fetch_one(
         f"{_SELECT} WHERE d.id = ? AND {_WAITS} AND {_IS_FREE} AND {_IS_FIRST}", (id, now_ms, process)
@@ -259,24 +261,9 @@ async def claim(tx: Transaction, reach: Reach, id: str, *, process: ProcessId, n
     if row is None:
         return None
     waiting = _DELIVERY.read(row)
-    is_ours = await tx.change(
-        "UPDATE deliveries SET status = 'claimed', process = ?, attempts = attempts + 1 "
-        f"WHERE id = ? AND status = '{waiting.status}' AND attempts = ?",
-        (process, id, waiting.attempts),
-    )
-    return await find(tx, reach, id) if is_ours else None
-
-
-async def settle(tx: Transaction, claimed: Delivery, columns: dict[str, SqlValue]) -> bool:
-    """Stores the outcome of the claim; False if the claim is no longer the newest."""
-    assignments = ", ".join(f"{column} = ?" for column in columns)
-    return (
-        await tx.change(
-            f"UPDATE deliveries SET {assignments} WHERE id = ? AND status = 'claimed' AND process = ? AND attempts = ?",
-            (*columns.values(), claimed.id, claimed.process, claimed.attempts),
-        )
-        == 1
-    )
+    claimed = replace(waiting, status=DeliveryStatus.CLAIMED, process=process, attempts=waiting.attempts + 1)
+    columns: dict[str, SqlValue] = {"status": "claimed", "process": process, "attempts": claimed.attempts}
+    return claimed if await CLAIMS.write(tx, waiting.claim, columns) else None
 
 
 async def find_shown(query: Query, place: DeliveryContext, platform_id: str) -> Delivery | None:
@@ -331,17 +318,6 @@ async def redraw(tx: Transaction, claimed: Delivery) -> None:
 
 async def delete(tx: Transaction, id: str) -> None:
     await tx.execute("DELETE FROM deliveries WHERE id = ?", (id,))
-
-
-async def delete_claimed(tx: Transaction, claimed: Delivery) -> bool:
-    """Deletes the row of the claim; False if the claim is no longer the newest."""
-    return (
-        await tx.change(
-            "DELETE FROM deliveries WHERE id = ? AND status = 'claimed' AND process = ? AND attempts = ?",
-            (claimed.id, claimed.process, claimed.attempts),
-        )
-        == 1
-    )
 
 
 async def is_known_broken(query: Query, delivery: Delivery, code: str) -> bool:

@@ -1,6 +1,7 @@
 """Queries on the job engine's tables about sessions; the tables exist only on PostgreSQL."""
 
 from antiphon.domain.ids import SessionRow
+from antiphon.store.claims import is_left
 from antiphon.store.database import Query
 
 _DELIVERED = (
@@ -15,8 +16,7 @@ async def list_undelivered(query: Query, dead_seconds: float, limit: int) -> lis
     found = await query.fetch_all(
         "SELECT DISTINCT r.session FROM runs r WHERE (r.status = 'queued' AND NOT EXISTS (SELECT 1 FROM runs a "
         "WHERE a.session = r.session AND a.status = 'running') "
-        "OR r.status = 'running' AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.id = r.process)) "
-        f"AND NOT {_DELIVERED} LIMIT ?",
+        f"OR r.status = 'running' AND {is_left('r.process')}) AND NOT {_DELIVERED} LIMIT ?",
         (dead_seconds, limit),
     )
     return [row[0] for row in found]

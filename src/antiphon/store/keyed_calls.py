@@ -2,16 +2,17 @@
 
 from datetime import timedelta
 
-from antiphon.domain.classification import Classification
 from antiphon.domain.idempotency import KeyedCall
 from antiphon.domain.ids import SessionRow
 from antiphon.store import codec
+from antiphon.store.claims import Claims
 from antiphon.store.database import Query, Transaction
 from antiphon.store.select_list import Combined, SelectList
 
 KEPT = timedelta(days=7)
 """How long a repeated call gets the first answer."""
 
+CLAIMS = Claims("keyed_calls", "id", "begun_by", held="outcome IS NULL")
 _CALL = SelectList(
     KeyedCall,
     "k.id, k.session, k.sha256, k.begun_at, k.begun_by, k.outcome, k.level, k.compartments, k.integrity, k.person",
@@ -40,13 +41,11 @@ async def find_by_origin(query: Query, origin: str) -> KeyedCall | None:
     return None if row is None else _CALL.read(row)
 
 
-async def store_outcome(tx: Transaction, id: str, outcome: str, made_of: Classification) -> None:
+async def store_outcome(tx: Transaction, call: KeyedCall) -> None:
     """Does nothing if the call has an outcome, or was deleted with its session."""
-    await tx.execute(
-        "UPDATE keyed_calls SET outcome = ?, level = ?, compartments = ?, integrity = ?, person = ? "
-        "WHERE id = ? AND outcome IS NULL",
-        (outcome, *codec.classification_values(made_of), id),
-    )
+    values = codec.classification_values(call.made_of)
+    columns = "outcome = ?, level = ?, compartments = ?, integrity = ?, person = ?"
+    await CLAIMS.change(tx, (call.id, call.begun_by), columns, call.outcome, *values)
 
 
 async def delete_of_session(tx: Transaction, session: SessionRow) -> None:

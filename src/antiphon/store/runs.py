@@ -1,6 +1,6 @@
 """The ledger's rows. `engine/runs/lifecycle` decides which status may follow which, and the consequences."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from operator import attrgetter
@@ -20,12 +20,14 @@ from antiphon.domain.telling import Told
 from antiphon.policy.reach import Reach
 from antiphon.policy.shown import shown_run
 from antiphon.store import codec
+from antiphon.store.claims import Claims, assigned
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.people import PRESENT
 from antiphon.store.scopes import Condition, flow, when, within
 from antiphon.store.select_list import Combined, SelectList
 from antiphon.store.sessions import SHOWS_CLASSIFIED, LogEnd, delivery_context
 
+CLAIMS = Claims("runs", "id", "fence", held="status = 'running'")
 _FIRST_OF_ENDS = -1_000
 """Above it are numbers that other units wake for other readers."""
 
@@ -564,7 +566,7 @@ async def change(tx: Transaction, run_id: RunId, columns: Mapping[str, SqlValue]
 
 @cache
 def _change(columns: tuple[str, ...]) -> str:
-    return f"UPDATE runs SET {_assignments(columns)} WHERE id = ?"
+    return f"UPDATE runs SET {assigned(columns)} WHERE id = ?"
 
 
 def made_of_columns(made_of: Classification) -> dict[str, SqlValue]:
@@ -578,22 +580,9 @@ def made_of_columns(made_of: Classification) -> dict[str, SqlValue]:
 async def pause(tx: Transaction, run_id: RunId, columns: Mapping[str, SqlValue]) -> bool:
     """Sets columns; returns whether the run is to be cancelled, also by a unit that committed since it was read."""
     row = await tx.fetch_one(
-        f"UPDATE runs SET {_assignments(columns)} WHERE id = ? RETURNING cancel_requested", (*columns.values(), run_id)
+        f"UPDATE runs SET {assigned(columns)} WHERE id = ? RETURNING cancel_requested", (*columns.values(), run_id)
     )
     return row is not None and bool(row[0])
-
-
-async def change_claimed(tx: Transaction, run_id: RunId, fence: int, columns: Mapping[str, SqlValue]) -> bool:
-    """Sets columns if the run is running under that fence; returns whether it is."""
-    changed = await tx.change(
-        f"UPDATE runs SET {_assignments(columns)} WHERE id = ? AND fence = ? AND status = 'running'",
-        (*columns.values(), run_id, fence),
-    )
-    return changed == 1
-
-
-def _assignments(columns: Iterable[str]) -> str:
-    return ", ".join(f"{name} = ?" for name in columns)
 
 
 async def is_unfinished_in(query: Query, session: SessionRow, incarnation: SessionId) -> bool:
@@ -676,21 +665,9 @@ async def used_before(query: Query, run: Run) -> UsedBefore:
 async def add_usage(tx: Transaction, run_id: RunId, usage: Usage, model: str | None) -> None:
     """Adds to the run's usage; `model` is the one that it used, None to leave the one before."""
     await tx.execute(
-        "UPDATE runs SET model = COALESCE(?, model), input_tokens = input_tokens + ?, "
-        "output_tokens = output_tokens + ?, cached_tokens = cached_tokens + ?, steps = steps + ?, "
-        "estimated_tokens = estimated_tokens + ?, cost_microusd = "
-        "CASE WHEN CAST(? AS BIGINT) IS NULL THEN cost_microusd ELSE COALESCE(cost_microusd, 0) + ? END WHERE id = ?",
-        (
-            model,
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cached_tokens,
-            usage.steps,
-            usage.estimated_tokens,
-            usage.cost_microusd,
-            usage.cost_microusd,
-            run_id,
-        ),
+        f"UPDATE runs SET model = COALESCE(?, model), estimated_tokens = estimated_tokens + ?, {codec.USAGE_ADDED} "
+        "WHERE id = ?",
+        (model, usage.estimated_tokens, *codec.usage_added(usage), run_id),
     )
 
 

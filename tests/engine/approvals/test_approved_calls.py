@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from antiphon.agents.toolset import tool
 from antiphon.building import App, Parts
@@ -14,7 +15,7 @@ from antiphon.domain.approval import Approval, ApprovalState, Verdict
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import ApprovalId, ProcessId
 from antiphon.domain.person import PersonRole
-from antiphon.engine.approvals.outside import BeginApprovedCall, begin_call
+from antiphon.engine.approvals.outside import BeginApprovedCall, begin_call, end_call
 from antiphon.store import approvals as rows
 from antiphon.store.database import Transaction
 from tests.claims import requirement
@@ -245,6 +246,35 @@ async def test_while_a_living_process_carries_it_out_no_other_begins_it(open_hom
         held.set()
         assert (await outcome_of(app, approval))["result"] == "deleted old"
     assert disk.calls == ["delete old"]
+
+
+@requirement("approvals:5", "runs:8")
+async def test_a_process_whose_call_was_begun_again_leaves_the_answer_to_that_one(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        await call(app, "delete", "k", name="old")
+        (approval,) = await pending(app)
+    async with open_home(config(), Parts()) as app:  # its tool is not installed there
+        await decide(app, approval)
+        answers = list[str | None]()
+
+        async def begun_twice(tx: Transaction) -> None:
+            for process in ("slow", "next"):  # neither shows itself
+                command = BeginApprovedCall(
+                    id=approval.id,
+                    process=ProcessId(process),
+                    rules=app.services.rules,
+                    is_idempotent=True,
+                    at_ms=app.services.clock.now_ms(),
+                )
+                assert await begin_call(tx, command) is not None
+            for process in ("slow", "next"):
+                await end_call(tx, replace(approval, begun_by=ProcessId(process)), json.dumps(process))
+                found = await rows.find(tx, approval.id)
+                answers.append(None if found is None else found.outcome)
+
+        await app.database.run(begun_twice, sessions=(approval.session,))
+        assert answers == [None, '"next"']
 
 
 async def stored(app: App, id: ApprovalId) -> Approval:

@@ -147,10 +147,12 @@ async def large(app: App, name: str, *, size: int = MESSAGE_BYTES) -> Session:
     return await find_session(app, name)
 
 
-def in_pages(app: App, before: Callable[[str], Awaitable[None]]) -> tuple[Forks, WatchedDatabase]:
+def in_pages(
+    app: App, before: Callable[[str], Awaitable[None]], process: str = "proc_test"
+) -> tuple[Forks, WatchedDatabase]:
     database = WatchedDatabase(app.database, before)
     services = app.services
-    return Forks(database, services.rules, services.clock, services.ids, process=ProcessId("proc_test")), database
+    return Forks(database, services.rules, services.clock, services.ids, process=ProcessId(process)), database
 
 
 async def stored(app: App) -> dict[str, list[Row]]:
@@ -388,3 +390,30 @@ async def test_a_fork_is_made_anew_if_what_it_copies_changed(open_home: OpenHome
         assert [name for name, _ in database.written].count("begin_fork") == 2
         found = await stored(app)
         assert found["copies"] == [] and {row[0] for row in found["events"]} == {row[0] for row in found["sessions"]}
+
+
+@requirement("sessions:8", "runs:8")
+async def test_a_fork_that_another_process_gave_up_does_not_come_to_life(open_home: OpenHome) -> None:
+    """Its process was slow, and taken for dead: of what it copied, a part is removed when it goes on."""
+    async with open_home() as app:
+        await large(app, "api:s")
+        removed: list[str] = []
+
+        async def die_later(name: str) -> None:
+            if name in removed:
+                raise Death
+            removed.append(name)
+
+        async def is_given_up(name: str) -> None:
+            if name == "finish_fork" and not removed:
+                with pytest.raises(Death):
+                    await other.remove_left()
+
+        pages, _ = in_pages(app, is_given_up)
+        other, _ = in_pages(app, die_later, "proc_other")
+        before = [each.key for each in (await app.services.sessions.list(OWNER, SessionFilter(), limit=10)).sessions]
+        forked = await pages.fork(OWNER, app.services.sessions.target("api:s"), None)
+        assert removed == ["remove_page"]
+        assert len(texts(await read_log(app, str(forked.key)))) == MESSAGES
+        after = [each.key for each in (await app.services.sessions.list(OWNER, SessionFilter(), limit=10)).sessions]
+        assert set(after) == {*before, forked.key}

@@ -233,7 +233,7 @@ async def settle_keyed_call(tx: Transaction, call: KeyedCall, ours: _Ours) -> Ke
 
 async def end_keyed_call(tx: Transaction, call: KeyedCall) -> None:
     assert call.outcome is not None
-    await keyed_calls.store_outcome(tx, call.id, call.outcome, call.made_of)
+    await keyed_calls.store_outcome(tx, call)
     tx.wake(call.session)
 
 

@@ -163,8 +163,9 @@ class OutsideApprovals:
         return await self._database.run(begin_call, command, sessions=(approval.session,))
 
     async def end(self, approval: Approval, outcome: str) -> None:
-        """Stores the answer, which repetitions of the call get."""
-        await self._database.run(end_call, approval, outcome, sessions=(approval.session,))
+        """Stores the answer of the call that this process has begun; repetitions get it."""
+        begun = replace(approval, begun_by=self._process)
+        await self._database.run(end_call, begun, outcome, sessions=(approval.session,))
 
 
 _RESET = {"status": "error", "code": "reset", "error": "The session was reset before the call began."}
@@ -254,11 +255,13 @@ async def begin_call(tx: Transaction, command: BeginApprovedCall) -> FoundCaller
     if found.session.id != approval.session_id:
         await end_call(tx, approval, json_text(_RESET))
         return None
-    return found if await approvals.begin(tx, approval, command.process, command.at_ms) else None
+    columns: dict[str, SqlValue] = {"begun_at": command.at_ms, "begun_by": command.process}
+    return found if await approvals.CLAIMS.write(tx, approval.claim, columns) else None
 
 
 async def end_call(tx: Transaction, approval: Approval, outcome: str) -> None:
-    await approvals.store_outcome(tx, approval.id, outcome)
+    """Stores the answer, if nobody has taken the call over from who has it as the approval says."""
+    await approvals.CLAIMS.write(tx, approval.claim, {"outcome": outcome, "is_due": 0})
     tx.wake(approval.session)
 
 

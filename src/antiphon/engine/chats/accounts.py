@@ -34,6 +34,10 @@ class AccountLease(Struct, frozen=True, kw_only=True):
     def name(self) -> rows.AccountName:
         return rows.AccountName(self.channel, self.account)
 
+    @property
+    def claim(self) -> tuple[str, str, int]:
+        return self.channel, self.account, self.fence
+
 
 class LeaseLost(Exception):
     """Another process serves the account now. Nothing of the unit was stored."""
@@ -60,15 +64,15 @@ class Accounts:
 
     async def renew(self, lease: AccountLease) -> bool:
         """Extends the lease; False if another process has taken the account over. Raises `Unavailable`."""
-        return await self._database.run(rows.extend, lease.name, lease.fence, self._served_until())
+        return await self._database.run(rows.extend, lease.claim, self._served_until())
 
     async def release(self, lease: AccountLease) -> None:
         """Lets another process serve the account at once. May be called twice."""
-        await self._database.run(rows.release, lease.name, lease.fence)
+        await self._database.run(rows.release, lease.claim)
 
     async def note_name(self, lease: AccountLease, *, platform_id: str, name: str) -> None:
         """Stores what the account is on its platform, such as the id and the name of a bot."""
-        await self._database.run(rows.set_name, lease.name, platform_id, name)
+        await self._database.run(rows.set_name, lease.claim, platform_id, name)
 
     async def note_trouble(self, channel: str, account: str, trouble: str | None) -> None:
         """Stores why the account is not served, for `doctor` and the page; None if it is served."""

@@ -109,7 +109,7 @@ async def keep_lease(tx: Transaction, lease: AccountLease | None, place: Deliver
     """
     following = None if position is None else position + 1
     if lease is not None:
-        return await channel_accounts.advance(tx, lease.name, lease.fence, following)
+        return await channel_accounts.advance(tx, lease.claim, following)
     assert place.channel is not None
     name = channel_accounts.AccountName(place.channel, account_of(place))
     await channel_accounts.advance_unserved(tx, name, following)

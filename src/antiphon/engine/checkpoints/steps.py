@@ -303,7 +303,7 @@ class FinishCheckpoint(Struct, frozen=True, kw_only=True):
 async def finish_checkpoint(tx: Transaction, command: FinishCheckpoint) -> bool:
     """Ends the checkpoint; returns whether the fence held. A success changes all that it decided, and the cursor."""
     begun = command.begun
-    stored = await _find_fenced(tx, begun.fence)
+    stored = await checkpoints.find_claimed(tx, begun.fence)
     session = await rows.find_by_row(tx, begun.session.row)
     if stored is None or session is None:
         return False
@@ -369,16 +369,7 @@ async def _write_note(tx: Transaction, author: NoteAuthor, change: NoteChange) -
 
 
 async def hand_back_checkpoint(tx: Transaction, fence: CheckpointFence) -> None:
-    """Releases the checkpoint in an orderly stop: the attempt does not count as crashed; another process takes it."""
-    stored = await _find_fenced(tx, fence)
-    if stored is not None:
-        columns: dict[str, SqlValue] = {"process": None, "attempt": stored.attempt - 1}
-        await checkpoints.set_columns(tx, stored.session, fence.incarnation, columns)
-
-
-async def _find_fenced(query: Query, fence: CheckpointFence) -> StoredCheckpoint | None:
-    stored = await checkpoints.find(query, fence.incarnation)
-    return stored if stored is not None and (stored.run, stored.fence) == (fence.run, fence.number) else None
+    await checkpoints.CLAIMS.hand_back(tx, fence)
 
 
 NO_NOTES = WrittenNotes()

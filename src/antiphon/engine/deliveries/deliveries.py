@@ -34,7 +34,6 @@ from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.rights import SUSPENDED
-from antiphon.policy.system import SYSTEM_REACH
 from antiphon.policy.voices import TellErrors
 from antiphon.store import approvals
 from antiphon.store import deliveries as outbox
@@ -120,7 +119,7 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
 
     It is checked again here: since it was queued, the place may have lost its clearance. Contract: flow 7.
     """
-    claimed = await outbox.claim(tx, SYSTEM_REACH, command.id, process=command.process, now_ms=command.at_ms)
+    claimed = await outbox.claim(tx, command.id, process=command.process, now_ms=command.at_ms)
     if claimed is None:
         return None
     if claimed.is_withdrawal:
@@ -131,7 +130,7 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
         else:
             request = await as_claimed(tx, claimed, command.form, command.rules)
         if request is None:
-            await outbox.delete_claimed(tx, claimed)
+            await outbox.CLAIMS.delete(tx, claimed.claim)
         return request
     session = None if claimed.session is None else await rows.find_by_row(tx, claimed.session)
     denied = await leave(tx, Leaving(session, claimed.place, claimed.made_of), command.rules)
@@ -172,7 +171,7 @@ async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, at_ms: int
     }
     if claimed.replaces is not None:
         columns["platform_id"] = None
-    assert await outbox.settle(tx, claimed, columns)
+    assert await outbox.CLAIMS.write(tx, claimed.claim, columns)
     await _note_got(tx, claimed, PlaceGot.FLOW if denied.rule == FLOW else PlaceGot.DENIED)
     await queue_withdrawal(tx, claimed, at_ms)
     data: JsonObject = {**_named(claimed), "code": denied.rule, "error": denied.reason}
@@ -190,7 +189,7 @@ async def _note_got(tx: Transaction, delivery: Delivery, got: PlaceGot) -> None:
 
 async def settle_part(tx: Transaction, claimed: Delivery, parts: tuple[str, ...]) -> bool:
     """Records the parts that the platform has so far; False if the claim was taken over."""
-    return await outbox.settle(tx, claimed, _parts_columns(parts))
+    return await outbox.CLAIMS.write(tx, claimed.claim, _parts_columns(parts))
 
 
 async def settle_sent(tx: Transaction, claimed: Delivery, parts: tuple[str, ...], at_ms: int) -> bool:
@@ -202,7 +201,7 @@ async def settle_sent(tx: Transaction, claimed: Delivery, parts: tuple[str, ...]
         "error": None,
         "code": None,
     }
-    if not await outbox.settle(tx, claimed, columns):
+    if not await outbox.CLAIMS.write(tx, claimed.claim, columns):
         return False
     if claimed.approval is not None and is_question(claimed.approval):
         await show_decision(tx, claimed.approval, at_ms)  # it may have been decided on the way
@@ -224,7 +223,7 @@ def _parts_columns(parts: tuple[str, ...]) -> dict[str, SqlValue]:
 
 async def settle_withdrawn(tx: Transaction, claimed: Delivery) -> bool:
     """Forgets a withdrawal that was carried out, or given up; False if the claim was taken over."""
-    return await outbox.delete_claimed(tx, claimed)
+    return await outbox.CLAIMS.delete(tx, claimed.claim)
 
 
 class DeliveryFailure(Struct, frozen=True, kw_only=True):
@@ -264,7 +263,7 @@ async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFai
         columns |= {"status": DeliveryStatus.DEAD.value, "ended_at": at_ms}
     else:
         columns |= {"status": DeliveryStatus.QUEUED.value, "due_at": at_ms + failure.wait_ms, "process": None}
-    if not await outbox.settle(tx, claimed, columns):
+    if not await outbox.CLAIMS.write(tx, claimed.claim, columns):
         return None
     if is_dead:
         await _note_got(tx, claimed, PlaceGot.DENIED)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -21,8 +22,8 @@ class Claimant(Struct, frozen=True, kw_only=True):
     """Whether the settings name that limit. One that nobody named begins anew when a run is taken over."""
 
 
-class Fence(Struct, frozen=True):
-    """A worker's right to write for a run, from its claim."""
+class Fence(NamedTuple):
+    """A worker's right to write for a run: the values that name its claim."""
 
     run_id: RunId
     number: int

@@ -205,10 +205,7 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) 
 
 
 async def hand_back(tx: Transaction, fence: Fence) -> None:
-    """Releases the run in an orderly stop: the attempt does not count as crashed; another worker continues it."""
-    run = await ledger.find(tx, fence.run_id)
-    if run is not None and run.fence == fence.number and run.status is RunStatus.RUNNING:
-        await ledger.change(tx, run.id, {"attempt": run.attempt - 1, "process": None})
+    await ledger.CLAIMS.hand_back(tx, fence)
 
 
 async def record(tx: Transaction, fence: Fence, steps: Steps, at_ms: int) -> int | None:
@@ -315,18 +312,18 @@ async def set_waiting(tx: Transaction, fence: Fence, waiting_for: Sequence[RunId
         "waiting_for": ledger.run_ids_text(waiting_for),
         "wait_until": None if wait_until is None else milliseconds(wait_until),
     }
-    return await ledger.change_claimed(tx, fence.run_id, fence.number, columns)
+    return await ledger.CLAIMS.write(tx, fence, columns)
 
 
 async def set_delay(tx: Transaction, fence: Fence, delay: Delay | None) -> bool:
     """Records why the run waits for its model's provider, None once it goes on; whether the fence still holds."""
     columns: dict[str, SqlValue] = {"delay": None if delay is None else json_text(delay)}
-    return await ledger.change_claimed(tx, fence.run_id, fence.number, columns)
+    return await ledger.CLAIMS.write(tx, fence, columns)
 
 
 async def set_attachments_due(tx: Transaction, fence: Fence, is_due: bool) -> bool:
     """Records whether the run's files are still to be written; returns whether the fence still holds."""
-    return await ledger.change_claimed(tx, fence.run_id, fence.number, {"has_attachments": int(is_due)})
+    return await ledger.CLAIMS.write(tx, fence, {"has_attachments": int(is_due)})
 
 
 async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended | NewInput | None:

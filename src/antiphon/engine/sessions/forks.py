@@ -106,9 +106,15 @@ class StagedFork(Struct, frozen=True, kw_only=True):
     """A session that nobody sees yet, into which the copies go."""
 
     row: SessionRow
+    process: ProcessId
+    """The process that makes it."""
     incarnation: SessionId
     prepared: PreparedFork
     at_ms: int
+
+    @property
+    def claim(self) -> tuple[int, str]:
+        return self.row, self.process
 
 
 class _Judged(Struct, frozen=True, kw_only=True):
@@ -190,7 +196,7 @@ class Forks:
                 await self._remove(session)
 
     async def _remove(self, session: SessionRow) -> None:
-        while await self._database.run(remove_page, session):
+        while await self._database.run(remove_page, session, self._process):
             pass
 
 
@@ -225,12 +231,12 @@ async def begin_fork(
     await add_maker(tx, row, judged.standing)
     await rows.add_stored_bytes(tx, row, str(judged.standing.principal), prepared.size)
     await copies.begin(tx, row, process)
-    return StagedFork(row=row, incarnation=incarnation, prepared=prepared, at_ms=command.at_ms)
+    return StagedFork(row=row, process=process, incarnation=incarnation, prepared=prepared, at_ms=command.at_ms)
 
 
 async def store_page(tx: Transaction, staged: StagedFork, page: Sequence[NewEvent], first: int) -> bool:
-    """Stores some of the copies, numbered from `first`; False if the session was removed meanwhile."""
-    if not await copies.advance(tx, staged.row, first + len(page) - 1):
+    """Stores some of the copies, numbered from `first`; False if the copy was given up meanwhile."""
+    if not await copies.advance(tx, staged.claim, first + len(page) - 1):
         return False
     addition = Addition(incarnation=staged.incarnation, events=page, at_ms=staged.at_ms)
     await log.store(tx, staged.row, addition, first=first, base=staged.prepared.basis.base)
@@ -245,7 +251,7 @@ async def finish_fork(
     None if what was copied is not what would be copied now.
     """
     prepared = staged.prepared
-    if not await copies.hold(tx, staged.row):
+    if not await copies.hold(tx, staged.claim):
         return None
     await tx.keep(copies.uncount, staged.row)
     judged = await _judge_prepared(tx, command, prepared)
@@ -259,9 +265,9 @@ async def finish_fork(
     return forked
 
 
-async def remove_page(tx: Transaction, session: SessionRow) -> bool:
-    """Removes a part of a copy that is given up; whether there is more."""
-    return await copies.hold(tx, session) and await copies.remove_page(tx, session, PAGE_BYTES)
+async def remove_page(tx: Transaction, session: SessionRow, process: ProcessId) -> bool:
+    """Removes a part of a copy that is given up; whether there is more. The process that made it cannot go on then."""
+    return await copies.take(tx, session, process) and await copies.remove_page(tx, session, PAGE_BYTES)
 
 
 async def fork_session(tx: Transaction, command: ForkSession) -> Session:
