@@ -59,7 +59,7 @@ async def tasks(directory: Path) -> list[Row]:
         fired = 0.0
         async with anyio.create_task_group() as group:
             group.start_soon(_turns, app, other, beside)
-            await app.scheduler.fire_all_due()
+            await app.scheduler.settle_due()
             fired = time.perf_counter() - start
             await _until_all_ended(app)
             group.cancel_scope.cancel()

@@ -166,14 +166,14 @@ def timers(stand: Stand) -> Loop:
     return Timers(stand.database, LocalNotifier(), app.workspaces, app.services.rules, clock=app.services.clock).run
 
 
-@case("engine/children/due.py Timers.run, a child", session=BAD)
+@case("engine/ledger/due_loop.py DueLoop.run, a child", session=BAD)
 def _(stand: Stand) -> Loop:
     stand.lists["spawns.list_due"] = lambda _: stand.left(BAD, GOOD)
     stand.units["due.put_away"] = lambda given: stand.serve(given[0])
     return timers(stand)
 
 
-@case("engine/children/due.py Timers.run, a deadline", session=BAD, due=str(BAD))
+@case("engine/ledger/due_loop.py DueLoop.run, a deadline", session=BAD, due=str(BAD))
 def _(stand: Stand) -> Loop:
     due = [Parked(RunId(str(each)), each) for each in (BAD, GOOD)]
     stand.lists["spawns.list_overdue"] = lambda _: stand.left(*due)
@@ -181,7 +181,7 @@ def _(stand: Stand) -> Loop:
     return timers(stand)
 
 
-@case("engine/children/due.py Timers.run, a request", session=BAD, due=str(BAD))
+@case("engine/ledger/due_loop.py DueLoop.run, a request", session=BAD, due=str(BAD))
 def _(stand: Stand) -> Loop:
     due = [DueApproval(ApprovalId(str(each)), each) for each in (BAD, GOOD)]
     stand.lists["approvals.list_due"] = lambda _: stand.left(*due)
@@ -197,7 +197,7 @@ def _(stand: Stand) -> Loop:
     return timers(stand)
 
 
-@case("engine/children/due.py Timers.run, the look")
+@case("engine/ledger/due_loop.py DueLoop.run, the look for children")
 def _(stand: Stand) -> Loop:
     stand.lists["spawns.list_overdue"] = lambda _: stand.fails_first() or []
     run = timers(stand)
@@ -223,7 +223,7 @@ def woken_again(run: Loop, wake: Callable[[], object]) -> Loop:
     return both
 
 
-@case("engine/schedules/scheduler.py Scheduler.run", task_id=str(BAD))
+@case("engine/ledger/due_loop.py DueLoop.run, a task", task_id=str(BAD))
 def _(stand: Stand) -> Loop:
     due = [Due(TaskId(str(each)), AgentId("main"), 1) for each in (BAD, GOOD)]
     stand.lists["tasks.list_due"] = lambda _: stand.left(*due)
@@ -232,7 +232,7 @@ def _(stand: Stand) -> Loop:
     return Scheduler(stand.database, LocalNotifier(), services.rules, clock=services.clock, ids=services.ids).run
 
 
-@case("engine/schedules/scheduler.py Scheduler.run, the look")
+@case("engine/ledger/due_loop.py DueLoop.run, the look for tasks")
 def _(stand: Stand) -> Loop:
     stand.lists["tasks.list_due"] = lambda _: stand.fails_first() or []
     services, notifier = stand.app.services, LocalNotifier()
@@ -253,7 +253,7 @@ def deliverer(stand: Stand) -> Loop:
     ).run
 
 
-@case("engine/deliveries/deliverer.py Deliverer.run", delivery_id=str(BAD), session=BAD)
+@case("engine/ledger/due_loop.py DueLoop.run, a delivery", delivery_id=str(BAD), session=BAD)
 def _(stand: Stand) -> Loop:
     due = [Head(str(each), each, ACCOUNT, f"room-{each}") for each in (BAD, GOOD)]
     stand.lists["deliveries.list_heads"] = lambda _: stand.left(*due)
@@ -261,7 +261,7 @@ def _(stand: Stand) -> Loop:
     return deliverer(stand)
 
 
-@case("engine/deliveries/deliverer.py Deliverer.run, the look")
+@case("engine/ledger/due_loop.py DueLoop.run, the look for deliveries")
 def _(stand: Stand) -> Loop:
     stand.lists["deliveries.list_heads"] = lambda _: stand.fails_first() or []
     return deliverer(stand)
@@ -329,7 +329,7 @@ def _(stand: Stand) -> Loop:
     return upkeep(stand)
 
 
-@case("engine/work/checkpointer.py Checkpointer.run", session=BAD, incarnation=str(BAD))
+@case("engine/ledger/due_loop.py DueLoop.run, a checkpoint", session=BAD, incarnation=str(BAD))
 def _(stand: Stand) -> Loop:
     due = [DueCheckpoint(each, SessionId(str(each))) for each in (BAD, GOOD)]
     stand.lists["checkpoints.list_due"] = lambda _: stand.left(*due)
@@ -350,7 +350,7 @@ def checkpointer(stand: Stand) -> Loop:
     ).run
 
 
-@case("engine/work/checkpointer.py Checkpointer.run, the look")
+@case("engine/ledger/due_loop.py DueLoop.run, the look for checkpoints")
 def _(stand: Stand) -> Loop:
     stand.lists["checkpoints.list_due"] = lambda _: stand.fails_first() or []
     return checkpointer(stand)
@@ -441,12 +441,12 @@ def _(stand: Stand) -> Loop:
     return working.run
 
 
-@case("agents/approved_calls.py ApprovedCalls.run", approval_id=str(BAD), tool="delete")
+@case("engine/ledger/due_loop.py DueLoop.run, an approved call", approval_id=str(BAD), tool="delete")
 def _(stand: Stand) -> Loop:
     return approved_calls(stand, lambda: stand.left(str(BAD), str(GOOD)))
 
 
-@case("agents/approved_calls.py ApprovedCalls.run, the look")
+@case("engine/ledger/due_loop.py DueLoop.run, the look for approved calls")
 def _(stand: Stand) -> Loop:
     return approved_calls(stand, lambda: stand.fails_first() or [])
 
@@ -836,7 +836,7 @@ OF_ONE = {
     "engine/reports/result.py _newest_words": "one unit",
     "engine/runs/cancel.py cancel_run": "one unit",
     "engine/runs/context.py RunContext.read_log": "one run",
-    "engine/schedules/scheduler.py Scheduler.fire_all_due": "one look, whose items the loop around it has",
+    "engine/schedules/scheduler.py Scheduler.settle_due": "one look, whose items the loop around it has",
     "engine/sessions/forks.py Forks._remove": "one copy",
     "engine/sessions/forks.py _read_all": "one unit",
     "engine/sessions/upkeep.py Upkeep._prune": "one session",
@@ -849,7 +849,6 @@ OF_ONE = {
     "engine/views/search.py Search.messages": "one request",
     "engine/views/summary_inputs.py SummaryInputs.read": "one request",
     "engine/work/checkpointer.py Checkpointer._settle": "one checkpoint",
-    "engine/work/checkpointer.py Checkpointer._wait_idle": "the end of the process",
     "engine/work/worker.py Worker._finish": "one run",
     "engine/work/worker.py Worker._run_to_end": "one run",
     "engine/work/worker.py Worker._wait_idle": "the end of the process",
@@ -859,7 +858,6 @@ OF_ONE = {
     "feed/changes.py Changes._prepare": "one reader",
     "feed/follow.py Reader.next": "one reader",
     "agents/approved_calls.py ApprovedCalls._end": "one call",
-    "agents/approved_calls.py ApprovedCalls.drain": "the end of the process",
 }
 """Loops that serve one item: an error ends it, and the loop or the request around it has to stand it."""
 ROOMS = ("engine/", "channels/", "feed/", "agents/approved_calls.py")

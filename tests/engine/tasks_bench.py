@@ -71,7 +71,7 @@ class Bench:
     async def passes(self, time: timedelta) -> None:
         """That time passes, and everything due then has been done."""
         self.clock.pass_time(time)
-        await self.app.scheduler.fire_all_due()
+        await self.app.scheduler.settle_due()
         await self.rests()
 
     async def rests(self) -> None:

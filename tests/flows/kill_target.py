@@ -649,12 +649,12 @@ class Program:
             new = NewTask(name="tick", prompt='!call note {"text": "tick"}', schedule=schedule)
             await services.tasks.create(OWNER, target, [new], place=DeliveryContext(channel=Postbox.name, to="room"))
         await self._until_all_ended(app)
-        await app.app.scheduler.fire_all_due()
+        await app.app.scheduler.settle_due()
         await self._until_all_ended(app)
         while (passed := self._passed()) < SLOTS:
             self._hours.write_text(str(passed + 1), "utf-8")
             self._clock.pass_time(timedelta(hours=1))
-            await app.app.scheduler.fire_all_due()
+            await app.app.scheduler.settle_due()
             await self._until_all_ended(app)
         await app.app.deliverer.wait_idle()
 

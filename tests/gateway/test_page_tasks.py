@@ -214,6 +214,6 @@ async def live_a_month(home: Path) -> list[date]:
             clock.pass_time(timedelta(hours=1))
             now = clock.now()
             days += [now.date()] * (now.hour == 8 and now.weekday() < 5)
-            await app.scheduler.fire_all_due()
+            await app.scheduler.settle_due()
             await story.settles()
     return days

@@ -132,6 +132,20 @@ BUGS = (
         "test_trouble.py::test_an_item_that_fails_is_said_once_with_its_ids_and_rests_while_others_go_on",
     ),
     Bug(
+        "a wake within a look is lost",
+        "engine/ledger/due_loop.py",
+        "                    with anyio.move_on_after(seconds):\n",
+        "                    self._woken.clear()\n                    with anyio.move_on_after(seconds):\n",
+        "engine/work/test_due_loop.py::test_a_wake_within_a_look_is_another_look",
+    ),
+    Bug(
+        "a drained loop begins more",
+        "engine/ledger/due_loop.py",
+        "                        if not self._is_stopped:\n",
+        "                        if True:\n",
+        "engine/work/test_due_loop.py::test_a_drained_loop_begins_nothing_more_and_ends_once_its_work_has",
+    ),
+    Bug(
         "commands wait for a program that has the home open",
         "store/home_lock.py",
         'code="home_embedded"',

@@ -4,7 +4,6 @@ The yes is stored with the call, so any process that has the tool may carry it o
 stored before it has any effect: a call that was cut is not carried out again, unless its tool is idempotent.
 """
 
-import asyncio
 import json
 import logging
 
@@ -19,6 +18,7 @@ from antiphon.domain.message import JsonObject
 from antiphon.engine.access.callers import Callers, FoundCaller
 from antiphon.engine.access.keyed_calls import UNKNOWN
 from antiphon.engine.approvals.outside import OutsideApprovals
+from antiphon.engine.ledger.due_loop import DueLoop
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.trouble import Setbacks, Trouble
@@ -31,7 +31,7 @@ RETRY_SECONDS = 0.5
 MAX_AT_ONCE = 16
 
 
-class ApprovedCalls:
+class ApprovedCalls(DueLoop[None]):
     """The approved calls that this process carries out."""
 
     def __init__(
@@ -43,85 +43,51 @@ class ApprovedCalls:
         *,
         workspaces: Workspaces,
     ) -> None:
+        super().__init__(
+            approvals.subscribe,
+            looking=Trouble(
+                logger, "Reading approved calls", action="approved_calls_failed", means="Approved calls do not run."
+            ),
+            setbacks=Setbacks(
+                logger,
+                "Approved call",
+                action="approved_call_broken",
+                means="It is tried again; others are carried out.",
+            ),
+            pause=SWEEP_SECONDS,
+        )
         self._tools = tools
         self._gate = OutsideGate(callers, rules)
         self._workspaces = workspaces
         self._approvals = approvals
         self._rules = rules
-        self._at_work: set[str] = set()
-        self._woken = asyncio.Event()
-        self._is_stopped = False
-        self._looking = Trouble(
-            logger, "Reading approved calls", action="approved_calls_failed", means="Approved calls do not run."
-        )
         self._carrying = Trouble(
             logger, "Carrying out a call", action="approved_call_failed", means="Its outcome is reported as unknown."
-        )
-        self._setbacks = Setbacks(
-            logger, "Approved call", action="approved_call_broken", means="It is tried again; others are carried out."
         )
         self._storing = Trouble(
             logger, "Storing an outcome", action="outcome_failed", means="The outcome may be reported as unknown."
         )
 
-    async def run(self) -> None:
-        """Looks after each wake, and from time to time, until it is drained or cancelled."""
-        unsubscribe = self._approvals.subscribe(self._woken.set)
-        try:
-            async with anyio.create_task_group() as tasks:
-                while not self._is_stopped:
-                    self._woken.clear()
-                    for approval in await self._due():
-                        tool = self._tool_of(approval)
-                        if tool is None or approval.id in self._at_work or self._setbacks.rests(approval.id):
-                            continue
-                        if len(self._at_work) < MAX_AT_ONCE:
-                            self._at_work.add(approval.id)
-                            tasks.start_soon(self._carry_out, approval, tool)
-                    with anyio.move_on_after(SWEEP_SECONDS):
-                        await self._woken.wait()
-        finally:
-            unsubscribe()
-
-    async def drain(self, seconds: float) -> None:
-        """Begins nothing more, and gives calls under way this long."""
-        self._is_stopped = True
-        self._woken.set()
-        with anyio.move_on_after(seconds):
-            while self._at_work:
-                await anyio.sleep(0.01)
-
-    async def _due(self) -> list[Approval]:
-        try:
-            # A process that has the tool carries out the others.
-            found = await self._approvals.list_to_carry_out(lambda each: self._tool_of(each) is not None)
-        except Exception as error:
-            self._looking.failed(error)
-            return []
-        self._looking.worked()
-        return list(found)
+    async def settle_due(self) -> float:
+        """Begins what is due; a process that has the tool of another carries that out."""
+        for approval in await self._approvals.list_to_carry_out(lambda each: self._tool_of(each) is not None):
+            tool = self._tool_of(approval)
+            if tool is not None and self._may_begin(approval.id) and len(self._at_work) < MAX_AT_ONCE:
+                self._start(approval.id, None, self._carry_out, approval, tool)
+        return SWEEP_SECONDS
 
     def _tool_of(self, approval: Approval) -> Tool | None:
         return next((self._tools.find(call.tool) for call in approval.calls), None)
 
     async def _carry_out(self, approval: Approval, tool: Tool) -> None:
-        is_full = len(self._at_work) == MAX_AT_ONCE
         try:
             with self._setbacks.attempt(approval.id, approval_id=approval.id, tool=tool.schema.name):
-                found = await self._begin(approval, tool)
+                found = await self._approvals.begin(approval, is_idempotent=tool.is_idempotent)
                 if found is not None:
                     await self._end(approval, await self._outcome(found, tool, approval.calls[0]))
-        finally:
-            self._at_work.discard(approval.id)
-            if is_full:
-                self._woken.set()
-
-    async def _begin(self, approval: Approval, tool: Tool) -> FoundCaller | None:
-        try:
-            return await self._approvals.begin(approval, is_idempotent=tool.is_idempotent)
         except Unavailable as error:
             self._looking.failed(error)
-            return None
+            await anyio.sleep(RETRY_SECONDS)
 
     async def _outcome(self, found: FoundCaller, tool: Tool, asked: AskedCall) -> str:
         """The answer as JSON. Whatever goes wrong in one call, the others go on."""

@@ -34,7 +34,7 @@ async def test_a_weekday_task_brings_its_result_once_every_weekday_for_a_month(
         for _ in range(30 * 4):
             clock.pass_time(timedelta(hours=6))
             before = fake.texts(1).count("the news")
-            await bot.app.scheduler.fire_all_due()
+            await bot.app.scheduler.settle_due()
             await bot.settles()
             new = fake.texts(1).count("the news") - before
             assert new in (0, 1)
@@ -56,7 +56,7 @@ async def test_a_silent_reply_sends_nothing_and_the_slot_is_accounted_for(
         await fake.until(lambda: any("Created task" in text for text in fake.texts(1)))
         before = len(fake.texts(1))
         clock.pass_time(timedelta(hours=1))
-        await bot.app.scheduler.fire_all_due()
+        await bot.app.scheduler.settle_due()
         await bot.settles()
         assert len(fake.texts(1)) == before
         fake.write("/task last Quiet", sender={"id": 1, "first_name": "Olga"})

@@ -147,7 +147,7 @@ async def test_two_running_systems_look_back_once(open_home: OpenHome, database_
             await ask(apps[number % 2], "main", f"question {number}")
             await make_due(apps[0])
             for app in apps:
-                app.checkpointer.look()
+                app.checkpointer.wake()
             await until_facts(apps[0], "main", "introspection_finished", number + 1)
         both = ["introspection_started", "introspection_finished"]
         assert introspections(await read_log(apps[0], "main")) == both * ROUNDS

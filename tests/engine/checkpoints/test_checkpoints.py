@@ -192,13 +192,13 @@ async def test_after_ten_idle_minutes_a_session_looks_back(open_home: OpenHome) 
     async with looking(open_home, noting(), clock) as (app, fake):
         await ask(app, "main", "Good morning.")
         clock.pass_time(timedelta(minutes=9))
-        app.checkpointer.look()
+        app.checkpointer.wake()
         await ask(app, "main", "Good day.")
         clock.pass_time(timedelta(minutes=9))
-        app.checkpointer.look()
+        app.checkpointer.wake()
         assert not [request for request in fake.requests if looks_back(request)]
         clock.pass_time(timedelta(minutes=2))
-        app.checkpointer.look()
+        app.checkpointer.wake()
         await until_facts(app, "main", "introspection_finished", 1)
         assert facts(await read_log(app, "main"), "introspection_started") == [{"reason": "idle"}]
 
@@ -211,7 +211,7 @@ async def test_a_clock_set_back_delays_no_checkpoint_beyond_its_idle_time(open_h
         clock.step(timedelta(days=-1))
         await app.timers.settle_due()
         clock.pass_time(timedelta(minutes=11))
-        app.checkpointer.look()
+        app.checkpointer.wake()
         await until_facts(app, "main", "introspection_finished", 1)
 
 
@@ -245,7 +245,7 @@ async def test_twenty_messages_of_a_group_that_started_no_run_lead_to_one_checkp
             await app.database.run(rows.add_participant, session.row, str(guest))
         for number in range(19):
             await post(app, GROUP, f"chatter {number}", principal=guests[number % 2], mentioned=False)
-        app.checkpointer.look()
+        app.checkpointer.wake()
         assert not introspections(await read_log(app, GROUP))
         for number in range(19, 25):
             await post(app, GROUP, f"chatter {number}", principal=guests[number % 2], mentioned=False)
@@ -316,7 +316,7 @@ async def test_a_turn_does_not_wait_for_a_checkpoint_and_none_begins_beside_a_tu
             assert await to_thread.run_sync(asked.wait, SECONDS)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ask_for_one)
-                app.checkpointer.look()
+                app.checkpointer.wake()
                 await app.database.run(nothing)
                 assert len(other.requests) == 1
                 may_answer.set()
@@ -359,10 +359,10 @@ async def test_a_checkpoint_waits_for_the_next_day_if_a_cap_is_reached(open_home
         assert (failed.is_done, failed.code) == (False, "daily_cap")
         assert not [request for request in fake.requests if looks_back(request)]
         clock.pass_time(timedelta(minutes=20))
-        app.checkpointer.look()
+        app.checkpointer.wake()
         await ask(app, "main", "Good day.")
         clock.pass_time(timedelta(days=1))
-        app.checkpointer.look()
+        app.checkpointer.wake()
         await until_facts(app, "main", "introspection_finished", 2)
         assert [fact["success"] for fact in facts(await read_log(app, "main"), "introspection_finished")] == [
             False,

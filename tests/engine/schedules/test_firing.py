@@ -98,10 +98,10 @@ async def test_a_slot_whose_predecessor_still_runs_is_skipped_and_counted(open_h
     async with bench(open_home, parts={"runner": runner}) as b:
         task = await b.make(every="1h")
         b.clock.pass_time(HOUR)
-        await b.app.scheduler.fire_all_due()
+        await b.app.scheduler.settle_due()
         await runner.until_begun(1)
         b.clock.pass_time(HOUR)
-        await b.app.scheduler.fire_all_due()
+        await b.app.scheduler.settle_due()
         assert await b.outcomes(task) == [(1, None), (2, SlotOutcome.SKIPPED)]
         assert await refused(b.tasks.run(OWNER, task.id)) == "task_running"
         runner.release_all()
@@ -118,7 +118,7 @@ async def test_a_slot_does_not_fire_again_after_the_clock_went_back(open_home: O
         for _ in range(4):
             await b.passes(30 * MINUTE)
         b.clock.step(-back)
-        await b.app.scheduler.fire_all_due()
+        await b.app.scheduler.settle_due()
         # Another schedule begins now; its slots of the time that comes again have fired already.
         await b.tasks.pause(OWNER, task.id)
         await b.tasks.resume(OWNER, task.id)
@@ -142,7 +142,7 @@ async def test_two_schedulers_fire_each_slot_once(open_home: OpenHome) -> None:
             b.clock.pass_time(HOUR)
             async with anyio.create_task_group() as tasks:
                 for scheduler in (app.scheduler, *others):
-                    tasks.start_soon(scheduler.fire_all_due)
+                    tasks.start_soon(scheduler.settle_due)
             await b.rests()
         for task in made:
             assert await b.outcomes(task) == [(hour, SlotOutcome.OK) for hour in (1, 2, 3)]
@@ -205,7 +205,7 @@ async def test_a_run_that_did_nothing_before_its_process_died_is_not_begun_again
     async with bench(open_home, parts={"runner": runner}) as b:
         task = await b.make()
         b.clock.pass_time(HOUR)
-        await b.app.scheduler.fire_all_due()
+        await b.app.scheduler.settle_due()
         await runner.until_begun(1)
         run = await find_run(b.app, runner.begun[0])
         assert run.process is not None
@@ -292,7 +292,7 @@ async def test_a_single_time_that_is_moved_while_its_run_works_comes(open_home: 
     async with bench(open_home, parts={"runner": runner}) as b:
         task = await b.make(trigger=At(b.clock.now() + HOUR))
         b.clock.pass_time(HOUR)
-        await b.app.scheduler.fire_all_due()
+        await b.app.scheduler.settle_due()
         await runner.until_begun(1)
         later = At(b.clock.now() + HOUR)
         await b.tasks.edit(OWNER, task.id, TaskEdit(schedule=Schedule(later, "UTC")))
@@ -333,7 +333,7 @@ async def test_cancel_removes_the_task_and_not_the_run_in_progress(open_home: Op
     async with bench(open_home, parts={"runner": runner}) as b:
         task = await b.make()
         b.clock.pass_time(HOUR)
-        await b.app.scheduler.fire_all_due()
+        await b.app.scheduler.settle_due()
         await runner.until_begun(1)
         await b.tasks.cancel(OWNER, task.id)
         assert await refused(b.tasks.get(OWNER, task.id)) == "not_found"
@@ -483,7 +483,7 @@ async def test_a_task_of_every_minute_fires_within_a_minute_once_a_clock_that_ra
         before = len(await b.prompts(task))
         assert before > 1
         b.clock.step(-2 * HOUR)
-        await b.app.scheduler.fire_all_due()
+        await b.app.scheduler.settle_due()
         for _ in range(40):
             await b.passes(MINUTE)
         assert len(await b.prompts(task)) == before + 40
@@ -498,7 +498,7 @@ async def test_an_interval_fires_at_each_of_its_times_although_the_wrong_clock_h
             await b.passes(MINUTE)
         before = len(await b.prompts(task))
         b.clock.step(-HOUR)
-        await b.app.scheduler.fire_all_due()
+        await b.app.scheduler.settle_due()
         for _ in range(90):
             await b.passes(MINUTE)
         assert len(await b.prompts(task)) == before + 90
@@ -510,7 +510,7 @@ async def test_an_interval_does_not_fire_twice_because_the_clock_went_back_by_le
         task = await b.make(every="1d")
         await b.passes(24 * HOUR)
         b.clock.step(-HOUR)
-        await b.app.scheduler.fire_all_due()
+        await b.app.scheduler.settle_due()
         for _ in range(24):
             await b.passes(HOUR)
         assert len(await b.prompts(task)) == 1
@@ -530,7 +530,7 @@ async def test_a_slot_that_is_tried_again_waits_for_its_back_off_once_the_clock_
         tried = await b.tasks.get(OWNER, task.id)
         assert tried.next_at == b.clock.now() + timedelta(seconds=30)
         b.clock.step(-3 * HOUR)
-        await b.app.scheduler.fire_all_due()
+        await b.app.scheduler.settle_due()
         waiting = await b.tasks.get(OWNER, task.id)
         assert waiting.next_at == b.clock.now() + timedelta(seconds=30)
         await b.tasks.edit(OWNER, task.id, TaskEdit(prompt="!say done"))

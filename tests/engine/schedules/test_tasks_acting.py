@@ -222,7 +222,7 @@ async def test_an_orderly_stop_is_no_crash_the_run_goes_on(open_home: OpenHome) 
     async with bench(open_home, clock=clock, parts={"runner": runner}, gateway__drain_seconds=0) as b:
         task = await b.make("!say done")
         clock.pass_time(HOUR)
-        await b.app.scheduler.fire_all_due()
+        await b.app.scheduler.settle_due()
         await runner.until_begun(1)
     async with bench(open_home, clock=clock) as b:
         await b.rests()

@@ -9,9 +9,8 @@ again, so that two processes that find the same one settle it once.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVarTuple
-
-import anyio
 
 from antiphon.clock import Clock
 from antiphon.domain.exchange import Exchange
@@ -20,6 +19,7 @@ from antiphon.domain.session import Session, SessionStatus
 from antiphon.domain.spawn import Cleanup
 from antiphon.engine.children.clock_steps import LATER_MS, ClockSteps
 from antiphon.engine.exchanges.sealed import open_sealed
+from antiphon.engine.ledger.due_loop import LOOK_SECONDS, DueLoop, seconds_until
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.decisions import expire_approval
 from antiphon.engine.runs.ends import end_parked_run
@@ -40,65 +40,50 @@ logger = logging.getLogger(__name__)
 Ts = TypeVarTuple("Ts")
 
 BATCH = 100
-LOOK_SECONDS = 30.0
-"""How soon work that another process scheduled is found, at the latest."""
 PAUSE_SECONDS = 1.0
 """Between looks while something that is due fails."""
 
 
-class Timers:
+class Timers(DueLoop[None]):
     def __init__(
         self, database: Database, notifier: Notifier, workspaces: Workspaces, rules: Rules, *, clock: Clock
     ) -> None:
+        super().__init__(
+            partial(notifier.subscribe, DUE),
+            looking=Trouble(
+                logger,
+                "Settling what is due",
+                action="timers_failed",
+                means="Archiving, deadlines of children and requests that expire wait.",
+            ),
+            setbacks=Setbacks(
+                logger, "What is due", action="timer_failed", means="That waits and is tried again; all else goes on."
+            ),
+            pause=LOOK_SECONDS,
+        )
         self._database = database
         self._workspaces = workspaces
         self._rules = rules
         self._notifier = notifier
         self._clock = clock
         self._steps = ClockSteps(database, clock, rules.checkpoints)
-        self._woken = asyncio.Event()
         self._turn = asyncio.Lock()
         self._may_be_sealed = True
         """Whether a request was sealed since the last look, or before this process began."""
-        self._setbacks = Setbacks(
-            logger, "What is due", action="timer_failed", means="That waits and is tried again; all else goes on."
-        )
-        self._settling = Trouble(
-            logger,
-            "Settling what is due",
-            action="timers_failed",
-            means="Archiving, deadlines of children and requests that expire wait.",
-        )
 
     async def run(self) -> None:
-        """Runs until cancelled."""
-        unsubscribe = self._notifier.subscribe(DUE, self._woken.set)
         ignore_sealed = self._notifier.subscribe(exchanges.SEALED, self._on_sealed)
         try:
-            while True:
-                self._woken.clear()
-                try:
-                    seconds = await self.settle_due()
-                except Exception as error:
-                    self._settling.failed(error)
-                    seconds = LOOK_SECONDS
-                else:
-                    self._settling.worked()
-                with anyio.move_on_after(seconds):
-                    await self._woken.wait()
+            await super().run()
         finally:
-            unsubscribe()
             ignore_sealed()
 
     def _on_sealed(self) -> None:
         self._may_be_sealed = True
-        self._woken.set()
+        self.wake()
 
     async def settle_due(self) -> float:
-        """Settles everything due; returns the seconds until the next one is, at most `LOOK_SECONDS`.
-
-        One pass follows the other: after a step of the clock, none may go on with the time of before.
-        """
+        """One pass follows the other: after a step of the clock, none may go on with the time of before."""
         async with self._turn:
             return await self._settle_due()
 
@@ -109,8 +94,7 @@ class Timers:
         while await self._settle_some():
             pass
         due_ms = await self._database.read(_next_due)
-        left = LOOK_SECONDS if due_ms is None else (due_ms - self._clock.now_ms()) / 1000
-        return min(max(left, PAUSE_SECONDS if self._setbacks else 0.0), LOOK_SECONDS)
+        return seconds_until(due_ms, self._clock, PAUSE_SECONDS if self._setbacks else 0.0)
 
     async def _settle_some(self) -> bool:
         """Settles what is due, as far as it was listed; whether there may be more."""

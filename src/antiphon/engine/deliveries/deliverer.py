@@ -5,14 +5,13 @@ cannot carry in one message is sent in parts, and a unit stores each part that t
 in between may have sent a part: the process that takes the text over sends that part again, under the same id.
 """
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeVar, TypeVarTuple, runtime_checkable
 
 import anyio
-from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
@@ -34,6 +33,7 @@ from antiphon.engine.deliveries.deliveries import (
     settle_withdrawn,
 )
 from antiphon.engine.deliveries.paces import PacedChat, Paces, chat_of
+from antiphon.engine.ledger.due_loop import DueLoop
 from antiphon.engine.ledger.text_work import work_on
 from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
@@ -81,8 +81,8 @@ class Withdrawer(Protocol):
     async def withdraw(self, place: DeliveryContext, platform_id: str) -> None: ...
 
 
-class Deliverer:
-    """Sends the texts of the accounts that this process serves."""
+class Deliverer(DueLoop[ChannelAccount]):
+    """Sends the texts of the accounts that this process serves. Beside each that is being sent stands its account."""
 
     def __init__(
         self,
@@ -95,31 +95,28 @@ class Deliverer:
         process: ProcessId,
         paces: Paces,
     ) -> None:
+        means = "Texts for channels wait until this is over."
+        super().__init__(
+            partial(notifier.subscribe, OUTBOX),
+            looking=Trouble(logger, "Reading the outbox", action="outbox_failed", means=means),
+            setbacks=Setbacks(
+                logger,
+                "Delivery",
+                action="delivery_broken",
+                means="That text waits and is tried again; others are sent.",
+            ),
+            pause=SWEEP_SECONDS,
+        )
         self._database = database
-        self._notifier = notifier
         self._senders = senders
         self._rules = rules
         self._clock = clock
         self._process = process
         self._paces = paces
-        self._sending: dict[str, ChannelAccount] = {}
-        self._woken = asyncio.Event()
-        self._is_idle = asyncio.Event()
-        self._is_stopped = False
-        means = "Texts for channels wait until this is over."
-        self._looking = Trouble(logger, "Reading the outbox", action="outbox_failed", means=means)
         self._claiming = Trouble(logger, "Claiming a text", action="claim_failed", means=means)
-        self._setbacks = Setbacks(
-            logger, "Delivery", action="delivery_broken", means="That text waits and is tried again; others are sent."
-        )
         self._settling = Trouble(
             logger, "Storing that a text was sent", action="settle_failed", means="It may be sent twice after a crash."
         )
-
-    def wake(self) -> None:
-        """Makes it look again at once."""
-        self._is_idle.clear()
-        self._woken.set()
 
     async def wait_idle(self) -> None:
         """Returns after a look that began after this call and found nothing due while nothing is being sent."""
@@ -127,59 +124,27 @@ class Deliverer:
             self.wake()
         await self._is_idle.wait()
 
-    async def drain(self, seconds: float) -> None:
-        """Begins nothing more and gives running sends this long. Unfinished ones are taken over under their ids."""
-        self._is_stopped = True
-        self.wake()
-        if self._senders:
-            with anyio.move_on_after(seconds):
-                await self._is_idle.wait()
-
     async def run(self) -> None:
-        """Looks after each wake, and from time to time, until it is drained or cancelled."""
-        if not self._senders:
+        if self._senders:
+            await super().run()
+        else:
             self._is_idle.set()
-            return
-        unsubscribe = self._notifier.subscribe(OUTBOX, self.wake)
-        try:
-            async with anyio.create_task_group() as tasks:
-                while not self._is_stopped or self._sending:
-                    self._woken.clear()
-                    has_begun = False if self._is_stopped else await self._begin_due(tasks)
-                    if not has_begun and not self._sending and not self._woken.is_set():
-                        self._is_idle.set()
-                    with anyio.move_on_after(SWEEP_SECONDS):
-                        await self._woken.wait()
-            self._is_idle.set()
-        finally:
-            unsubscribe()
 
-    async def _begin_due(self, tasks: TaskGroup) -> bool:
-        """Begins to send due texts as far as there is room; returns whether there were any."""
-        busy = Counter(self._sending.values())
-        room = MAX_AT_ONCE - len(self._sending)
+    async def settle_due(self) -> float:
+        """Begins to send due texts as far as there is room. What a drain leaves is taken over under its ids."""
+        busy = Counter(self._at_work.values())
         open_ = tuple(account for account in self._senders if busy[account] < MAX_OF_ACCOUNT)
-        if not open_ or room <= 0:
-            return False
-        try:
-            heads = await self._database.read(outbox.list_heads, open_, self._process, self._clock.now_ms())
-        except Exception as error:
-            self._looking.failed(error)
-            return False
-        self._looking.worked()
-        begun = 0
-        for head in heads:
-            if begun >= room or head.id in self._sending or busy[head.account] >= MAX_OF_ACCOUNT:
-                continue
-            if self._setbacks.rests(head.id):
+        if not open_ or len(self._at_work) >= MAX_AT_ONCE:
+            return SWEEP_SECONDS
+        for head in await self._database.read(outbox.list_heads, open_, self._process, self._clock.now_ms()):
+            is_full = len(self._at_work) >= MAX_AT_ONCE or busy[head.account] >= MAX_OF_ACCOUNT
+            if is_full or not self._may_begin(head.id):
                 continue
             if self._paces.holds(PacedChat(head.account, head.to), head.id):
                 continue
             busy[head.account] += 1
-            begun += 1
-            self._sending[head.id] = head.account
-            tasks.start_soon(self._deliver, head, self._senders[head.account])
-        return begun > 0
+            self._start(head.id, head.account, self._deliver, head, self._senders[head.account])
+        return SWEEP_SECONDS
 
     async def _deliver(self, head: Head, sender: PartSender) -> None:
         try:
@@ -189,9 +154,6 @@ class Deliverer:
             # Another look finds texts that this process claimed and does not send.
             self._claiming.failed(error)
             await anyio.sleep(RETRY_SECONDS)
-        finally:
-            del self._sending[head.id]
-            self.wake()
 
     async def _claim_and_send(self, head: Head, sender: PartSender) -> None:
         command = ClaimDelivery(

@@ -3,9 +3,9 @@
 What is due are rows. Each is fired in its own unit, which looks again, so that a slot fires once whoever finds it.
 """
 
-import asyncio
 import logging
 from datetime import timedelta
+from functools import partial
 
 import anyio
 
@@ -13,6 +13,7 @@ from antiphon.clock import Clock
 from antiphon.domain.ids import Ids, TaskId
 from antiphon.domain.keys import cron_key
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.ledger.due_loop import LOOK_SECONDS, DueLoop, seconds_until
 from antiphon.engine.rules import Rules
 from antiphon.engine.schedules.firing import fire_due, set_right
 from antiphon.engine.schedules.tasks import draw_firing
@@ -25,8 +26,6 @@ from antiphon.trouble import Setbacks, Trouble
 logger = logging.getLogger(__name__)
 
 BATCH = 100
-LOOK_SECONDS = 30.0
-"""How soon tasks that another process made are found, and how soon a clock that was set forward is noticed."""
 AT_ONCE = 20
 PAUSE_SECONDS = 0.02
 """After so many tasks that are due together, the others fire at this distance, so that people's turns go between."""
@@ -36,44 +35,27 @@ PATIENCE = timedelta(minutes=10)
 """How long a slot waits for a process that knows its agent."""
 
 
-class Scheduler:
+class Scheduler(DueLoop[None]):
+    """Without tasks that are due it reads one row every half minute."""
+
     def __init__(self, database: Database, notifier: Notifier, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+        super().__init__(
+            partial(notifier.subscribe, TASKS_DUE),
+            looking=Trouble(logger, "Firing tasks", action="scheduler_failed", means="Tasks wait."),
+            setbacks=Setbacks(
+                logger, "Task", action="task_unreadable", means="That task does not fire now; others do."
+            ),
+            pause=LOOK_SECONDS,
+        )
         self._database = database
-        self._notifier = notifier
         self._rules = rules
         self._clock = clock
         self._ids = ids
-        self._woken = asyncio.Event()
         self._looked_ms: int | None = None
         """When it looked last; None before the first time."""
-        self._setbacks = Setbacks(
-            logger, "Task", action="task_unreadable", means="That task does not fire now; others do."
-        )
-        self._firing = Trouble(logger, "Firing tasks", action="scheduler_failed", means="Tasks wait.")
 
-    async def run(self) -> None:
-        """Runs until cancelled. Without tasks that are due it reads one row every half minute."""
-        unsubscribe = self._notifier.subscribe(TASKS_DUE, self._woken.set)
-        try:
-            while True:
-                self._woken.clear()
-                try:
-                    seconds = await self.fire_all_due()
-                except Exception as error:
-                    self._firing.failed(error)
-                    seconds = LOOK_SECONDS
-                else:
-                    self._firing.worked()
-                with anyio.move_on_after(seconds):
-                    await self._woken.wait()
-        finally:
-            unsubscribe()
-
-    async def fire_all_due(self) -> float:
-        """Fires everything due; returns the seconds until the next slot, at most `LOOK_SECONDS`.
-
-        A task that cannot be read, or whose zone this machine lacks, does not hold up the others.
-        """
+    async def settle_due(self) -> float:
+        """Fires the tasks. One that cannot be read, or whose zone this machine lacks, does not hold up the others."""
         now_ms = self._clock.now_ms()
         if self._looked_ms is None or now_ms < self._looked_ms:
             await self._set_right(now_ms)
@@ -92,9 +74,7 @@ class Scheduler:
             if len(found) < BATCH:
                 break
             after = found[-1]
-        next_ms = await self._database.read(tasks.next_due, now_ms)
-        left = LOOK_SECONDS if next_ms is None else (next_ms - self._clock.now_ms()) / 1000
-        return min(max(left, 0.0), LOOK_SECONDS)
+        return seconds_until(await self._database.read(tasks.next_due, now_ms), self._clock)
 
     async def fire(self, id: TaskId) -> bool:
         """Does what is due of the task now; False if nothing is."""
