@@ -26,7 +26,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow, TaskId
 from antiphon.engine.access.credentials import Credentials
 from antiphon.engine.access.names import PersonNames
-from antiphon.engine.children.due import Timers
+from antiphon.engine.children.due import DueChildren
 from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.deliveries.paces import Paces
@@ -159,18 +159,20 @@ def _nothing(_: tuple[Any, ...]) -> list[object]:
     return []
 
 
-def timers(stand: Stand) -> Loop:
+def due_children(stand: Stand) -> Loop:
     app = stand.app
     for name in ("spawns.list_due", "spawns.list_overdue", "approvals.list_due", "exchanges.list_sealed"):
         stand.lists.setdefault(name, _nothing)
-    return Timers(stand.database, LocalNotifier(), app.workspaces, app.services.rules, clock=app.services.clock).run
+    return DueChildren(
+        stand.database, LocalNotifier(), app.workspaces, app.services.rules, clock=app.services.clock
+    ).run
 
 
 @case("engine/ledger/due_loop.py DueLoop.run, a child", session=BAD)
 def _(stand: Stand) -> Loop:
     stand.lists["spawns.list_due"] = lambda _: stand.left(BAD, GOOD)
     stand.units["due.put_away"] = lambda given: stand.serve(given[0])
-    return timers(stand)
+    return due_children(stand)
 
 
 @case("engine/ledger/due_loop.py DueLoop.run, a deadline", session=BAD, due=str(BAD))
@@ -178,7 +180,7 @@ def _(stand: Stand) -> Loop:
     due = [Parked(RunId(str(each)), each) for each in (BAD, GOOD)]
     stand.lists["spawns.list_overdue"] = lambda _: stand.left(*due)
     stand.units["due.end_overdue"] = lambda given: stand.serve(given[0])
-    return timers(stand)
+    return due_children(stand)
 
 
 @case("engine/ledger/due_loop.py DueLoop.run, a request", session=BAD, due=str(BAD))
@@ -186,24 +188,24 @@ def _(stand: Stand) -> Loop:
     due = [DueApproval(ApprovalId(str(each)), each) for each in (BAD, GOOD)]
     stand.lists["approvals.list_due"] = lambda _: stand.left(*due)
     stand.units["decisions.expire_approval"] = lambda given: stand.serve(given[0])
-    return timers(stand)
+    return due_children(stand)
 
 
-@case("engine/children/due.py Timers._open_sealed", session=BAD, due=str(BAD))
+@case("engine/children/due.py DueChildren._open_sealed", session=BAD, due=str(BAD))
 def _(stand: Stand) -> Loop:
     sealed = [SimpleNamespace(id=str(each), requester=each, target=each) for each in (BAD, GOOD)]
     stand.lists["exchanges.list_sealed"] = lambda _: stand.left(*sealed)
     stand.units["sealed.open_sealed"] = lambda given: stand.serve(given[0])
-    return timers(stand)
+    return due_children(stand)
 
 
 @case("engine/ledger/due_loop.py DueLoop.run, the look for children")
 def _(stand: Stand) -> Loop:
     stand.lists["spawns.list_overdue"] = lambda _: stand.fails_first() or []
-    run = timers(stand)
+    run = due_children(stand)
     notifier = LocalNotifier()
     app = stand.app
-    run = Timers(stand.database, notifier, app.workspaces, app.services.rules, clock=app.services.clock).run
+    run = DueChildren(stand.database, notifier, app.workspaces, app.services.rules, clock=app.services.clock).run
     return woken_again(run, lambda: notifier.wake([spawns.DUE]))
 
 
@@ -842,7 +844,7 @@ OF_ONE = {
     "engine/sessions/upkeep.py Upkeep._prune": "one session",
     "engine/sessions/upkeep.py Upkeep.hide_stale": "one step of the upkeep",
     "engine/sessions/upkeep.py Upkeep.forget_keyed_calls": "one step of the upkeep",
-    "engine/children/due.py Timers._settle_due": "one look, whose items the loop around it has",
+    "engine/children/due.py DueChildren._settle_due": "one look, whose items the loop around it has",
     "engine/views/history.py History.events": "one request",
     "engine/views/indexer.py Indexer.catch_up": "one request",
     "engine/views/indexer.py Indexer._index_all": "one look, whose items the loop around it has",

@@ -64,7 +64,7 @@ from antiphon.engine.chats.peer_chats import PeerChats
 from antiphon.engine.chats.reception import Reception
 from antiphon.engine.chats.routing import Routes
 from antiphon.engine.checkpoints.checkpoints import Checkpoints
-from antiphon.engine.children.due import Timers
+from antiphon.engine.children.due import DueChildren
 from antiphon.engine.children.govern import Subagents
 from antiphon.engine.children.spawn import Spawns
 from antiphon.engine.children.wait import Joins
@@ -167,7 +167,7 @@ class App(Struct, frozen=True, kw_only=True):
     """Runs if the process runs agents."""
     telegram_webhook: "TelegramWebhook | None"
     """None unless Telegram posts updates to the gateway."""
-    timers: Timers
+    due_children: DueChildren
     """Runs if the process runs agents."""
     scheduler: Scheduler
     """Runs if the process runs agents."""
@@ -443,7 +443,7 @@ def build(
         workspaces=workspaces,
         live=live,
         deliverer=deliverer,
-        timers=Timers(database, notifier, workspaces, rules, clock=clock),
+        due_children=DueChildren(database, notifier, workspaces, rules, clock=clock),
         scheduler=Scheduler(database, notifier, rules, clock=clock, ids=ids),
         checkpointer=checkpointer,
         webhook_inbox=entrances.webhook_inbox,

@@ -245,10 +245,10 @@ async def test_an_unanswered_request_expires_and_the_run_goes_on(open_home: Open
     async with asking(open_home, disk, clock) as app:
         run_id, approval = await request_of(app, to_call("delete", name="backups"), "!say so be it")
         clock.pass_time(timedelta(hours=167, minutes=59))
-        await app.timers.settle_due()
+        await app.due_children.settle_due()
         assert (await find_run(app, run_id)).status is RunStatus.AWAITING_APPROVAL
         clock.pass_time(timedelta(minutes=1))
-        await app.timers.settle_due()
+        await app.due_children.settle_due()
         assert (await wait_end(app, run_id)).reply == "so be it"
         assert code_of(results(await read_log(app, S))[0]) == "approval_expired"
         with pytest.raises(Conflict) as late:
@@ -298,7 +298,7 @@ async def test_the_wait_does_not_count_against_the_time_of_the_run(open_home: Op
             if is_beside:
                 assert (await ask(app, S, "hello")).status is RunStatus.OK
             clock.pass_time(timedelta(days=2))
-            await app.timers.settle_due()
+            await app.due_children.settle_due()
             await decide(app, approval)
             assert (await wait_end(app, run_id)).status is RunStatus.OK
 

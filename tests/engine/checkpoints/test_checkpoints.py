@@ -209,7 +209,7 @@ async def test_a_clock_set_back_delays_no_checkpoint_beyond_its_idle_time(open_h
     async with looking(open_home, noting(), clock) as (app, _):
         await ask(app, "main", "Good morning.")
         clock.step(timedelta(days=-1))
-        await app.timers.settle_due()
+        await app.due_children.settle_due()
         clock.pass_time(timedelta(minutes=11))
         app.checkpointer.wake()
         await until_facts(app, "main", "introspection_finished", 1)

@@ -111,7 +111,7 @@ class World:
     invitation: str
 
     async def settle(self) -> None:
-        await self.story.app.timers.settle_due()
+        await self.story.app.due_children.settle_due()
 
     async def far(self, due: DueTime) -> tuple[int, int]:
         """How many rows of that kind there are, and how many of them lie too far ahead."""
@@ -270,9 +270,9 @@ async def test_a_clock_that_goes_back_while_no_process_runs_is_noticed_at_the_st
         await story.settles()
     late = ManualClock(START - timedelta(days=1))
     async with telling(open_home, Parts(clock=late)) as story:
-        await story.app.timers.settle_due()
+        await story.app.due_children.settle_due()
         late.pass_time(timedelta(minutes=62))
-        await story.app.timers.settle_due()
+        await story.app.due_children.settle_due()
         assert (await story.session(child.key).session()).status is SessionStatus.INACTIVE
 
 
@@ -301,7 +301,7 @@ async def test_an_archived_child_that_is_used_again_is_archived_again(open_home:
         await story.settles()
         for _ in range(2):
             clock.pass_time(timedelta(minutes=61))
-            await story.app.timers.settle_due()
+            await story.app.due_children.settle_due()
             assert (await child.session()).status is SessionStatus.INACTIVE
             if revive == "post":
                 await child.answers("!say again")
@@ -309,7 +309,7 @@ async def test_an_archived_child_that_is_used_again_is_archived_again(open_home:
                 await story.opens(child.key)
             assert (await child.session()).status is SessionStatus.IDLE
             clock.pass_time(timedelta(minutes=59))
-            await story.app.timers.settle_due()
+            await story.app.due_children.settle_due()
             assert (await child.session()).status is SessionStatus.IDLE
 
 
@@ -327,7 +327,7 @@ async def test_a_start_cuts_no_stored_time_however_far_ahead_it_lies(
         await ClockSteps(app.database, world.clock, app.services.rules.checkpoints).look()
         assert await app.database.read(all_times) == stored
     async with open_home(parts=Parts(clock=world.clock)) as app:
-        await app.timers.settle_due()
+        await app.due_children.settle_due()
         world.clock.pass_time(INVITATION_LIFE - timedelta(seconds=1))
         assert await app.services.sign_in.exchange(world.invitation, "browser") is not None
     assert "clock_went_back" not in {record.__dict__.get("action") for record in caplog.records}
@@ -376,7 +376,7 @@ async def test_a_text_that_is_tried_again_waits_for_its_own_back_off_after_the_c
                 clock.pass_time(wait)
                 story.app.deliverer.wake()
         clock.step(-timedelta(hours=2))
-        await story.app.timers.settle_due()
+        await story.app.due_children.settle_due()
         (delivery,) = await story.deliveries()
         assert delivery.due_at == clock.now() + wait_before_next(attempts, None)
 

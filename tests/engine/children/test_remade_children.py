@@ -30,7 +30,7 @@ async def test_a_session_made_anew_is_not_deleted_with_the_child_before_it(open_
         story.opens_gate("end")
         await story.end_of(posted)
         await story.settles()
-        await story.app.timers.settle_due()
+        await story.app.due_children.settle_due()
         assert "something of the owner's" in await anew.texts()
 
 

@@ -533,12 +533,12 @@ async def test_a_child_is_archived_when_its_time_comes_and_its_result_stays(open
         boss = await story.opens("boss")
         child = await boss.spawns("!say kept")
         await story.settles()
-        timers = story.app.timers
+        due_children = story.app.due_children
         clock.pass_time(timedelta(minutes=59))
-        await timers.settle_due()
+        await due_children.settle_due()
         assert (await child.session()).status is SessionStatus.IDLE
         clock.pass_time(timedelta(minutes=2))
-        await timers.settle_due()
+        await due_children.settle_due()
         assert (await child.session()).status is SessionStatus.INACTIVE
         assert (await story.run(child.run_id)).reply == "kept"
         listed = await boss.calls("sessions_list")
@@ -552,7 +552,7 @@ async def test_cleanup_deletes_the_child_once_its_result_has_arrived(open_home: 
         files = [{"name": "a", "content": "b"}]
         child = await boss.spawns("!say gone", cleanup="delete", attachments=files)
         await story.settles()
-        await story.app.timers.settle_due()
+        await story.app.due_children.settle_due()
 
         async def files_left() -> list[Path]:
             return list(story.app.home.glob("workspaces/*/*"))
@@ -585,14 +585,14 @@ async def test_a_child_to_be_deleted_stays_as_long_as_it_is_waited_for(open_home
             )
             runner.release(first.run_id)
             await story.end_of(first.run_id)
-            await story.app.timers.settle_due()
+            await story.app.due_children.settle_due()
             assert (await first.session()).status is SessionStatus.IDLE
             runner.release(other.run_id)
         (answer,) = answers
         assert answer["status"] == "ok"
         assert answer["runs"][0]["reply"].startswith("answer to ")
         clock.pass_time(timedelta(seconds=30) + MARGIN)
-        await story.app.timers.settle_due()
+        await story.app.due_children.settle_due()
         with pytest.raises(NotFound):
             await first.session()
         gone = await boss.calls("sessions_wait", runIds=[first.run_id])
@@ -609,12 +609,12 @@ async def test_a_child_that_is_busy_when_its_time_comes_is_put_away_later(open_h
         await story.settles()
         busy = await child.hears("!sleep 30")
         clock.pass_time(timedelta(minutes=61))
-        await story.app.timers.settle_due()
+        await story.app.due_children.settle_due()
         assert (await child.session()).status is not SessionStatus.INACTIVE
         await story.cancels(busy)
         await story.settles()
         clock.pass_time(timedelta(milliseconds=LATER_MS))
-        await story.app.timers.settle_due()
+        await story.app.due_children.settle_due()
         assert (await child.session()).status is SessionStatus.INACTIVE
 
 

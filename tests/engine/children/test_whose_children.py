@@ -303,7 +303,7 @@ async def test_what_nobody_is_left_for_is_kept_and_its_child_put_away_in_its_tim
         if not has_ended:
             assert await story.kept() == ["kept"]
         clock.pass_time(timedelta(minutes=61))
-        await story.app.timers.settle_due()
+        await story.app.due_children.settle_due()
         assert (await child.session()).status is SessionStatus.INACTIVE
 
 

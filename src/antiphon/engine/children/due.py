@@ -1,4 +1,4 @@
-"""Timers: children to archive or delete, parked runs out of time, requests to expire, sealed requests.
+"""What is due: children to archive or delete, parked runs out of time, requests to expire, sealed requests.
 
 Contract: spawn 4, 8, approvals 1, flow 4.
 
@@ -44,7 +44,7 @@ PAUSE_SECONDS = 1.0
 """Between looks while something that is due fails."""
 
 
-class Timers(DueLoop[None]):
+class DueChildren(DueLoop[None]):
     def __init__(
         self, database: Database, notifier: Notifier, workspaces: Workspaces, rules: Rules, *, clock: Clock
     ) -> None:
