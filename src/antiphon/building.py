@@ -67,7 +67,7 @@ from antiphon.engine.checkpoints.checkpoints import Checkpoints
 from antiphon.engine.children.due import DueChildren
 from antiphon.engine.children.govern import Subagents
 from antiphon.engine.children.spawn import Spawns
-from antiphon.engine.children.wait import Joins
+from antiphon.engine.children.wait import ChildWaits
 from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.deliveries.live import LiveReplies
@@ -291,7 +291,7 @@ def build(
     views = Views(database, rules, clock)
     search = Search(database, rules)
     exchanges = Exchanges(database, waits, rules, open_main=open_main, clock=clock, ids=ids)
-    joins = Joins(database, waits, rules.sinks, clock)
+    child_waits = ChildWaits(database, waits, rules.sinks, clock)
     callers = Callers(database, notifier, rules, clock)
     cursors = Cursors(home_key)
     summaries = Summaries(
@@ -309,8 +309,8 @@ def build(
         sessions_search(search),
         sessions_send(exchanges),
         sessions_spawn(Spawns(database, rules, base.check_model, clock=clock, ids=ids)),
-        sessions_wait(joins),
-        sessions_yield(joins),
+        sessions_wait(child_waits),
+        sessions_yield(child_waits),
         subagents(Subagents(database, rules, clock, ids)),
         session_status(views, rules),
         agents_list(views),

@@ -9,7 +9,7 @@ from antiphon.domain.agent import Effect
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.children.wait import AwaitedRun, Joined, Joins
+from antiphon.engine.children.wait import AwaitedRun, ChildWaits, Joined
 from antiphon.policy.session_tools import WAIT_TOOL
 from antiphon.tools.session_tool import Arguments, ClassifiedAnswer, SessionTool
 
@@ -33,11 +33,13 @@ class WaitArguments(Arguments):
     accept: bool = Field(False, description="Whether to read results that are withheld otherwise.")
 
 
-def sessions_wait(joins: Joins) -> SessionTool[WaitArguments]:
+def sessions_wait(child_waits: ChildWaits) -> SessionTool[WaitArguments]:
     async def carry_out(caller: Caller, arguments: WaitArguments) -> ClassifiedAnswer:
         run_ids = [RunId(run_id) for run_id in arguments.run_ids]
         timeout = timedelta(seconds=arguments.timeout_seconds)
-        joined = await joins.wait(caller, run_ids, timeout, for_all=arguments.mode == "all", accepts=arguments.accept)
+        joined = await child_waits.wait(
+            caller, run_ids, timeout, for_all=arguments.mode == "all", accepts=arguments.accept
+        )
         return ClassifiedAnswer(_shown(joined), joined.accepted)
 
     return SessionTool(

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from antiphon.domain.agent import Effect
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.children.wait import Joins
+from antiphon.engine.children.wait import ChildWaits
 from antiphon.policy.session_tools import YIELD_TOOL
 from antiphon.tools.session_tool import Arguments, SessionTool
 
@@ -21,9 +21,9 @@ class YieldArguments(Arguments):
     message: str | None = Field(None, max_length=10_000, description="A message to send in the meantime.")
 
 
-def sessions_yield(joins: Joins) -> SessionTool[YieldArguments]:
+def sessions_yield(child_waits: ChildWaits) -> SessionTool[YieldArguments]:
     async def carry_out(caller: Caller, arguments: YieldArguments) -> Mapping[str, Any]:
-        return {"status": "ok", "yielded": True, "waitingFor": await joins.yield_(caller)}
+        return {"status": "ok", "yielded": True, "waitingFor": await child_waits.yield_(caller)}
 
     return SessionTool(
         YIELD_TOOL,

@@ -13,7 +13,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.children.wait import Joins, begin_wait
+from antiphon.engine.children.wait import ChildWaits, begin_wait
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
 from antiphon.store.database import Database, Named, Query, Transaction
@@ -94,7 +94,9 @@ async def test_two_waits_that_begin_at_once_do_not_wait_for_one_another(
     runner = ShownRunner()
     async with telling(open_home, Parts(runner=runner)) as story:
         services = story.app.services
-        joins = Joins(MeetingDatabase(story.app.database), services.waits, services.rules.sinks, services.clock)
+        child_waits = ChildWaits(
+            MeetingDatabase(story.app.database), services.waits, services.rules.sinks, services.clock
+        )
         a, b = await story.opens("a"), await story.opens("b")
         of_a, of_b = await a.hears("hold a"), await b.hears("hold b")
         await runner.until_begun(2)
@@ -107,7 +109,7 @@ async def test_two_waits_that_begin_at_once_do_not_wait_for_one_another(
             session, agent = SessionRow(context.run.session), context.agent.id
             caller = Caller(session=session, agent_id=agent, principal=OWNER, call_id=f"{own}-1-0", run=context)
             try:
-                await joins.wait(caller, (other,), timedelta(seconds=60), for_all=True)
+                await child_waits.wait(caller, (other,), timedelta(seconds=60), for_all=True)
                 ends.append("came")
             except Conflict as error:
                 ends.append(error.code)

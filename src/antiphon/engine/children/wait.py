@@ -71,7 +71,7 @@ class Begun(Struct, frozen=True):
     """Whether all runs are over, so that there is nothing to wait for."""
 
 
-class Joins:
+class ChildWaits:
     """How a session waits for the work it began."""
 
     def __init__(self, database: Database, waits: Waits, sinks: Sinks, clock: Clock) -> None:
