@@ -40,6 +40,7 @@ LONG = {
     "cli/test_rights.py",
     "cli/test_serve.py",
     "cli/test_together.py",
+    "declarations/test_declarations.py",
     "engine/memory/test_drawing_notes.py",
     "flow/test_redteam.py",
     "flows/test_cluster.py",
