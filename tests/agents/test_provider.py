@@ -126,6 +126,7 @@ async def opened(
             base_url=fake.base_url, api_key=key, stall_seconds=stall_seconds, first_byte_seconds=first_byte_seconds
         )
         opened = open_provider_model(model, {model.partition(":")[0]: settings}, environ={})
+        import_provider(model)  # once, and not within a wait
         try:
             with anyio.fail_after(SECONDS):
                 yield fake, opened
@@ -834,6 +835,7 @@ async def opened_anthropic(
     with fake_anthropic(*replies) as (base_url, requests):
         settings = {"anthropic": ProviderSettings(base_url=base_url, api_key=KEY)}
         model = open_provider_model("anthropic:claude-sonnet-4-6", settings, environ={})
+        import_provider(model.name)  # once, and not within a wait
         with anyio.fail_after(SECONDS):
             yield requests, model
         await model.aclose()
