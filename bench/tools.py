@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
-from antiphon.engine.refusal import accepted
 from msgspec.structs import replace
 
 from antiphon.agents.toolset import ToolContext
@@ -253,4 +252,4 @@ async def _open(app: App, name: str, parent: SessionRow | None = None) -> Sessio
         new_session_id=services.sessions.new_session_id(Source()),
         at_ms=services.clock.now_ms(),
     )
-    return accepted(await app.database.run(open_session, command, app.services.rules)).session
+    return (await app.database.run(open_session, command, app.services.rules)).session
