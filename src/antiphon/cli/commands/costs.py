@@ -1,12 +1,15 @@
 """`antiphon costs`: what runs used, by day, agent, person and model."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
-from antiphon.cli.exits import command
+from antiphon.cli.commands.asking import asking
 from antiphon.domain.message import JsonObject, JsonValue
+
+if TYPE_CHECKING:
+    from antiphon.cli.connection.client import Client
+
 
 _GROUPS = (
     ("days", "Day", "day"),
@@ -17,29 +20,10 @@ _GROUPS = (
 """The lists of the answer, each with its heading and the field that names its rows."""
 
 
-@command
-def costs(
-    days: Annotated[
-        int, typer.Option("--days", min=1, max=366, help="How many UTC days; the last is the present one.")
-    ] = 30,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Only runs of this agent.")] = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show what runs cost by day, agent, person and model, and how much of the daily caps is used.
-
-    Models without a known price count by their tokens. Deleted sessions do not count any more.
-    """
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import show, show_json, show_table
+def _show(answer: JsonObject) -> None:
+    from antiphon.cli.rendering.output import show, show_table
     from antiphon.cli.rendering.rows import rows_of
 
-    with connect(home, config) as client:
-        answer = client.get("/costs", days=days, agentId=agent)
-    if as_json:
-        show_json(answer)
-        return
     for name, heading, title in _GROUPS:
         lines = [_line(str(row[title]), row["spent"]) for row in rows_of(answer, name)]
         used = [line for line in lines if line[1] != "0"]
@@ -50,6 +34,21 @@ def costs(
         show_table(["Cap of today", "Tokens", "Cost", ""], [_cap(row) for row in rows])
     else:
         show("No daily cap is set for you.", "dim")
+
+
+@asking(_show)
+def costs(
+    client: "Client",
+    days: Annotated[
+        int, typer.Option("--days", min=1, max=366, help="How many UTC days; the last is the present one.")
+    ] = 30,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Only runs of this agent.")] = None,
+) -> JsonObject:
+    """Show what runs cost by day, agent, person and model, and how much of the daily caps is used.
+
+    Models without a known price count by their tokens. Deleted sessions do not count any more.
+    """
+    return client.get("/costs", days=days, agentId=agent)
 
 
 def _line(name: str, spent: JsonValue) -> list[str]:

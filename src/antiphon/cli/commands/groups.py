@@ -1,15 +1,17 @@
 """`antiphon groups`: groups of channels in which the bot may answer. Contract: groups 1."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli.commands.asking import NounCommands, listed, quoted, said, since
 from antiphon.cli.commands.listing import ListingGroup
-from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
-from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 
-app = typer.Typer(cls=ListingGroup, help="List groups of channels, and say where the bot may answer.")
+if TYPE_CHECKING:
+    from antiphon.cli.connection.client import Client
+
+app = NounCommands(cls=ListingGroup, help="List groups of channels, and say where the bot may answer.")
 NEGATIVE_IDS = {"ignore_unknown_options": True}
 """Ids of groups may begin with a minus, as an option does."""
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The id that the list shows.")]
@@ -21,100 +23,59 @@ AccountOption = Annotated[
 ]
 
 
-@app.command("list")
-@command
-def list_groups(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def _show(group: JsonObject) -> None:
+    said(f"{group['title']}: {group['state']}.")
+
+
+@app.asks(
+    "list",
+    listed(
+        "groups",
+        {
+            "Group": "groupId",
+            "Title": "title",
+            "Account": lambda each: f"{each['channel']} {each['account']}",
+            "State": "state",
+            "Since": since("createdAt"),
+        },
+        none="No bot is in a group.",
+    ),
+)
+def list_groups(client: "Client") -> JsonObject:
     """List the groups that the bots of this home are or were in."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import ago, show, show_json, show_table
-    from antiphon.cli.rendering.rows import rows_of
-
-    with connect(home, config) as client:
-        answer = client.get("/groups")
-    if as_json:
-        show_json(answer)
-        return
-    rows = rows_of(answer, "groups")
-    if not rows:
-        show("No bot is in a group.", "dim")
-        return
-    show_table(
-        ["Group", "Title", "Account", "State", "Since"],
-        [
-            [
-                str(each["groupId"]),
-                str(each["title"]),
-                f"{each['channel']} {each['account']}",
-                str(each["state"]),
-                ago(each["createdAt"]),
-            ]
-            for each in rows
-        ],
-    )
+    return client.get("/groups")
 
 
-@app.command("allow", context_settings=NEGATIVE_IDS)
-@command
+@app.asks("allow", _show, context_settings=NEGATIVE_IDS)
 def allow(
-    group: GroupArgument,
-    channel: ChannelOption = None,
-    account: AccountOption = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    client: "Client", group: GroupArgument, channel: ChannelOption = None, account: AccountOption = None
+) -> JsonObject:
     """Let the bot answer in a group."""
-    _decide("allow", group, channel, account, home=home, config=config, as_json=as_json)
+    return _decide(client, "allow", group, channel, account)
 
 
-@app.command("refuse", context_settings=NEGATIVE_IDS)
-@command
+@app.asks("refuse", _show, context_settings=NEGATIVE_IDS)
 def refuse(
-    group: GroupArgument,
-    channel: ChannelOption = None,
-    account: AccountOption = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    client: "Client", group: GroupArgument, channel: ChannelOption = None, account: AccountOption = None
+) -> JsonObject:
     """Keep the bot silent in a group."""
-    _decide("refuse", group, channel, account, home=home, config=config, as_json=as_json)
+    return _decide(client, "refuse", group, channel, account)
 
 
-def _decide(
-    act: str,
-    group: str,
-    channel: str | None,
-    account: str | None,
-    *,
-    home: HomeOption,
-    config: ConfigOption,
-    as_json: bool,
-) -> None:
-    from urllib.parse import quote
-
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import show, show_json
+def _decide(client: "Client", act: str, group: str, channel: str | None, account: str | None) -> JsonObject:
     from antiphon.cli.rendering.rows import rows_of
     from antiphon.domain.errors import Invalid, NotFound
 
-    with connect(home, config) as client:
-        found = [
-            each
-            for each in rows_of(client.get("/groups"), "groups")
-            if group in (each["groupId"], each["address"])
-            and channel in (None, each["channel"])
-            and account in (None, each["account"])
-        ]
-        if not found:
-            raise NotFound(f"Group not found: {group[:80]!r}. `antiphon groups list` shows them.")
-        if len(found) > 1:
-            raise Invalid(
-                f"Group is not unique: {group[:80]!r}. Name its --channel and --account.", code="ambiguous_group"
-            )
-        body: JsonObject = {"channel": found[0]["channel"], "account": found[0]["account"]}
-        answer = client.post(f"/groups/{quote(str(found[0]['groupId']), safe='')}/{act}", body)
-    if as_json:
-        show_json(answer)
-    else:
-        show(f"{answer['title']}: {answer['state']}.")
+    found = [
+        each
+        for each in rows_of(client.get("/groups"), "groups")
+        if group in (each["groupId"], each["address"])
+        and channel in (None, each["channel"])
+        and account in (None, each["account"])
+    ]
+    if not found:
+        raise NotFound(f"Group not found: {group[:80]!r}. `antiphon groups list` shows them.")
+    if len(found) > 1:
+        raise Invalid(f"Group is not unique: {group[:80]!r}. Name its --channel and --account.", code="ambiguous_group")
+    body: JsonObject = {"channel": found[0]["channel"], "account": found[0]["account"]}
+    return client.post(f"/groups/{quoted(str(found[0]['groupId']))}/{act}", body)

@@ -1,13 +1,15 @@
 """`antiphon pair`: people who wait to be admitted to a channel, and codes that link accounts. Contract: access 3."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from antiphon.cli.commands.asking import NounCommands, Printed, listed, present, quoted, said, since
 from antiphon.cli.commands.listing import ListingGroup
-from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
-from antiphon.cli.exits import command
-from antiphon.domain.message import JsonObject
+from antiphon.domain.message import JsonObject, JsonValue
+
+if TYPE_CHECKING:
+    from antiphon.cli.connection.client import Client
 
 
 class PairGroup(ListingGroup):
@@ -18,7 +20,7 @@ class PairGroup(ListingGroup):
         return super().resolve_command(ctx, args if known else ["approve", *args])
 
 
-app = typer.Typer(
+app = NounCommands(
     cls=PairGroup,
     help="Admit people who wrote on a channel, and link your own accounts.\n\n"
     "Without a command, list the people who wait to be admitted.",
@@ -26,89 +28,58 @@ app = typer.Typer(
 WhoArgument = Annotated[str, typer.Argument(metavar="CODE", help="The code that the person was given, or the id.")]
 
 
-@app.command("list")
-@command
-def list_waiting(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+@app.asks(
+    "list",
+    listed(
+        "pairings",
+        {
+            "Id": "pairingId",
+            "Name": "name",
+            "Account": lambda each: f"{each['channel']} {each['account']} {each['platformId']}",
+            "Since": since("createdAt"),
+            "First message": "message",
+        },
+        none="Nobody waits to be admitted.",
+    ),
+)
+def list_waiting(client: "Client") -> JsonObject:
     """List the people who wait to be admitted."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import ago, show, show_json, show_table
-    from antiphon.cli.rendering.rows import rows_of
-
-    with connect(home, config) as client:
-        answer = client.get("/pairings")
-    if as_json:
-        show_json(answer)
-        return
-    rows = rows_of(answer, "pairings")
-    if not rows:
-        show("Nobody waits to be admitted.", "dim")
-        return
-    show_table(
-        ["Id", "Name", "Account", "Since", "First message"],
-        [
-            [
-                str(each["pairingId"]),
-                str(each["name"]),
-                f"{each['channel']} {each['account']} {each['platformId']}",
-                ago(each["createdAt"]),
-                str(each.get("message") or ""),
-            ]
-            for each in rows
-        ],
-    )
+    return client.get("/pairings")
 
 
-@app.command("approve")
-@command
+@app.asks("approve", said)
 def approve(
+    client: "Client",
     who: WhoArgument,
     into: Annotated[
         str | None, typer.Option("--as", metavar="PERSON", help="Whose account it is; a new guest's unless set.")
     ] = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Printed:
     """Admit somebody; what they wrote is answered now. `antiphon pair CODE` does the same."""
-    body: JsonObject = {} if into is None else {"into": into}
-    _decide(who, "approve", body, home=home, config=config, as_json=as_json)
+    answer = client.post(f"/pairings/{quoted(who)}/approve", present({"into": into}))
+    return Printed(answer, f"Admitted: {_name(answer['pairing'])}, as {answer['personId']}.")
 
 
-@app.command("refuse")
-@command
-def refuse(who: WhoArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+@app.asks("refuse", said)
+def refuse(client: "Client", who: WhoArgument) -> Printed:
     """Refuse somebody; what they wrote is deleted."""
-    _decide(who, "refuse", {}, home=home, config=config, as_json=as_json)
+    answer = client.post(f"/pairings/{quoted(who)}/refuse", {})
+    return Printed(answer, f"Refused: {_name(answer)}.")
 
 
-@app.command("link")
-@command
-def link(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Print a code that makes an account of a channel yours."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import show, show_json
+def _name(sender: JsonValue) -> str:
+    assert isinstance(sender, dict)
+    return f"{sender['name']}, {sender['channel']} {sender['platformId']}"
 
-    with connect(home, config) as client:
-        answer = client.post("/link-codes", {})
-    if as_json:
-        show_json(answer)
-        return
+
+def _show_code(answer: JsonObject) -> None:
+    from antiphon.cli.rendering.output import show
+
     show(str(answer["code"]), "bold green")
     show(f"Send `/link {answer['code']} yes` to the bot, in private, within an hour. The code works once.")
 
 
-def _decide(who: str, act: str, body: JsonObject, *, home: HomeOption, config: ConfigOption, as_json: bool) -> None:
-    from urllib.parse import quote
-
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import show, show_json
-
-    with connect(home, config) as client:
-        answer = client.post(f"/pairings/{quote(who, safe='')}/{act}", body)
-    if as_json:
-        show_json(answer)
-        return
-    sender = answer.get("pairing", answer)
-    assert isinstance(sender, dict)
-    named = f"{sender['name']}, {sender['channel']} {sender['platformId']}"
-    show(f"Admitted: {named}, as {answer['personId']}." if act == "approve" else f"Refused: {named}.")
+@app.asks("link", _show_code)
+def link(client: "Client") -> JsonObject:
+    """Print a code that makes an account of a channel yours."""
+    return client.post("/link-codes", {})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli.commands.asking import NounCommands, Printed, listed, quoted, said, since
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from antiphon.cli.connection.client import Client
     from antiphon.cli.rendering.links import PrintedLink
 
-app = typer.Typer(no_args_is_help=True, help="Invite people, and change what they may.")
+app = NounCommands(no_args_is_help=True, help="Invite people, and change what they may.")
 
 
 class InvitedRole(StrEnum):
@@ -28,47 +29,76 @@ class InvitedRole(StrEnum):
 PersonArgument = Annotated[str, typer.Argument(metavar="PERSON", help="The id that the list shows.")]
 
 
-@app.command("list")
-@command
-def list_people(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List people with their roles and accounts."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import ago, show_json, show_table
+def read_by(shown: JsonObject) -> str:
+    """What a person or token may read, in a few words; empty for a token that reads what its person may."""
+    if shown.get("role") == PersonRole.OWNER.value:
+        return "everything"
+    clearance = shown.get("clearance")
+    if not isinstance(clearance, dict):
+        return "PUBLIC" if "role" in shown else ""
+    compartments, is_everybodys = clearance.get("compartments"), clearance.get("person") == "people"
+    words = [str(clearance["level"])]
+    if isinstance(compartments, list):
+        words += map(str, compartments)
+    return ", ".join([*words, "everybody's"] if is_everybodys else words)
+
+
+def _state(person: JsonObject) -> str:
+    if merged := person.get("mergedInto"):
+        return f"merged into {merged}"
+    return "suspended" if person.get("suspended") else "active"
+
+
+def _accounts(person: JsonObject) -> list[str]:
     from antiphon.cli.rendering.rows import rows_of
 
-    with connect(home, config) as client:
-        answer = client.get("/people?limit=200")
-        rows = rows_of(answer, "people")
-        while after := answer.get("next"):
-            answer = client.get(f"/people?limit=200&after={_quoted(str(after))}")
-            rows += rows_of(answer, "people")
-    if as_json:
-        show_json({"count": len(rows), "people": [*rows]})
-        return
-    show_table(
-        ["Person", "Name", "Role", "State", "Reads", "Accounts", "Since"],
-        [
-            [
-                str(person["personId"]),
-                str(person["name"]),
-                str(person["role"]),
-                _state(person),
-                read_by(person),
-                ", ".join(_accounts(person)),
-                ago(person["createdAt"]),
-            ]
-            for person in rows
-        ],
-    )
+    if "identities" not in person:
+        return []
+    return [
+        f"{account['channel']} {account['account']} {account['platformId']}"
+        for account in rows_of(person, "identities")
+    ]
 
 
-@app.command("show")
-@command
-def show_person(
-    person: PersonArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
+def _show(person: JsonObject) -> None:
+    said(f"{person['personId']}: {person['name']}, {person['role']}, {_state(person)}.")
+    if reads := read_by(person):
+        said(f"  reads {reads}")
+    for account in _accounts(person):
+        said(f"  {account}")
+
+
+@app.asks(
+    "list",
+    listed(
+        "people",
+        {
+            "Person": "personId",
+            "Name": "name",
+            "Role": "role",
+            "State": _state,
+            "Reads": read_by,
+            "Accounts": lambda each: ", ".join(_accounts(each)),
+            "Since": since("createdAt"),
+        },
+    ),
+)
+def list_people(client: "Client") -> JsonObject:
+    """List people with their roles and accounts."""
+    from antiphon.cli.rendering.rows import rows_of
+
+    answer = client.get("/people?limit=200")
+    rows = rows_of(answer, "people")
+    while after := answer.get("next"):
+        answer = client.get(f"/people?limit=200&after={quoted(str(after))}")
+        rows += rows_of(answer, "people")
+    return {"count": len(rows), "people": [*rows]}
+
+
+@app.asks("show", _show)
+def show_person(client: "Client", person: PersonArgument) -> JsonObject:
     """Show one person."""
-    _call("GET", person, "", None, home=home, config=config, as_json=as_json)
+    return client.get(f"/people/{quoted(person)}")
 
 
 @app.command("invite")
@@ -102,26 +132,30 @@ def link_person(
     from antiphon.cli.connection.connect import connect
 
     with connect(home, config) as client:
-        answer = client.post(f"/people/{_quoted(person)}/link", {})
+        answer = client.post(f"/people/{quoted(person)}/link", {})
         _show_link(answer, client, home, config, as_json=as_json)
 
 
-@app.command("role")
-@command
+@app.asks("role", _show)
 def change_role(
+    client: "Client",
     person: PersonArgument,
     role: Annotated[PersonRole, typer.Argument(help="What they may from now on.")],
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> JsonObject:
     """Promote or demote a person, at once."""
-    _call("POST", person, "/role", {"role": role.value}, home=home, config=config, as_json=as_json)
+    return client.post(f"/people/{quoted(person)}/role", {"role": role.value})
 
 
-@app.command("clear")
-@command
+def _check_level(
+    *, level: str | None, none: bool, compartments: list[str] | None, whose: str | None, **_: object
+) -> None:
+    if (level is None) is not none or (none and (compartments or whose)):
+        raise typer.BadParameter("Give --level, with --compartment and --person if you like, or --none.")
+
+
+@app.asks("clear", _show, _check_level)
 def clear_person(
+    client: "Client",
     person: PersonArgument,
     level: Annotated[
         str | None,
@@ -136,96 +170,43 @@ def clear_person(
         typer.Option("--person", metavar="people", help="`people`: the data of every person, not only their own."),
     ] = None,
     none: Annotated[bool, typer.Option("--none", help="Public data and their own, as for everybody.")] = False,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> JsonObject:
     """Say which classified data a person may read, at once. Owners read everything."""
-    if (level is None) is not none or (none and (compartments or whose)):
-        raise typer.BadParameter("Give --level, with --compartment and --person if you like, or --none.")
     clearance: JsonObject | None = None
     if level is not None:
         clearance = {"level": level, "compartments": [*(compartments or [])]}
         if whose is not None:
             clearance["person"] = whose
-    _call("PATCH", person, "", {"clearance": clearance}, home=home, config=config, as_json=as_json)
+    return client.patch(f"/people/{quoted(person)}", {"clearance": clearance})
 
 
-@app.command("suspend")
-@command
-def suspend_person(
-    person: PersonArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
+@app.asks("suspend", _show)
+def suspend_person(client: "Client", person: PersonArgument) -> JsonObject:
     """End all that a person does, until they are resumed."""
-    _call("POST", person, "/suspend", {}, home=home, config=config, as_json=as_json)
+    return client.post(f"/people/{quoted(person)}/suspend", {})
 
 
-@app.command("resume")
-@command
-def resume_person(
-    person: PersonArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
+@app.asks("resume", _show)
+def resume_person(client: "Client", person: PersonArgument) -> JsonObject:
     """Let a suspended person act again."""
-    _call("POST", person, "/resume", {}, home=home, config=config, as_json=as_json)
+    return client.post(f"/people/{quoted(person)}/resume", {})
 
 
-@app.command("merge")
-@command
+@app.asks("merge", _show)
 def merge_person(
+    client: "Client",
     person: PersonArgument,
     into: Annotated[str, typer.Option("--into", metavar="PERSON", help="The person as whom they act from now on.")],
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> JsonObject:
     """Make two persons one, with the accounts, sessions and tokens of both."""
-    _call("POST", person, "/merge", {"into": into}, home=home, config=config, as_json=as_json)
+    return client.post(f"/people/{quoted(person)}/merge", {"into": into})
 
 
-@app.command("remove")
-@command
-def remove_person(
-    person: PersonArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
+@app.asks("remove", said)
+def remove_person(client: "Client", person: PersonArgument) -> Printed:
     """Forget a person: their accounts, tokens, browsers and participation."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import show, show_json
-
-    with connect(home, config) as client:
-        client.delete(f"/people/{_quoted(person)}")
-    if as_json:
-        show_json({"ok": True})
-    else:
-        show("Removed.")
-
-
-def _call(
-    method: str,
-    person: str,
-    act: str,
-    body: JsonObject | None,
-    *,
-    home: HomeOption,
-    config: ConfigOption,
-    as_json: bool,
-) -> None:
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import show, show_json
-
-    with connect(home, config) as client:
-        path = f"/people/{_quoted(person)}{act}"
-        if body is None:
-            answer = client.get(path)
-        else:
-            answer = client.patch(path, body) if method == "PATCH" else client.post(path, body)
-    if as_json:
-        show_json(answer)
-        return
-    show(f"{answer['personId']}: {answer['name']}, {answer['role']}, {_state(answer)}.")
-    if reads := read_by(answer):
-        show(f"  reads {reads}")
-    for account in _accounts(answer):
-        show(f"  {account}")
+    client.delete(f"/people/{quoted(person)}")
+    return Printed({"ok": True}, "Removed.")
 
 
 def _show_link(answer: JsonObject, client: "Client", home: Path | None, config: Path | None, *, as_json: bool) -> None:
@@ -263,40 +244,3 @@ def _link_of(answer: JsonObject, client: "Client", home: Path | None, config: Pa
     if address is None:
         return None
     return sign_in_link(str(address), answer["code"], is_gateway_running=not client.is_temporary)
-
-
-def _quoted(person: str) -> str:
-    from urllib.parse import quote
-
-    return quote(person, safe="")
-
-
-def read_by(shown: JsonObject) -> str:
-    """What a person or token may read, in a few words; empty for a token that reads what its person may."""
-    if shown.get("role") == PersonRole.OWNER.value:
-        return "everything"
-    clearance = shown.get("clearance")
-    if not isinstance(clearance, dict):
-        return "PUBLIC" if "role" in shown else ""
-    compartments, is_everybodys = clearance.get("compartments"), clearance.get("person") == "people"
-    words = [str(clearance["level"])]
-    if isinstance(compartments, list):
-        words += map(str, compartments)
-    return ", ".join([*words, "everybody's"] if is_everybodys else words)
-
-
-def _state(person: JsonObject) -> str:
-    if merged := person.get("mergedInto"):
-        return f"merged into {merged}"
-    return "suspended" if person.get("suspended") else "active"
-
-
-def _accounts(person: JsonObject) -> list[str]:
-    from antiphon.cli.rendering.rows import rows_of
-
-    if "identities" not in person:
-        return []
-    return [
-        f"{account['channel']} {account['account']} {account['platformId']}"
-        for account in rows_of(person, "identities")
-    ]

@@ -1,140 +1,20 @@
 """`antiphon runs`: the work that sessions do."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption, LimitOption
-from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_run
+from antiphon.cli.commands.asking import NounCommands, Printed, listed, session_key, since
+from antiphon.cli.commands.options import LimitOption
+from antiphon.cli.exits import exit_code_of_run
 from antiphon.domain.message import JsonObject
 
-app = typer.Typer(no_args_is_help=True, help="List, show and cancel runs.")
+if TYPE_CHECKING:
+    from antiphon.cli.connection.client import Client
+
+
+app = NounCommands(no_args_is_help=True, help="List, show and cancel runs.")
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id.")]
-
-
-@app.command("list")
-@command
-def list_runs(
-    session: Annotated[
-        str | None, typer.Option("--session", metavar="SESSION", help="Only runs of this session.")
-    ] = None,
-    status: Annotated[
-        list[str] | None,
-        typer.Option("--status", metavar="STATUS", help="Only runs with this status; may be repeated."),
-    ] = None,
-    kept: Annotated[bool, typer.Option("--kept", help="Only runs of sub-agents whose requester is gone.")] = False,
-    limit: LimitOption = 20,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List runs, newest first."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session
-    from antiphon.cli.rendering.output import ago, show, show_json, show_table
-    from antiphon.cli.rendering.rows import rows_of
-
-    with connect(home, config) as client:
-        key = None if session is None else str(find_session(client, session)["key"])
-        answer = client.get("/runs", session=key, status=status, kept=kept or None, limit=limit)
-    if as_json:
-        show_json(answer)
-        return
-    rows = rows_of(answer, "runs")
-    if not rows:
-        show("There are no runs.", "dim")
-        return
-    show_table(
-        ["Run", "Session", "For", "Status", "Created", "Tokens", "Reply or error"],
-        [
-            [
-                str(run["runId"]),
-                str(run["sessionKey"]),
-                str(run.get("purpose", "turn")),
-                _status_of(run),
-                ago(run["createdAt"]),
-                _tokens_of(run),
-                " ".join(str(run.get("error") or _delay_of(run) or run.get("reply") or "").split()),
-            ]
-            for run in rows
-        ],
-    )
-
-
-@app.command("show")
-@command
-def show_run(
-    run: RunArgument,
-    wait: Annotated[
-        float | None, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the run to end.")
-    ] = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show a run; with --wait the exit code says how it ended.
-
-    A run that yielded ends with the last run that continues it, and shows the end of that run.
-    """
-    from antiphon.cli.connection.connect import connect
-
-    with connect(home, config) as client:
-        found = client.find_run(run) if wait is None else client.wait_run(run, wait)
-        end = client.find_run(run, 0.0) if wait is None and "continuedBy" in found and not as_json else found
-    _show(found, end, as_json=as_json)
-    if wait is not None and (code := exit_code_of_run(str(found["status"]))) is not ExitCode.OK:
-        raise CommandFailed(code)
-
-
-@app.command("cancel")
-@command
-def cancel_run(
-    run: RunArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
-    """Cancel a run and keep the text streamed so far. A run that has ended stays as it is."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import show
-
-    with connect(home, config) as client:
-        had_ended = "endedAt" in client.find_run(run, 0.0)
-        client.post(f"/runs/{run}/cancel")
-        found = client.wait_posted(run, 60, stored="The run was told to stop")
-    is_cancelled = not had_ended and found["status"] == "cancelled"
-    if not is_cancelled and not as_json:
-        show("The run had already ended: nothing was cancelled.", "yellow")
-    _show({**found, "cancelled": is_cancelled}, found, as_json=as_json)
-
-
-@app.command("tree")
-@command
-def show_tree(
-    run: RunArgument,
-    limit: LimitOption = 50,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show what led to a run and what it caused: sends, spawns and continuations, each with all below it.
-
-    For what one of these caused, show its tree.
-    """
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import show, show_json, show_table
-    from antiphon.cli.rendering.rows import rows_of
-
-    with connect(home, config) as client:
-        answer = client.get(f"/runs/{run}/tree", limit=limit)
-    if as_json:
-        show_json(answer)
-        return
-    above, caused = rows_of(answer, "above"), rows_of(answer, "caused")
-    top = answer["top"]
-    assert isinstance(top, dict)
-    lines = [_member(each, level) for level, each in enumerate([*above, top])]
-    lines += [_member(each, len(above) + 1) for each in caused]
-    show_table(["Run", "For", "Status", "Created", "Tokens", "Below", "Session", "Request"], lines)
-    if "next" in answer:
-        show("There are more: --limit shows them.", "dim")
 
 
 def _tokens_of(run: JsonObject) -> str:
@@ -184,13 +64,11 @@ def _end_of(run: JsonObject) -> str:
     return str(run.get("code") if run["status"] == "ok" else run["status"])
 
 
-def _show(run: JsonObject, end: JsonObject, *, as_json: bool) -> None:
-    """The run; `end` has what became of its work, no `endedAt` where that goes on."""
-    from antiphon.cli.rendering.output import clock_time, show, show_fields, show_json
+def _show(found: tuple[JsonObject, JsonObject]) -> None:
+    """A run, and an answer with what became of its work, without `endedAt` where that goes on."""
+    from antiphon.cli.rendering.output import clock_time, show, show_fields
 
-    if as_json:
-        show_json(run)
-        return
+    run, end = found
     goes_on = "continuedBy" in run and "endedAt" not in end
     is_over = not goes_on and not run.get("isParked")
     usage = run.get("usage")
@@ -212,3 +90,98 @@ def _show(run: JsonObject, end: JsonObject, *, as_json: bool) -> None:
     if reply := end.get("reply"):
         show()
         show(str(reply))
+
+
+@app.asks(
+    "list",
+    listed(
+        "runs",
+        {
+            "Run": "runId",
+            "Session": "sessionKey",
+            "For": lambda run: str(run.get("purpose", "turn")),
+            "Status": _status_of,
+            "Created": since("createdAt"),
+            "Tokens": _tokens_of,
+            "Reply or error": lambda run: " ".join(
+                str(run.get("error") or _delay_of(run) or run.get("reply") or "").split()
+            ),
+        },
+        none="There are no runs.",
+    ),
+)
+def list_runs(
+    client: "Client",
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="SESSION", help="Only runs of this session.")
+    ] = None,
+    status: Annotated[
+        list[str] | None,
+        typer.Option("--status", metavar="STATUS", help="Only runs with this status; may be repeated."),
+    ] = None,
+    kept: Annotated[bool, typer.Option("--kept", help="Only runs of sub-agents whose requester is gone.")] = False,
+    limit: LimitOption = 20,
+) -> JsonObject:
+    """List runs, newest first."""
+    key = None if session is None else session_key(client, session)
+    return client.get("/runs", session=key, status=status, kept=kept or None, limit=limit)
+
+
+@app.asks("show", _show)
+def show_run(
+    client: "Client",
+    run: RunArgument,
+    wait: Annotated[
+        float | None, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the run to end.")
+    ] = None,
+) -> Printed:
+    """Show a run; with --wait the exit code says how it ended.
+
+    A run that yielded ends with the last run that continues it, and shows the end of that run.
+    """
+    if wait is None:
+        found = client.find_run(run)
+        return Printed(found, (found, client.find_run(run, 0.0) if "continuedBy" in found else found))
+    found = client.wait_run(run, wait)
+    return Printed(found, (found, found), exit_code_of_run(str(found["status"])))
+
+
+def _show_cancelled(found: tuple[JsonObject, JsonObject]) -> None:
+    from antiphon.cli.rendering.output import show
+
+    if not found[0]["cancelled"]:
+        show("The run had already ended: nothing was cancelled.", "yellow")
+    _show(found)
+
+
+@app.asks("cancel", _show_cancelled)
+def cancel_run(client: "Client", run: RunArgument) -> Printed:
+    """Cancel a run and keep the text streamed so far. A run that has ended stays as it is."""
+    had_ended = "endedAt" in client.find_run(run, 0.0)
+    client.post(f"/runs/{run}/cancel")
+    found = client.wait_posted(run, 60, stored="The run was told to stop")
+    answer = {**found, "cancelled": not had_ended and found["status"] == "cancelled"}
+    return Printed(answer, (answer, found))
+
+
+def _show_tree(answer: JsonObject) -> None:
+    from antiphon.cli.rendering.output import show, show_table
+    from antiphon.cli.rendering.rows import rows_of
+
+    above, caused = rows_of(answer, "above"), rows_of(answer, "caused")
+    top = answer["top"]
+    assert isinstance(top, dict)
+    lines = [_member(each, level) for level, each in enumerate([*above, top])]
+    lines += [_member(each, len(above) + 1) for each in caused]
+    show_table(["Run", "For", "Status", "Created", "Tokens", "Below", "Session", "Request"], lines)
+    if "next" in answer:
+        show("There are more: --limit shows them.", "dim")
+
+
+@app.asks("tree", _show_tree)
+def show_tree(client: "Client", run: RunArgument, limit: LimitOption = 50) -> JsonObject:
+    """Show what led to a run and what it caused: sends, spawns and continuations, each with all below it.
+
+    For what one of these caused, show its tree.
+    """
+    return client.get(f"/runs/{run}/tree", limit=limit)

@@ -1,31 +1,31 @@
 """`antiphon sessions search`: names of sessions and words of messages, in two groups."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from antiphon.cli.commands.options import ConfigOption, CursorOption, HomeOption, JsonOption, LimitOption
-from antiphon.cli.exits import command
+from antiphon.cli.commands.asking import Printed, asking
+from antiphon.cli.commands.options import CursorOption, LimitOption
+from antiphon.domain.message import JsonObject
+
+if TYPE_CHECKING:
+    from antiphon.cli.connection.client import Client
 
 
-@command
+def _show(found: tuple[str, JsonObject]) -> None:
+    from antiphon.cli.rendering.search import show_found
+
+    show_found(*found)
+
+
+@asking(_show)
 def search_sessions(
+    client: "Client",
     words: Annotated[list[str], typer.Argument(metavar="WORDS", help="Words that a result must all contain.")],
     limit: LimitOption = 20,
     cursor: CursorOption = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Printed:
     """Find sessions by name and messages by their words, newest first."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import show_json
-    from antiphon.cli.rendering.search import show_found
-
     query = " ".join(words)
-    with connect(home, config) as client:
-        answer = client.get("/search", q=query, limit=limit, cursor=cursor)
-    if as_json:
-        show_json(answer)
-    else:
-        show_found(query, answer)
+    answer = client.get("/search", q=query, limit=limit, cursor=cursor)
+    return Printed(answer, (query, answer))

@@ -1,9 +1,22 @@
 """`antiphon sessions`: what is kept, and following, sending and forking."""
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli.commands.asking import (
+    NounCommands,
+    Printed,
+    hinted,
+    listed,
+    moment,
+    path_to,
+    present,
+    said,
+    session_key,
+    since,
+)
 from antiphon.cli.commands.options import (
     ConfigOption,
     CursorOption,
@@ -16,7 +29,11 @@ from antiphon.cli.commands.search import search_sessions
 from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_run
 from antiphon.domain.message import JsonObject
 
-app = typer.Typer(
+if TYPE_CHECKING:
+    from antiphon.cli.connection.client import Client
+
+
+app = NounCommands(
     no_args_is_help=True,
     help="List, search, read, follow, send to, fork, rename, edit, reset, checkpoint and delete sessions.",
 )
@@ -27,9 +44,50 @@ INHERIT = "inherit"
 ToolsOption = Annotated[bool, typer.Option("--tools", help="Include the results of tools.")]
 
 
-@app.command("list")
-@command
+def _read_path(client: "Client", session: str, rest: str) -> str:
+    """A path of the session, or of the earlier conversation whose id is given."""
+    from antiphon.cli.connection.client import session_path
+    from antiphon.cli.connection.names import find_session, name_to_read
+
+    return session_path(name_to_read(find_session(client, session), session), rest)
+
+
+def _name_of(row: JsonObject) -> str:
+    from antiphon.cli.rendering.rows import name_of
+
+    return name_of(row)
+
+
+def _last_words(row: JsonObject) -> str:
+    from antiphon.cli.rendering.rows import last_words
+
+    return last_words(row)
+
+
+def _first_words(row: JsonObject) -> str:
+    from antiphon.cli.rendering.rows import first_words
+
+    return first_words(row)
+
+
+@app.asks(
+    "list",
+    listed(
+        "sessions",
+        {
+            "Session": "key",
+            "Name": _name_of,
+            "Status": "status",
+            "Updated": since("updatedAt"),
+            "Messages": "messageCount",
+            "Model": "model",
+            "Last message": _last_words,
+        },
+        optional="Name",
+    ),
+)
 def list_sessions(
+    client: "Client",
     search: Annotated[
         str | None, typer.Option("--search", metavar="TEXT", help="Only with these words in name, label or key.")
     ] = None,
@@ -43,48 +101,20 @@ def list_sessions(
     include_inactive: InactiveOption = False,
     limit: LimitOption = 50,
     cursor: CursorOption = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Printed:
     """List sessions, newest first."""
-    from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import why_none
-    from antiphon.cli.rendering.output import ago, hint, show, show_json, show_table
-    from antiphon.cli.rendering.rows import last_words, name_of, rows_of
 
-    with connect(home, config) as client:
-        answer = client.get(
-            "/sessions",
-            search=search,
-            kinds=kind,
-            agentId=agent,
-            includeInactive=include_inactive,
-            limit=limit,
-            cursor=cursor,
-        )
-        none_text = "" if answer["count"] or as_json else why_none(client)
-    if as_json:
-        show_json(answer)
-        return
-    rows = rows_of(answer, "sessions")
-    if not rows:
-        hint(none_text)
-        return
-    columns = {
-        "Session": [str(row["key"]) for row in rows],
-        "Name": [name_of(row) for row in rows],
-        "Status": [str(row["status"]) for row in rows],
-        "Updated": [ago(row["updatedAt"]) for row in rows],
-        "Messages": [str(row["messageCount"]) for row in rows],
-        "Model": [str(row["model"]) for row in rows],
-        "Last message": [last_words(row) for row in rows],
-    }
-    if not any(columns["Name"]):
-        del columns["Name"]
-    show_table(list(columns), [list(line) for line in zip(*columns.values(), strict=True)])
-    if "nextCursor" in answer:
-        show(f"To see more: --cursor {answer['nextCursor']}", "dim")
+    answer = client.get(
+        "/sessions",
+        search=search,
+        kinds=kind,
+        agentId=agent,
+        includeInactive=include_inactive,
+        limit=limit,
+        cursor=cursor,
+    )
+    return Printed(answer, (answer, "" if answer["count"] else why_none(client)))
 
 
 @app.command("tree")
@@ -127,28 +157,34 @@ def show_tree(
         show_lines(tree_lines(answer))
 
 
-@app.command("show")
-@command
-def show_session(
-    session: SessionArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
-    """Show a session's state."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session
-    from antiphon.cli.rendering.output import show_fields, show_json
+def _show(row: JsonObject) -> None:
+    from antiphon.cli.rendering.output import show_fields
     from antiphon.cli.rendering.rows import session_fields
 
-    with connect(home, config) as client:
-        row = find_session(client, session)
-    if as_json:
-        show_json(row)
-    else:
-        show_fields(session_fields(row))
+    show_fields(session_fields(row))
 
 
-@app.command("history")
-@command
+@app.asks("show", _show)
+def show_session(client: "Client", session: SessionArgument) -> JsonObject:
+    """Show a session's state."""
+    from antiphon.cli.connection.names import find_session
+
+    return find_session(client, session)
+
+
+def _show_history(page: JsonObject) -> None:
+    from antiphon.cli.rendering.output import show
+    from antiphon.cli.rendering.rows import entries_of, show_entry
+
+    if page["hasMore"]:
+        show(f"To see older messages: --cursor {page['nextCursor']}", "dim")
+    for entry in entries_of(page):
+        show_entry(entry)
+
+
+@app.asks("history", _show_history)
 def show_history(
+    client: "Client",
     session: SessionArgument,
     limit: LimitOption = 50,
     tools: ToolsOption = False,
@@ -156,72 +192,35 @@ def show_history(
     up_to: Annotated[
         int | None, typer.Option("--up-to", metavar="SEQ", min=1, help="End with this number, of a search's result.")
     ] = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> JsonObject:
     """Show the newest messages, oldest first."""
-    from antiphon.cli.connection.client import session_path
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session, name_to_read
-    from antiphon.cli.rendering.output import show, show_json
-    from antiphon.cli.rendering.rows import entries_of, show_entry
-
-    with connect(home, config) as client:
-        name = name_to_read(find_session(client, session), session)
-        page = client.get(session_path(name, "/history"), limit=limit, includeTools=tools, cursor=cursor, upTo=up_to)
-    if as_json:
-        show_json(page)
-        return
-    if page["hasMore"]:
-        show(f"To see older messages: --cursor {page['nextCursor']}", "dim")
-    for entry in entries_of(page):
-        show_entry(entry)
+    path = _read_path(client, session, "/history")
+    return client.get(path, limit=limit, includeTools=tools, cursor=cursor, upTo=up_to)
 
 
-@app.command("incarnations")
-@command
+@app.asks(
+    "incarnations",
+    listed(
+        "incarnations",
+        {
+            "Id": "sessionId",
+            "From": moment("startedAt"),
+            "To": moment("endedAt"),
+            "Messages": "messageCount",
+            "First words": _first_words,
+        },
+    ),
+)
 def list_incarnations(
-    session: SessionArgument,
-    limit: LimitOption = 50,
-    cursor: CursorOption = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    client: "Client", session: SessionArgument, limit: LimitOption = 50, cursor: CursorOption = None
+) -> Printed:
     """List a session's earlier conversations, which resets have ended, newest first.
 
     `sessions history ID` reads one of them, and `sessions fork ID` continues it.
     """
-    from antiphon.cli.connection.client import session_path
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session
-    from antiphon.cli.rendering.output import clock_time, hint, show, show_json, show_table
-    from antiphon.cli.rendering.rows import first_words, rows_of
-
-    with connect(home, config) as client:
-        key = str(find_session(client, session)["key"])
-        answer = client.get(session_path(key, "/incarnations"), limit=limit, cursor=cursor)
-    if as_json:
-        show_json(answer)
-        return
-    rows = rows_of(answer, "incarnations")
-    if not rows:
-        hint(f"{key} has no earlier conversations. `antiphon sessions reset {session}` ends the present one.")
-        return
-    lines = [
-        [
-            str(row["sessionId"]),
-            clock_time(row["startedAt"]),
-            clock_time(row["endedAt"]),
-            str(row["messageCount"]),
-            first_words(row),
-        ]
-        for row in rows
-    ]
-    show_table(["Id", "From", "To", "Messages", "First words"], lines)
-    if "nextCursor" in answer:
-        show(f"To see more: --cursor {answer['nextCursor']}", "dim")
+    answer = client.get(path_to(client, session, "/incarnations"), limit=limit, cursor=cursor)
+    end = f"`antiphon sessions reset {session}` ends the present one."
+    return Printed(answer, (answer, f"{answer['sessionKey']} has no earlier conversations. {end}"))
 
 
 @app.command("follow")
@@ -275,9 +274,22 @@ def follow_session(
                     show_entry(entry)
 
 
-@app.command("send")
-@command
+def _show_sent(sent: tuple[JsonObject, JsonObject | None, bool]) -> None:
+    """A message that was posted, or the outcome of its run, which owners see in detail."""
+    from antiphon.cli.rendering.output import show
+    from antiphon.cli.rendering.rows import show_outcome
+
+    posted, run, has_details = sent
+    if run is not None:
+        show_outcome(run, lambda: has_details)
+        return
+    answered = f", answered by run {posted['runId']}" if posted.get("runId") else ""
+    show(f"Message {posted['seq']} of {posted['sessionKey']}{answered}")
+
+
+@app.asks("send", _show_sent)
 def send_message(
+    client: "Client",
     session: SessionArgument,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The message.")],
     wait: Annotated[
@@ -293,93 +305,51 @@ def send_message(
         bool,
         typer.Option("--deliver", help="Also send message and reply through the session's channel."),
     ] = False,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Printed:
     """Post a message and return, or wait for its reply.
 
     Without a running gateway the turn gets `gateway.drain_seconds` to end, and otherwise continues at the next start.
     """
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session
-    from antiphon.cli.rendering.output import show, show_json
-    from antiphon.cli.rendering.rows import run_answer, show_outcome
+    from antiphon.cli.rendering.rows import run_answer
 
-    with connect(home, config) as client:
-        key = str(find_session(client, session)["key"])
-        body: JsonObject = {"text": text}
-        if message_id is not None:
-            body["messageId"] = message_id
-        if deliver:
-            body["deliver"] = True
-        posted = client.post_message(key, body, append=True if append else None)
-        run_id = posted.get("runId")
-        run = client.wait_posted(str(run_id), wait) if wait is not None and run_id is not None else None
-        has_details = run is None or run.get("status") == "ok" or client.reads_details()
-    if as_json:
-        show_json(posted if run is None else run_answer(posted, run))
-    elif run is not None:
-        show_outcome(run, lambda: has_details)
-    else:
-        show(f"Message {posted['seq']} of {posted['sessionKey']}" + (f", answered by run {run_id}" if run_id else ""))
-    if run is not None and (code := exit_code_of_run(str(run["status"]))) is not ExitCode.OK:
-        raise CommandFailed(code)
+    key = session_key(client, session)
+    body = present({"text": text, "messageId": message_id, "deliver": deliver or None})
+    posted = client.post_message(key, body, append=True if append else None)
+    run_id = posted.get("runId")
+    if wait is None or run_id is None:
+        return Printed(posted, (posted, None, True))
+    run = client.wait_posted(str(run_id), wait)
+    has_details = run.get("status") == "ok" or client.reads_details()
+    return Printed(run_answer(posted, run), (posted, run, has_details), exit_code_of_run(str(run["status"])))
 
 
-@app.command("fork")
-@command
+@app.asks("fork", said)
 def fork_session(
+    client: "Client",
     session: SessionArgument,
     seq: Annotated[
         int | None, typer.Option("--seq", metavar="SEQ", min=1, help="Copy up to this number; default: everything.")
     ] = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Printed:
     """Create a session from a copy of the log, and print its key. The id of an earlier conversation copies that one."""
-    from antiphon.cli.connection.client import session_path
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session, name_to_read
-    from antiphon.cli.rendering.output import show, show_json
-
-    with connect(home, config) as client:
-        name = name_to_read(find_session(client, session), session)
-        row = client.post(session_path(name, "/fork"), None if seq is None else {"seq": seq})
-    if as_json:
-        show_json(row)
-    else:
-        show(str(row["key"]))
+    row = client.post(_read_path(client, session, "/fork"), None if seq is None else {"seq": seq})
+    return Printed(row, row["key"])
 
 
-@app.command("rename")
-@command
+@app.asks("rename", said)
 def rename_session(
+    client: "Client",
     session: SessionArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The new name; an empty one takes the name away.")],
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Printed:
     """Give a session another name. Its key stays."""
-    from antiphon.cli.connection.client import session_path
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session
-    from antiphon.cli.rendering.output import show, show_json
-
-    with connect(home, config) as client:
-        key = str(find_session(client, session)["key"])
-        row = client.patch(session_path(key), {"label": name or None})
-    if as_json:
-        show_json(row)
-    else:
-        show(f"{key} is now named {name!r}." if name else f"{key} has no name now.")
+    row = client.patch(path_to(client, session), {"label": name or None})
+    return Printed(row, f"{row['key']} is now named {name!r}." if name else f"{row['key']} has no name now.")
 
 
-@app.command("edit")
-@command
+@app.asks("edit", said)
 def edit_session(
+    client: "Client",
     session: SessionArgument,
     queue_mode: Annotated[
         str,
@@ -390,110 +360,68 @@ def edit_session(
             "or inherit, to follow its channel and the configuration.",
         ),
     ],
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Printed:
     """Change how a session handles messages while it is busy."""
-    from antiphon.cli.connection.client import session_path
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session
-    from antiphon.cli.rendering.output import show, show_json
-
-    with connect(home, config) as client:
-        key = str(find_session(client, session)["key"])
-        row = client.patch(session_path(key), {"queueMode": None if queue_mode == INHERIT else queue_mode})
-    if as_json:
-        show_json(row)
-    else:
-        own = row.get("queueMode")
-        show(f"{key}: {own}" if own else f"{key} follows its channel and the configuration.")
+    row = client.patch(path_to(client, session), {"queueMode": None if queue_mode == INHERIT else queue_mode})
+    key, own = row["key"], row.get("queueMode")
+    return Printed(row, f"{key}: {own}" if own else f"{key} follows its channel and the configuration.")
 
 
-@app.command("reset")
-@command
-def reset_session(
-    session: SessionArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
+@app.asks("reset", hinted)
+def reset_session(client: "Client", session: SessionArgument) -> Printed:
     """Start a new conversation under the same key; a run in progress is cancelled. The old one can still be read."""
     from antiphon.cli.connection.client import session_path
-    from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session
-    from antiphon.cli.rendering.output import hint, show_json
 
-    with connect(home, config) as client:
-        before = find_session(client, session)
-        row = client.post(session_path(str(before["key"]), "/reset"))
-    if as_json:
-        show_json(row)
-    else:
-        hint(f"{before['key']} starts again. `antiphon sessions history {before['sessionId']}` shows the old messages.")
+    before = find_session(client, session)
+    row = client.post(session_path(str(before["key"]), "/reset"))
+    old = f"`antiphon sessions history {before['sessionId']}` shows the old messages."
+    return Printed(row, f"{before['key']} starts again. {old}")
 
 
-@app.command("checkpoint")
-@command
-def checkpoint_session(
-    session: SessionArgument,
-    wait: Annotated[
-        float, typer.Option("--wait", metavar="SECONDS", min=0, max=600, help="How long to wait for its end.")
-    ] = 60.0,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Have a session look back now: a model notes what matters in its present conversation.
+def _show_checkpoint(answer: JsonObject) -> None:
+    from antiphon.cli.rendering.output import hint, show
 
-    The exit code is 1 if it failed, and 5 if it has not ended in time.
-    """
-    from antiphon.cli.connection.client import session_path
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session
-    from antiphon.cli.rendering.output import hint, show, show_json
-
-    with connect(home, config) as client:
-        key = str(find_session(client, session)["key"])
-        answer = client.post(session_path(key, "/checkpoint"), wait=wait)
-    code = answer.get("code")
-    if as_json:
-        show_json(answer)
-    elif answer["checkpointed"]:
+    if answer["checkpointed"]:
         show(str(answer.get("changed") or "Done."))
         hint(f"`antiphon runs show {answer['runId']}` shows what it used.")
     else:
         show(str(answer.get("error") or "The checkpoint failed."), "yellow")
-    if code == "timeout":
-        raise CommandFailed(ExitCode.TIMEOUT)
-    if not answer["checkpointed"] and code not in ("nothing_new", "checkpoint_running"):
-        raise CommandFailed(ExitCode.FAILED)
 
 
-@app.command("delete")
-@command
+@app.asks("checkpoint", _show_checkpoint)
+def checkpoint_session(
+    client: "Client",
+    session: SessionArgument,
+    wait: Annotated[
+        float, typer.Option("--wait", metavar="SECONDS", min=0, max=600, help="How long to wait for its end.")
+    ] = 60.0,
+) -> Printed:
+    """Have a session look back now: a model notes what matters in its present conversation.
+
+    The exit code is 1 if it failed, and 5 if it has not ended in time.
+    """
+    answer = client.post(path_to(client, session, "/checkpoint"), wait=wait)
+    if answer["checkpointed"] or answer.get("code") in ("nothing_new", "checkpoint_running"):
+        return Printed(answer, answer)
+    return Printed(answer, answer, ExitCode.TIMEOUT if answer.get("code") == "timeout" else ExitCode.FAILED)
+
+
+@app.asks("delete", said)
 def delete_session(
+    client: "Client",
     session: SessionArgument,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Printed:
     """Delete a session with its messages, permanently."""
-    import sys
-
     from antiphon.cli.connection.client import session_path
-    from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session
-    from antiphon.cli.rendering.output import show, show_json
     from antiphon.domain.errors import Invalid
 
-    with connect(home, config) as client:
-        row = find_session(client, session)
-        key = str(row["key"])
-        if not yes and not sys.stdin.isatty():
-            raise Invalid(f"Deleting needs your consent: add --yes to delete {key!r}.", code="usage")
-        if not yes and not typer.confirm(f"Delete {key} with its {row.get('messageCount') or 0} messages?"):
-            raise CommandFailed(ExitCode.FAILED)
-        answer = client.delete(session_path(key))
-    if as_json:
-        show_json(answer)
-    else:
-        show(f"{key} is deleted.")
+    row = find_session(client, session)
+    key = str(row["key"])
+    if not yes and not sys.stdin.isatty():
+        raise Invalid(f"Deleting needs your consent: add --yes to delete {key!r}.", code="usage")
+    if not yes and not typer.confirm(f"Delete {key} with its {row.get('messageCount') or 0} messages?"):
+        raise CommandFailed(ExitCode.FAILED)
+    return Printed(client.delete(session_path(key)), f"{key} is deleted.")

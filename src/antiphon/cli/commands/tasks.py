@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from antiphon.cli.commands.asking import NounCommands, Printed, hinted, listed, present, said, session_key
 from antiphon.cli.commands.listing import ListingGroup
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption, LimitOption
-from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_run
+from antiphon.cli.exits import command, exit_code_of_run
 from antiphon.domain.message import JsonObject
 from antiphon.domain.text import one_line
 
@@ -24,7 +25,7 @@ LIMIT_WORDS = {
     "stopText": "ends with",
 }
 
-app = typer.Typer(cls=ListingGroup, help="Create, list, show, edit, run, pause and cancel tasks.")
+app = NounCommands(cls=ListingGroup, help="Create, list, show, edit, run, pause and cancel tasks.")
 TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="A task's id or name, as `list` shows them.")]
 EveryOption = Annotated[
     str | None,
@@ -60,297 +61,6 @@ StopTextOption = Annotated[
 ]
 
 
-@app.command("new")
-@command
-def new_task(
-    text: Annotated[
-        str,
-        typer.Argument(
-            metavar="TEXT",
-            help="When and what, such as 'every weekday at 8 tell me what changed'; only what, if an option says when.",
-        ),
-    ],
-    every: EveryOption = None,
-    at: AtOption = None,
-    cron: CronOption = None,
-    zone: ZoneOption = None,
-    name: NameOption = None,
-    session: Annotated[
-        str, typer.Option("--session", metavar="SESSION", help="The session whose agent does the work.")
-    ] = "main",
-    missed: MissedOption = None,
-    grace: GraceOption = None,
-    context: ContextOption = None,
-    runs_an_hour: RunsAnHourOption = None,
-    tokens_a_day: TokensADayOption = None,
-    usd_a_day: UsdADayOption = None,
-    total_runs: TotalRunsOption = None,
-    stop_text: StopTextOption = None,
-    preview: Annotated[bool, typer.Option("--preview", help="Only show what it would be; save nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Create a task. On a terminal it shows the next three times first, and asks."""
-    import sys
-
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session
-    from antiphon.cli.rendering.output import show, show_json
-
-    has_time = (every, at, cron) != (None, None, None)
-    limits = _limits(runs_an_hour, tokens_a_day, usd_a_day, total_runs, stop_text)
-    body = _present(
-        {
-            ("prompt" if has_time else "text"): text,
-            "every": every,
-            "at": at,
-            "cron": cron,
-            "zone": zone,
-            "name": name,
-            "missed": missed,
-            "graceMinutes": grace,
-            "context": context,
-            "limits": limits,
-        }
-    )
-    with connect(home, config) as client:
-        if preview or not (yes or as_json or not sys.stdin.isatty()):
-            shown = client.post("/tasks", body, preview=True)
-            if as_json:
-                show_json(shown)
-                return
-            _show_preview(shown)
-            if preview or not typer.confirm("Save it?", default=True):
-                show("Nothing was saved.", "dim")
-                return
-        key = str(find_session(client, session)["key"])
-        created = client.post("/tasks", {**body, "sessionKey": key})
-    _show(created, as_json=as_json)
-
-
-@app.command("list")
-@command
-def list_tasks(
-    session: Annotated[
-        str | None, typer.Option("--session", metavar="SESSION", help="Only tasks that were made in this session.")
-    ] = None,
-    limit: LimitOption = 50,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="TASK", help="Only later ones; give the last task of a page.")
-    ] = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List tasks."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session
-    from antiphon.cli.rendering.output import console, hint, show, show_json, show_table
-    from antiphon.cli.rendering.rows import rows_of
-
-    with connect(home, config) as client:
-        key = None if session is None else str(find_session(client, session)["key"])
-        answer = client.get("/tasks", session=key, limit=limit, after=after)
-    if as_json:
-        show_json(answer)
-        return
-    rows = rows_of(answer, "tasks")
-    if not rows:
-        show("There are no tasks.", "dim")
-        hint("antiphon tasks new 'every weekday at 8 tell me what changed'")
-        return
-    show_table(
-        ["Task", "Name", "State", "Last", "Next", "When"],
-        [
-            [
-                str(row["taskId"]),
-                one_line(str(row["name"]), LISTED_NAME) if console().is_terminal else str(row["name"]),
-                _state(row),
-                str(row.get("lastOutcome") or ""),
-                _next(row),
-                str(_part(row, "trigger")["words"]),
-            ]
-            for row in rows
-        ],
-    )
-
-
-@app.command("show")
-@command
-def show_task(
-    task: TaskArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
-    """Show a task: when it fires, what it asks for, its limits, and how it went."""
-    from antiphon.cli.connection.connect import connect
-
-    with connect(home, config) as client:
-        found = client.get(f"/tasks/{find_task(client, task)}")
-    _show(found, as_json=as_json)
-
-
-@app.command("edit")
-@command
-def edit_task(
-    task: TaskArgument,
-    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="What to do each time.")] = None,
-    every: EveryOption = None,
-    at: AtOption = None,
-    cron: CronOption = None,
-    zone: ZoneOption = None,
-    name: NameOption = None,
-    missed: MissedOption = None,
-    grace: GraceOption = None,
-    context: ContextOption = None,
-    runs_an_hour: RunsAnHourOption = None,
-    tokens_a_day: TokensADayOption = None,
-    usd_a_day: UsdADayOption = None,
-    total_runs: TotalRunsOption = None,
-    stop_text: StopTextOption = None,
-    no_limits: Annotated[bool, typer.Option("--no-limits", help="Remove all limits of the task.")] = False,
-    version: Annotated[
-        int | None, typer.Option("--version", metavar="N", min=1, help="Change it only if it still has this version.")
-    ] = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Change a task. The limits that are named replace all limits of the task."""
-    from antiphon.cli.connection.connect import connect
-
-    limits = {} if no_limits else _limits(runs_an_hour, tokens_a_day, usd_a_day, total_runs, stop_text)
-    body = _present(
-        {
-            "prompt": prompt,
-            "every": every,
-            "at": at,
-            "cron": cron,
-            "zone": zone,
-            "name": name,
-            "missed": missed,
-            "graceMinutes": grace,
-            "context": context,
-            "limits": limits,
-        }
-    )
-    if not body:
-        raise typer.BadParameter("Name what to change, such as --every or --prompt.")
-    with connect(home, config) as client:
-        changed = client.patch(f"/tasks/{find_task(client, task)}", {**body, **_present({"version": version})})
-    _show(changed, as_json=as_json)
-
-
-@app.command("run")
-@command
-def run_task(
-    task: TaskArgument,
-    wait: Annotated[
-        float | None, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the run to end.")
-    ] = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Run a task now, besides its times; with --wait the exit code says how the run ended."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import hint, show, show_json
-
-    with connect(home, config) as client:
-        slot = client.post(f"/tasks/{find_task(client, task)}/run")
-        run = None if wait is None else client.wait_posted(str(slot["runId"]), wait, stored="The run is stored")
-    if as_json:
-        show_json(slot if run is None else run)
-    elif run is None:
-        show(f"It runs now: {slot['runId']}.")
-        hint(f"antiphon runs show {slot['runId']} --wait 60")
-    else:
-        show(str(run.get("reply") or run.get("error") or run["status"]))
-    if run is not None and (code := exit_code_of_run(str(run["status"]))) is not ExitCode.OK:
-        raise CommandFailed(code)
-
-
-@app.command("runs")
-@command
-def list_task_runs(
-    task: TaskArgument,
-    limit: LimitOption = 20,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List the times at which a task was due or run by hand, newest first, and what became of each."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import clock_time, show, show_json, show_table
-    from antiphon.cli.rendering.rows import rows_of
-
-    with connect(home, config) as client:
-        answer = client.get(f"/tasks/{find_task(client, task)}/runs", limit=limit)
-    if as_json:
-        show_json(answer)
-        return
-    rows = rows_of(answer, "runs")
-    if not rows:
-        show("It has not run yet.", "dim")
-        return
-    show_table(
-        ["Due", "Outcome", "Missed", "Run"],
-        [
-            [
-                f"{clock_time(row['slotAt'])}{', by hand' if row['byHand'] else ''}",
-                _outcome(row),
-                str(row["missed"] or ""),
-                str(row.get("runId") or ""),
-            ]
-            for row in rows
-        ],
-    )
-
-
-@app.command("pause")
-@command
-def pause_task(
-    task: TaskArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
-    """Stop a task from firing until it is resumed."""
-    _change(task, "pause", home=home, config=config, as_json=as_json)
-
-
-@app.command("resume")
-@command
-def resume_task(
-    task: TaskArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
-    """Let a paused task fire again, from its next time on."""
-    _change(task, "resume", home=home, config=config, as_json=as_json)
-
-
-@app.command("approve")
-@command
-def approve_task(
-    task: TaskArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
-    """Let a task ask other agents, as far as the settings let any session."""
-    _change(task, "approve", home=home, config=config, as_json=as_json)
-
-
-@app.command("cancel")
-@command
-def cancel_task(
-    task: TaskArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
-    """Remove a task. A run in progress goes on."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import show, show_json
-
-    with connect(home, config) as client:
-        removed = client.delete(f"/tasks/{find_task(client, task)}")
-    if as_json:
-        show_json(removed)
-    else:
-        show(f"Removed: {removed['name']} ({removed['taskId']})")
-
-
 def find_task(client: "Client", text: str) -> str:
     """The id of the task that has it, or that has it as its name. Raises `NotFound` and `Invalid` with a remedy."""
     from antiphon.cli.rendering.rows import rows_of
@@ -374,14 +84,6 @@ def find_task(client: "Client", text: str) -> str:
     return named[0]
 
 
-def _change(task: str, verb: str, *, home: HomeOption, config: ConfigOption, as_json: bool) -> None:
-    from antiphon.cli.connection.connect import connect
-
-    with connect(home, config) as client:
-        changed = client.post(f"/tasks/{find_task(client, task)}/{verb}")
-    _show(changed, as_json=as_json)
-
-
 def _limits(
     runs_an_hour: int | None,
     tokens_a_day: int | None,
@@ -390,7 +92,7 @@ def _limits(
     stop_text: str | None,
 ) -> JsonObject | None:
     """The limits that are named; None without any."""
-    named = _present(
+    named = present(
         {
             "runsAnHour": runs_an_hour,
             "tokensADay": tokens_a_day,
@@ -400,10 +102,6 @@ def _limits(
         }
     )
     return named or None
-
-
-def _present(values: JsonObject) -> JsonObject:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _part(row: JsonObject, name: str) -> JsonObject:
@@ -445,12 +143,9 @@ def _show_preview(preview: JsonObject) -> None:
     )
 
 
-def _show(task: JsonObject, *, as_json: bool) -> None:
-    from antiphon.cli.rendering.output import clock_time, show, show_fields, show_json
+def _show(task: JsonObject) -> None:
+    from antiphon.cli.rendering.output import clock_time, show, show_fields
 
-    if as_json:
-        show_json(task)
-        return
     trigger, limits = _part(task, "trigger"), _part(task, "limits")
     show_fields(
         {
@@ -477,3 +172,233 @@ def _show(task: JsonObject, *, as_json: bool) -> None:
     )
     show()
     show(str(task["prompt"]))
+
+
+@app.command("new")
+@command
+def new_task(
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEXT",
+            help="When and what, such as 'every weekday at 8 tell me what changed'; only what, if an option says when.",
+        ),
+    ],
+    every: EveryOption = None,
+    at: AtOption = None,
+    cron: CronOption = None,
+    zone: ZoneOption = None,
+    name: NameOption = None,
+    session: Annotated[
+        str, typer.Option("--session", metavar="SESSION", help="The session whose agent does the work.")
+    ] = "main",
+    missed: MissedOption = None,
+    grace: GraceOption = None,
+    context: ContextOption = None,
+    runs_an_hour: RunsAnHourOption = None,
+    tokens_a_day: TokensADayOption = None,
+    usd_a_day: UsdADayOption = None,
+    total_runs: TotalRunsOption = None,
+    stop_text: StopTextOption = None,
+    preview: Annotated[bool, typer.Option("--preview", help="Only show what it would be; save nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a task. On a terminal it shows the next three times first, and asks."""
+    import sys
+
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import show, show_json
+
+    has_time = (every, at, cron) != (None, None, None)
+    limits = _limits(runs_an_hour, tokens_a_day, usd_a_day, total_runs, stop_text)
+    body = present(
+        {
+            ("prompt" if has_time else "text"): text,
+            "every": every,
+            "at": at,
+            "cron": cron,
+            "zone": zone,
+            "name": name,
+            "missed": missed,
+            "graceMinutes": grace,
+            "context": context,
+            "limits": limits,
+        }
+    )
+    with connect(home, config) as client:
+        if preview or not (yes or as_json or not sys.stdin.isatty()):
+            shown = client.post("/tasks", body, preview=True)
+            if as_json:
+                show_json(shown)
+                return
+            _show_preview(shown)
+            if preview or not typer.confirm("Save it?", default=True):
+                show("Nothing was saved.", "dim")
+                return
+        created = client.post("/tasks", {**body, "sessionKey": session_key(client, session)})
+    if as_json:
+        show_json(created)
+    else:
+        _show(created)
+
+
+def _name_of(task: JsonObject) -> str:
+    from antiphon.cli.rendering.output import console
+
+    return one_line(str(task["name"]), LISTED_NAME) if console().is_terminal else str(task["name"])
+
+
+@app.asks(
+    "list",
+    listed(
+        "tasks",
+        {
+            "Task": "taskId",
+            "Name": _name_of,
+            "State": _state,
+            "Last": "lastOutcome",
+            "Next": _next,
+            "When": lambda row: str(_part(row, "trigger")["words"]),
+        },
+        none="There are no tasks.\nantiphon tasks new 'every weekday at 8 tell me what changed'",
+    ),
+)
+def list_tasks(
+    client: "Client",
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="SESSION", help="Only tasks that were made in this session.")
+    ] = None,
+    limit: LimitOption = 50,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="TASK", help="Only later ones; give the last task of a page.")
+    ] = None,
+) -> JsonObject:
+    """List tasks."""
+    key = None if session is None else session_key(client, session)
+    return client.get("/tasks", session=key, limit=limit, after=after)
+
+
+@app.asks("show", _show)
+def show_task(client: "Client", task: TaskArgument) -> JsonObject:
+    """Show a task: when it fires, what it asks for, its limits, and how it went."""
+    return client.get(f"/tasks/{find_task(client, task)}")
+
+
+def _check_change(*, task: str, version: int | None, **named: object) -> None:
+    if all(value is None or value is False for value in named.values()):
+        raise typer.BadParameter("Name what to change, such as --every or --prompt.")
+
+
+@app.asks("edit", _show, _check_change)
+def edit_task(
+    client: "Client",
+    task: TaskArgument,
+    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="What to do each time.")] = None,
+    every: EveryOption = None,
+    at: AtOption = None,
+    cron: CronOption = None,
+    zone: ZoneOption = None,
+    name: NameOption = None,
+    missed: MissedOption = None,
+    grace: GraceOption = None,
+    context: ContextOption = None,
+    runs_an_hour: RunsAnHourOption = None,
+    tokens_a_day: TokensADayOption = None,
+    usd_a_day: UsdADayOption = None,
+    total_runs: TotalRunsOption = None,
+    stop_text: StopTextOption = None,
+    no_limits: Annotated[bool, typer.Option("--no-limits", help="Remove all limits of the task.")] = False,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="N", min=1, help="Change it only if it still has this version.")
+    ] = None,
+) -> JsonObject:
+    """Change a task. The limits that are named replace all limits of the task."""
+    limits = {} if no_limits else _limits(runs_an_hour, tokens_a_day, usd_a_day, total_runs, stop_text)
+    body = present(
+        {
+            "prompt": prompt,
+            "every": every,
+            "at": at,
+            "cron": cron,
+            "zone": zone,
+            "name": name,
+            "missed": missed,
+            "graceMinutes": grace,
+            "context": context,
+            "limits": limits,
+            "version": version,
+        }
+    )
+    return client.patch(f"/tasks/{find_task(client, task)}", body)
+
+
+def _show_begun(begun: JsonObject) -> None:
+    """The time of the task that begins now, or the run that ended."""
+    if "taskId" in begun:
+        said(f"It runs now: {begun['runId']}.")
+        hinted(f"antiphon runs show {begun['runId']} --wait 60")
+    else:
+        said(begun.get("reply") or begun.get("error") or begun["status"])
+
+
+@app.asks("run", _show_begun)
+def run_task(
+    client: "Client",
+    task: TaskArgument,
+    wait: Annotated[
+        float | None, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the run to end.")
+    ] = None,
+) -> JsonObject | Printed:
+    """Run a task now, besides its times; with --wait the exit code says how the run ended."""
+    slot = client.post(f"/tasks/{find_task(client, task)}/run")
+    if wait is None:
+        return slot
+    run = client.wait_posted(str(slot["runId"]), wait, stored="The run is stored")
+    return Printed(run, run, exit_code_of_run(str(run["status"])))
+
+
+def _due(slot: JsonObject) -> str:
+    from antiphon.cli.rendering.output import clock_time
+
+    return f"{clock_time(slot['slotAt'])}{', by hand' if slot['byHand'] else ''}"
+
+
+@app.asks(
+    "runs",
+    listed(
+        "runs",
+        {"Due": _due, "Outcome": _outcome, "Missed": lambda slot: str(slot["missed"] or ""), "Run": "runId"},
+        none="It has not run yet.",
+    ),
+)
+def list_task_runs(client: "Client", task: TaskArgument, limit: LimitOption = 20) -> JsonObject:
+    """List the times at which a task was due or run by hand, newest first, and what became of each."""
+    return client.get(f"/tasks/{find_task(client, task)}/runs", limit=limit)
+
+
+@app.asks("pause", _show)
+def pause_task(client: "Client", task: TaskArgument) -> JsonObject:
+    """Stop a task from firing until it is resumed."""
+    return client.post(f"/tasks/{find_task(client, task)}/pause")
+
+
+@app.asks("resume", _show)
+def resume_task(client: "Client", task: TaskArgument) -> JsonObject:
+    """Let a paused task fire again, from its next time on."""
+    return client.post(f"/tasks/{find_task(client, task)}/resume")
+
+
+@app.asks("approve", _show)
+def approve_task(client: "Client", task: TaskArgument) -> JsonObject:
+    """Let a task ask other agents, as far as the settings let any session."""
+    return client.post(f"/tasks/{find_task(client, task)}/approve")
+
+
+@app.asks("cancel", said)
+def cancel_task(client: "Client", task: TaskArgument) -> Printed:
+    """Remove a task. A run in progress goes on."""
+    removed = client.delete(f"/tasks/{find_task(client, task)}")
+    return Printed(removed, f"Removed: {removed['name']} ({removed['taskId']})")

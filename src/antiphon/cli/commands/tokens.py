@@ -1,25 +1,87 @@
 """`antiphon tokens`: tokens of people and programs, browsers, the owner's token. Contract: access 2."""
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
+from antiphon.cli.commands.asking import NounCommands, Printed, listed, quoted, said, session_key, since
 from antiphon.cli.commands.people import read_by
-from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 from antiphon.program import with_path
 
-app = typer.Typer(
+if TYPE_CHECKING:
+    from antiphon.cli.connection.client import Client
+
+
+app = NounCommands(
     no_args_is_help=True,
     help="Manage tokens of persons, channels, nodes and sessions, signed-in browsers, and the owner's token.",
 )
 
 
-@app.command("create")
-@command
+def _served(token: JsonObject) -> str:
+    """The channel that the token serves; empty for none."""
+    return f"the channel {token['namespace']}" if "namespace" in token else ""
+
+
+def _scopes(token: JsonObject) -> str:
+    scopes = token.get("scopes")
+    return ", ".join(map(str, scopes)) if isinstance(scopes, list) else ""
+
+
+def _end(token: JsonObject) -> str:
+    from antiphon.cli.rendering.output import clock_time
+
+    return clock_time(token.get("expiresAt")) or "never"
+
+
+def _days(text: str) -> float:
+    """The days of `30d`, `12h` or `90m`."""
+    matched = re.fullmatch(r"([0-9]{1,6})([dhm])", text.strip())
+    if matched is None:
+        raise typer.BadParameter(f"Time is not valid: {text[:40]!r}. Write 30d, 12h or 90m.")
+    return int(matched[1]) / {"d": 1, "h": 24, "m": 24 * 60}[matched[2]]
+
+
+def _last_use(token: JsonObject) -> str:
+    """As exactly as it is stored: a browser's to the day."""
+    from datetime import datetime
+
+    from antiphon.cli.rendering.output import ago
+
+    at_ms = token.get("lastUsedAt")
+    if not isinstance(at_ms, int):
+        return ""
+    if token["kind"] != "browser":
+        return ago(at_ms)
+    days = (datetime.now().astimezone().date() - datetime.fromtimestamp(at_ms / 1000).astimezone().date()).days
+    return {0: "today", 1: "yesterday"}.get(days, f"{days} days ago")
+
+
+def _show_made(token: JsonObject) -> None:
+    from antiphon.cli.rendering.output import show
+
+    show(str(token["token"]), "bold green")
+    acting = token.get("sessionKey") or _served(token) or f"the person {token['personId']}"
+    does = "posts to" if token["kind"] == "node" else "acts as"
+    show(f"It {does} {acting} and is not shown again. Revoke it: antiphon tokens revoke {token['id']}")
+
+
+def _check_served(*, scopes: str | None, agent: str | None, expires: str | None, **given: object) -> None:
+    if [given[name] for name in ("session", "person", "namespace", "node")].count(None) != 3:
+        raise typer.BadParameter("Give one of --session, --person, --namespace and --node.")
+    if scopes is not None and given["person"] is None and given["namespace"] is None:
+        raise typer.BadParameter("--scopes is only for --person and --namespace.")
+    if agent is not None and given["node"] is None:
+        raise typer.BadParameter("--agent is only for --node.")
+    if expires is not None:
+        _days(expires)
+
+
+@app.asks("create", _show_made, _check_served)
 def create_token(
+    client: "Client",
     session: Annotated[
         str | None, typer.Option("--session", metavar="SESSION", help="The session to call tools as, and nothing else.")
     ] = None,
@@ -55,21 +117,8 @@ def create_token(
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="TIME", help="How long it is valid: 30d, 12h; default: for ever.")
     ] = None,
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> JsonObject:
     """Create a token that acts as a person, serves a channel or a node, or calls tools as a session; print it once."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session
-    from antiphon.cli.rendering.output import show, show_json
-
-    if [session, person, namespace, node].count(None) != 3:
-        raise typer.BadParameter("Give one of --session, --person, --namespace and --node.")
-    if scopes is not None and person is None and namespace is None:
-        raise typer.BadParameter("--scopes is only for --person and --namespace.")
-    if agent is not None and node is None:
-        raise typer.BadParameter("--agent is only for --node.")
     body: JsonObject = {} if name is None else {"name": name}
     if expires is not None:
         body["days"] = _days(expires)
@@ -78,108 +127,53 @@ def create_token(
     if clearance is not None:
         level, *compartments = (word.strip() for word in clearance.split(","))
         body["clearance"] = {"level": level, "compartments": [*compartments]}
-    with connect(home, config) as client:
-        if person is not None:
-            body["personId"] = person
-        elif namespace is not None:
-            body["namespace"] = namespace
-        elif node is not None:
-            body |= {"nodeId": node} if agent is None else {"nodeId": node, "agentId": agent}
-        elif session is not None:
-            body["sessionKey"] = find_session(client, session)["key"]
-        token = client.post("/tokens", body)
-    if as_json:
-        show_json(token)
-    else:
-        show(str(token["token"]), "bold green")
-        acting = token.get("sessionKey") or _served(token) or f"the person {token['personId']}"
-        does = "posts to" if token["kind"] == "node" else "acts as"
-        show(f"It {does} {acting} and is not shown again. Revoke it: antiphon tokens revoke {token['id']}")
+    if person is not None:
+        body["personId"] = person
+    elif namespace is not None:
+        body["namespace"] = namespace
+    elif node is not None:
+        body |= {"nodeId": node} if agent is None else {"nodeId": node, "agentId": agent}
+    elif session is not None:
+        body["sessionKey"] = session_key(client, session)
+    return client.post("/tokens", body)
 
 
-@app.command("list")
-@command
-def list_tokens(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+@app.asks(
+    "list",
+    listed(
+        "tokens",
+        {
+            "Token": "id",
+            "Kind": "kind",
+            "Name": "name",
+            "Created": since("createdAt"),
+            "Last used": _last_use,
+            "Expires": _end,
+            "Acts as": lambda each: str(each.get("sessionKey") or _served(each) or each.get("personId") or ""),
+            "Scopes": _scopes,
+            "Reads": read_by,
+        },
+        none="There are no tokens and no signed-in browsers.",
+    ),
+)
+def list_tokens(client: "Client") -> JsonObject:
     """List valid tokens and signed-in browsers."""
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import ago, clock_time, show, show_json, show_table
-    from antiphon.cli.rendering.rows import rows_of
-
-    with connect(home, config) as client:
-        answer = client.get("/tokens")
-    if as_json:
-        show_json(answer)
-        return
-    rows = rows_of(answer, "tokens")
-    if not rows:
-        show("There are no tokens and no signed-in browsers.", "dim")
-        return
-    show_table(
-        ["Token", "Kind", "Name", "Created", "Last used", "Expires", "Acts as", "Scopes", "Reads"],
-        [
-            [
-                str(token["id"]),
-                str(token["kind"]),
-                str(token.get("name") or ""),
-                ago(token["createdAt"]),
-                _last_use(token),
-                clock_time(token.get("expiresAt")) or "never",
-                str(token.get("sessionKey") or _served(token) or token.get("personId") or ""),
-                _scopes(token),
-                read_by(token),
-            ]
-            for token in rows
-        ],
-    )
+    return client.get("/tokens")
 
 
-@app.command("revoke")
-@command
+@app.asks("revoke", said)
 def revoke_token(
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The id that the list shows.")],
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    client: "Client", token: Annotated[str, typer.Argument(metavar="TOKEN", help="The id that the list shows.")]
+) -> Printed:
     """Revoke a token or a browser's sign-in; its open connections end within a second."""
-    from urllib.parse import quote
-
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import show, show_json
-
-    with connect(home, config) as client:
-        client.delete(f"/tokens/{quote(token, safe='')}")
-    if as_json:
-        show_json({"ok": True})
-    else:
-        show("Revoked.")
+    client.delete(f"/tokens/{quoted(token)}")
+    return Printed({"ok": True}, "Revoked.")
 
 
-@app.command("rotate")
-@command
-def rotate_token(
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The id that the list shows, or `owner`.")] = "owner",
-    home: HomeOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Give a token a new secret, or replace the owner's token, which also ends the owner's browsers and links.
+def _show_rotated(answer: JsonObject) -> None:
+    from antiphon.cli.rendering.output import show
 
-    Every gateway on the database rejects the old secret within a second. If no gateway runs, `tokens rotate owner`
-    also repairs a home whose token was lost or is no longer valid.
-    """
-    from urllib.parse import quote
-
-    from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import show, show_json
-
-    with connect(home, config) as client:
-        is_owners = token == "owner"
-        answer = client.post("/tokens/rotate" if is_owners else f"/tokens/{quote(token, safe='')}/rotate")
-    if as_json:
-        show_json(answer)
-        return
-    if not is_owners:
+    if "token" in answer:
         show(str(answer["token"]), "bold green")
         show("The old secret is no longer valid. This one is not shown again.")
         return
@@ -188,34 +182,14 @@ def rotate_token(
     show("Homes of other gateways on the same database need a copy of that file (mode 0600); they need no restart.")
 
 
-def _served(token: JsonObject) -> str:
-    """The channel that the token serves; empty for none."""
-    return f"the channel {token['namespace']}" if "namespace" in token else ""
+@app.asks("rotate", _show_rotated)
+def rotate_token(
+    client: "Client",
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The id that the list shows, or `owner`.")] = "owner",
+) -> JsonObject:
+    """Give a token a new secret, or replace the owner's token, which also ends the owner's browsers and links.
 
-
-def _scopes(token: JsonObject) -> str:
-    scopes = token.get("scopes")
-    return ", ".join(map(str, scopes)) if isinstance(scopes, list) else ""
-
-
-def _days(text: str) -> float:
-    """The days of `30d`, `12h` or `90m`."""
-    matched = re.fullmatch(r"([0-9]{1,6})([dhm])", text.strip())
-    if matched is None:
-        raise typer.BadParameter(f"Time is not valid: {text[:40]!r}. Write 30d, 12h or 90m.")
-    return int(matched[1]) / {"d": 1, "h": 24, "m": 24 * 60}[matched[2]]
-
-
-def _last_use(token: JsonObject) -> str:
-    """As exactly as it is stored: a browser's to the day."""
-    from datetime import datetime
-
-    from antiphon.cli.rendering.output import ago
-
-    at_ms = token.get("lastUsedAt")
-    if not isinstance(at_ms, int):
-        return ""
-    if token["kind"] != "browser":
-        return ago(at_ms)
-    days = (datetime.now().astimezone().date() - datetime.fromtimestamp(at_ms / 1000).astimezone().date()).days
-    return {0: "today", 1: "yesterday"}.get(days, f"{days} days ago")
+    Every gateway on the database rejects the old secret within a second. If no gateway runs, `tokens rotate owner`
+    also repairs a home whose token was lost or is no longer valid.
+    """
+    return client.post("/tokens/rotate" if token == "owner" else f"/tokens/{quoted(token)}/rotate")
