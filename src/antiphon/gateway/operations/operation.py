@@ -238,7 +238,7 @@ _DECLARED: list[AnyOperation] = []
 
 def declared_in(package: ModuleType) -> list[AnyOperation]:
     """Those of every module of the package, by place; the usual one there is before those with a name in the query."""
-    names = {each.name for each in iter_modules(package.__path__, f"{package.__name__}.")}
+    names = [each.name for each in iter_modules(package.__path__, f"{package.__name__}.")]
     for name in names:
         import_module(name)
     found = [each for each in _DECLARED if each.handle.__module__ in names]
