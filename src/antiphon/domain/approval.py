@@ -28,9 +28,9 @@ class ApprovalState(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The answer to one call, in the order of the buttons; `VERDICTS` has what it means."""
+    """The answer to one call."""
 
-    ONCE = "once"
+    ONCE = "once"  # in the order of the buttons; the description of the interface has the docstring
     ALWAYS = "always"
     DENY = "deny"
 
