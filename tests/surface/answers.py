@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import os
 import re
 import time
@@ -120,7 +121,10 @@ def plain_environment(**variables: str) -> Generator[None]:
 @contextmanager
 def _home_of_the_demo() -> Generator[Path]:
     """A home with the agents of the demo, and a gateway on it, to which commands speak in this process."""
+    quiet = logging.NullHandler()  # without any handler, what the gateway logs would be among the answers
+    logging.getLogger().addHandler(quiet)
     with ExitStack() as stack:
+        stack.callback(logging.getLogger().removeHandler, quiet)
         home = stack.enter_context(demo_home(is_fast=True, is_kept=False))
         for script in home.glob("*.json"):
             script.write_text(re.sub(r'"sleep": [0-9.]+', '"sleep": 0', script.read_text("utf-8")), "utf-8")
