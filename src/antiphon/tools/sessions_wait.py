@@ -33,13 +33,11 @@ class WaitArguments(Arguments):
     accept: bool = Field(False, description="Whether to read results that are withheld otherwise.")
 
 
-def sessions_wait(child_waits: ChildWaits) -> SessionTool[WaitArguments]:
+def sessions_wait(waits: ChildWaits) -> SessionTool[WaitArguments]:
     async def carry_out(caller: Caller, arguments: WaitArguments) -> ClassifiedAnswer:
         run_ids = [RunId(run_id) for run_id in arguments.run_ids]
         timeout = timedelta(seconds=arguments.timeout_seconds)
-        joined = await child_waits.wait(
-            caller, run_ids, timeout, for_all=arguments.mode == "all", accepts=arguments.accept
-        )
+        joined = await waits.wait(caller, run_ids, timeout, for_all=arguments.mode == "all", accepts=arguments.accept)
         return ClassifiedAnswer(_shown(joined), joined.accepted)
 
     return SessionTool(

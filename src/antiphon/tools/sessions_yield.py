@@ -21,9 +21,9 @@ class YieldArguments(Arguments):
     message: str | None = Field(None, max_length=10_000, description="A message to send in the meantime.")
 
 
-def sessions_yield(child_waits: ChildWaits) -> SessionTool[YieldArguments]:
+def sessions_yield(waits: ChildWaits) -> SessionTool[YieldArguments]:
     async def carry_out(caller: Caller, arguments: YieldArguments) -> Mapping[str, Any]:
-        return {"status": "ok", "yielded": True, "waitingFor": await child_waits.yield_(caller)}
+        return {"status": "ok", "yielded": True, "waitingFor": await waits.yield_(caller)}
 
     return SessionTool(
         YIELD_TOOL,
