@@ -636,6 +636,7 @@ ROUTES = (
                     "compartments",
                     "deliveries",
                     "live_tree",
+                    "asking",
                     "listing",
                     "mcp",
                     "mcp_server",
