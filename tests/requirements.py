@@ -266,7 +266,7 @@ REQUIREMENTS = {
     # 14. Channels
     "channels:1": Requirement(
         "Adapters take inbound at most once and send outbound at least once.",
-        remaining="channels other than `telegram` and `webhook`; packages, and parts that go on after a restart",
+        remaining="channels other than `telegram` and `webhook`; parts that go on after a restart",
     ),
     "channels:2": Requirement("A routes table maps places to agents and sessions."),
     "channels:3": Requirement(

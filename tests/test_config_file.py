@@ -15,6 +15,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.send import SendAction, SendRule
 from antiphon.policy.visibility import AgentToAgent, Visibility
+from tests.channels.settings import read_settings
 from tests.claims import requirement
 
 SEEDED = """\
@@ -312,8 +313,8 @@ def test_an_unknown_compartment_names_its_place(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, "antiphon.toml", text), environment={})
     assert config.names_compartments
     with pytest.raises(Invalid, match=r"channels.webhook.door.classification.compartments.*Did you mean 'finance'"):
-        config.webhooks(Compartments(("finance",)))
-    (webhook,) = config.webhooks(Compartments(("finance", "finanse")))
+        read_settings(config, "webhook", Compartments(("finance",)))
+    (webhook,) = read_settings(config, "webhook", Compartments(("finance", "finanse")))
     assert webhook.classification == Classification(Level.INTERNAL, 0b10)
 
 

@@ -20,7 +20,7 @@ VIOLATIONS = {
     ),
     "Rooms of the engine": ("engine/ledger/waits.py", "from antiphon.engine.runs.lifecycle import claim"),
     "Rooms of the command line": ("cli/rendering/rows.py", "from antiphon.cli.connection.client import Client"),
-    "Rooms of the configuration": ("config/file.py", "from antiphon.config.config import Config"),
+    "Rooms of the configuration": ("config/sections/sessions.py", "from antiphon.config.config import Config"),
     "Rooms of PostgreSQL": ("store/postgres/link.py", "from antiphon.store.postgres.lane import Lane"),
     "Floors of the gateway": ("gateway/operations/runs.py", "from antiphon.gateway.page.entries import PageEntry"),
     "Edges, tools and agents never touch the store": (
@@ -28,6 +28,10 @@ VIOLATIONS = {
         "from antiphon.store.runs import RunFilter as Stored",
     ),
     "Nouns and rules are pure": ("domain/run.py", "import time"),
+    "Nobody outside names a channel": (
+        "cli/homes/server.py",
+        "from antiphon.channels.telegram.settings import NAME as TELEGRAM",
+    ),
     "Only backends.py names a backend": ("engine/work/health.py", "from antiphon.store.sqlite import SqliteDatabase"),
 }
 """By contract: the file that gets the import, and the import."""

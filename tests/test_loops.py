@@ -698,7 +698,7 @@ def telegram(failing: str) -> Start:
 
 
 for _loop, _failing in {
-    "TelegramLoop._run": "take_lease",
+    "TelegramLoop.run": "take_lease",
     "TelegramLoop._renew": "renew",
     "TelegramLoop._serve": "find_me",
     "TelegramLoop._store": "note_name",
@@ -816,12 +816,12 @@ OF_ONE = {
     "channels/telegram/client.py _BotRequests.fetch": "the bytes of one answer",
     "channels/telegram/files.py _fetch": "the tries of one file",
     "channels/telegram/intake.py Intake.take": "the tries of one update, which is then passed over",
-    "channels/webhook.py _read": "the bytes of one answer",
+    "channels/webhook/channel.py _read": "the bytes of one answer",
     "engine/access/callers.py Callers.present": "one call",
     "engine/access/keyed_calls.py KeyedCalls._end": "one call",
     "engine/access/ownership.py Ownership._read": "one request",
     "engine/approvals/outside.py OutsideApprovals.list_to_carry_out": "one list",
-    "engine/chats/held.py HeldMessages.serve": "one account, which `TelegramLoop._run` serves again",
+    "engine/chats/held.py HeldMessages.serve": "one account, which `TelegramLoop.run` serves again",
     "engine/chats/session_commands.py _free_key": "one name",
     "engine/checkpoints/reading.py BegunCheckpointReader.read_entries": "one checkpoint",
     "engine/deliveries/deliverer.py Deliverer._send_parts": "one text",

@@ -61,6 +61,7 @@ REFUSED = {
     "channels.telegram.groups.agent": 'channels.telegram.groups."-1".agent = {}\n',
     "channels.webhook.agent": "channels.webhook.door.agent = {}\n",
     "hooks.agent": "hooks.bell.agent = {}\n",
+    "hooks.deliver.channel": "hooks.bell.deliver.channel = {}\nhooks.bell.deliver.to = '7'\n",
     "access.roles.guest.commands": "access.roles.guest.commands = [{}]\n",
     "access.roles.user.commands": "access.roles.user.commands = [{}]\n",
 }

@@ -220,10 +220,9 @@ SECRETS = {
 def secret_of(config: Config, setting: str) -> str | None:
     match setting.split(".")[0], setting.split(".")[1]:
         case "channels", "telegram":
-            assert config.channels.telegram is not None
-            return config.channels.telegram.key()
+            return config.channels.by_name()["telegram"].key()
         case "channels", _:
-            return config.channels.webhook["x"].key()
+            return config.channels.by_name()["webhook"]["x"].key()
         case "hooks", _:
             return config.hooks["x"].key()
         case _:

@@ -62,7 +62,7 @@ LOGGED_EACH_TIME = {
 SILENT = {
     ("channels/telegram/intake.py", "take"): "the loop's next statement says it; a bug has lines of its own",
     ("channels/telegram/loop.py", "_renew"): "every other statement of the process fails with it, and says so",
-    ("channels/telegram/loop.py", "_run"): "every other statement of the process fails with it, and says so",
+    ("channels/telegram/loop.py", "run"): "every other statement of the process fails with it, and says so",
     ("channels/telegram/loop.py", "_store"): "every other statement of the process fails with it, and says so",
     ("engine/chats/held.py", "serve"): "every other statement of the process fails with it, and says so",
     ("engine/work/health.py", "run"): "the store says itself what it cannot do; a bug has a line of its own",

@@ -1,140 +1,193 @@
-"""The connections with platforms: adapters for accounts, and the entrances for messages of people."""
+"""The channels of this process: opened, served, and which of them are broken. Contract: channels 1."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import logging
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import Any, cast
 
 import anyio
 from msgspec import Struct
 
 from antiphon.channels.channel import Channel
-from antiphon.channels.hook_inbox import HookInbox
-from antiphon.channels.hook_settings import HookSettings
-from antiphon.channels.telegram.settings import BotLook, TelegramSettings
-from antiphon.channels.webhook_inbox import WebhookInbox
-from antiphon.channels.webhook_settings import WebhookSettings
+from antiphon.channels.kind import DEFAULT_ACCOUNT, AnyKind, Greeting, Inside, OpenChannel, PostAddress, Receiver
 from antiphon.clock import Clock
-from antiphon.domain.errors import Invalid
-from antiphon.domain.ids import ProcessId
-from antiphon.engine.chats.accounts import Accounts
-from antiphon.engine.chats.reception import Reception
-from antiphon.engine.deliveries.replies import Replies
+from antiphon.config.config import Config
+from antiphon.domain.classification import Compartments
+from antiphon.domain.errors import Invalid, Unavailable
 from antiphon.engine.services import Services
-from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.store.database import Database
 from antiphon.store.deliveries import ChannelAccount
 
-if TYPE_CHECKING:
-    from antiphon.channels.telegram.bot import TelegramBot
-    from antiphon.channels.telegram.loop import TelegramLoop
-    from antiphon.channels.telegram.webhook import TelegramWebhook
+logger = logging.getLogger(__name__)
+
+FAILED = "Channel failed: "
+"""How the trouble of a channel begins whose package raised an error while it was served."""
+FIRST_PAUSE_SECONDS = 1.0
+SETTLED_SECONDS = 60.0
+"""The longest pause before a channel that failed is served again, and how long it then has to work."""
 
 
-class Adapters(Struct, frozen=True):
-    """What connects this process with platforms."""
+class ReadyChannel(Struct, frozen=True):
+    """A configured channel with its settings, or with the reason why its package cannot be used."""
 
-    channels: Mapping[ChannelAccount, Channel]
-    telegram: "TelegramBot | None"
-    """None if no bot is configured."""
-
-
-class InboundSettings(Struct, frozen=True):
-    """The programs that may send signed messages."""
-
-    webhooks: Sequence[WebhookSettings]
-    hooks: Sequence[HookSettings]
+    name: str
+    kind: AnyKind | None
+    settings: Any = None
+    problem: str = ""
 
 
-class Entrances(Struct, frozen=True, kw_only=True):
-    """Where messages of people and programs come in."""
+def ready_channels(config: Config, compartments: Compartments | None = None) -> list[ReadyChannel]:
+    """Raises `Invalid` for settings with which nothing may start."""
+    found = [ReadyChannel(each.name, None, problem=each.problem) for each in config.unloaded_channels()]
+    for kind, given in config.given_channels(compartments):
+        try:
+            found.append(ReadyChannel(kind.name, kind, kind.read(given)))
+        except Invalid:
+            raise
+        except Exception as error:  # any error of another package
+            found.append(ReadyChannel(kind.name, None, problem=_said(error)))
+    return found
 
-    webhook_inbox: WebhookInbox
-    hook_inbox: HookInbox
-    accounts: Accounts
-    reception: Reception
-    telegram_loop: "TelegramLoop | None"
-    """Polls for updates, if the process runs agents."""
-    telegram_webhook: "TelegramWebhook | None"
-    """None unless Telegram posts updates to the gateway."""
+
+class OpenChannels:
+    """The channels of this process. A package that fails makes its own channel broken, and no other."""
+
+    def __init__(self, more: Sequence[Channel]) -> None:
+        self._more = more
+        self.senders = {ChannelAccount(sender.name, sender.account): sender for sender in more}
+        """How texts leave, by account."""
+        self._opened: dict[str, OpenChannel] = {}
+        self._serving = anyio.CancelScope()
+        self.broken: dict[str, str] = {}
+        """Why a channel does not work, by its name."""
+        self.addresses: dict[str, PostAddress] = {}
+        """Where others post to channels, by the channel's name."""
+
+    def open(self, ready: Iterable[ReadyChannel], clock: Clock) -> None:
+        for each in ready:
+            if each.kind is None:
+                self._break(each.name, each.problem)
+                continue
+            try:
+                opened = each.kind.open(each.settings, clock)
+                senders = {ChannelAccount(sender.name, sender.account): sender for sender in opened.senders}
+                if any(account.channel != each.name for account in senders):
+                    raise ValueError("it sends in the name of another channel")
+                if each.kind.address is not None:
+                    self.addresses[each.name] = each.kind.address
+            except Exception as error:  # any error of another package
+                self._break(each.name, _said(error), error)
+            else:
+                self._opened[each.name] = opened
+                self.senders |= senders
+
+    def receivers(self, inside: Inside) -> dict[str, Receiver]:
+        """What accepts requests at the addresses of channels, by the channel's name."""
+        found: dict[str, Receiver] = {}
+        for name, connection in self._opened.items():
+            try:
+                receiver = connection.receiver(inside)
+            except Exception as error:  # any error of another package
+                self._break(name, _said(error), error)
+                continue
+            if receiver is not None:
+                found[name] = receiver
+        return found
+
+    async def serve(self, inside: Inside) -> None:
+        """Takes in what the platforms bring, until it is stopped."""
+        with self._serving:
+            async with anyio.create_task_group() as tasks:
+                for name, connection in self._opened.items():
+                    if name not in self.broken:
+                        tasks.start_soon(self._serve, name, connection, inside)
+
+    def stop(self) -> None:
+        """Takes nothing more in, and lets other processes serve the accounts. May be called before `serve`."""
+        self._serving.cancel()
+
+    async def _serve(self, name: str, connection: OpenChannel, inside: Inside) -> None:
+        """Until it returns. After an error it is served again, after a pause: the outage may pass."""
+        pause = FIRST_PAUSE_SECONDS
+        await self._mend(name, inside)
+        while True:
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._settle, name, inside)
+                    await connection.serve(inside)
+                    tasks.cancel_scope.cancel()
+                return
+            except Exception as error:  # any error of another package
+                pause = FIRST_PAUSE_SECONDS if name not in self.broken else min(2 * pause, SETTLED_SECONDS)
+                self._break(name, _said(error), error)
+                await _note(name, FAILED + _said(error), inside)
+                await anyio.sleep(pause)
+
+    async def _settle(self, name: str, inside: Inside) -> None:
+        await anyio.sleep(SETTLED_SECONDS)
+        await self._mend(name, inside)
+
+    async def _mend(self, name: str, inside: Inside) -> None:
+        """The channel works: an earlier failure, of this process or the one before it, is over."""
+        if self.broken.pop(name, None) is not None:
+            logger.warning("Channel works again", extra={"action": "channel_works", "channel": name})
+        try:
+            rows = await inside.accounts.list()
+        except Unavailable:
+            return
+        if any(row.channel == name and (row.trouble or "").startswith(FAILED) for row in rows):
+            await _note(name, None, inside)
+
+    async def greetings(self, services: Services, *, command: str, may_show_code: bool) -> list[Greeting]:
+        """What owners are shown at the start in a terminal, of every channel."""
+        found: list[Greeting] = []
+        for name, connection in self._opened.items():
+            try:
+                found += await connection.greet(services, command=command, may_show_code=may_show_code)
+            except Exception as error:  # any error of another package
+                self._break(name, _said(error), error)
+        return found
+
+    async def aclose(self) -> None:
+        for name, connection in self._opened.items():
+            try:
+                await connection.aclose()
+            except Exception as error:  # any error of another package
+                self._break(name, _said(error), error)
+        for channel in self._more:
+            await channel.aclose()
+
+    def _break(self, name: str, problem: str, error: Exception | None = None) -> None:
+        self.broken[name] = problem
+        logger.error(
+            "Channel is broken",
+            exc_info=None if isinstance(error, Invalid) else error,
+            extra={"action": "channel_broken", "channel": name, "problem": problem},
+        )
+
+
+async def _note(name: str, trouble: str | None, inside: Inside) -> None:
+    """Stores it for `antiphon doctor`, which may run beside another process than this one."""
+    try:
+        await inside.accounts.note_trouble(name, DEFAULT_ACCOUNT, trouble)
+    except Unavailable:
+        logger.debug("Trouble was not stored", extra={"action": "trouble_unstored", "channel": name})
+
+
+def _said(error: Exception) -> str:
+    while isinstance(error, ExceptionGroup):
+        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
+    return error.message if isinstance(error, Invalid) else f"{type(error).__name__}: {error}"
 
 
 @asynccontextmanager
-async def open_adapters(
-    webhooks: Sequence[WebhookSettings],
-    telegram: TelegramSettings | None,
-    clock: Clock,
-    *,
-    more: Sequence[Channel] = (),
-) -> AsyncGenerator[Adapters]:
-    """The adapters of the configured accounts, and `more`; all are closed at the end.
-
-    Raises `Invalid` like `open_telegram`.
-    """
-    found = _webhook_channels(webhooks, clock)
-    bot = None if telegram is None else open_telegram(telegram)
-    if bot is not None:
-        found.append(bot.channel)
-    channels = {ChannelAccount(channel.name, channel.account): channel for channel in (*found, *more)}
+async def open_channels(
+    ready: Iterable[ReadyChannel], clock: Clock, *, more: Sequence[Channel] = ()
+) -> AsyncGenerator[OpenChannels]:
+    """The channels of the settings, and `more`; all are closed at the end."""
+    channels = OpenChannels(more)
+    channels.open(ready, clock)
     try:
-        yield Adapters(channels, bot)
+        yield channels
     finally:
         with anyio.CancelScope(shield=True):
-            for channel in channels.values():
-                await channel.aclose()
-
-
-def _webhook_channels(webhooks: Sequence[WebhookSettings], clock: Clock) -> list[Channel]:
-    if all(webhook.url is None for webhook in webhooks):
-        return []
-    from antiphon.channels.webhook import WebhookChannel  # its HTTP client takes 40 ms to import
-
-    return [WebhookChannel(webhook, clock) for webhook in webhooks if webhook.url is not None]
-
-
-def build_entrances(
-    adapters: Adapters,
-    services: Services,
-    inbound: InboundSettings,
-    *,
-    database: Database,
-    workspaces: Workspaces,
-    process: ProcessId,
-    is_global: bool,
-) -> Entrances:
-    """The entrances of this process; `is_global` if all messages go to one session."""
-    rules, clock, home_key, bot = services.rules, services.clock, services.home_key, adapters.telegram
-    accounts = Accounts(database, process, clock)
-    reception = Reception(database, rules, workspaces, clock=clock, ids=services.ids)
-    replies = Replies(database, rules)
-    return Entrances(
-        webhook_inbox=WebhookInbox(inbound.webhooks, services, replies, is_global=is_global),
-        hook_inbox=HookInbox(inbound.hooks, services, replies),
-        accounts=accounts,
-        reception=reception,
-        telegram_loop=None if bot is None else bot.loop(reception, accounts, clock, home_key),
-        telegram_webhook=None if bot is None else bot.webhook(reception, home_key),
-    )
-
-
-def open_telegram(settings: TelegramSettings) -> "TelegramBot":
-    """The bot, connected to nothing yet. Raises `Invalid` if the client library is not installed."""
-    try:
-        from antiphon.channels.telegram.bot import TelegramBot
-    except ModuleNotFoundError as error:
-        raise Invalid(
-            f"Telegram needs a package that is not installed ({error.name}). Install antiphon[telegram].",
-            code="package_missing",
-        ) from error
-    return TelegramBot(settings)
-
-
-async def look_at_bot(settings: TelegramSettings, *, may_poll: bool) -> BotLook:
-    """What Telegram says about the bot; nothing is changed or confirmed. Raises `Invalid` like `open_telegram`.
-
-    Polling shows whether another program polls, and would disturb a gateway that does.
-    """
-    bot = open_telegram(settings)
-    try:
-        return await bot.look(may_poll=may_poll)
-    finally:
-        await bot.channel.aclose()
+            await channels.aclose()

@@ -4,20 +4,18 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
-from antiphon.adapters import open_adapters
+from antiphon.adapters import open_channels, ready_channels
 from antiphon.building import App, Base, Parts, build, open_backend, rules_for
 from antiphon.clock import RandomIds, SystemClock
 from antiphon.config.config import Config
 from antiphon.config.misread import misread
 from antiphon.config.named import dropped_defaults, ineffective_names, refuse_misspelt
-from antiphon.config.sections.addresses import host_in_header
 from antiphon.configured import check_models, classified, function_tool, installed_tools, mcp_settings, open_models
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Invalid
@@ -32,11 +30,9 @@ from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
 from antiphon.home import prepare_home
 from antiphon.proxies import is_loopback
+from antiphon.settings.addresses import host_in_header
 from antiphon.store.compartments import read_compartments
 from antiphon.store.database import Database
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +55,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         rules=rules_for(config, parts),
         models=open_models(home, config),
         tools=classified([*installed_tools(), *map(function_tool, parts.tools)], config),
-        webhooks=config.webhooks(),
-        hooks=config.hook_settings(),
-        telegram=config.telegram(),
+        channels=ready_channels(config),
     )
     await to_thread.run_sync(check_models, base.rules, base.models)
     functions = {each.schema.name for each in base.tools}
@@ -76,56 +70,52 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
     refused: Invalid | None = None
-    async with (
-        open_backend(base, process, workers) as backend,
-        open_adapters(base.webhooks, base.telegram, clock, more=parts.channels) as adapters,
-    ):
+    async with open_backend(base, process, workers) as backend:
         try:
             base = await _with_compartments(base, backend.database)
         except Invalid as error:
             refused = error
         else:
-            home_key = await find_home_key(backend.database, base.ids)
-            app, worker = build(base, backend, process=process, adapters=adapters, home_key=home_key)
-            async with anyio.create_task_group() as tasks:
-                for task in backend.tasks:
-                    tasks.start_soon(task)
-                tasks.start_soon(app.services.hub.run)
-                tasks.start_soon(app.services.hub.sweep)
-                tasks.start_soon(app.services.changes.run)
-                tasks.start_soon(app.services.credentials.run)
-                tasks.start_soon(app.services.names.run)
-                tasks.start_soon(app.approved_calls.run)
-                tasks.start_soon(app.mcp.run)
-                tasks.start_soon(Watchdog(meter=app.services.health.meter).run)
-                tasks.start_soon(app.services.health.run)
-                if config.gateway.role.works:
-                    workers.append(worker)
-                    tasks.start_soon(_upkeep(app).run)
-                    tasks.start_soon(app.mcp_tools.run)
-                    tasks.start_soon(app.due_children.run)
-                    tasks.start_soon(app.scheduler.run)
-                    tasks.start_soon(app.checkpointer.run)
-                    has_peers = backend.processes is not None
-                    tasks.start_soon(Indexer(backend.database, backend.notifier, has_peers=has_peers).run)
-                    tasks.start_soon(worker.run)
-                    tasks.start_soon(backend.dispatch.run, worker)
-                    tasks.start_soon(app.deliverer.run)
-                    tasks.start_soon(app.live.run)
-                    if app.telegram_loop is not None:
-                        tasks.start_soon(app.telegram_loop.run)
-                try:
-                    yield app
-                finally:
-                    with anyio.CancelScope(shield=True):
-                        if app.telegram_loop is not None:
-                            app.telegram_loop.stop()
-                        await app.drain.run()
-                        async with anyio.create_task_group() as draining:
-                            for calls in (app.approved_calls, app.tool_calls):
-                                draining.start_soon(calls.drain, config.gateway.drain_seconds)
-                        await app.models.aclose()
-                    tasks.cancel_scope.cancel()
+            async with open_channels(base.channels, clock, more=parts.channels) as channels:
+                home_key = await find_home_key(backend.database, base.ids)
+                app, worker = build(base, backend, process=process, channels=channels, home_key=home_key)
+                async with anyio.create_task_group() as tasks:
+                    for task in backend.tasks:
+                        tasks.start_soon(task)
+                    tasks.start_soon(app.services.hub.run)
+                    tasks.start_soon(app.services.hub.sweep)
+                    tasks.start_soon(app.services.changes.run)
+                    tasks.start_soon(app.services.credentials.run)
+                    tasks.start_soon(app.services.names.run)
+                    tasks.start_soon(app.approved_calls.run)
+                    tasks.start_soon(app.mcp.run)
+                    tasks.start_soon(Watchdog(meter=app.services.health.meter).run)
+                    tasks.start_soon(app.services.health.run)
+                    if config.gateway.role.works:
+                        workers.append(worker)
+                        tasks.start_soon(_upkeep(app).run)
+                        tasks.start_soon(app.mcp_tools.run)
+                        tasks.start_soon(app.due_children.run)
+                        tasks.start_soon(app.scheduler.run)
+                        tasks.start_soon(app.checkpointer.run)
+                        has_peers = backend.processes is not None
+                        tasks.start_soon(Indexer(backend.database, backend.notifier, has_peers=has_peers).run)
+                        tasks.start_soon(worker.run)
+                        tasks.start_soon(backend.dispatch.run, worker)
+                        tasks.start_soon(app.deliverer.run)
+                        tasks.start_soon(app.live.run)
+                        tasks.start_soon(channels.serve, app.inside)
+                    try:
+                        yield app
+                    finally:
+                        with anyio.CancelScope(shield=True):
+                            channels.stop()
+                            await app.drain.run()
+                            async with anyio.create_task_group() as draining:
+                                for calls in (app.approved_calls, app.tool_calls):
+                                    draining.start_soon(calls.drain, config.gateway.drain_seconds)
+                            await app.models.aclose()
+                        tasks.cancel_scope.cancel()
     if refused is not None:  # not from within the groups of tasks, which would wrap it
         raise refused
 
@@ -142,8 +132,7 @@ async def _with_compartments(base: Base, database: Database) -> Base:
         base,
         compartments=found,
         rules=rules_for(config, base.parts, found),
-        webhooks=config.webhooks(found),
-        hooks=config.hook_settings(found),
+        channels=ready_channels(config, found),
         tools=classified(base.tools, config, found),
     )
 
@@ -193,9 +182,8 @@ def _gateway_of(app: App) -> Gateway:
         tool_calls=app.tool_calls,
         offered_tools=app.offered_tools,
         check_model=check_model,
-        webhooks=app.webhook_inbox,
-        hooks=app.hook_inbox,
-        telegram=app.telegram_webhook,
+        receivers=app.receivers,
+        addresses=app.channels.addresses,
         public_url=app.config.gateway.public_url,
         rotate_owner_token=rotate,
     )

@@ -23,10 +23,10 @@ from msgspec.json import format as indented
 
 from antiphon.backends import DATABASE_NAME
 from antiphon.clock import Clock
-from antiphon.config.file import JSON5_NAME, TOML_NAME
 from antiphon.domain.errors import Conflict, Invalid, Unavailable
 from antiphon.engine.sessions.workspaces import WORKSPACES_NAME
 from antiphon.private_files import check_private_directory
+from antiphon.settings.file import JSON5_NAME, TOML_NAME
 from antiphon.store.backup import check_copy, copy_database
 from antiphon.store.migrations import StoreUnusable
 from antiphon.version import VERSION

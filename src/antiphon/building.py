@@ -1,14 +1,13 @@
 """Builds each object of a running system by name."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.adapters import Adapters, InboundSettings, build_entrances
+from antiphon.adapters import OpenChannels, ReadyChannel
 from antiphon.agents.approved_calls import ApprovedCalls
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.calls import ToolCalls
@@ -25,14 +24,9 @@ from antiphon.backends import (
     open_sqlite,
 )
 from antiphon.channels.channel import Channel
-from antiphon.channels.hook_inbox import HookInbox
-from antiphon.channels.hook_settings import HookSettings
-from antiphon.channels.telegram.settings import TelegramSettings
-from antiphon.channels.webhook_inbox import WebhookInbox
-from antiphon.channels.webhook_settings import WebhookSettings
+from antiphon.channels.kind import Inside, Receiver
 from antiphon.clock import Clock
 from antiphon.config.config import Config
-from antiphon.config.sections.sessions import SessionScope
 from antiphon.configured import ToolFunction, mcp_settings
 from antiphon.domain.classification import Compartments
 from antiphon.domain.cursors import Cursors
@@ -73,6 +67,7 @@ from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.deliveries.outgoing import OutgoingMessages
 from antiphon.engine.deliveries.paces import Paces
+from antiphon.engine.deliveries.replies import Replies
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.memory.calls import Memories
@@ -131,11 +126,6 @@ from antiphon.tools.summarize import summarize
 from antiphon.tools.tasks import tasks as tasks_tool
 from antiphon.version import VERSION
 
-if TYPE_CHECKING:
-    from antiphon.channels.telegram.bot import TelegramBot
-    from antiphon.channels.telegram.loop import TelegramLoop
-    from antiphon.channels.telegram.webhook import TelegramWebhook
-
 
 class App(Struct, frozen=True, kw_only=True):
     """Everything that runs in one home."""
@@ -157,16 +147,12 @@ class App(Struct, frozen=True, kw_only=True):
     """Runs if the process runs agents."""
     deliverer: Deliverer
     """Runs if the process runs agents."""
-    webhook_inbox: WebhookInbox
-    hook_inbox: HookInbox
-    accounts: Accounts
-    reception: Reception
-    telegram: "TelegramBot | None"
-    """None if no bot is configured."""
-    telegram_loop: "TelegramLoop | None"
-    """Runs if the process runs agents."""
-    telegram_webhook: "TelegramWebhook | None"
-    """None unless Telegram posts updates to the gateway."""
+    channels: OpenChannels
+    """The channels; served if the process runs agents."""
+    inside: Inside
+    """What they are served with."""
+    receivers: Mapping[str, Receiver]
+    """What accepts requests at the addresses of channels, by the channel's name."""
     due_children: DueChildren
     """Runs if the process runs agents."""
     scheduler: Scheduler
@@ -213,9 +199,7 @@ class Base(Struct, frozen=True, kw_only=True):
     models: Models
     tools: Sequence[FunctionTool]
     """The tools of installed packages and embedding programs."""
-    webhooks: Sequence[WebhookSettings]
-    hooks: Sequence[HookSettings]
-    telegram: TelegramSettings | None = None
+    channels: Sequence[ReadyChannel]
     compartments: Compartments | None = None
     """Those of the home, once the database was asked for them; None if no setting names any."""
 
@@ -268,12 +252,12 @@ def build(
     backend: Backend,
     *,
     process: ProcessId,
-    adapters: Adapters,
+    channels: OpenChannels,
     home_key: HomeKey,
 ) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules
-    channels = adapters.channels
+    senders = channels.senders
     waits = Waits(database, notifier)
     names = PersonNames(database, notifier)
     history = History(database, rules, names)
@@ -283,7 +267,7 @@ def build(
         backend.deltas.show_deltas(hub.publish_delta)
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
     paces = Paces(clock)
-    live = LiveReplies(database=database, notifier=notifier, channels=channels, rules=rules, paces=paces, clock=clock)
+    live = LiveReplies(database=database, notifier=notifier, channels=senders, rules=rules, paces=paces, clock=clock)
     if live.is_serving:
         publish_delta = _everywhere(publish_delta, live.publish)
     workspaces = Workspaces(base.home / WORKSPACES_NAME)
@@ -316,7 +300,7 @@ def build(
         agents_list(views),
         memory(Memories(database, rules, clock, ids)),
         summarize(summaries),
-        message(OutgoingMessages(database, rules, channels.keys(), find_group=find_answered_group, clock=clock)),
+        message(OutgoingMessages(database, rules, senders.keys(), find_group=find_answered_group, clock=clock)),
         tasks_tool(tasks, rules, clock),
     ]
     mode = config.tools.run_command.mode
@@ -350,7 +334,7 @@ def build(
         unwind_seconds=parts.unwind_seconds,
     )
     inbox = Inbox(database, sessions, rules, clock=clock, ids=ids)
-    health = Health(database, backend.processes)
+    health = Health(database, backend.processes, broken_channels=channels.broken)
     tokens = Tokens(database, rules, clock, ids)
     services = Services(
         rules=rules,
@@ -411,20 +395,17 @@ def build(
     deliverer = Deliverer(
         database=database,
         notifier=notifier,
-        senders=channels,
+        senders=senders,
         rules=rules,
         clock=clock,
         process=process,
         paces=paces,
     )
-    entrances = build_entrances(
-        adapters,
-        services,
-        InboundSettings(base.webhooks, base.hooks),
-        database=database,
-        workspaces=workspaces,
-        process=process,
-        is_global=config.session.scope is SessionScope.GLOBAL,
+    inside = Inside(
+        reception=Reception(database, rules, workspaces, clock=clock, ids=ids),
+        accounts=Accounts(database, process, clock),
+        services=services,
+        replies=Replies(database, rules),
     )
     introspector = ModelIntrospector(base.models, rules, home_key, clock, retry=parts.retry)
     checkpointer = Checkpointer(database, notifier, introspector, rules, process=process, clock=clock, ids=ids)
@@ -446,13 +427,9 @@ def build(
         due_children=DueChildren(database, notifier, workspaces, rules, clock=clock),
         scheduler=Scheduler(database, notifier, rules, clock=clock, ids=ids),
         checkpointer=checkpointer,
-        webhook_inbox=entrances.webhook_inbox,
-        hook_inbox=entrances.hook_inbox,
-        accounts=entrances.accounts,
-        reception=entrances.reception,
-        telegram=adapters.telegram,
-        telegram_loop=entrances.telegram_loop,
-        telegram_webhook=entrances.telegram_webhook,
+        channels=channels,
+        inside=inside,
+        receivers=channels.receivers(inside),
         drain=Drain(
             services.health,
             backend.dispatch,

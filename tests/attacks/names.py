@@ -35,8 +35,8 @@ def headers_declared(operations: Iterable[AnyOperation]) -> set[str]:
 
 
 READING = (
-    *("gateway/**/*.py", "mcp/endpoint.py", "channels/signature.py", "channels/hook_signature.py"),
-    "channels/telegram/webhook.py",
+    *("gateway/**/*.py", "mcp/endpoint.py", "channels/signature.py", "channels/hook/signature.py"),
+    "channels/telegram/settings.py",
 )
 
 

@@ -22,8 +22,8 @@ from pydantic import BaseModel
 import antiphon
 from antiphon.app import gateway_app, open_app
 from antiphon.building import App
-from antiphon.channels.hook_inbox import HookBody
-from antiphon.channels.webhook_inbox import WebhookMessage
+from antiphon.channels.hook.inbox import HookBody
+from antiphon.channels.webhook.inbox import WebhookMessage
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.gateway.connections import SINGLE

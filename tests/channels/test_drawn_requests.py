@@ -17,7 +17,7 @@ from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.channels.telegram.channel import FORM as TELEGRAM
 from antiphon.channels.telegram.markup import verbatim
 from antiphon.channels.telegram.settings import LONGEST_TEXT
-from antiphon.channels.webhook import body_of
+from antiphon.channels.webhook.channel import body_of
 from antiphon.cli.rendering.rows import approval_lines, call_line
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall, hash_of_text

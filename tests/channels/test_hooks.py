@@ -15,7 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 from antiphon.building import Parts
-from antiphon.channels.hook_inbox import MAX_DATA_CHARACTERS
+from antiphon.channels.hook.inbox import MAX_DATA_CHARACTERS
 from antiphon.cli.rendering.rows import author_of
 from antiphon.config.config import Config
 from antiphon.config.readiness import missing
@@ -33,6 +33,7 @@ from antiphon.store import people
 from antiphon.testing.serving import serve_fake
 from antiphon.testing.telegram import FakeTelegram
 from tests.channels.receiver import Receiver
+from tests.channels.settings import read_settings
 from tests.channels.telegram.bots import settings_of
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -581,19 +582,19 @@ def test_a_hook_needs_a_secret_that_protects_and_is_its_own(monkeypatch: pytest.
     monkeypatch.delenv("CI_SECRET", raising=False)
     unset = Config.model_validate({"hooks": {"ci": {"secret_env": "CI_SECRET"}}})
     with pytest.raises(Invalid, match=r"hooks.ci needs one \(variable CI_SECRET\)"):
-        unset.hook_settings()
+        read_settings(unset, "hook")
     assert any("hooks.ci" in each and "CI_SECRET" in each for each in missing(unset))
     with pytest.raises(Invalid, match="16 characters or more"):
-        Config.model_validate({"hooks": {"ci": {"secret": "short"}}}).hook_settings()
+        read_settings(Config.model_validate({"hooks": {"ci": {"secret": "short"}}}), "hook")
     monkeypatch.setenv("CI_SECRET", SECRET)
-    (hook,) = unset.hook_settings()
+    (hook,) = read_settings(unset, "hook")
     assert hook.secret == SECRET and SECRET not in repr(hook)
     assert not list(missing(unset))
     pair: Json = {"ci": {"secret": SECRET}, "cd": {"secret": SECRET}}
-    assert len(Config.model_validate({"hooks": pair}).hook_settings()) == 2, "their names are signed"
+    assert len(read_settings(Config.model_validate({"hooks": pair}), "hook")) == 2, "their names are signed"
     pair["cd"]["signature"] = "github"
     with pytest.raises(Invalid, match="Hooks have the same secret"):
-        Config.model_validate({"hooks": pair}).hook_settings()
+        read_settings(Config.model_validate({"hooks": pair}), "hook")
     assert any("Hooks have the same secret" in each for each in missing(Config.model_validate({"hooks": pair})))
 
 

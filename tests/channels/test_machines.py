@@ -140,7 +140,7 @@ async def house(open_home: OpenHome) -> AsyncGenerator[tuple[Served, str]]:
 async def knock(app: App) -> str:
     place = DeliveryContext(channel="telegram", to="5")
     sender = Sender(id="5", name="Eve")
-    await app.reception.receive(
+    await app.inside.reception.receive(
         Inbound(platform_id="1", place=place, chat_type=ChatType.DIRECT, sender=sender, text="hello")
     )
     return (await app.services.pairings.list(OWNER))[0].id

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from antiphon.building import App, Parts
 from antiphon.channels.signature import Direction, sign
-from antiphon.channels.webhook import retry_after
+from antiphon.channels.webhook.channel import retry_after
 from antiphon.config.config import Config
 from antiphon.config.sources import load_config
 from antiphon.domain.actor import OWNER
@@ -27,6 +27,7 @@ from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
 from antiphon.gateway.server import bind, serving
 from tests.channels.receiver import Receiver
+from tests.channels.settings import read_settings
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import START, ManualClock, config, facts, find_session, read_log
@@ -605,7 +606,7 @@ def test_a_secret_is_shown_nowhere_and_does_not_count_in_the_fingerprint() -> No
     one, other = webhook(secret=SECRET), webhook(secret_env="DOOR_SECRET")
     assert one.fingerprint() == other.fingerprint() == webhook().fingerprint()
     assert one.fingerprint() != webhook(secret=SECRET, principal="owner").fingerprint()
-    (settings,) = one.webhooks()
+    (settings,) = read_settings(one, "webhook")
     assert settings.secret == SECRET
     assert SECRET not in f"{one!r} {one.model_dump_json()} {settings!r}"
 

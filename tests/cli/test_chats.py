@@ -19,7 +19,7 @@ def seed(home: Path) -> None:
     async def write() -> None:
         async with open_app(home, Config()) as app:
             for id, name in (("4711", "Anna"), ("4712", "Eve")):
-                await app.reception.receive(
+                await app.inside.reception.receive(
                     Inbound(
                         platform_id=f"{id}-1",
                         place=DeliveryContext(channel="telegram", to=id),
@@ -28,7 +28,7 @@ def seed(home: Path) -> None:
                         text=f"hello from {name}",
                     )
                 )
-            await app.reception.change(
+            await app.inside.reception.change(
                 ChatChange(
                     kind=ChangeKind.ADDED,
                     place=DeliveryContext(channel="telegram", to="-100"),

@@ -5,8 +5,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from antiphon.cli.homes.check_result import Grade
 from antiphon.cli.homes.task_checks import check_clock, check_past, check_tasks
+from antiphon.domain.check_result import Grade
 from antiphon.domain.task_survey import TaskSurvey
 from antiphon.home import check_home
 from tests.claims import requirement

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import anyio
 
@@ -624,7 +625,7 @@ class Program:
             timestamp = int(app.app.services.clock.now().timestamp())
             signature = sign(HOOK_SECRET, Direction.HOOK, "ci", timestamp=timestamp, body=body)
             headers = {"antiphon-timestamp": str(timestamp), "antiphon-signature": signature}
-            answer = await app.app.hook_inbox.receive("ci", headers, body)
+            answer: Any = await app.app.receivers["hook"].receive("ci", headers, body)
             assert answer.run_id is not None
             self._note("acknowledged", json.dumps([answer.session_key, "hook:ci:h-1", answer.run_id]))
             await app.run(RunId(answer.run_id)).wait()

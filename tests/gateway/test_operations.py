@@ -379,7 +379,7 @@ async def invite_and_remove(journey: Journey) -> None:
 
 async def admit_and_route(journey: Journey) -> None:
     """Two strangers and a group, of which one each is admitted; a chat with a route."""
-    reception = journey.served.app.reception
+    reception = journey.served.app.inside.reception
     for id in ("4711", "4712"):
         place = DeliveryContext(channel="signal", to=id)
         sender = Sender(id=id, name="Anna")
@@ -595,8 +595,7 @@ def gateway_of(served: Served) -> Gateway:
         tool_calls=app.tool_calls,
         offered_tools=app.offered_tools,
         check_model=unused,
-        webhooks=app.webhook_inbox,
-        hooks=app.hook_inbox,
+        receivers=app.receivers,
         rotate_owner_token=rotate,
     )
 

@@ -56,7 +56,7 @@ def stranger(gateway: LiveGateway, id: str, name: str, text: str) -> None:
         sender=Sender(id=id, name=name),
         text=text,
     )
-    gateway.portal.call(gateway.app.reception.receive, inbound)
+    gateway.portal.call(gateway.app.inside.reception.receive, inbound)
 
 
 def added(gateway: LiveGateway, id: str, title: str) -> None:
@@ -66,7 +66,7 @@ def added(gateway: LiveGateway, id: str, title: str) -> None:
         title=title,
         sender=Sender(id="7", name="Ada"),
     )
-    gateway.portal.call(gateway.app.reception.change, change)
+    gateway.portal.call(gateway.app.inside.reception.change, change)
 
 
 @requirement("access:3", "groups:1")

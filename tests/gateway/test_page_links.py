@@ -28,7 +28,7 @@ async def writes(served: Served, text: str) -> None:
     place = DeliveryContext(channel="signal", to="4711")
     sender = Sender(id="4711", name="Mallory <b>")
     id = f"m{next(NUMBERS)}"
-    await served.app.reception.receive(
+    await served.app.inside.reception.receive(
         Inbound(platform_id=id, place=place, chat_type=ChatType.DIRECT, sender=sender, text=text)
     )
 

@@ -3,6 +3,7 @@
 from tests.planted import (
     agents,
     ceilings,
+    channels,
     chats,
     checkpoints,
     commands,
@@ -32,6 +33,7 @@ BUGS = (
     *agents.BUGS,
     *edges.BUGS,
     *ceilings.BUGS,
+    *channels.BUGS,
     *chats.BUGS,
     *checkpoints.BUGS,
     *commands.BUGS,

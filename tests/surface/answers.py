@@ -137,7 +137,7 @@ def _home_of_the_demo() -> Generator[Path]:
         with closing(Client(gateway.url, gateway.token)) as client:
             for key in (HOST, CURATOR, PAYROLL, COOK):
                 client.post("/sessions", {"key": key})
-        portal.call(_knock, gateway.app.reception)
+        portal.call(_knock, gateway.app.inside.reception)
         yield home
 
 

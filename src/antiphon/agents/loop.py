@@ -122,7 +122,11 @@ class AgentLoop:
             roles = await context.roles() if is_group else NOBODY
             fences = DataFences(self._fence_key, session.id)
             whereabouts = Whereabouts(
-                now=context.clock.now(), zone=self._rules.task_zone, role=standing.role, names=context.names
+                now=context.clock.now(),
+                zone=self._rules.task_zone,
+                role=standing.role,
+                names=context.names,
+                channels=self._rules.chats.titles,
             )
             framing = Framing(session.source.type, fences, roles, context.ceiling, memory, whereabouts)
             prompt = build_prompt(

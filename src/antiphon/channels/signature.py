@@ -75,13 +75,14 @@ def check_age(time: str, now: float) -> None:
 
 def bad_signature(direction: Direction) -> Unproven:
     """The one refusal for a name that does not exist, a wrong secret, and headers that sign nothing."""
+    return Unproven(refusal_of(direction), code="bad_signature")
+
+
+def refusal_of(direction: Direction) -> str:
+    """What that refusal says."""
     if direction is Direction.HOOK:
-        return Unproven(
-            "Signature is not valid: sign the body as docs/HOOKS.md shows, with the secret of this hook.",
-            code="bad_signature",
-        )
-    return Unproven(
+        return "Signature is not valid: sign the body as docs/HOOKS.md shows, with the secret of this hook."
+    return (
         "Signature is not valid: send Antiphon-Timestamp and Antiphon-Signature as docs/WEBHOOKS.md shows, "
-        "with the secret of this webhook.",
-        code="bad_signature",
+        "with the secret of this webhook."
     )

@@ -1,24 +1,20 @@
 """The whole configuration, frozen, and what the rest of the program is given of it. Contract: config 1."""
 
 import hashlib
-import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, NamedTuple, Self, cast
 
 from msgspec.structs import replace
 from pydantic import Field, PrivateAttr
 
-from antiphon.channels.hook_settings import HookSettings, HookSignature
-from antiphon.channels.telegram.settings import ACCOUNT as TELEGRAM_ACCOUNT
-from antiphon.channels.telegram.settings import NAME as TELEGRAM
-from antiphon.channels.telegram.settings import TelegramMode, TelegramSettings
-from antiphon.channels.webhook_settings import NAME as WEBHOOK
-from antiphon.channels.webhook_settings import WebhookSettings
-from antiphon.config.origins import Origins
+from antiphon.channels.hook.section import HookPlaceSection, HookSection, HookSections
+from antiphon.channels.kind import DEFAULT_ACCOUNT, AnyKind, Given
+from antiphon.channels.kinds import Unloaded, find_kind, own_kinds, refuse_several
+from antiphon.channels.sections import AccountSection, PeopleSection
+from antiphon.config.sections.access import AccessSection
 from antiphon.config.sections.agents import (
-    DEFAULT_AGENT,
     AgentSandboxSection,
     AgentSection,
     AgentsSection,
@@ -26,39 +22,45 @@ from antiphon.config.sections.agents import (
     ProviderSection,
     SandboxSection,
 )
-from antiphon.config.sections.channels import MIN_SECRET_LENGTH, AccessSection, ChannelsSection, WebhookSection
-from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
+from antiphon.config.sections.channels import ChannelsSection, GivenChannels
 from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, LogSection, ProcessRole
-from antiphon.config.sections.hooks import HookPlaceSection, HookSection, HookSections
 from antiphon.config.sections.limits import LimitsSection, RunsSection
-from antiphon.config.sections.section import Section
 from antiphon.config.sections.sessions import CheckpointsSection, GroupsSection, MessagesSection, SessionSection
 from antiphon.config.sections.tasks import TasksSection
 from antiphon.config.sections.tools import ToolsSection
 from antiphon.config.sections.zones import machine_zone
-from antiphon.domain.actor import OWNER
 from antiphon.domain.agent import Agent, DailyLimits, RunLimits
 from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, Compartments
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
-from antiphon.domain.joining import JoinWaits
 from antiphon.domain.person import PersonId
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
-from antiphon.domain.session import NOWHERE, DeliveryContext
 from antiphon.engine.rules import ResetRules, Rules
 from antiphon.policy.chats import ChannelRules, GroupRules
-from antiphon.policy.machines import identity_of_hook
+from antiphon.policy.machines import HOOK, identity_of_hook
 from antiphon.policy.session_tools import named_session_tools
 from antiphon.policy.sinks import GroupName, Sinks
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
+from antiphon.policy.voices import Voices
+from antiphon.settings.classification import ClassificationSection, ClearanceSection
+from antiphon.settings.names import DEFAULT_AGENT
+from antiphon.settings.origins import Origins
+from antiphon.settings.section import Section, sections_in
 
-_TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{8,100}")
-"""The form of bots' tokens."""
 SHARED_SECTIONS = (
     *("agents", "limits", "messages", "groups", "session", "checkpoints", "tools", "tasks", "access", "channels"),
     *("hooks", "compat"),
 )
 """The settings by which processes treat sessions and runs."""
+
+
+class Account(NamedTuple):
+    """An account of a channel in the settings."""
+
+    channel: str
+    account: str
+    place: tuple[str, ...]
+    section: AccountSection
 
 
 class Config(Section):
@@ -78,7 +80,7 @@ class Config(Section):
     tools: ToolsSection = ToolsSection()
     tasks: TasksSection = TasksSection()
     access: AccessSection = AccessSection()
-    channels: ChannelsSection = ChannelsSection()
+    channels: GivenChannels = ChannelsSection()
     hooks: HookSections = Field(default_factory=dict[str, HookSection])
     """Programs that start runs by signed requests to `/hooks/<name>`, by name."""
     log: LogSection = LogSection()
@@ -104,16 +106,7 @@ class Config(Section):
 
     def fingerprint(self) -> str:
         """Equal for processes that treat sessions and runs alike."""
-        text = self.model_dump_json(
-            include={*SHARED_SECTIONS},
-            exclude={
-                "hooks": {"__all__": {"secret", "secret_env"}},
-                "channels": {
-                    "webhook": {"__all__": {"secret", "secret_env"}},
-                    "telegram": {"token": True, "token_env": True},
-                },
-            },
-        )
+        text = self.model_dump_json(include={*SHARED_SECTIONS})
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def agent_map(self, compartments: Compartments | None = None) -> dict[AgentId, Agent]:
@@ -132,29 +125,9 @@ class Config(Section):
     @property
     def names_compartments(self) -> bool:
         """Whether a setting names a compartment, so that the names must be looked up."""
-        telegram = self.channels.telegram
         return any(
-            section is not None and section.compartments
-            for section in (
-                self.tools.run_command.classification,
-                self.tools.run_command.clearance,
-                *(function.classification for function in self.tools.functions.values()),
-                *(agent.classification for agent in self.agents.list),
-                *(provider.clearance for provider in self.providers.values()),
-                *(
-                    each
-                    for webhook in self.channels.webhook.values()
-                    for each in (webhook.classification, webhook.clearance)
-                ),
-                *(() if telegram is None else (telegram.classification, telegram.clearance)),
-                *(hook.classification for hook in self.hooks.values()),
-                *(
-                    each
-                    for servers in (self.agents.defaults, *self.agents.list)
-                    for server in servers.mcp_servers.values()
-                    for each in (server.classification, server.clearance)
-                ),
-            )
+            isinstance(section, ClassificationSection | ClearanceSection) and section.compartments
+            for section in sections_in(self)
         )
 
     def classification_of_commands(self, compartments: Compartments | None = None) -> Classification:
@@ -183,21 +156,17 @@ class Config(Section):
     def _sinks(self, compartments: Compartments | None) -> Sinks:
         return Sinks(
             channels={
-                **self._clearance_of_telegram(compartments),
-                **{
-                    f"{WEBHOOK}:{name}": clearance
-                    for name, section in self.channels.webhook.items()
-                    if (
-                        clearance := self._clearance(
-                            section.clearance, compartments, "channels", WEBHOOK, name, "clearance"
-                        )
-                    )
-                },
+                f"{each.channel}:{each.account}": clearance
+                for each in self.accounts()
+                if (clearance := self._clearance(each.section.clearance, compartments, *each.place, "clearance"))
             },
-            groups=self._members_of_groups(),
-            owners=frozenset(
-                f"{WEBHOOK}:{name}" for name, section in self.channels.webhook.items() if section.principal == "owner"
-            ),
+            groups={
+                GroupName(each.channel, each.account, name): tuple(map(PersonId, group.members))
+                for each, section in self._people()
+                for name, group in section.groups.items()
+                if group.members
+            },
+            owners=frozenset(f"{each.channel}:{each.account}" for each in self.accounts() if each.section.is_owners),
             providers={
                 name: clearance
                 for name, section in self.providers.items()
@@ -207,20 +176,6 @@ class Config(Section):
                 self.tools.run_command.clearance, compartments, "tools", "run_command", "clearance"
             ),
         )
-
-    def _members_of_groups(self) -> dict[GroupName, tuple[PersonId, ...]]:
-        section = self.channels.telegram
-        return {
-            GroupName(TELEGRAM, TELEGRAM_ACCOUNT, name): tuple(map(PersonId, group.members))
-            for name, group in ({} if section is None else section.groups).items()
-            if group.members
-        }
-
-    def _clearance_of_telegram(self, compartments: Compartments | None) -> dict[str, Classification]:
-        section = self.channels.telegram
-        place = ("channels", TELEGRAM, "clearance")
-        clearance = self._clearance(section.clearance, compartments, *place) if section is not None else None
-        return {} if clearance is None else {f"{TELEGRAM}:{TELEGRAM_ACCOUNT}": clearance}
 
     def _classification(
         self, section: ClassificationSection | None, compartments: Compartments | None, *place: str
@@ -301,8 +256,8 @@ class Config(Section):
                 f"{self._at('agents', 'default')} names no listed agent: {default!r}. Listed: {', '.join(agents)}.",
                 code="invalid_config",
             )
-        for name, webhook in self.channels.webhook.items():
-            self._known_agent(webhook.agent, agents, "channels", "webhook", name, "agent")
+        for each in self.accounts():
+            self._known_agent(each.section.agent, agents, *each.place, "agent")
         self._check_hooks(agents, default)
         self._check_links()
         days, kept_days = self.session.stale_after_days, self.session.retention_days
@@ -335,11 +290,12 @@ class Config(Section):
             user_approves=frozenset(map(AgentId, self.access.roles.user.approve)),
             approval=self.tools.approval.rules(),
             sinks=self._sinks(compartments),
-            voices=self.channels.voices(),
+            voices=Voices({(each.channel, each.account): each.section.voice() for each in self.accounts()}),
             chats=replace(
                 self.session.chat_rules(),
                 channels=self._channel_rules(agents, default, compartments),
                 bots=self._bots(),
+                titles=self._titles(),
             ),
             checkpoints=self.checkpoints.rules(),
             task_zone=self.tasks.zone or machine_zone(),
@@ -385,54 +341,60 @@ class Config(Section):
 
     def _at(self, *place: str) -> str:
         """The setting with its origin, to begin an error with."""
-        spelt = self.origins.spelt(*place)
-        return f"{self.origins.where(spelt)}: {'.'.join(spelt)}"
+        return self.origins.at(*place)
 
-    def webhooks(self, compartments: Compartments | None = None) -> list[WebhookSettings]:
-        """The webhooks with their secrets. Raises `Invalid` for one without a secret that protects."""
-        default = self.agents.default or next(iter(self.agent_map()))
-        found: list[WebhookSettings] = []
-        for name, section in self.channels.webhook.items():
-            if (problem := self.webhook_problem(name)) is not None:
-                raise Invalid(problem, code="invalid_config")
-            found.append(
-                WebhookSettings(
-                    name=name,
-                    secret=section.key() or "",
-                    url=section.url,
-                    agent_id=AgentId(section.agent or default),
-                    principal=OWNER if section.principal == "owner" else None,
-                    queue_mode=section.queue_mode,
-                    timeout_seconds=section.timeout_seconds,
-                    classification=self._classification(
-                        section.classification, compartments, "channels", "webhook", name, "classification"
-                    ),
-                )
+    def given_channels(self, compartments: Compartments | None = None) -> Iterator[tuple[AnyKind, Given[Any]]]:
+        """The channels that are configured and can be loaded."""
+        for kind, section in self._kinds():
+            yield (
+                kind,
+                Given(
+                    section=section,
+                    place=kind.place,
+                    origins=self.origins,
+                    public_url=self.gateway.public_url,
+                    default_agent=AgentId(self.agents.default or next(iter(self.agent_map()))),
+                    classify=lambda section, place: self._classification(section, compartments, *place),
+                ),
             )
-        return found
 
-    def webhook_problem(self, name: str) -> str | None:
-        """Why the webhook cannot start: it has no secret that protects."""
-        return _secret_problem("Webhook", f"channels.webhook.{name}", self.channels.webhook[name])
+    def unloaded_channels(self) -> list[Unloaded]:
+        """The configured channels whose packages cannot be used. Raises `Invalid` for one that two packages offer."""
+        names = self.channels.by_name()
+        for name in names:
+            refuse_several(name)
+        return [kind for kind in map(find_kind, names) if isinstance(kind, Unloaded)]
 
-    def hook_problem(self, name: str) -> str | None:
-        """Why the hook cannot start: it has no secret that protects."""
-        return _secret_problem("Hook", f"hooks.{name}", self.hooks[name])
+    def _kinds(self) -> Iterator[tuple[AnyKind, Any]]:
+        sections = self.channels.by_name()
+        written = [*cast("Mapping[str, object]", self.origins.tree.get("channels", {}))]
+        for name in sorted(sections, key=lambda each: written.index(each) if each in written else -1):
+            kind, section = find_kind(name), sections[name]
+            if not isinstance(kind, Unloaded):
+                yield kind, section
+        if self.hooks:
+            yield own_kinds()[HOOK], self.hooks
 
-    def shared_secret_problem(self) -> str | None:
-        """Why two hooks cannot start: they have the same secret, and the signature of one does not name its hook."""
-        by_secret: dict[str, str] = {}
-        for name, hook in self.hooks.items():
-            if not (secret := hook.key()):
-                continue
-            other = by_secret.setdefault(secret, name)
-            signatures = {hook.signature, self.hooks[other].signature}
-            if other != name and signatures != {HookSignature.ANTIPHON}:
-                return (
-                    f"Hooks have the same secret: hooks.{other} and hooks.{name}. A signature of GitHub or Stripe "
-                    "does not name its hook, so each needs a secret of its own."
-                )
-        return None
+    def accounts(self) -> Iterator[Account]:
+        """Every account of a channel; of one whose section is no table, the only one."""
+        for kind, section in self._kinds():
+            if isinstance(section, AccountSection):
+                yield Account(kind.name, DEFAULT_ACCOUNT, kind.place, section)
+            elif isinstance(section, dict):
+                for name, each in cast("dict[str, object]", section).items():
+                    if isinstance(each, AccountSection):
+                        yield Account(kind.name, name, (*kind.place, name), each)
+
+    def _people(self) -> Iterator[tuple[Account, PeopleSection]]:
+        """The accounts to which people write."""
+        for each in self.accounts():
+            if isinstance(each.section, PeopleSection):
+                yield each, each.section
+
+    def _titles(self) -> dict[str, str]:
+        """Channels as people call them: of Antiphon's own all, because sessions remember theirs."""
+        kinds = (*own_kinds().values(), *(kind for kind, _ in self._kinds()))
+        return {kind.name: kind.title for kind in kinds if kind.place == ("channels", kind.name)}
 
     def _check_hooks(self, agents: Collection[AgentId], default: AgentId) -> None:
         """Raises `Invalid` for a hook whose agent, session or place does not fit."""
@@ -458,10 +420,8 @@ class Config(Section):
                 self._check_hook_place(name, hook.deliver)
 
     def _bots(self) -> frozenset[str]:
-        """The accounts of Antiphon itself: a bot's token begins with the id of its account."""
-        section = self.channels.telegram
-        token = None if section is None else section.key()
-        return frozenset() if token is None else frozenset({f"{TELEGRAM}:{token.partition(':')[0]}"})
+        """The accounts of Antiphon itself."""
+        return frozenset(f"{each.channel}:{own}" for each in self.accounts() if (own := each.section.own_id))
 
     def _check_links(self) -> None:
         """Raises `Invalid` for a link of a program's account, or to a program."""
@@ -482,107 +442,50 @@ class Config(Section):
     def _check_hook_place(self, name: str, place: HookPlaceSection) -> None:
         """Raises `Invalid` for a place that no configured channel sends to."""
         named = self._at("hooks", name, "deliver")
-        if place.channel == TELEGRAM:
-            if self.channels.telegram is None:
-                raise Invalid(f"{named} needs a bot, and channels.telegram is not set.", code="invalid_config")
-            if place.account not in (None, TELEGRAM_ACCOUNT):
-                raise Invalid(
-                    f"{named} names an account that does not exist: {place.account!r}. Leave it out.",
-                    code="invalid_config",
-                )
-            return
-        webhook = self.channels.webhook.get(place.account or "")
-        if webhook is None or webhook.url is None:
-            names = [each for each, section in self.channels.webhook.items() if section.url is not None]
-            raise Invalid(
-                f"{named} needs an account: the name of a webhook with a url. "
-                f"{'' if place.account is None else f'{place.account!r} is not one. '}"
-                f"Such webhooks: {', '.join(names) or 'none'}.",
-                code="invalid_config",
-            )
-
-    def hook_settings(self, compartments: Compartments | None = None) -> list[HookSettings]:
-        """The hooks with their secrets. Raises `Invalid` for one without a secret that protects."""
-        default = self.agents.default or next(iter(self.agent_map()))
-        found: list[HookSettings] = []
-        for name, section in self.hooks.items():
-            if (problem := self.hook_problem(name)) is not None:
-                raise Invalid(problem, code="invalid_config")
-            place = section.deliver
-            found.append(
-                HookSettings(
-                    name=name,
-                    secret=section.key() or "",
-                    signature=section.signature,
-                    agent_id=AgentId(section.agent or default),
-                    session_key=section.session,
-                    place=NOWHERE if place is None else _place_of(place),
-                    queue_mode=section.queue_mode,
-                    classification=self._classification(
-                        section.classification, compartments, "hooks", name, "classification"
-                    ),
-                )
-            )
-        if (problem := self.shared_secret_problem()) is not None:
-            raise Invalid(problem, code="invalid_config")
-        return found
-
-    def telegram(self) -> TelegramSettings | None:
-        """The bot with its token; None if none is configured. Raises `Invalid` without a usable token or address."""
-        section = self.channels.telegram
-        if section is None:
-            return None
-        token = section.key() or ""
-        if not _TOKEN.fullmatch(token):
-            named = section.token_env if section.token is None else None
-            setting = self.origins.spelt("channels", TELEGRAM, "token")
-            place = ".".join(setting) if named is None else f"the variable {named}"
-            place = "it" if setting in self.origins.variables else place
-            where = self.origins.where(setting)
-            raise Invalid(
-                f"{where}: Telegram has no usable token: "
-                f"{place} {'does not hold one' if token else 'is not set'}. Ask "
-                f"@BotFather on Telegram for one, and set the variable {named or 'ANTIPHON_TELEGRAM_TOKEN'}.",
-                code="invalid_config",
-            )
-        if section.mode is TelegramMode.WEBHOOK and not (self.gateway.public_url or "").startswith("https://"):
-            raise Invalid(
-                f"{self._at('channels', 'telegram', 'mode')}: 'webhook' needs an address that Telegram can reach. "
-                "Set gateway.public_url to one that begins with https://, or the mode to 'poll'.",
-                code="invalid_config",
-            )
-        return TelegramSettings(
-            token=token,
-            mode=section.mode,
-            public_url=self.gateway.public_url,
-            api_base=None if section.api_base is None else section.api_base.rstrip("/"),
-            stream_interval=timedelta(milliseconds=section.stream_interval_ms),
+        kind, section = next(
+            (each for each in self._kinds() if each[0].place == ("channels", place.channel)), (None, None)
         )
+        if kind is None:
+            channel = self._at("hooks", name, "deliver", "channel")
+            raise Invalid(f"{channel}: channels.{place.channel} is not set.", code="invalid_config")
+        accounts = [each.account for each in self.accounts() if each.channel == kind.name and each.section.sends]
+        if isinstance(section, AccountSection):
+            if place.account in (None, *accounts):
+                return
+            raise Invalid(
+                f"{named} names an account that does not exist: {place.account!r}. Leave it out.", code="invalid_config"
+            )
+        if place.account not in accounts:
+            raise Invalid(
+                f"{named} needs an account: the name of a {kind.sender}. "
+                f"{'' if place.account is None else f'{place.account!r} is not one. '}"
+                f"Such {kind.name}s: {', '.join(accounts) or 'none'}.",
+                code="invalid_config",
+            )
 
     def _channel_rules(
         self, agents: Collection[AgentId], default: AgentId, compartments: Compartments | None
     ) -> dict[tuple[str, str], ChannelRules]:
         """By channel and account. Raises `Invalid` for an unknown agent."""
-        section = self.channels.telegram
-        if section is None:
-            return {}
-        place = ("channels", TELEGRAM)
         return {
-            (TELEGRAM, TELEGRAM_ACCOUNT): ChannelRules(
-                agent_id=self._known_agent(section.agent, agents, *place, "agent") or default,
+            (each.channel, each.account): ChannelRules(
+                agent_id=self._known_agent(section.agent, agents, *each.place, "agent") or default,
                 access=section.access,
                 queue_mode=section.queue_mode,
-                classification=self._classification(section.classification, compartments, *place, "classification"),
-                join_waits=JoinWaits(text_ms=section.text_wait_ms),
+                classification=self._classification(
+                    section.classification, compartments, *each.place, "classification"
+                ),
+                join_waits=section.join_waits,
                 groups={
                     name: GroupRules(
-                        agent_id=self._known_agent(group.agent, agents, *place, "groups", name, "agent"),
+                        agent_id=self._known_agent(group.agent, agents, *each.place, "groups", name, "agent"),
                         owner_trigger=group.owner_trigger,
                         is_silent=group.silent,
                     )
                     for name, group in section.groups.items()
                 },
             )
+            for each, section in self._people()
         }
 
     def _known_agent(self, name: str | None, agents: Collection[AgentId], *place: str) -> AgentId | None:
@@ -611,18 +514,3 @@ def _command_limits(section: AgentSandboxSection, defaults: SandboxSection) -> S
         disk_bytes=(section.disk_mb or defaults.disk_mb) * MEBIBYTE,
         time=timedelta(seconds=seconds),
     )
-
-
-def _place_of(place: HookPlaceSection) -> DeliveryContext:
-    account = place.account or (TELEGRAM_ACCOUNT if place.channel == TELEGRAM else None)
-    return DeliveryContext(channel=place.channel, to=place.to, account_id=account, thread_id=place.thread)
-
-
-def _secret_problem(noun: str, place: str, section: WebhookSection | HookSection) -> str | None:
-    """What is wrong with the secret; None for one that protects."""
-    secret = section.key() or ""
-    if len(secret) >= MIN_SECRET_LENGTH:
-        return None
-    named = f"variable {section.secret_env}" if section.secret_env and section.secret is None else "secret"
-    what = f"one of {MIN_SECRET_LENGTH} characters or more" if secret else "one"
-    return f"{noun} has no usable secret: {place} needs {what} ({named}). Make one with `openssl rand -hex 32`."

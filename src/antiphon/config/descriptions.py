@@ -10,7 +10,7 @@ from itertools import pairwise
 from textwrap import dedent
 
 from antiphon.annotations import types_in
-from antiphon.config.sections.section import Section
+from antiphon.settings.section import Section
 
 
 def describe(section: type[Section]) -> None:
@@ -31,7 +31,10 @@ def _sections_in(section: type[Section]) -> set[type[Section]]:
 
 def _texts_of(section: type[Section]) -> Iterator[tuple[str, str]]:
     """The names of the settings that the class itself declares with a text under them, and that text."""
-    (declared,) = ast.parse(dedent(getsource(section))).body
+    try:
+        (declared,) = ast.parse(dedent(getsource(section))).body
+    except OSError:  # it was made of others' sections, which say themselves what they are for
+        return
     assert isinstance(declared, ast.ClassDef)
     for line, below in pairwise(declared.body):
         if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name):

@@ -7,10 +7,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel
 
 from antiphon.annotations import types_in
+from antiphon.channels.kinds import installed_names
 from antiphon.config.config import Config
-from antiphon.config.origins import Origins
-from antiphon.config.sections.section import NEEDED
+from antiphon.config.sections.channels import ChannelsSection, sections_with
 from antiphon.incoming import MAX_PROBLEMS, shortened
+from antiphon.settings.origins import Origins
+from antiphon.settings.section import NEEDED
 
 LONGEST_NAME = 200
 """How much of an unknown name is compared with the valid ones."""
@@ -51,7 +53,11 @@ def _names_beside(place: Sequence[str], *, is_camel: bool) -> list[str]:
             if part in (name, field.alias):
                 section = _section_of(field.annotation) or section
                 break
-    return [to_camel(name) if is_camel else name for name in section.model_fields]
+        if section is ChannelsSection:
+            section = sections_with(frozenset(place[1:2]))
+    others = installed_names() if issubclass(section, ChannelsSection) else ()
+    names = dict.fromkeys((*section.model_fields, *others))
+    return [to_camel(name) if is_camel else name for name in names]
 
 
 def _section_of(annotation: object) -> type[BaseModel] | None:

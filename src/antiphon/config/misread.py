@@ -8,6 +8,7 @@ from typing import cast
 from antiphon.agents.provider import key_variable
 from antiphon.config.config import Config
 from antiphon.config.sections.zones import zone_problem
+from antiphon.settings.section import sections_in, variables_of
 
 _LITERAL = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _PROSE = frozenset({"instructions"})
@@ -65,16 +66,12 @@ def _remedy(place: tuple[str, ...]) -> str:
 
 def _literal_keys(config: Config) -> Iterator[str]:
     """Variables from which keys are taken, and which hold `${NAME}` themselves."""
-    channels = config.channels
-    telegram = () if channels.telegram is None else (channels.telegram.token_env,)
     models = {agent.model.partition(":")[0] for agent in config.agent_map().values()}
     names = {
-        *(section.secret_env for section in (*channels.webhook.values(), *config.hooks.values())),
-        *telegram,
-        *(section.api_key_env for section in config.providers.values()),
+        *(name for section in sections_in(config) for name in variables_of(section)),
         *(key_variable(provider) for provider in (*config.providers, *models)),
     }
-    for name in sorted(filter(None, names)):
+    for name in sorted(names):
         match = _LITERAL.search(os.environ.get(name, ""))
         if match is not None:
             yield _literal_variable(name, match[0])

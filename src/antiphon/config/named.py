@@ -9,8 +9,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from antiphon.channels.telegram.settings import NAME as TELEGRAM
-from antiphon.channels.webhook_settings import NAME as WEBHOOK
+from antiphon.channels.kinds import installed_names
 from antiphon.config.config import Config
 from antiphon.domain.errors import Invalid
 from antiphon.domain.nearness import nearest
@@ -24,7 +23,6 @@ SEPARATOR = "__"
 """Between the name of an MCP server and that of its tool."""
 MOST_LOOKED_UP = 1_000
 """For how many unknown names the nearest known one is looked for."""
-CHANNELS = (TELEGRAM, WEBHOOK, WEBCHAT, HOOK)
 
 
 class Noun(StrEnum):
@@ -113,7 +111,7 @@ def _unknown(config: Config, functions: Collection[str]) -> Iterator[tuple[Named
         Noun.SESSION_TOOL: SESSION_TOOLS,
         Noun.FUNCTION: set(functions),
         Noun.AGENT: config.agent_map().keys(),
-        Noun.CHANNEL: CHANNELS,
+        Noun.CHANNEL: (*installed_names(), WEBCHAT, HOOK),
     }
     candidates = {noun: sorted(names) for noun, names in known.items()}
     servers = {name for servers in config.mcp_servers().values() for name in servers}

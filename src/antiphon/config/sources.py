@@ -13,12 +13,13 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
+from antiphon.channels.kinds import installed_names, own_kinds
 from antiphon.config.config import Config
 from antiphon.config.errors import explain
-from antiphon.config.file import file_in, read_file
-from antiphon.config.origins import Origins
-from antiphon.config.sections.variable import Variable, table_in
 from antiphon.domain.errors import Invalid
+from antiphon.settings.file import file_in, read_file
+from antiphon.settings.origins import Origins
+from antiphon.settings.variable import Variable, table_in
 
 _SHORT_VARIABLES = {
     "HOST": ("gateway", "host"),
@@ -26,7 +27,6 @@ _SHORT_VARIABLES = {
     "MODEL": ("agents", "defaults", "model"),
     "DATABASE": ("database", "url"),
     "ROLE": ("gateway", "role"),
-    "TELEGRAM_TOKEN": ("channels", "telegram", "token"),
 }
 
 
@@ -82,8 +82,17 @@ def _variables(environment: Mapping[str, str]) -> list[tuple[tuple[str, ...], st
         if rest == name or rest in ("CONFIG", "HOME") or rest.startswith("TEST_"):
             continue
         place = _SHORT_VARIABLES.get(rest) or tuple(part.lower() for part in rest.split("__"))
+        if len(place) == 1:
+            place = _in_channel(place[0]) or place
         found.append((place, name, value))
     return sorted(found, key=lambda each: len(each[0]))
+
+
+def _in_channel(name: str) -> tuple[str, ...] | None:
+    """`xmpp_password` sets `channels.xmpp.password`, if there is such a channel."""
+    channel, _, setting = name.partition("_")
+    is_channel = setting and (channel in own_kinds() or channel in installed_names())
+    return ("channels", channel, setting) if is_channel else None
 
 
 def _put(tree: dict[str, Any], place: Sequence[str], value: object, variable: str = "") -> None:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from antiphon.channels.kinds import own_kinds
 from antiphon.gateway.refusals import Refusals
 from antiphon.wire.encoding import compact_json
 
@@ -40,14 +41,10 @@ SINGLE = frozenset(
         b"idempotency-key",
         b"antiphon-session",
         b"antiphon-page",
-        b"antiphon-signature",
         b"sec-websocket-key",
         b"sec-websocket-version",
-        b"antiphon-timestamp",
-        b"x-hub-signature-256",
-        b"stripe-signature",
         b"sec-fetch-site",
-        b"x-telegram-bot-api-secret-token",
+        *(name.lower().encode() for kind in own_kinds().values() if kind.address for name in kind.address.headers),
     }
 )
 """Headers that decide something. If one came twice, two readers could each use another value."""
@@ -357,7 +354,7 @@ class HttpConnection(HttpToolsProtocol):
         self._seen = set()
         if len(self.pipeline) >= self._limits.pipelined:
             raise _RefusedRequest(
-                "too_many_requests_at_once", "Connection has too many waiting requests. Use several connections."
+                "too_many_requests_at_once", "OpenChannel has too many waiting requests. Use several connections."
             )
 
     def on_url(self, url: bytes) -> None:

@@ -16,6 +16,7 @@ from antiphon.gateway.bodies import LARGE_BYTES
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import GatewaySettings, Guard
 from antiphon.gateway.openapi import describe
+from antiphon.gateway.operations import channels
 from antiphon.gateway.operations.admission import admit
 from antiphon.gateway.operations.health import check_ready, get_health
 from antiphon.gateway.operations.operation import AnyOperation, HttpReply
@@ -33,10 +34,11 @@ SOCKET_PATH = "/ws"
 
 def build_gateway(gateway: Gateway, mcp: AsgiApp, settings: GatewaySettings) -> Guard:
     """The whole application, behind its guard."""
-    addresses = _addresses_of((*TABLE.values(), *PAGE), gateway)
+    operations = [*TABLE.values(), *channels.foreign(gateway.addresses)]
+    addresses = _addresses_of((*operations, *PAGE), gateway)
     tools = _Scoped(mcp, TABLE["tools.invoke"])
     addresses.add("POST", MCP_PATH, RouteEndpoint(answer=tools, max_body_bytes=LARGE_BYTES, serves_bound=True))
-    for path, make in (("/openapi.json", lambda: describe(TABLE.values())), ("/asyncapi.json", describe_socket)):
+    for path, make in (("/openapi.json", lambda: describe(operations)), ("/asyncapi.json", describe_socket)):
         addresses.add("GET", path, RouteEndpoint(answer=_Scoped(_Description(make), TABLE["tools.list"])))
     addresses.add("GET", SOCKET_PATH, RouteEndpoint(answer=_NotASocket(), is_open=True))
     addresses.add("GET", "/static/*", RouteEndpoint(answer=Assets(), is_open=True))

@@ -57,6 +57,8 @@ class ChatRules(Struct, frozen=True, kw_only=True):
     """By channel and account."""
     bots: frozenset[str] = frozenset()
     """The accounts of Antiphon itself on platforms, as `<channel>:<platform id>`."""
+    titles: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Channels as people call them, by name."""
 
     def person_of(self, channel: str, platform_id: str) -> str | None:
         """The person to whom the settings link the account."""

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from antiphon.channels.telegram.kind import TELEGRAM
 from antiphon.channels.telegram.settings import OTHER_POLLS
-from antiphon.cli.homes.check_result import CheckResult, Grade
-from antiphon.cli.homes.telegram_checks import check_telegram
 from antiphon.config.sources import load_config
 from antiphon.domain.chat_state import ChatState
+from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.domain.errors import Invalid
 from antiphon.testing.faults import Fault
 from antiphon.testing.serving import run_fake
 from antiphon.testing.telegram import FakeTelegram
+from tests.channels.settings import read_settings
 from tests.channels.telegram.bots import settings_of
 from tests.cli.program import environment
 from tests.engine.stage import config
@@ -34,7 +35,8 @@ def fake() -> Generator[FakeTelegram]:
 def findings(
     fake: FakeTelegram, chats: ChatState = IN_ORDER, *, is_running: bool = True, **more: Any
 ) -> list[CheckResult]:
-    found = list(check_telegram(config(channels__telegram=settings_of(fake, **more)), chats, is_running=is_running))
+    ((_, given),) = config(channels__telegram=settings_of(fake, **more)).given_channels()
+    found = list(TELEGRAM.check(given, chats, is_running=is_running))
     assert all(each.remedy for each in found if each.grade is not Grade.OK)
     assert not any(fake.token in each.detail + each.remedy for each in found)
     return found
@@ -51,7 +53,7 @@ def test_no_token(fake: FakeTelegram, monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = findings(fake, token=None)
     assert found.grade is Grade.BROKEN and "no usable token" in found.detail and "@BotFather" in found.remedy
     monkeypatch.setenv("TELEGRAM_BOT_TOKEN", fake.token)
-    (found,) = check_telegram(config(), IN_ORDER, is_running=False)
+    (found,) = TELEGRAM.check(None, IN_ORDER, is_running=False)
     assert found.grade is Grade.WARNING and "ANTIPHON_TELEGRAM_TOKEN" in found.remedy
 
 
@@ -90,14 +92,14 @@ def test_no_account_of_an_owner_and_groups_that_wait(fake: FakeTelegram) -> None
 
 def test_one_variable_is_enough(tmp_path: Path) -> None:
     token = "7001:abcdefghijklmnop"
-    settings = load_config(None, environment={"ANTIPHON_TELEGRAM_TOKEN": token}).telegram()
-    assert settings is not None and settings.token == token and token not in repr(settings)
+    settings = read_settings(load_config(None, environment={"ANTIPHON_TELEGRAM_TOKEN": token}), "telegram")
+    assert settings.token == token and token not in repr(settings)
     with pytest.raises(Invalid, match="public_url"):
-        config(channels__telegram={"token": token, "mode": "webhook"}).telegram()
+        read_settings(config(channels__telegram={"token": token, "mode": "webhook"}), "telegram")
     with pytest.raises(Invalid, match="names no listed agent"):
         config(channels__telegram={"token": token, "groups": {"-1": {"agent": "nobody"}}}).rules()
     with pytest.raises(Invalid, match="usable token"):
-        config(channels__telegram={"token": "nonsense"}).telegram()
+        read_settings(config(channels__telegram={"token": "nonsense"}), "telegram")
 
 
 def test_the_client_library_is_loaded_only_for_a_bot() -> None:

@@ -39,8 +39,7 @@ async def test_each_message_is_stored_once_and_each_reply_seen(
     ):
         tasks.start_soon(pass_time, bot, clock)
         loop = quick_loop(bot, proxy)
-        assert bot.app.telegram_loop is not None
-        bot.app.telegram_loop.stop()
+        bot.app.channels.stop()
         tasks.start_soon(loop.run)
         rounds = 0
         while proxy.cuts < most:
@@ -58,7 +57,6 @@ async def test_each_message_is_stored_once_and_each_reply_seen(
             assert seen.keys() == {f"echo: {text}" for text in wanted}
         repeated = sum(len(fake.texts(chat)) - rounds for chat in range(1, CHATS + 1))
         assert repeated <= proxy.cuts_of_answers, "only a text whose answer was lost may be seen twice"
-        loop.stop()
         tasks.cancel_scope.cancel()
 
 
@@ -68,8 +66,8 @@ def quick_loop(bot: Bot, proxy: CuttingProxy) -> TelegramLoop:
     return TelegramLoop(
         settings,
         TelegramClient(settings),
-        bot.app.reception,
-        bot.app.accounts,
+        bot.app.inside.reception,
+        bot.app.inside.accounts,
         clock=bot.app.services.clock,
         secret="",
         pauses=Pauses(SOON, SOON),

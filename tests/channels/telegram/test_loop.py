@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from telegram.error import RetryAfter
 
 from antiphon.building import App, Parts
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 async def until_trouble(app: App, trouble: str | None) -> None:
     async def is_so() -> bool:
-        return [row.trouble for row in await app.accounts.list()] == [trouble]
+        return [row.trouble for row in await app.inside.accounts.list()] == [trouble]
 
     await until(is_so)
 
@@ -72,7 +73,7 @@ def another_loop(app: App, fake: FakeTelegram, clock: Any) -> Any:
     address = fake.base_url.removesuffix("/bot")
     bot = TelegramBot(TelegramSettings(token=fake.token, api_base=address))
     accounts = Accounts(app.database, ProcessId("proc_other"), clock)
-    return bot.loop(app.reception, accounts, clock, app.services.home_key)
+    return bot.loop(replace(app.inside, accounts=accounts))
 
 
 @requirement("channels:1")
@@ -81,12 +82,11 @@ async def test_another_process_serves_the_bot_once_the_first_one_stops(open_home
         await bot.says("hello", sender=ANN)
         other = another_loop(bot.app, fake, bot.app.services.clock)
         tasks.start_soon(other.run)
-        assert bot.app.telegram_loop is not None
-        bot.app.telegram_loop.stop()
+        bot.app.channels.stop()
         await bot.says("still there", sender=BEN)
-        (row,) = await bot.app.accounts.list()
+        (row,) = await bot.app.inside.accounts.list()
         assert row.process == "proc_other"
-        other.stop()
+        tasks.cancel_scope.cancel()
 
 
 @requirement("channels:1")
@@ -100,10 +100,9 @@ async def test_a_process_that_was_given_up_stores_nothing_more(open_home: OpenHo
         assert lease is not None
         fake.write("too late", sender=ANN)
         fake.write("much too late", sender=ANN)
-        assert bot.app.telegram_loop is not None
 
         async def is_asking_again() -> bool:
-            return (await bot.app.accounts.list())[0].process == "proc_other"
+            return (await bot.app.inside.accounts.list())[0].process == "proc_other"
 
         await until(is_asking_again)
         await others.release(lease)

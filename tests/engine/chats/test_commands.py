@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from antiphon.config.sections.channels import AccessSection
+from antiphon.config.sections.access import AccessSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Denied
 from antiphon.domain.person import PersonId, PersonRole, person_principal

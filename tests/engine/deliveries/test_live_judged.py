@@ -55,12 +55,12 @@ async def refuse_the_group(app: App) -> None:
 
 async def remove_the_bot(app: App) -> None:
     place = DeliveryContext(channel=NAME, to="room")
-    await app.reception.change(ChatChange(kind=ChangeKind.LEFT, place=place))
+    await app.inside.reception.change(ChatChange(kind=ChangeKind.LEFT, place=place))
 
 
 async def move_the_group(app: App) -> None:
     place = DeliveryContext(channel=NAME, to="room")
-    await app.reception.change(ChatChange(kind=ChangeKind.MOVED, place=place, moved_to="hall"))
+    await app.inside.reception.change(ChatChange(kind=ChangeKind.MOVED, place=place, moved_to="hall"))
 
 
 async def route_the_chat_elsewhere(app: App) -> None:

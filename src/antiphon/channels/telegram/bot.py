@@ -4,44 +4,70 @@ import anyio
 from msgspec.structs import replace
 from telegram.error import TelegramError
 
+from antiphon.channels.kind import Greeting, Inside, OpenChannel
 from antiphon.channels.telegram.channel import TelegramChannel
 from antiphon.channels.telegram.client import TelegramClient
 from antiphon.channels.telegram.loop import TelegramLoop, trouble_of
-from antiphon.channels.telegram.settings import WEBHOOK_IS_SET, WEBHOOK_PATH, BotLook, TelegramMode, TelegramSettings
+from antiphon.channels.telegram.settings import (
+    ACCOUNT,
+    NAME,
+    WEBHOOK_IS_SET,
+    WEBHOOK_PATH,
+    BotLook,
+    TelegramMode,
+    TelegramSettings,
+)
 from antiphon.channels.telegram.webhook import TelegramWebhook
-from antiphon.clock import Clock
+from antiphon.domain.actor import OWNER
 from antiphon.domain.home_key import HomeKey
-from antiphon.engine.chats.accounts import Accounts
-from antiphon.engine.chats.reception import Reception
+from antiphon.engine.services import Services
 
 _NAME_SECONDS = 5.0
 LOOK_SECONDS = 4
 """Long enough for another program that polls to ask again, which ends the look."""
 
 
-class TelegramBot:
-    """A bot with its connections, which `channel.aclose` closes."""
+class TelegramBot(OpenChannel):
+    """A bot with its connections."""
 
     def __init__(self, settings: TelegramSettings) -> None:
         self._settings = settings
         self._client = TelegramClient(settings)
-        self.channel = TelegramChannel(self._client, settings.stream_interval)
+        self.senders = (TelegramChannel(self._client, settings.stream_interval),)
 
-    def loop(self, reception: Reception, accounts: Accounts, clock: Clock, home_key: HomeKey) -> TelegramLoop:
+    async def serve(self, inside: Inside) -> None:
+        await self.loop(inside).run()
+
+    def loop(self, inside: Inside) -> TelegramLoop:
+        services = inside.services
         return TelegramLoop(
             self._settings,
             self._client,
-            reception,
-            accounts,
-            clock=clock,
-            secret=_secret_of(home_key),
+            inside.reception,
+            inside.accounts,
+            clock=services.clock,
+            secret=_secret_of(services.home_key),
         )
 
-    def webhook(self, reception: Reception, home_key: HomeKey) -> TelegramWebhook | None:
+    def receiver(self, inside: Inside) -> TelegramWebhook | None:
         """Takes in what Telegram posts; None if the bot is polled."""
         if self._settings.mode is not TelegramMode.WEBHOOK:
             return None
-        return TelegramWebhook(self._client, reception, _secret_of(home_key))
+        return TelegramWebhook(self._client, inside.reception, _secret_of(inside.services.home_key))
+
+    async def greet(self, services: Services, *, command: str, may_show_code: bool) -> list[Greeting]:
+        """The bot's address; with a code for the owner's account, until one is linked."""
+        name = await self.find_name()
+        if name is None:
+            return [Greeting("Telegram does not answer for the bot yet; `antiphon doctor` says why.", is_warning=True)]
+        address = f"https://t.me/{name}"
+        if await services.links.has_owner(NAME, ACCOUNT):
+            return [Greeting(f"Telegram: {address}")]
+        if not may_show_code:
+            return [Greeting(f"Telegram: no owner yet. `{command}` prints a code; send `/link CODE yes` to {address}.")]
+        code = await services.links.make_code(OWNER)
+        text = "Telegram (good once, for an hour): open this link on your phone, and send what the bot asks for:"
+        return [Greeting(text, f"{address}?start={code.code}")]
 
     async def find_name(self) -> str | None:
         """The bot's name on Telegram; None if Telegram does not give it soon."""

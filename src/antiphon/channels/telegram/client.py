@@ -123,7 +123,7 @@ _REFUSALS = {
 
 
 class TelegramClient:
-    """Connections to the Bot API for one bot; opened by `open`, closed by `aclose`."""
+    """OpenChannels to the Bot API for one bot; opened by `open`, closed by `aclose`."""
 
     def __init__(self, settings: TelegramSettings) -> None:
         for name in _TALKATIVE:

@@ -77,18 +77,9 @@ class TelegramLoop:
         self._serving = Trouble(logger, "Serving the bot", action="bot_failed", means="Its chats wait.")
         self._pauses = pauses
         self._pause = pauses.first
-        self._scope = anyio.CancelScope()
-
-    def stop(self) -> None:
-        """Takes nothing more in and lets other processes serve the bot. May be called twice, and before `run`."""
-        self._scope.cancel()
 
     async def run(self) -> None:
-        """Serves until stopped, whenever no other process does."""
-        with self._scope:
-            await self._run()
-
-    async def _run(self) -> None:
+        """Serves until cancelled, whenever no other process does; then others may."""
         while True:
             try:
                 await self._client.open()

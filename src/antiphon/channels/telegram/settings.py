@@ -18,6 +18,7 @@ LARGEST_IMAGE = 5 * 1024 * 1024
 """The largest picture that is shown to models."""
 WEBHOOK_PATH = f"/channels/{NAME}/{ACCOUNT}"
 """The path at the gateway that Telegram posts updates to."""
+SECRET_HEADER = "x-telegram-bot-api-secret-token"
 WANTED = ("message", "callback_query", "my_chat_member")
 """The kinds of updates that are asked for."""
 

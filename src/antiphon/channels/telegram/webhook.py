@@ -9,16 +9,15 @@ from telegram.error import TelegramError
 
 from antiphon.channels.telegram.client import TelegramClient
 from antiphon.channels.telegram.intake import Intake
-from antiphon.channels.telegram.settings import ACCOUNT
+from antiphon.channels.telegram.kind import ADDRESS, UpdateAnswer
+from antiphon.channels.telegram.settings import ACCOUNT, SECRET_HEADER
 from antiphon.channels.telegram.updates import Me
 from antiphon.domain.errors import Invalid, Unavailable
 from antiphon.engine.chats.reception import Reception
 
-SECRET_HEADER = "x-telegram-bot-api-secret-token"
-
 
 class TelegramWebhook:
-    """Implements `InboundUpdates`: the secret that Telegram was given proves an update."""
+    """Implements `Receiver`: the secret that Telegram was given proves an update."""
 
     def __init__(self, client: TelegramClient, reception: Reception, secret: str) -> None:
         self._client = client
@@ -27,11 +26,12 @@ class TelegramWebhook:
         self._me: Me | None = None
         self._lock = Lock()
 
-    def is_proved(self, account: str, headers: Mapping[str, str]) -> bool:
+    def check(self, account: str, headers: Mapping[str, str]) -> None:
         given = headers.get(SECRET_HEADER, "")
-        return hmac.compare_digest(given.encode(), self._secret.encode()) and account == ACCOUNT
+        if not hmac.compare_digest(given.encode(), self._secret.encode()) or account != ACCOUNT:
+            raise ADDRESS.unproven()
 
-    async def receive(self, body: bytes) -> None:
+    async def receive(self, account: str, headers: Mapping[str, str], body: bytes) -> UpdateAnswer:
         try:
             update: object = json.loads(body)
         except (ValueError, RecursionError) as error:
@@ -39,6 +39,7 @@ class TelegramWebhook:
         me = await self._find_me()
         async with self._lock:  # one after the other, as they came
             await self._intake.take(update, me, None)
+        return UpdateAnswer(ok=True)
 
     async def _find_me(self) -> Me:
         if self._me is None:

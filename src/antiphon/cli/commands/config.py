@@ -34,7 +34,6 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
         restart_reason,
     )
     from antiphon.cli.rendering.output import show, show_json
-    from antiphon.config.file import TOML_NAME
     from antiphon.config.misread import misread
     from antiphon.config.named import dropped_defaults, ineffective_names, refuse_misspelt
     from antiphon.config.readiness import missing, refusing
@@ -42,6 +41,7 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
     from antiphon.configured import installed_tools
     from antiphon.domain.errors import Invalid
     from antiphon.domain.message import JsonValue
+    from antiphon.settings.file import TOML_NAME
 
     directory = home_of(home)
     settings = config_of(directory, config)

@@ -18,9 +18,9 @@ def doctor(
     config: ConfigOption = None, home: HomeOption = None, deep: DeepOption = False, as_json: JsonOption = False
 ) -> None:
     """Check the configuration, the home, the gateway and the models; the exit code is 1 if something is broken."""
-    from antiphon.cli.homes.check_result import Grade
     from antiphon.cli.homes.checks import examine
     from antiphon.cli.rendering.output import console, show, show_json, styled
+    from antiphon.domain.check_result import Grade
 
     findings = examine(home, config, is_deep=deep)
     broken = [finding for finding in findings if finding.grade is Grade.BROKEN]

@@ -13,8 +13,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from antiphon.config.origins import Origins
 from antiphon.private_files import check_private_directory, open_private
+from antiphon.settings.origins import Origins
 
 NAME = "gateway.json"
 

@@ -16,6 +16,7 @@ import typer
 from antiphon.config.config import Config
 from antiphon.domain.text import plain
 from antiphon.request_ids import current_request_id, current_run_id
+from antiphon.settings.section import secrets_of, sections_in
 from antiphon.trouble import QUIET_SECONDS
 
 MASK = "***"
@@ -190,12 +191,8 @@ def _known_secrets(config: Config) -> Iterable[str]:
     for section in config.providers.values():
         yield section.key() or ""
         yield from section.headers.values()
-    for webhook in config.channels.webhook.values():
-        yield webhook.key() or ""
-    for hook in config.hooks.values():
-        yield hook.key() or ""
-    if config.channels.telegram is not None:
-        yield config.channels.telegram.key() or ""
+    for section in sections_in((config.channels, config.hooks)):
+        yield from secrets_of(section)
     for servers in config.mcp_servers().values():
         for server in servers.values():
             yield from (value.get_secret_value() for value in (*server.env.values(), *server.headers.values()))

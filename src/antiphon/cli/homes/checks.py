@@ -10,29 +10,29 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from antiphon.agents.providers.dialects import DIALECTS
 from antiphon.agents.toolset import Toolset
 from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, inspect_database, look_at_server
+from antiphon.channels.kind import AnyKind, Given
+from antiphon.channels.kinds import own_kinds
 from antiphon.cli.connection.connect import client_of
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.connection.home import config_of, home_of
-from antiphon.cli.homes.check_result import CheckResult, Grade
 from antiphon.cli.homes.keys import has_key, key_problem, offline_remedy, silent_providers
 from antiphon.cli.homes.settings import listening_error, needs_restart, restart_reason
 from antiphon.cli.homes.task_checks import check_clock, check_past, check_tasks
-from antiphon.cli.homes.telegram_checks import check_telegram
 from antiphon.config.config import Config
-from antiphon.config.file import TOML_NAME
 from antiphon.config.misread import misread
 from antiphon.config.named import dropped_defaults, ineffective_names, refuse_misspelt
 from antiphon.config.readiness import refusing
 from antiphon.config.sources import find_config_file
 from antiphon.configured import installed_tools, mcp_settings, open_models
 from antiphon.domain.chat_state import NO_CHATS, ChatState
+from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject
@@ -42,6 +42,7 @@ from antiphon.home import DatabaseState, check_home
 from antiphon.mcp.client import look_at_servers
 from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.private_files import NotPrivate
+from antiphon.settings.file import TOML_NAME
 from antiphon.tools.run_command import needs_sandbox
 from antiphon.tools.sandbox.start import REMEDY, find_problem
 from antiphon.tools.sandbox.system_calls import filter_for
@@ -89,9 +90,7 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
         findings += _port(config, running)
         findings += _restart(config, running)
         findings += _models(home, file or home / TOML_NAME, config)
-        findings += _webhooks(config)
-        findings += _hooks(config)
-        findings += check_telegram(config, _chats_of(home, config), is_running=running is not None)
+        findings += _channels(config, _chats_of(home, config), is_running=running is not None)
         findings += _mcp_servers(home, config)
         findings += _sandbox(config)
     findings.append(_tools())
@@ -225,25 +224,19 @@ def _chats_of(home: Path, config: Config) -> ChatState:
     return NO_CHATS if state is None else state.chats
 
 
-def _webhooks(config: Config) -> Iterator[CheckResult]:
-    try:
-        webhooks = config.webhooks()
-    except Invalid as error:
-        yield CheckResult("webhooks", Grade.BROKEN, error.message, "Until this is fixed, nothing starts.")
-        return
-    if webhooks:
-        ways = [f"{webhook.name} ({'both ways' if webhook.url else 'in only'})" for webhook in webhooks]
-        yield CheckResult("webhooks", Grade.OK, ", ".join(ways))
-
-
-def _hooks(config: Config) -> Iterator[CheckResult]:
-    try:
-        hooks = config.hook_settings()
-    except Invalid as error:
-        yield CheckResult("hooks", Grade.BROKEN, error.message, "Until this is fixed, nothing starts.")
-        return
-    if hooks:
-        yield CheckResult("hooks", Grade.OK, ", ".join(f"{hook.name} (agent {hook.agent_id})" for hook in hooks))
+def _channels(config: Config, chats: ChatState, *, is_running: bool) -> Iterator[CheckResult]:
+    """What each channel's package finds; a package that fails is broken itself."""
+    for name, problem in config.unloaded_channels():
+        yield CheckResult(name, Grade.BROKEN, problem, "Mend or uninstall the package. The other channels work.")
+    given: dict[str, tuple[AnyKind, Given[Any] | None]] = {name: (kind, None) for name, kind in own_kinds().items()}
+    for kind, found in config.given_channels():
+        given[kind.name] = kind, found
+    for kind, found in given.values():
+        try:
+            yield from kind.check(found, chats, is_running=is_running)
+        except Exception as error:  # any error of another package
+            detail = error.message if isinstance(error, Invalid) else f"{type(error).__name__}: {error}"
+            yield CheckResult(kind.name, Grade.BROKEN, detail, "The other channels work.")
 
 
 def _database(home: Path, *, is_running: bool) -> Iterator[CheckResult]:

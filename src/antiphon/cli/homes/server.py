@@ -18,8 +18,6 @@ from antiphon import __version__
 from antiphon.app import open_app, probe_app
 from antiphon.backends import describe_database
 from antiphon.building import App
-from antiphon.channels.telegram.settings import ACCOUNT as TELEGRAM_ACCOUNT
-from antiphon.channels.telegram.settings import NAME as TELEGRAM
 from antiphon.cli.connection.gateway_file import NAME, find_gateway
 from antiphon.cli.connection.home import config_of, home_of
 from antiphon.cli.connection.local_gateway import LocalGateway, home_in_use, run_gateway
@@ -30,7 +28,6 @@ from antiphon.cli.program import command_line
 from antiphon.cli.rendering.links import sign_in_link
 from antiphon.cli.rendering.output import console, show, show_fields, show_json, styled
 from antiphon.config.config import Config
-from antiphon.config.file import TOML_NAME
 from antiphon.config.sections.gateway import ProcessRole
 from antiphon.config.sources import find_config_file
 from antiphon.domain.actor import OWNER
@@ -39,6 +36,7 @@ from antiphon.gateway.server import bind, serving
 from antiphon.home import prepare_home
 from antiphon.private_files import restrict_umask
 from antiphon.program import with_path
+from antiphon.settings.file import TOML_NAME
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +163,7 @@ async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: 
         return
     console().print(styled(f"Antiphon {__version__} listens on ", "bold"), styled(gateway.url, "bold green"), sep="")
     await _show_way_in(gateway)
-    await _show_telegram(gateway)
+    await _show_invitations(gateway)
     show_fields(
         {
             "Chat": command_line("chat", app.home),
@@ -194,24 +192,15 @@ async def _show_way_in(gateway: LocalGateway) -> None:
         show(hint, "dim")
 
 
-async def _show_telegram(gateway: LocalGateway) -> None:
-    """Prints the bot's address; on a terminal also a link for the owner's account, until one is linked."""
+async def _show_invitations(gateway: LocalGateway) -> None:
+    """How owners reach their agents on each channel; codes on a terminal alone, as for `_show_way_in`."""
     app = gateway.app
-    if app.telegram is None:
-        return
-    name = await app.telegram.find_name()
-    if name is None:
-        show(with_path("Telegram does not answer for the bot yet; `antiphon doctor` says why."), "yellow")
-        return
-    if await app.services.links.has_owner(TELEGRAM, TELEGRAM_ACCOUNT):
-        show(f"Telegram: https://t.me/{name}")
-    elif not sys.stdout.isatty():
-        another = command_line("pair link", app.home)
-        show(f"Telegram: no owner yet. `{another}` prints a code; send `/link CODE yes` to https://t.me/{name}.")
-    else:
-        code = await app.services.links.make_code(OWNER)
-        show("Telegram (good once, for an hour): open this link on your phone, and send what the bot asks for:")
-        show(f"https://t.me/{name}?start={code.code}", "bold green")
+    for each in await app.channels.greetings(
+        app.services, command=command_line("pair link", app.home), may_show_code=sys.stdout.isatty()
+    ):
+        show(with_path(each.text) if each.is_warning else each.text, "yellow" if each.is_warning else "")
+        if each.link is not None:
+            show(each.link, "bold green")
 
 
 def _greet_of_worker(worker: LocalWorker, *, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from antiphon.cli.homes.check_result import CheckResult, Grade
+from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.domain.task_survey import TaskSurvey
 
 MOST_SECONDS = 60

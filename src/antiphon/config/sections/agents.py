@@ -6,33 +6,18 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from antiphon.config.sections.addresses import WebAddress
-from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
 from antiphon.config.sections.limits import DailySection, RunLimitsSection
-from antiphon.config.sections.section import MOST_MEBIBYTES, MOST_MINUTES, MOST_SECONDS, Section, secret_from
 from antiphon.domain.agent import Effect, SandboxMode, SubagentRules
-from antiphon.domain.errors import Invalid
-from antiphon.domain.ids import AgentId
-from antiphon.domain.keys import parse_agent_id
 from antiphon.policy.acts import Act
 from antiphon.policy.visibility import Visibility
-
-DEFAULT_AGENT = AgentId("main")
-
-
-def _agent_id(text: str) -> str:
-    try:
-        return parse_agent_id(text)
-    except Invalid as error:
-        raise ValueError(error.message) from error
-
-
-AgentName = Annotated[str, AfterValidator(_agent_id)]
-"""The id of an agent."""
+from antiphon.settings.addresses import WebAddress
+from antiphon.settings.classification import ClassificationSection, ClearanceSection
+from antiphon.settings.names import AgentName, agent_id
+from antiphon.settings.section import MOST_MEBIBYTES, MOST_MINUTES, MOST_SECONDS, Section, secret_from
 
 
 def _allowed_agent(text: str) -> str:
-    return text if text == "*" else _agent_id(text)
+    return text if text == "*" else agent_id(text)
 
 
 class ActsSection(Section):

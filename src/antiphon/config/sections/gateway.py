@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from antiphon.config.sections.addresses import HeaderHost, Host, WebAddress
-from antiphon.config.sections.section import MOST_SECONDS, Section
+from antiphon.settings.addresses import HeaderHost, Host, WebAddress
+from antiphon.settings.section import MOST_SECONDS, Section
 
 DEFAULT_PORT = 7464
 

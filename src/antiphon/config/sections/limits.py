@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from antiphon.config.sections.section import MOST_SECONDS, Section
 from antiphon.domain.agent import DailyLimits
 from antiphon.domain.sandbox import MEBIBYTE
 from antiphon.policy.caps import PersonCaps, half_of
 from antiphon.policy.shares import Rate, Rates, Shares
+from antiphon.settings.section import MOST_SECONDS, Section
 
 
 class FilesLimitsSection(Section):

@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, AliasChoices, Field, JsonValue
 
-from antiphon.config.sections.section import MOST_DAYS, MOST_MINUTES, Section
 from antiphon.config.sections.zones import Zone
 from antiphon.domain.checkpoint import CheckpointRules
 from antiphon.domain.keys import DmScope
@@ -19,6 +18,7 @@ from antiphon.policy.chats import ChatRules
 from antiphon.policy.machines import HOOK, NODE
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.trigger import OwnerTrigger
+from antiphon.settings.section import MOST_DAYS, MOST_MINUTES, Section
 
 
 class QueueSection(Section):

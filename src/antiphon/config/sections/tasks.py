@@ -1,7 +1,7 @@
 """Settings of tasks."""
 
-from antiphon.config.sections.section import Section
 from antiphon.config.sections.zones import Zone
+from antiphon.settings.section import Section
 
 
 class TasksSection(Section):

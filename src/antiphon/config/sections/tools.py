@@ -5,12 +5,12 @@ from typing import Any, cast
 
 from pydantic import Field, field_validator, model_validator
 
-from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
-from antiphon.config.sections.section import MOST_DAYS, Section
-from antiphon.config.sections.variable import Variable
 from antiphon.domain.sandbox import CommandMode
 from antiphon.policy.approvals import PEOPLE, REQUIRED, ApprovalRules, problem_of_pattern
 from antiphon.policy.visibility import Visibility
+from antiphon.settings.classification import ClassificationSection, ClearanceSection
+from antiphon.settings.section import MOST_DAYS, Section
+from antiphon.settings.variable import Variable
 
 
 class SessionToolsSection(Section):

@@ -2,6 +2,8 @@
 
 import logging
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import anyio
 from msgspec import Struct
@@ -30,6 +32,8 @@ class Readiness(Struct, frozen=True, kw_only=True):
     """Whether all processes on the database have the same configuration."""
     stalls: Stalls
     """How long this process's event loop stood still in the last hour."""
+    broken_channels: Mapping[str, str]
+    """Why channels of this process do not work, by name."""
 
 
 def check_descriptors() -> None:
@@ -45,9 +49,17 @@ def check_descriptors() -> None:
 
 
 class Health:
-    def __init__(self, database: Database, processes: Processes | None, *, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(
+        self,
+        database: Database,
+        processes: Processes | None,
+        *,
+        broken_channels: Mapping[str, str] = MappingProxyType({}),
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
         self._database = database
         self._processes = processes
+        self._broken_channels = broken_channels
         self._look_seconds = look_seconds
         self.meter = StallMeter()
         self._is_draining = False
@@ -112,10 +124,11 @@ class Health:
         await self._database.read(rows.find_bounds, SessionRow(0))
         stalls = self.meter.last_hour()
         if self._processes is None:
-            return Readiness(workers=1, is_configured_alike=True, stalls=stalls)
+            return Readiness(workers=1, is_configured_alike=True, stalls=stalls, broken_channels=self._broken_channels)
         living = await self._processes.list()
         return Readiness(
             workers=sum(bool(process.agents) for process in living),
             is_configured_alike=len({process.fingerprint for process in living}) <= 1,
             stalls=stalls,
+            broken_channels=self._broken_channels,
         )

@@ -14,11 +14,13 @@ async def get_health(ask: Ask, params: NoParams) -> wire.Alive:
 async def check_ready(ask: Ask, params: NoParams) -> wire.ReadyShape:
     """Answers 200 if messages can be accepted and stored; without a worker they wait until one starts."""
     ready = await ask.services.health.check()
-    note = None if ready.workers else "No worker is running: messages are stored, and answered once a worker starts."
+    notes = [f"Channel {name!r} is broken: {problem}" for name, problem in ready.broken_channels.items()]
+    if not ready.workers:
+        notes.insert(0, "No worker is running: messages are stored, and answered once a worker starts.")
     return wire.ReadyShape(
         ok=True,
         workers=ready.workers,
         configured_alike=ready.is_configured_alike,
         stalls=wire.StallsShape(p999_ms=ready.stalls.p999_ms, longest_ms=ready.stalls.longest_ms),
-        note=note,
+        note=" ".join(notes) or None,
     )

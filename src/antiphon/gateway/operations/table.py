@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from antiphon.gateway import operations
+from antiphon.gateway.operations import channels
 from antiphon.gateway.operations.operation import AnyOperation, declared_in
 
 
@@ -21,4 +22,4 @@ def table_of(declared: Iterable[AnyOperation]) -> Mapping[str, AnyOperation]:
     return MappingProxyType(table)
 
 
-TABLE = table_of(declared_in(operations))
+TABLE = table_of((*declared_in(operations), *channels.OPERATIONS))

@@ -10,8 +10,9 @@ from msgspec import Meta, Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
+from antiphon.channels.posted import MAX_WAIT_SECONDS, Name, with_end
 from antiphon.channels.signature import check_form, verify
-from antiphon.channels.webhook_settings import NAME, WebhookSettings
+from antiphon.channels.webhook.settings import NAME, WebhookSettings
 from antiphon.domain.actor import Principal
 from antiphon.domain.commands import ChatCommand, parse
 from antiphon.domain.ids import AgentId
@@ -31,11 +32,6 @@ from antiphon.engine.sessions.sessions import Newcomer
 from antiphon.incoming import GivenAttribution, decode
 from antiphon.wire.runs import PostedShape
 from antiphon.wire.runs import posted as shown_posted
-
-MAX_WAIT_SECONDS = 600.0
-
-
-Name = Annotated[str, Meta(min_length=1, max_length=120)]
 
 
 class WebhookMessage(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -66,36 +62,29 @@ _MESSAGE = Decoder(WebhookMessage)
 class WebhookInbox:
     """Accepts the messages that webhooks post."""
 
-    def __init__(
-        self,
-        webhooks: Sequence[WebhookSettings],
-        services: Services,
-        replies: Replies,
-        *,
-        is_global: bool,
-    ) -> None:
+    def __init__(self, webhooks: Sequence[WebhookSettings], services: Services, replies: Replies) -> None:
         self._webhooks = {webhook.name: webhook for webhook in webhooks}
         self._services = services
         self._replies = replies
-        self._is_global = is_global
+        self._is_global = services.rules.chats.is_global
         self._nobody = services.ids.random_hex(64)
         """The secret for unknown webhooks, so that an unknown name looks the same as a wrong secret."""
 
-    def check_form(self, headers: Mapping[str, str]) -> None:
+    def check(self, account: str, headers: Mapping[str, str]) -> None:
         """Raises `Unproven` for headers that cannot sign anything, so that the body need not be read."""
         check_form(headers)
 
-    async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> PostedShape:
+    async def receive(self, account: str, headers: Mapping[str, str], body: bytes) -> PostedShape:
         """Stores the message and queues its run; the same message again gets the same answer.
 
         `headers` have lower-case names. Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and the errors of posting.
         """
         services = self._services
-        webhook = self._webhooks.get(name)
+        webhook = self._webhooks.get(account)
         secret = self._nobody if webhook is None else webhook.secret
-        verify(secret, name, headers, body, now=services.clock.now().timestamp())
+        verify(secret, account, headers, body, now=services.clock.now().timestamp())
         assert webhook is not None
-        crowd = None if webhook.principal is not None else f"{NAME}:{name}"
+        crowd = None if webhook.principal is not None else f"{NAME}:{account}"
         if crowd is not None:
             services.buckets.take_for_crowd(crowd)
         message = decode(body, _MESSAGE)
@@ -192,23 +181,6 @@ def _chat(webhook: WebhookSettings, message: WebhookMessage) -> DeliveryContext:
 def _with_end(answer: PostedShape, run: Run, reply: ChannelReply, webhook: WebhookSettings) -> PostedShape:
     is_told = webhook.principal is not None and reply.suppressed != "send_denied"
     return with_end(answer, run, reply, is_told=is_told)
-
-
-def with_end(answer: PostedShape, run: Run, reply: ChannelReply, *, is_told: bool) -> PostedShape:
-    """Everyone sees the code of an error. Only the owner sees its text, which may name hosts, settings and budgets.
-
-    A place that may not have the reply does not learn that the run failed either. Contract: flow 4, 7.
-    """
-    if reply.is_withheld:
-        return replace(answer, status=RunStatus.OK, suppressed=reply.suppressed)
-    return replace(
-        answer,
-        status=run.status,
-        reply=reply.text,
-        error=run.error if is_told else None,
-        code=run.code,
-        suppressed=reply.suppressed,
-    )
 
 
 def principal_of(webhook: WebhookSettings, peer: str) -> Principal:

@@ -8,7 +8,7 @@ import hmac
 import re
 from collections.abc import Mapping
 
-from antiphon.channels.hook_settings import HookSignature
+from antiphon.channels.hook.settings import HookSignature
 from antiphon.channels.signature import TIME_HEADER, Direction, bad_signature, check_age, check_form, verify
 
 HUB_HEADER = "X-Hub-Signature-256"

@@ -6,11 +6,21 @@ from functools import partial
 
 import anyio
 
-from antiphon.adapters import look_at_bot
-from antiphon.channels.telegram.settings import NAME, OTHER_POLLS, UNREACHABLE, WEBHOOK_IS_SET, WRONG_TOKEN, BotLook
-from antiphon.cli.homes.check_result import CheckResult, Grade
-from antiphon.config.config import Config
+from antiphon.channels.kind import Given
+from antiphon.channels.telegram.kind import TelegramKind
+from antiphon.channels.telegram.section import TelegramSection
+from antiphon.channels.telegram.settings import (
+    NAME,
+    OTHER_POLLS,
+    UNREACHABLE,
+    WEBHOOK_IS_SET,
+    WRONG_TOKEN,
+    BotLook,
+    TelegramSettings,
+)
+from antiphon.clock import SystemClock
 from antiphon.domain.chat_state import ChatState
+from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.domain.errors import Invalid
 
 TITLE = "telegram"
@@ -33,22 +43,24 @@ REMEDIES = {
 """By the trouble."""
 
 
-def check_telegram(config: Config, chats: ChatState, *, is_running: bool) -> Iterator[CheckResult]:
+def check_telegram(
+    kind: TelegramKind, given: Given[TelegramSection] | None, chats: ChatState, *, is_running: bool
+) -> Iterator[CheckResult]:
     """Asks Telegram about the bot. A running gateway is not disturbed: what it found is in `chats`."""
-    try:
-        settings = config.telegram()
-    except Invalid as error:
-        remedy = f"Set {VARIABLE} to the token of @BotFather. " if "usable token" in error.message else ""
-        yield CheckResult(TITLE, Grade.BROKEN, error.message, f"{remedy}Until this is mended, nothing starts.")
-        return
-    if settings is None:
+    if given is None:
         if similar := [name for name in _SIMILAR if os.environ.get(name)]:
             yield CheckResult(
                 TITLE, Grade.WARNING, f"no token: {similar[0]} is set, which Antiphon does not read", f"Set {VARIABLE}."
             )
         return
     try:
-        look = anyio.run(partial(look_at_bot, settings, may_poll=not is_running))
+        settings = kind.read(given)
+    except Invalid as error:
+        remedy = f"Set {VARIABLE} to the token of @BotFather. " if "usable token" in error.message else ""
+        yield CheckResult(TITLE, Grade.BROKEN, error.message, f"{remedy}Until this is mended, nothing starts.")
+        return
+    try:
+        look = anyio.run(partial(_look, kind, settings, may_poll=not is_running))
     except Invalid as error:
         yield CheckResult(TITLE, Grade.BROKEN, error.message, "Install it, then start again.")
         return
@@ -57,12 +69,22 @@ def check_telegram(config: Config, chats: ChatState, *, is_running: bool) -> Ite
         yield CheckResult(TITLE, Grade.BROKEN, trouble, REMEDIES.get(trouble, LOOK_THERE))
         return
     yield CheckResult(TITLE, Grade.OK, f"@{look.name}, {settings.mode.value}")
-    yield from _of_people(config, chats, look)
+    yield from _of_people(given.section, chats, look)
 
 
-def _of_people(config: Config, chats: ChatState, look: BotLook) -> Iterator[CheckResult]:
-    section = config.channels.telegram
-    assert section is not None
+async def _look(kind: TelegramKind, settings: TelegramSettings, *, may_poll: bool) -> BotLook:
+    """What Telegram says about the bot; nothing is changed or confirmed. Raises `Invalid` like `TelegramKind.open`.
+
+    Polling shows whether another program polls, and would disturb a gateway that does.
+    """
+    bot = kind.open(settings, SystemClock())
+    try:
+        return await bot.look(may_poll=may_poll)
+    finally:
+        await bot.aclose()
+
+
+def _of_people(section: TelegramSection, chats: ChatState, look: BotLook) -> Iterator[CheckResult]:
     if not chats.owners.get(NAME):
         yield CheckResult(
             "telegram owner",

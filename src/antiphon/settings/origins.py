@@ -7,7 +7,7 @@ from typing import cast
 
 from pydantic.alias_generators import to_camel
 
-from antiphon.config.file import is_json5, line_in
+from antiphon.settings.file import is_json5, line_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,11 @@ class Origins:
     def named(self, *place: str) -> str:
         """The place as people read it, such as `agents.defaults.model`."""
         return ".".join(self.spelt(*place))
+
+    def at(self, *place: str) -> str:
+        """The setting with its origin, to begin an error with."""
+        spelt = self.spelt(*place)
+        return f"{self.where(spelt)}: {'.'.join(spelt)}"
 
     @property
     def is_camel(self) -> bool:

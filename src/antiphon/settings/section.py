@@ -1,6 +1,7 @@
 """The base of every section of the configuration."""
 
 import os
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import cast
 
@@ -8,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, SecretStr, ValidationInfo, field_val
 from pydantic.alias_generators import to_camel
 
 from antiphon.annotations import types_in
-from antiphon.config.sections.variable import without_variables
 from antiphon.domain.agent import LONGEST
+from antiphon.settings.variable import without_variables
 
 MOST_SECONDS = LONGEST // timedelta(seconds=1)
 
@@ -70,6 +71,34 @@ def secret_from(setting: SecretStr | None, variable: str | None) -> str | None:
     if setting is not None:
         return setting.get_secret_value()
     return (os.environ.get(variable, "").strip() or None) if variable else None
+
+
+def sections_in(value: object) -> Iterator[Section]:
+    """Every section in it, however deep, itself among them."""
+    match value:
+        case Section():
+            yield value
+            inner: Iterable[object] = vars(value).values()
+        case dict():
+            inner = cast("dict[object, object]", value).values()
+        case tuple():
+            inner = cast("tuple[object, ...]", value)
+        case _:
+            return
+    for each in inner:
+        yield from sections_in(each)
+
+
+def variables_of(section: Section) -> list[str]:
+    """The environment variables that the section names for its secrets."""
+    named = [getattr(section, name) for name in type(section).model_fields if name.endswith("_env")]
+    return [name for name in named if name]
+
+
+def secrets_of(section: Section) -> list[str]:
+    """What the section sets or names as a secret."""
+    given = [value.get_secret_value() for value in vars(section).values() if isinstance(value, SecretStr)]
+    return [*given, *(os.environ.get(name, "").strip() for name in variables_of(section))]
 
 
 def _stripped(value: object) -> object:

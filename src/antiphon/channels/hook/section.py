@@ -1,17 +1,19 @@
 """Settings of hooks: programs that start runs by signed requests. Contract: keys 1, channels 1."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, Field
 
-from antiphon.channels.hook_settings import HookSignature
-from antiphon.config.sections.agents import AgentName
-from antiphon.config.sections.classification import ClassificationSection
-from antiphon.config.sections.section import Section, secret_from
+from antiphon.channels.hook.settings import HookSignature
+from antiphon.channels.kinds import installed_names
+from antiphon.channels.sections import SignedSection
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import SessionKey, SessionKind, parse_agent_id, parse_key
 from antiphon.domain.new_keys import check_new_key
 from antiphon.domain.queue_mode import QueueMode
+from antiphon.settings.classification import ClassificationSection
+from antiphon.settings.names import AgentName
+from antiphon.settings.section import Section
 
 
 def _hook_key(text: str) -> str:
@@ -32,8 +34,14 @@ def _not_of_a_hook(text: str) -> ValueError:
     return ValueError(f"{text[:80]!r} is not the key of a hook; write 'hook:<name>' or 'agent:<agentId>:hook:<name>'")
 
 
+def _channel(name: str) -> str:
+    if name not in (names := installed_names()):
+        raise ValueError(f"{name[:80]!r} is no channel; choose from {', '.join(names)}")
+    return name
+
+
 class HookPlaceSection(Section):
-    channel: Literal["telegram", "webhook"]
+    channel: Annotated[str, AfterValidator(_channel)]
     """The channel, which has to be configured."""
     account: str | None = None
     """The channel's account: for a webhook its name; for others it may be left out."""
@@ -43,11 +51,7 @@ class HookPlaceSection(Section):
     """A thread or topic of that chat."""
 
 
-class HookSection(Section):
-    secret: SecretStr | None = None
-    """Verifies messages; at least 16 characters. Prefer `secret_env`."""
-    secret_env: str | None = None
-    """The environment variable that holds the secret."""
+class HookSection(SignedSection):
     signature: HookSignature = HookSignature.ANTIPHON
     """How the sender signs: `antiphon`, or as `github` or `stripe` do."""
     agent: AgentName | None = None
@@ -61,10 +65,6 @@ class HookSection(Section):
     classification: ClassificationSection | None = None
     """The classification of its messages, and the least classification of its new sessions; public unless set. They are
     untrusted in any case."""
-
-    def key(self) -> str | None:
-        """The secret set here or named by `secret_env`."""
-        return secret_from(self.secret, self.secret_env)
 
     @property
     def session(self) -> SessionKey | None:

@@ -4,9 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator
 
-from antiphon.config.sections.section import Section
 from antiphon.domain.classification import PEOPLE, Classification, Compartments, Integrity, parse_level, parse_person
 from antiphon.domain.errors import Invalid
+from antiphon.settings.section import Section
 
 
 def _level(text: str) -> str:

@@ -10,7 +10,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder
 
 from antiphon.channels.signature import ID_HEADER, SIGNATURE_HEADER, TIME_HEADER, Direction, sign
-from antiphon.channels.webhook_settings import NAME, WebhookSettings
+from antiphon.channels.webhook.settings import NAME, WebhookSettings
 from antiphon.clock import Clock
 from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart
 from antiphon.domain.delivery import BUSY, Delivery, DeliveryFailed

@@ -8,9 +8,9 @@ from msgspec import Meta, Raw, Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from antiphon.channels.hook_settings import HookSettings, HookSignature
-from antiphon.channels.hook_signature import forms_of, verify_hook
-from antiphon.channels.webhook_inbox import MAX_WAIT_SECONDS, Name, with_end
+from antiphon.channels.hook.settings import HookSettings, HookSignature
+from antiphon.channels.hook.signature import forms_of, verify_hook
+from antiphon.channels.posted import MAX_WAIT_SECONDS, Name, with_end
 from antiphon.domain.message import Part, TextPart
 from antiphon.domain.person import person_principal
 from antiphon.domain.run import RunStatus
@@ -56,16 +56,16 @@ class HookInbox:
         self._nobody = services.ids.random_hex(64)
         """The secret for unknown hooks, so that an unknown name looks the same as a wrong secret."""
 
-    def check_form(self, headers: Mapping[str, str]) -> None:
+    def check(self, account: str, headers: Mapping[str, str]) -> None:
         """Raises `Unproven` for headers that cannot sign anything, so that the body need not be read."""
         forms_of(headers)
 
-    async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> PostedShape:
+    async def receive(self, account: str, headers: Mapping[str, str], body: bytes) -> PostedShape:
         """Stores the message and queues its run; the same message again gets the same answer.
 
         `headers` have lower-case names. Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and the errors of posting.
         """
-        services = self._services
+        services, name = self._services, account
         hook = self._hooks.get(name)
         forms = forms_of(headers)
         if hook is not None and hook.signature in forms:

@@ -1,0 +1,1 @@
+"""Programs that start runs with signed messages."""

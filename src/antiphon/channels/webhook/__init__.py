@@ -1,0 +1,1 @@
+"""A program that exchanges signed messages with sessions, in both directions."""

@@ -1,0 +1,36 @@
+"""Bugs of channels that packages offer."""
+
+from tests.planted.bug import Bug
+
+KINDS = "channels/test_kinds.py::"
+
+BUGS = (
+    Bug(
+        "a channel that cannot be opened keeps the others from running",
+        "adapters.py",
+        "= each.kind.address\n            except Exception as error:",
+        "= each.kind.address\n            except Invalid as error:",
+        KINDS + "test_a_package_that_fails_is_broken_and_the_others_run[sqlite-open]",
+    ),
+    Bug(
+        "of two packages with one name, one is taken",
+        "channels/kinds.py",
+        "    if len(points) > 1:",
+        "    if not points:",
+        KINDS + "test_two_packages_of_one_name_are_refused_with_both_named",
+    ),
+    Bug(
+        "every installed package is imported",
+        "config/sections/channels.py",
+        "    if others:\n        others &= {*installed_names()}",
+        "    others = frozenset(installed_names()) - own_kinds().keys()",
+        KINDS + "test_a_package_is_imported_only_if_the_settings_name_its_channel",
+    ),
+    Bug(
+        "a header that proves the sender may come twice",
+        "gateway/operations/channels.py",
+        ".getlist(name)) > 1:",
+        ".getlist(name)) > 2:",
+        KINDS + "test_its_address_at_the_gateway_takes_what_proves_itself_and_nothing_else[sqlite]",
+    ),
+)
