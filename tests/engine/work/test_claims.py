@@ -350,7 +350,7 @@ class AccountClaim(Kind):
         )
 
     async def until_ended(self, app: App) -> None:
-        assert await app.accounts.take_lease(*self.name) is not None
+        assert await app.inside.accounts.take_lease(*self.name) is not None
 
 
 class CopyClaim(Kind):
