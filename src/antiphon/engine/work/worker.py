@@ -157,6 +157,8 @@ class Worker:
         self._leaving: dict[SessionRow, list[asyncio.Future[bool]]] = {}
         self._tasks: TaskGroup | None = None
         self._has_work = asyncio.Event()
+        self._overdue: list[tuple[_Drive, RunContext]] = []
+        """Whose time limit has passed."""
         self._to_check: dict[SessionRow, None] = {}
         self._is_draining = self._has_drained = False
         self._room = anyio.Event()
@@ -273,6 +275,8 @@ class Worker:
     async def _pump(self) -> None:
         """Starts driving sessions while there are slots for them, and checks those being driven."""
         assert self._tasks is not None
+        while self._overdue:
+            self._tasks.start_soon(self._end_overdue, *self._overdue.pop())
         to_check, self._to_check = self._to_check, {}
         for session in to_check:
             drive = self._driving.get(session)
@@ -596,11 +600,18 @@ class Worker:
 
     def _at_deadline(self, deadline: datetime, drive: _Drive, context: RunContext) -> asyncio.TimerHandle:
         """Stops the run then, unless the timer is cancelled before; a task that waits would cost a run 0.1 ms."""
-        assert self._tasks is not None
         seconds = (deadline - self._clock.now()).total_seconds()
-        return asyncio.get_running_loop().call_later(
-            max(seconds, 0), self._tasks.start_soon, self._stop, drive, context, StopCause.TIMEOUT
-        )
+        return asyncio.get_running_loop().call_later(max(seconds, 0), self._time_out, drive, context)
+
+    def _time_out(self, drive: _Drive, context: RunContext) -> None:
+        """Cancels the work at once. No task can be begun here, so `_pump` begins the one that waits for its end."""
+        drive.stop(StopCause.TIMEOUT)
+        self._overdue.append((drive, context))
+        self._has_work.set()
+
+    async def _end_overdue(self, drive: _Drive, context: RunContext) -> None:
+        if drive.context is context:  # it has not ended meanwhile
+            await self._stop(drive, context, StopCause.TIMEOUT)
 
     async def _stop(self, drive: _Drive, context: RunContext, cause: StopCause) -> None:
         """Cancels the work; if it does not stop in time, ends its run without it."""
