@@ -529,15 +529,20 @@ class SqliteDatabase:
 
 def _run_unit(transaction: _SqliteTransaction, job: _Job) -> None:
     """Notes what a unit returns, or raises before it has written; what it raises afterwards goes on."""
-    job.error, transaction.has_written = None, False
+    transaction.has_written = False
     if transaction.kept:
         transaction.kept.clear()
+    coroutine = job.body(transaction, *job.arguments)
     try:
-        job.result = _drive(job.body, transaction, job.arguments)
+        coroutine.send(None)
+    except StopIteration as stop:
+        job.result, job.error = stop.value, None
     except AntiphonError as error:
         if transaction.has_written:
             raise
         job.error = error
+    else:
+        raise _wandered(coroutine, job.body)
 
 
 def _drive(
@@ -548,8 +553,12 @@ def _drive(
         coroutine.send(None)
     except StopIteration as stop:
         return stop.value
+    raise _wandered(coroutine, body)
+
+
+def _wandered(coroutine: Coroutine[Any, Any, Any], body: Callable[..., Any]) -> RuntimeError:
     coroutine.close()
-    raise RuntimeError(f"Unit {body.__name__!r} awaited something other than its transaction")
+    return RuntimeError(f"Unit {body.__name__!r} awaited something other than its transaction")
 
 
 def _read(connection: SqliteConnection, job: _Job) -> Any:
