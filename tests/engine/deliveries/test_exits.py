@@ -33,6 +33,7 @@ SPEAKERS = {
     "a hook": "agent:main:hook:mail",
     "the main session": "agent:main:main",
     "a session of a program": "agent:main:api:desk",
+    "a session that answers there": "agent:main:api:home",
 }
 DENIED: dict[str, tuple[list[dict[str, Any]], set[str]]] = {
     "no rule": ([], set()),
@@ -90,7 +91,8 @@ async def _open(tx: Transaction, text: str) -> None:
     key = parse_key(text, default_agent=AgentId("main"))
     if await rows.find_by_key(tx, key) is None:
         id = parse_session_id(f"test:{key.last_segment}-{key.kind}")
-        new = rows.NewSession(key=key, agent_id=AgentId("main"), id=id, source=Source())
+        answers = {"delivery_channel": NAME, "delivery_to": "room"} if text.endswith(":home") else {}
+        new = rows.NewSession(key=key, agent_id=AgentId("main"), id=id, source=Source(), columns=answers)
         await rows.insert(tx, new, 0)
 
 

@@ -8,7 +8,7 @@ from antiphon.domain.classification import Classification
 from antiphon.domain.delivery import FLOW, NOT_CLEARED
 from antiphon.domain.keys import SessionKind, quote_platform_id
 from antiphon.domain.session import DeliveryContext, SessionSummary
-from antiphon.engine.access.places import find_addressed
+from antiphon.engine.access.places import find_addressed, is_group
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import may_send
 from antiphon.engine.rules import Rules
@@ -46,19 +46,20 @@ async def leave(query: Query, words: Leaving, rules: Rules) -> Decision:
 async def may_send_to(query: Query, session: SessionSummary, place: DeliveryContext, rules: Rules) -> Decision:
     """The send policy's decision, by the chat at the place, whichever session speaks there.
 
-    Reads nothing for a session in its own chat.
+    A session that answers in a direct chat is that chat's. Reads nothing for one whose key names the chat.
     """
-    if _is_in_own_chat(session, place) or not place.is_outside:
+    if not place.is_outside or _is_named_by(session, place):
+        return may_send(session, rules)
+    is_answering = place == session.delivery and session.key.kind not in _SPEAKING_ELSEWHERE
+    if is_answering and not await is_group(query, rules, place):
         return may_send(session, rules)
     facts = await find_addressed(query, rules, place)
     return may_send(session, rules) if facts is None else decide_send(rules.send_policy, facts)
 
 
-def _is_in_own_chat(session: SessionSummary, place: DeliveryContext) -> bool:
-    """Whether the session is that of the chat: its answers go there, or its key names the chat."""
-    if session.key.kind in _SPEAKING_ELSEWHERE:
+def _is_named_by(session: SessionSummary, place: DeliveryContext) -> bool:
+    """Whether the session's key names the chat at the place."""
+    key = session.key
+    if key.chat_type is None or key.channel != place.channel or place.to is None:
         return False
-    if place == session.delivery:
-        return True
-    is_of_chat = session.key.chat_type is not None and session.key.channel == place.channel
-    return is_of_chat and place.to is not None and quote_platform_id(place.to) in str(session.key).split(":")
+    return key.kind not in _SPEAKING_ELSEWHERE and quote_platform_id(place.to) in str(key).split(":")

@@ -136,6 +136,14 @@ def read_key(text: str) -> SessionKey | None:
         return None
 
 
+async def is_group(query: Query, rules: Rules, place: DeliveryContext) -> bool:
+    """Whether a group is known at the place, or the settings name one."""
+    assert place.channel is not None and place.to is not None
+    channel, account = place.channel, account_of(place)
+    known = await channel_groups.find_by_address(query, channel, account, place.to)
+    return known is not None or place.to in rules_of(rules, channel, account).groups
+
+
 async def find_addressed(query: Query, rules: Rules, place: DeliveryContext) -> SendFacts | None:
     """What the send policy knows of a chat by its place; None if its ids fit into no session's key."""
     assert place.channel is not None and place.to is not None
