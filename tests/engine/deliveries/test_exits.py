@@ -14,12 +14,11 @@ from antiphon.engine.access.exits import Leaving, leave
 from antiphon.policy.decision import Deny
 from antiphon.store import channel_groups
 from antiphon.store import sessions as rows
-from antiphon.store.channel_groups import ChannelGroup, GroupState
-from antiphon.store.codec import moment
 from antiphon.store.database import Query, Transaction
 from tests.channels.fake_channel import NAME
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.engine.deliveries.test_live_judged import ROOM
 from tests.engine.stage import config
 
 pytestmark = pytest.mark.anyio
@@ -97,13 +96,4 @@ async def _open(tx: Transaction, text: str) -> None:
 
 
 async def _note_group(tx: Transaction) -> None:
-    group = ChannelGroup(
-        channel=NAME,
-        account="default",
-        group_id="room",
-        address="room",
-        title="Room",
-        state=GroupState.ALLOWED,
-        created_at=moment(0),
-    )
-    await channel_groups.insert(tx, group)
+    await channel_groups.insert(tx, ROOM)
