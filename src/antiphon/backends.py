@@ -14,7 +14,7 @@ from msgspec import Struct
 from antiphon.clock import Clock
 from antiphon.domain.delay import Delta
 from antiphon.domain.errors import Invalid, Unavailable
-from antiphon.domain.ids import AgentId, ProcessId, SessionRow
+from antiphon.domain.ids import AgentId, Ids, ProcessId, SessionRow
 from antiphon.engine.runs.context import PublishDelta
 from antiphon.engine.work.dispatch import Dispatch, LocalDispatch
 from antiphon.engine.work.processes import Processes
@@ -24,6 +24,7 @@ from antiphon.store.database import CommitHook, Database
 from antiphon.store.home_lock import describe_holder
 from antiphon.store.inspection import Inspection, inspect_file
 from antiphon.store.migrations import newest_schema
+from antiphon.store.moments import Moments
 from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, SqliteDatabase, connect_sqlite
 
@@ -64,6 +65,7 @@ async def open_sqlite(
     home: Path,
     *,
     clock: Clock,
+    ids: Ids | None = None,
     check: Check,
     connect: Connect = connect_sqlite,
     commit_hook: CommitHook | None = None,
@@ -83,7 +85,7 @@ async def open_sqlite(
     database = await SqliteDatabase.open(
         home / DATABASE_NAME,
         on_commit=on_commit,
-        now_ms=clock.now_ms(),
+        moments=Moments(clock, ids),
         connect=connect,
         commit_hook=commit_hook,
         synchronous=synchronous,
@@ -101,6 +103,7 @@ async def open_postgres(
     url: str,
     *,
     clock: Clock,
+    ids: Ids | None = None,
     check: Check,
     process: Process,
     connections: int,
@@ -124,7 +127,12 @@ async def open_postgres(
         notifier.publish(woken, interrupted)
 
     async with PostgresDatabase.open(
-        url, on_commit=on_commit, defer=dispatch.defer, commit_hook=commit_hook, connections=connections
+        url,
+        on_commit=on_commit,
+        defer=dispatch.defer,
+        moments=Moments(clock, ids),
+        commit_hook=commit_hook,
+        connections=connections,
     ) as database:
         dispatch.read_from(database)
         processes = Processes(database, clock, process)

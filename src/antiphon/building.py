@@ -226,6 +226,7 @@ def open_backend(base: Base, process: ProcessId, workers: Sequence[Worker]) -> A
         return open_sqlite(
             base.home,
             clock=base.clock,
+            ids=base.ids,
             check=check,
             connect=parts.connect,
             commit_hook=parts.commit_hook,
@@ -234,6 +235,7 @@ def open_backend(base: Base, process: ProcessId, workers: Sequence[Worker]) -> A
     return open_postgres(
         config.database.url.get_secret_value(),
         clock=base.clock,
+        ids=base.ids,
         check=check,
         process=_describe(base, process),
         connections=config.database.connections,

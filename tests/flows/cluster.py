@@ -39,6 +39,7 @@ from antiphon.engine.runs.runner import RunEnding
 from antiphon.gateway.server import bind, serving
 from antiphon.policy.system import SYSTEM_REACH
 from antiphon.store.database import Query
+from antiphon.store.moments import Moments
 from antiphon.store.postgres.database import PostgresDatabase
 from antiphon.store.runs import RunFilter, list_page
 from tests.gateway.served import TOKEN, new_client
@@ -502,7 +503,9 @@ async def read_ledger(database: str) -> Ledger:
 
     async def defer(*_: object) -> None: ...
 
-    async with PostgresDatabase.open(database, on_commit=on_commit, defer=defer, connections=2) as opened:
+    async with PostgresDatabase.open(
+        database, on_commit=on_commit, defer=defer, moments=Moments(), connections=2
+    ) as opened:
         return await opened.read(_read_ledger)
 
 

@@ -22,6 +22,7 @@ from antiphon.domain.actor import Asker
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import Query, Transaction
+from antiphon.store.moments import Moments
 from antiphon.store.postgres.database import PostgresDatabase
 from antiphon.store.postgres.schema import prepare
 from tests.claims import requirement
@@ -195,6 +196,7 @@ async def test_a_number_that_a_crash_gave_to_another_transaction_is_not_believed
             server.url,
             on_commit=lambda woken, dispatched, interrupted: None,
             defer=defer,
+            moments=Moments(),
             commit_hook=crash,
             wait_seconds=30,
         ) as database:

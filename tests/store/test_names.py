@@ -14,6 +14,7 @@ from antiphon.domain.ids import SessionRow
 from antiphon.engine.sessions.sessions import SessionAttributes, SessionFilter
 from antiphon.store.database import Transaction
 from antiphon.store.migrations import SQLITE_WORDS, Migration, migrations, statements
+from antiphon.store.moments import Moments
 from antiphon.store.names import ROWS_AT_ONCE, UPGRADE_MS, fold_names
 from antiphon.store.postgres.schema import migrations as postgres_migrations
 from antiphon.store.postgres.schema import prepare
@@ -126,7 +127,7 @@ async def test_the_names_of_an_earlier_schema_are_folded_embedded(tmp_path: Path
             connection.execute("INSERT INTO schema_migrations VALUES (?, ?, 0)", (number, name))
         for text, values in before():
             connection.execute(text, values)
-    await (await SqliteDatabase.open(path, on_commit=ignore, now_ms=0)).close()
+    await (await SqliteDatabase.open(path, on_commit=ignore, moments=Moments())).close()
     with closing(sqlite3.connect(path)) as connection:
         check(connection.execute(FETCH).fetchall())
 

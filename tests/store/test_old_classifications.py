@@ -13,6 +13,7 @@ import pytest
 
 from antiphon.domain.ids import SessionRow
 from antiphon.store.migrations import SQLITE_WORDS, Migration, StoreUnusable, migrations, statements
+from antiphon.store.moments import Moments
 from antiphon.store.postgres.schema import migrations as postgres_migrations
 from antiphon.store.postgres.schema import prepare
 from antiphon.store.sqlite import SqliteDatabase
@@ -134,7 +135,7 @@ async def test_events_of_an_embedded_home_are_classified(tmp_path: Path, caplog:
     caplog.set_level(logging.INFO, "antiphon")
     path = tmp_path / "antiphon.db"
     embedded(path, events())
-    await (await SqliteDatabase.open(path, on_commit=ignore, now_ms=0)).close()
+    await (await SqliteDatabase.open(path, on_commit=ignore, moments=Moments())).close()
     with closing(sqlite3.connect(path)) as connection:
         check(*(connection.execute(query).fetchall() for query in (FOUND, TAINTS, INDEXED)))
     (told,) = [record for record in caplog.records if getattr(record, "action", "") == "events_classified"]
@@ -145,7 +146,7 @@ async def test_events_of_an_embedded_home_are_classified(tmp_path: Path, caplog:
 async def test_summaries_with_words_of_strangers_are_untrusted_in_an_embedded_home(tmp_path: Path) -> None:
     path = tmp_path / "antiphon.db"
     embedded(path, summaries())
-    await (await SqliteDatabase.open(path, on_commit=ignore, now_ms=0)).close()
+    await (await SqliteDatabase.open(path, on_commit=ignore, moments=Moments())).close()
     with closing(sqlite3.connect(path)) as connection:
         check_summaries(connection.execute(SUMMARIES).fetchall())
 
@@ -167,7 +168,7 @@ async def test_nothing_is_said_of_a_home_without_such_events(tmp_path: Path, cap
     caplog.set_level(logging.INFO, "antiphon")
     path = tmp_path / "antiphon.db"
     embedded(path, ())
-    await (await SqliteDatabase.open(path, on_commit=ignore, now_ms=0)).close()
+    await (await SqliteDatabase.open(path, on_commit=ignore, moments=Moments())).close()
     assert not [record for record in caplog.records if getattr(record, "action", "") == "events_classified"]
 
 

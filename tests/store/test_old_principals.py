@@ -13,6 +13,7 @@ import pytest
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.person import Identity
 from antiphon.store.migrations import SQLITE_WORDS, Migration, StoreUnusable, migrations, statements
+from antiphon.store.moments import Moments
 from antiphon.store.old_principals import present_actor
 from antiphon.store.postgres.schema import migrations as postgres_migrations
 from antiphon.store.postgres.schema import prepare
@@ -139,7 +140,7 @@ async def test_an_embedded_database_gets_its_people(tmp_path: Path) -> None:
     def ignore(*changes: Collection[SessionRow]) -> None:
         return
 
-    await (await SqliteDatabase.open(path, on_commit=ignore, now_ms=0)).close()
+    await (await SqliteDatabase.open(path, on_commit=ignore, moments=Moments())).close()
     with closing(sqlite3.connect(path)) as connection:
         check(lambda text: connection.execute(text).fetchall())
 

@@ -11,6 +11,7 @@ import pytest
 
 from antiphon.domain.ids import SessionRow
 from antiphon.store.migrations import SQLITE_WORDS, Migration, migrations, statements
+from antiphon.store.moments import Moments
 from antiphon.store.postgres.schema import migrations as postgres_migrations
 from antiphon.store.postgres.schema import prepare
 from antiphon.store.sqlite import SqliteDatabase
@@ -65,7 +66,7 @@ async def test_an_embedded_database_keeps_what_people_used(tmp_path: Path) -> No
     def ignore(*changes: Collection[SessionRow]) -> None:
         return
 
-    await (await SqliteDatabase.open(path, on_commit=ignore, now_ms=0)).close()
+    await (await SqliteDatabase.open(path, on_commit=ignore, moments=Moments())).close()
     with closing(sqlite3.connect(path)) as connection:
         check(lambda text: connection.execute(text).fetchall())
 

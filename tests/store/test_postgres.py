@@ -18,6 +18,7 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.keys import parse_key
 from antiphon.domain.targets import NamedTarget
 from antiphon.store.database import CommitHook, OnCommit, Query, Transaction
+from antiphon.store.moments import Moments
 from antiphon.store.postgres.database import PostgresDatabase
 from tests.claims import requirement
 from tests.postgres import fresh_database
@@ -66,6 +67,7 @@ async def open_store(
         url,
         on_commit=on_commit,
         defer=defer_nothing,
+        moments=Moments(),
         commit_hook=commit_hook,
         wait_seconds=wait_seconds,
         connections=connections,

@@ -22,6 +22,7 @@ from antiphon.domain.message import text_content
 from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.store.database import CommitHook, Query, Transaction
 from antiphon.store.migrations import StoreUnusable, migrations
+from antiphon.store.moments import Moments
 from antiphon.store.sqlite import MAX_BATCH, Connect, OnCommit, SqliteConnection, SqliteDatabase, connect_sqlite
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -89,7 +90,7 @@ async def open_store(
 ) -> AsyncGenerator[SqliteDatabase]:
     home.mkdir(exist_ok=True)
     database = await SqliteDatabase.open(
-        home / DATABASE_NAME, on_commit=on_commit, now_ms=0, connect=connect, commit_hook=commit_hook
+        home / DATABASE_NAME, on_commit=on_commit, moments=Moments(), connect=connect, commit_hook=commit_hook
     )
     try:
         await database.run(make_table)

@@ -12,6 +12,7 @@ import pytest
 from antiphon.domain.ids import SessionRow
 from antiphon.store.migrate import STEPS
 from antiphon.store.migrations import SQLITE_WORDS, Migration, migrations, statements
+from antiphon.store.moments import Moments
 from antiphon.store.old_principals import present_actor
 from antiphon.store.postgres.schema import migrations as postgres_migrations
 from antiphon.store.postgres.schema import prepare
@@ -117,7 +118,7 @@ async def test_an_embedded_database_gives_each_peer_its_own(tmp_path: Path) -> N
     def ignore(*changes: Collection[SessionRow]) -> None:
         return
 
-    await (await SqliteDatabase.open(path, on_commit=ignore, now_ms=0)).close()
+    await (await SqliteDatabase.open(path, on_commit=ignore, moments=Moments())).close()
     with closing(sqlite3.connect(path)) as connection:
         check(lambda text: connection.execute(text).fetchall())
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from antiphon.domain.actor import Asker
@@ -20,6 +21,16 @@ Named = SessionRow | NamedTarget
 class Query(Protocol):
     """Reads in one consistent snapshot."""
 
+    @property
+    def now_ms(self) -> int:
+        """When the unit was submitted, in milliseconds since 1970; the same if it runs again."""
+        ...
+
+    @property
+    def now(self) -> datetime:
+        """The same moment, aware and in UTC."""
+        ...
+
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None: ...
 
     async def fetch_all(self, statement: str, parameters: Sequence[SqlValue] = ()) -> list[Row]: ...
@@ -29,10 +40,23 @@ class Transaction(Query, Protocol):
     """Reads and writes of one unit.
 
     - A unit awaits only its transaction; any other await is an error and undoes the unit.
-    - A unit may run twice, on any thread: it uses only this transaction, its frozen arguments, and times and ids
-      that were drawn before.
+    - A unit may run twice, on any thread: it uses only this transaction and its frozen arguments. Its moment, and the
+      ids that it draws here, are the same each time.
     - A unit that raises is undone. What must be stored all the same is given to `keep`.
     """
+
+    @property
+    def request_id(self) -> str | None:
+        """The request in which the unit was submitted."""
+        ...
+
+    def new_id(self, kind: str) -> str:
+        """`<kind>_<31 hexadecimal digits>`, unique; sorts by time."""
+        ...
+
+    def random_hex(self, digits: int) -> str:
+        """So many hexadecimal digits that cannot be guessed."""
+        ...
 
     async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> None:
         """Runs the statement before the next read, and before COMMIT."""

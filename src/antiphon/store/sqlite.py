@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -23,6 +24,7 @@ from antiphon.store.effects import Effects
 from antiphon.store.home_lock import OpenFiles, take_lock
 from antiphon.store.migrate import find_schema_damage, migrate, recognise
 from antiphon.store.migrations import PROBE, StoreUnusable
+from antiphon.store.moments import Moment, Moments
 from antiphon.store.sqlite_errors import (
     closed,
     corrupt,
@@ -83,6 +85,7 @@ class _Job(Struct):
     body: Callable[..., Coroutine[Any, Any, Any]]
     arguments: tuple[Any, ...]
     future: asyncio.Future[Any]
+    moment: Moment
     result: Any = None
     error: BaseException | None = None
 
@@ -90,16 +93,36 @@ class _Job(Struct):
 class _SqliteTransaction:
     """Never suspends, so that one `send(None)` drives a whole unit."""
 
-    __slots__ = ("_connection", "_execute", "effects", "has_written", "kept")
+    __slots__ = ("_connection", "_execute", "effects", "has_written", "kept", "moment")
 
-    def __init__(self, connection: SqliteConnection) -> None:
+    def __init__(self, connection: SqliteConnection, moment: Moment) -> None:
         self._connection = connection
         self._execute = connection.execute
+        self.moment = moment
+        """Of the present unit."""
         self.effects = Effects()
         self.has_written = False
         """Whether the present unit may have."""
         self.kept: list[Kept] = []
         """What the present unit stores in any case."""
+
+    @property
+    def now_ms(self) -> int:
+        return self.moment.now_ms
+
+    @property
+    def now(self) -> datetime:
+        return self.moment.now
+
+    @property
+    def request_id(self) -> str | None:
+        return self.moment.request_id
+
+    def new_id(self, kind: str) -> str:
+        return self.moment.new_id(kind)
+
+    def random_hex(self, digits: int) -> str:
+        return self.moment.random_hex(digits)
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
         if not statement.startswith("SELECT"):
@@ -155,12 +178,14 @@ class SqliteDatabase:
         self,
         path: Path,
         *,
+        moments: Moments,
         connect: Connect,
         on_commit: OnCommit,
         commit_hook: CommitHook | None,
         synchronous: str,
     ) -> None:
         self.path = path
+        self._moments = moments
         self._connect = connect
         self._on_commit = on_commit
         self._commit_hook = commit_hook
@@ -190,7 +215,7 @@ class SqliteDatabase:
         path: Path,
         *,
         on_commit: OnCommit,
-        now_ms: int,
+        moments: Moments,
         connect: Connect = connect_sqlite,
         commit_hook: CommitHook | None = None,
         readers: int = 2,
@@ -200,11 +225,18 @@ class SqliteDatabase:
 
         Raises `StoreUnusable` for a file that is in use, corrupt, from a newer version, or not ours.
         """
-        database = cls(path, connect=connect, on_commit=on_commit, commit_hook=commit_hook, synchronous=synchronous)
+        database = cls(
+            path,
+            moments=moments,
+            connect=connect,
+            on_commit=on_commit,
+            commit_hook=commit_hook,
+            synchronous=synchronous,
+        )
         database._lock_file = take_lock(path)
         try:
             writer = database._open_connection(is_checked=True)
-            migrate(writer, path=path, now_ms=now_ms)
+            migrate(writer, path=path, now_ms=moments.now_ms)
             connections = [database._open_connection() for _ in range(readers)]
             checkpointer = database._open_connection()
             _check_room(writer, path)
@@ -233,14 +265,14 @@ class SqliteDatabase:
     ) -> R:
         if self._failure is not None or self._is_closed:
             raise self._failure or closed()
-        job = _Job(unit, arguments, self._loop.create_future())
+        job = _Job(unit, arguments, self._loop.create_future(), self._moments.draw())
         self._writes.put(job)
         return await job.future
 
     async def read(self, query: Callable[[Query, *Ts], Coroutine[Any, Any, R]], *arguments: *Ts) -> R:
         if self._is_closed:
             raise closed()
-        job = _Job(query, arguments, self._loop.create_future())
+        job = _Job(query, arguments, self._loop.create_future(), self._moments.draw())
         self._reads.put(job)
         return await job.future
 
@@ -305,7 +337,7 @@ class SqliteDatabase:
     def _write_loop(self, connection: SqliteConnection) -> None:
         while (job := self._writes.get()) is not None:
             batch = [job]
-            transaction = _SqliteTransaction(connection)
+            transaction = _SqliteTransaction(connection, job.moment)
             try:
                 self._run_batch(connection, transaction, batch)
             except BaseException as error:  # the thread's root: every waiter gets the error, the thread continues
@@ -530,6 +562,8 @@ class SqliteDatabase:
 def _run_unit(transaction: _SqliteTransaction, job: _Job) -> None:
     """Notes what a unit returns, or raises before it has written; what it raises afterwards goes on."""
     transaction.has_written = False
+    transaction.moment = job.moment
+    job.moment.begin()
     if transaction.kept:
         transaction.kept.clear()
     coroutine = job.body(transaction, *job.arguments)
@@ -578,7 +612,7 @@ def _read(connection: SqliteConnection, job: _Job) -> Any:
 def _read_in_snapshot(connection: SqliteConnection, job: _Job) -> Any:
     connection.execute("BEGIN")
     try:
-        return _drive(job.body, _SqliteTransaction(connection), job.arguments)
+        return _drive(job.body, _SqliteTransaction(connection, job.moment), job.arguments)
     finally:
         if connection.in_transaction:
             connection.execute("COMMIT")

@@ -17,6 +17,7 @@ from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import SessionRow
 from antiphon.store.home_lock import take_lock
 from antiphon.store.migrations import StoreUnusable
+from antiphon.store.moments import Moments
 from antiphon.store.postgres.link import connect
 from antiphon.store.postgres.schema import place, prepare
 from antiphon.store.sqlite import SqliteDatabase
@@ -46,7 +47,7 @@ async def transfer(path: Path, old_path: Path, url: str, *, now_ms: int, report:
         raise StoreUnusable(f"Database is missing: {str(path)!r}. There is nothing to move.", code="store_missing")
     if old_path.exists():
         raise Conflict(f"File from an earlier move still exists: {str(old_path)!r}. Move it away.", code="moved_before")
-    await _bring_up_to_date(path, now_ms)
+    await _bring_up_to_date(path)
     await prepare(url, now_ms)
     lock = take_lock(path)
     try:
@@ -59,11 +60,11 @@ async def transfer(path: Path, old_path: Path, url: str, *, now_ms: int, report:
     return rows
 
 
-async def _bring_up_to_date(path: Path, now_ms: int) -> None:
+async def _bring_up_to_date(path: Path) -> None:
     def ignore(*changes: Collection[SessionRow]) -> None:
         return
 
-    database = await SqliteDatabase.open(path, on_commit=ignore, now_ms=now_ms)
+    database = await SqliteDatabase.open(path, on_commit=ignore, moments=Moments())
     await database.close()
 
 

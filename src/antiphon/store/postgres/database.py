@@ -20,6 +20,7 @@ from antiphon.metrics import COMMIT_SECONDS, UNITS
 from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, Transaction
 from antiphon.store.effects import Effects
 from antiphon.store.migrations import PROBE
+from antiphon.store.moments import Moments
 from antiphon.store.postgres.errors import OutcomeUnknown, closed, is_beaten, is_lost, outcome_unknown, translate
 from antiphon.store.postgres.lane import Lane, LaneJob
 from antiphon.store.postgres.link import Link
@@ -56,9 +57,17 @@ class PostgresDatabase:
     """Implements `Database`. Open it with `PostgresDatabase.open`; its schema must be up to date."""
 
     def __init__(
-        self, url: str, *, on_commit: OnCommit, defer: Defer, commit_hook: CommitHook | None, wait_seconds: float
+        self,
+        url: str,
+        *,
+        moments: Moments,
+        on_commit: OnCommit,
+        defer: Defer,
+        commit_hook: CommitHook | None,
+        wait_seconds: float,
     ) -> None:
         self._url = url
+        self._moments = moments
         self._on_commit = on_commit
         self._defer = defer
         self._commit_hook = commit_hook
@@ -87,6 +96,7 @@ class PostgresDatabase:
         *,
         on_commit: OnCommit,
         defer: Defer,
+        moments: Moments,
         commit_hook: CommitHook | None = None,
         connections: int = 12,
         wait_seconds: float = WAIT_SECONDS,
@@ -96,7 +106,14 @@ class PostgresDatabase:
         A scope around the context that is cancelled does not reach the connections: what the context does at its end
         still needs them.
         """
-        database = cls(url, on_commit=on_commit, defer=defer, commit_hook=commit_hook, wait_seconds=wait_seconds)
+        database = cls(
+            url,
+            moments=moments,
+            on_commit=on_commit,
+            defer=defer,
+            commit_hook=commit_hook,
+            wait_seconds=wait_seconds,
+        )
         serving = anyio.CancelScope(shield=True)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(database._serve, serving, connections)
@@ -153,7 +170,7 @@ class PostgresDatabase:
     ) -> LaneJob:
         if self._is_closed:
             raise closed()
-        return LaneJob(body, arguments, sessions, self._loop.create_future(), time.monotonic())
+        return LaneJob(body, arguments, sessions, self._loop.create_future(), self._moments.draw(), time.monotonic())
 
     def _known(self, session: Named) -> Named:
         if isinstance(session, int) or session.key is None:
@@ -187,12 +204,12 @@ class PostgresDatabase:
     async def _query(self, link: Link, cursor: AsyncRawCursor[Row], job: LaneJob) -> Any:
         if job.body not in self._snapshots:
             try:
-                return await job.body(PostgresQuery(cursor, is_alone=True), *job.arguments)
+                return await job.body(PostgresQuery(cursor, job.moment, is_alone=True), *job.arguments)
             except NeedsSnapshot:
                 self._snapshots.add(job.body)
         await cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         try:
-            job.result = await job.body(PostgresQuery(cursor, is_alone=False), *job.arguments)
+            job.result = await job.body(PostgresQuery(cursor, job.moment, is_alone=False), *job.arguments)
             job.settle()
         finally:
             await link.reset()
@@ -207,7 +224,7 @@ class PostgresDatabase:
             effects = Effects()
             try:
                 connection, cursor = await link.open()
-                tx = PostgresTransaction(connection, cursor, self._defer)
+                tx = PostgresTransaction(connection, cursor, batch[0].moment, self._defer)
                 xid = await self._begin(cursor, batch[0].sessions)
                 if not await self._run_units(tx, cursor, batch, is_careful=is_careful, reruns=reruns):
                     is_careful = True
@@ -309,7 +326,7 @@ class PostgresDatabase:
             before = tx.effects.copy() if is_careful else None
             if is_careful:
                 await cursor.execute("SAVEPOINT unit")
-            tx.begin_unit()
+            tx.begin_unit(job.moment)
             is_undone = False
             try:
                 await _run_unit(tx, job)

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 
 from antiphon.store.database import Named
+from antiphon.store.moments import Moment
 from antiphon.store.postgres.link import Link
 
 MAX_BATCH = 64
@@ -25,6 +26,7 @@ class LaneJob:
     arguments: tuple[Any, ...]
     sessions: tuple[Named, ...]
     future: asyncio.Future[Any]
+    moment: Moment
     since: float
     result: Any = None
     error: BaseException | None = None

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -14,6 +15,7 @@ from antiphon.domain.errors import AntiphonError
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import Kept, Row, SqlValue, Transaction
 from antiphon.store.effects import Effects
+from antiphon.store.moments import Moment
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
@@ -44,12 +46,21 @@ def _prepare(statement: str) -> bool | None:
 class PostgresQuery:
     """Reads; the first statement alone needs no transaction."""
 
-    __slots__ = ("_cursor", "_is_alone", "_is_used")
+    __slots__ = ("_cursor", "_is_alone", "_is_used", "_moment")
 
-    def __init__(self, cursor: AsyncRawCursor[Row], *, is_alone: bool) -> None:
+    def __init__(self, cursor: AsyncRawCursor[Row], moment: Moment, *, is_alone: bool) -> None:
         self._cursor = cursor
+        self._moment = moment
         self._is_alone = is_alone
         self._is_used = False
+
+    @property
+    def now_ms(self) -> int:
+        return self._moment.now_ms
+
+    @property
+    def now(self) -> datetime:
+        return self._moment.now
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
         await self._execute(statement, parameters)
@@ -75,12 +86,16 @@ class PostgresTransaction:
     Parts of one statement do not see each other's writes. So none reads, and no two write to the same table.
     """
 
-    __slots__ = ("_connection", "_cursor", "_defer", "_tables", "_waiting", "effects", "has_sent", "kept")
+    __slots__ = ("_connection", "_cursor", "_defer", "_tables", "_waiting", "effects", "has_sent", "kept", "moment")
 
-    def __init__(self, connection: AsyncConnection[Row], cursor: AsyncRawCursor[Row], defer: Defer) -> None:
+    def __init__(
+        self, connection: AsyncConnection[Row], cursor: AsyncRawCursor[Row], moment: Moment, defer: Defer
+    ) -> None:
         self._connection = connection
         self._cursor = cursor
         self._defer = defer
+        self.moment = moment
+        """Of the present unit."""
         self._waiting: list[tuple[str, Sequence[SqlValue]]] = []
         self._tables: set[str] = set()
         self.effects = Effects()
@@ -89,9 +104,29 @@ class PostgresTransaction:
         self.kept: list[Kept] = []
         """What the present unit stores in any case."""
 
-    def begin_unit(self) -> None:
+    def begin_unit(self, moment: Moment) -> None:
         self.has_sent = False
         self.kept.clear()
+        self.moment = moment
+        moment.begin()
+
+    @property
+    def now_ms(self) -> int:
+        return self.moment.now_ms
+
+    @property
+    def now(self) -> datetime:
+        return self.moment.now
+
+    @property
+    def request_id(self) -> str | None:
+        return self.moment.request_id
+
+    def new_id(self, kind: str) -> str:
+        return self.moment.new_id(kind)
+
+    def random_hex(self, digits: int) -> str:
+        return self.moment.random_hex(digits)
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
         await self.flush()

@@ -1,0 +1,67 @@
+"""When a unit was submitted and what it draws: if it runs again, the same."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeVar
+
+from antiphon.clock import Clock, RandomIds, SystemClock
+from antiphon.domain.ids import Ids
+from antiphon.request_ids import current_request_id
+from antiphon.store.codec import moment
+
+T = TypeVar("T", str, int)
+
+
+class Moment:
+    """Belongs to one unit or read, on whatever thread it runs.
+
+    The n-th id of a kind is drawn when it is asked for first, and stays what it is in each further run of the unit.
+    """
+
+    __slots__ = ("_drawn", "_ids", "_numbers", "now_ms", "request_id")
+
+    def __init__(self, now_ms: int, ids: Ids, request_id: str | None) -> None:
+        self.now_ms = now_ms
+        self.request_id = request_id
+        """The request in which the unit was submitted."""
+        self._ids = ids
+        self._drawn: dict[tuple[str | int, int], str] = {}
+        self._numbers: dict[str | int, int] = {}
+
+    @property
+    def now(self) -> datetime:
+        return moment(self.now_ms)
+
+    def begin(self) -> None:
+        """The unit runs, perhaps again: what it draws begins anew."""
+        if self._numbers:
+            self._numbers.clear()
+
+    def new_id(self, kind: str) -> str:
+        return self._draw(kind, self._ids.new)
+
+    def random_hex(self, digits: int) -> str:
+        return self._draw(digits, self._ids.random_hex)
+
+    def _draw(self, kind: T, draw: Callable[[T], str]) -> str:
+        number = self._numbers.get(kind, 0)
+        self._numbers[kind] = number + 1
+        drawn = self._drawn.get((kind, number))
+        if drawn is None:
+            drawn = self._drawn[kind, number] = draw(kind)
+        return drawn
+
+
+class Moments:
+    """Draws the moments of units."""
+
+    def __init__(self, clock: Clock | None = None, ids: Ids | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._ids = ids or RandomIds(self._clock)
+
+    @property
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def draw(self) -> Moment:
+        return Moment(self._clock.now_ms(), self._ids, current_request_id())
