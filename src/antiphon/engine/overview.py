@@ -157,7 +157,7 @@ async def _read(query: Query, who: _Onlooker) -> Overview:
 
 
 async def _count(query: Query, who: _Onlooker) -> int:
-    requests, waiting = await count_open(query, who.rights), await count_waiting(query, who.rights, who.at_ms)
+    requests, waiting = await count_open(query, who.rights), await count_waiting(query, who.rights)
     dead, caps, stopped = await _dead(query, who), await _caps(query, who), await _stopped(query, who)
     links = await _links(query, who)
     return (requests or 0) + (waiting or 0) + len(dead) + len(caps) + len(stopped) + len(links)
@@ -174,7 +174,7 @@ async def _needs(query: Query, who: _Onlooker) -> Needs:
         sessions={session.row: session for session in reached},
         requests=requests[:MOST_REQUESTS],
         has_more_requests=len(requests) > MOST_REQUESTS,
-        senders=await _unless_refused(list_waiting(query, who.rights, who.at_ms)),
+        senders=await _unless_refused(list_waiting(query, who.rights)),
         groups=[group for group in groups if group.is_asking],
         links=await _links(query, who),
         dead=await _dead(query, who),
@@ -185,7 +185,7 @@ async def _needs(query: Query, who: _Onlooker) -> Needs:
 
 
 async def _links(query: Query, who: _Onlooker) -> Sequence[AskedLink]:
-    return await list_asked(query, who.rights.principal, who.at_ms)
+    return await list_asked(query, who.rights.principal)
 
 
 async def _unless_refused(finding: Coroutine[Any, Any, Sequence[T]]) -> Sequence[T]:

@@ -33,7 +33,7 @@ async def tell(app: App, text: str, place: DeliveryContext = PLACE, *, level: Le
 
     async def queue(tx: Transaction) -> None:
         at_ms = app.services.clock.now_ms()
-        await enqueue_notice(tx, place, text, name=text, at_ms=at_ms, made_of=Classification(level))
+        await enqueue_notice(tx, place, text, name=text, made_of=Classification(level))
 
     await app.database.run(queue)
     await quiet(app)

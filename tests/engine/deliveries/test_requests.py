@@ -214,7 +214,7 @@ async def test_a_chat_that_may_not_have_the_call_gets_no_call_and_no_buttons(ope
         async def ask_above(tx: Transaction) -> None:
             rules = replace(app.services.rules, chats=CHATS)
             made_of = Classification(Level.CONFIDENTIAL)
-            await ask_deciders(tx, approval.id, made_of, rules, at_ms=app.services.clock.now_ms())
+            await ask_deciders(tx, approval.id, made_of, rules)
 
         await app.database.run(ask_above)
         await quiet(app)

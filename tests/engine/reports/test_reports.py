@@ -917,7 +917,7 @@ async def overlap(
 async def claim_elsewhere(tx: Transaction, run: Run) -> Run | None:
     """As a worker would that dies then."""
     claimant = Claimant(process=ProcessId("elsewhere"), time_limits={run.agent_id: None})
-    return await claim(tx, SessionRow(run.session), claimant, milliseconds(run.created_at))
+    return await claim(tx, SessionRow(run.session), claimant)
 
 
 async def take_the_only_slot(story: Story, after: RunId | None) -> None:

@@ -55,7 +55,7 @@ async def test_a_requester_does_not_learn_that_work_on_a_secret_crashed(open_hom
         claimant = Claimant(process=run.process, time_limits={AgentId("main"): None})
         sessions = (SessionRow(run.session), (await asker.session()).row)
         for _ in range(MAX_ATTEMPTS):  # what the next process does that finds the run unfinished
-            await app.database.run(claim, SessionRow(run.session), claimant, 0, sessions=sessions)
+            await app.database.run(claim, SessionRow(run.session), claimant, sessions=sessions)
         runner.release_all()
         await story.settles()
         ended = await story.run(run.id)

@@ -308,7 +308,7 @@ async def test_a_worker_with_an_old_fence_changes_nothing(open_home: OpenHome) -
         run = await find_run(app, posted.run_id)
         old = Fence(run.id, run.fence - 1)
         before = await read_log(app, "main")
-        assert await app.database.run(lifecycle.record, old, Steps((), is_counted=True), 0) is None
+        assert await app.database.run(lifecycle.record, old, Steps((), is_counted=True)) is None
         good = FinishRun(outcome=Outcome(status=RunStatus.OK), at_ms=0)
         assert await app.database.run(lifecycle.finish_run, old, good) is None
         assert not await app.database.run(lifecycle.set_waiting, old, (run.id,), None)
@@ -342,9 +342,9 @@ async def test_after_three_crashed_attempts_a_run_ends(open_home: OpenHome) -> N
 async def crash_often(tx: Transaction, session: SessionRow, claimant: Claimant) -> None:
     """What three processes do that find the run unfinished; in one unit, or the living one would claim it as well."""
     for attempt in (2, 3):
-        taken = await lifecycle.claim(tx, session, claimant, 0)
+        taken = await lifecycle.claim(tx, session, claimant)
         assert taken is not None and (taken.attempt, taken.fence) == (attempt, attempt)
-    assert await lifecycle.claim(tx, session, claimant, 0) is None
+    assert await lifecycle.claim(tx, session, claimant) is None
 
 
 @requirement("runs:8")

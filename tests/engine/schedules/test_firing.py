@@ -211,7 +211,7 @@ async def test_a_run_that_did_nothing_before_its_process_died_is_not_begun_again
         assert run.process is not None
         # What the next process does that finds the run unfinished.
         claimant = Claimant(process=run.process, time_limits={AgentId("main"): None})
-        assert await b.app.database.run(lifecycle.claim, SessionRow(run.session), claimant, 0) is None
+        assert await b.app.database.run(lifecycle.claim, SessionRow(run.session), claimant) is None
         ended = await find_run(b.app, run.id)
         assert (ended.status, ended.code) == (RunStatus.ERROR, "recovered")
         assert await b.outcomes(task) == [(1, SlotOutcome.RECOVERED)]

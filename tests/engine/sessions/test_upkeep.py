@@ -76,7 +76,7 @@ async def test_what_a_deletion_left_behind_in_a_crash_goes_with_the_next_start(o
         living, doomed = await (await story.opens("living")).session(), await going.session()
         kept, left = (app.workspaces.of(each.agent_id, each.row, each.created_at).open() for each in (living, doomed))
         (left / "file").touch()
-        await app.database.run(delete_session, Rights(OWNER, app.services.rules), going.target, 1)
+        await app.database.run(delete_session, Rights(OWNER, app.services.rules), going.target)
     others = [kept.parent / name for name in ("notes", f"{doomed.row}-1", "999999-1", f"{left.name}.old")]
     for path in others:
         path.mkdir()

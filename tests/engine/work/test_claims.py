@@ -155,12 +155,12 @@ class RunClaim(Kind):
 
     async def take(self, tx: Transaction, process: ProcessId) -> Run | None:
         claimant = Claimant(process=process, time_limits={AgentId("main"): None})
-        return await lifecycle.claim(tx, self.session, claimant, self._now)
+        return await lifecycle.claim(tx, self.session, claimant)
 
     def writes(self, held: Run) -> Sequence[Callable[[Transaction], Awaitable[object]]]:
         fence, end = Fence(held.id, held.fence), FinishRun(outcome=Outcome(status=RunStatus.OK), at_ms=self._now)
         return (
-            lambda tx: lifecycle.record(tx, fence, Steps((), is_counted=True), self._now),
+            lambda tx: lifecycle.record(tx, fence, Steps((), is_counted=True)),
             lambda tx: lifecycle.set_waiting(tx, fence, (held.id,), None),
             lambda tx: lifecycle.set_attachments_due(tx, fence, True),
             lambda tx: lifecycle.hand_back(tx, fence),
@@ -200,9 +200,9 @@ class TextClaim(Kind):
         failure = DeliveryFailure(code="x", error="x", is_permanent=True, wait_ms=0)
         return (
             lambda tx: settle_part(tx, held, ("p1",)),
-            lambda tx: settle_failed(tx, held, failure, self._now),
+            lambda tx: settle_failed(tx, held, failure),
             lambda tx: settle_withdrawn(tx, held),
-            lambda tx: settle_sent(tx, held, ("p1",), self._now),
+            lambda tx: settle_sent(tx, held, ("p1",)),
         )
 
     async def until_ended(self, app: App) -> None:

@@ -465,7 +465,7 @@ async def take_over(tx: Transaction, process: ProcessId, session: SessionRow, cl
     """In one unit: in between, the living process would show itself again."""
     await processes.delete(tx, process)
     await processes.insert(tx, OTHER, 0)
-    return await lifecycle.claim(tx, session, claimant, 0)
+    return await lifecycle.claim(tx, session, claimant)
 
 
 async def give_up(tx: Transaction, process: ProcessId) -> None:

@@ -28,7 +28,7 @@ class HomeCompartments:
         Raises `Invalid` for a malformed name, and `Conflict` for one that was ever used (`compartment_exists`) and
         for one too many (`too_many_compartments`).
         """
-        return await self._database.run(_create, principal, name, self._clock.now_ms())
+        return await self._database.run(_create, principal, name)
 
 
 async def _list(query: Query, principal: Principal) -> Compartments:
@@ -36,9 +36,9 @@ async def _list(query: Query, principal: Principal) -> Compartments:
     return await rows.read_compartments(query)
 
 
-async def _create(tx: Transaction, principal: Principal, name: str, at_ms: int) -> Compartments:
+async def _create(tx: Transaction, principal: Principal, name: str) -> Compartments:
     present = await _list(tx, principal)
     grown = present.add(name)
-    if not await rows.insert(tx, grown, name, at_ms):
+    if not await rows.insert(tx, grown, name, tx.now_ms):
         raise Conflict("Another compartment was created at the same time. Try again.", code="compartment_exists")
     return grown

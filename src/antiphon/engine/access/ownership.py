@@ -100,7 +100,7 @@ class Ownership:
         """Replaces the owner's token, and ends the browsers and links that the previous one let in."""
         self._known = None
         rights = Rights(principal, self._rules)
-        await self._database.run(_replace, rights, hash_of(token), self._clock.now_ms())
+        await self._database.run(_replace, rights, hash_of(token))
         self._known = None
         self._note_change()
 
@@ -148,7 +148,7 @@ class Ownership:
         return self._known
 
 
-async def _replace(tx: Transaction, rights: Rights, hash: str, at_ms: int) -> None:
+async def _replace(tx: Transaction, rights: Rights, hash: str) -> None:
     await find_reach(tx, rights, Act.TOKENS)
     owner = (await find_standing(tx, OWNER)).principal
-    await tokens.replace_owner_hash(tx, hash, owner, at_ms)
+    await tokens.replace_owner_hash(tx, hash, owner, tx.now_ms)

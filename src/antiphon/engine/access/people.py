@@ -274,7 +274,7 @@ async def _invite(tx: Transaction, command: AddPerson) -> Person:
         person = replace(person, id=command.other_id)
         await rows.insert(tx, person)
     tx.wake(rows.NAMES)
-    await _insert_link(tx, person, command.code_hash, command.at_ms)
+    await _insert_link(tx, person, command.code_hash)
     return person
 
 
@@ -283,14 +283,14 @@ async def _make_link(tx: Transaction, command: MakeLink) -> Person:
     await refuse_machine(tx, command.rights.rules, person.id)
     _refuse_link(person)
     await tokens.delete_links(tx, person.principal)
-    await _insert_link(tx, person, command.code_hash, command.at_ms)
+    await _insert_link(tx, person, command.code_hash)
     return person
 
 
-async def _insert_link(tx: Transaction, person: Person, code_hash: str, at_ms: int) -> None:
-    expires_at_ms = at_ms + int(INVITATION_LIFE.total_seconds() * 1000)
-    await tokens.delete_expired(tx, at_ms)
-    await tokens.insert_link(tx, code_hash, person.principal, at_ms=at_ms, expires_at_ms=expires_at_ms)
+async def _insert_link(tx: Transaction, person: Person, code_hash: str) -> None:
+    expires_at_ms = tx.now_ms + int(INVITATION_LIFE.total_seconds() * 1000)
+    await tokens.delete_expired(tx, tx.now_ms)
+    await tokens.insert_link(tx, code_hash, person.principal, at_ms=tx.now_ms, expires_at_ms=expires_at_ms)
 
 
 def _refuse_link(person: Person) -> None:
@@ -386,14 +386,14 @@ async def _merge(tx: Transaction, command: MergePeople) -> KnownPerson:
     is_owners = target.role is PersonRole.OWNER and not target.is_suspended
     if not is_owners:
         await _refuse_last(tx, source)
-    await merge_into(tx, source.id, target.id, command.at_ms)
+    await merge_into(tx, source.id, target.id)
     return await _known(tx, target.id)
 
 
-async def merge_into(tx: Transaction, source: PersonId, target: PersonId, at_ms: int) -> None:
+async def merge_into(tx: Transaction, source: PersonId, target: PersonId) -> None:
     """Makes the one person act as the other; what a suspended person has become goes on no more."""
     await rows.merge(tx, source, target)
-    await move_spent(tx, day_of(at_ms), str(person_principal(source)), str(person_principal(target)))
+    await move_spent(tx, day_of(tx.now_ms), str(person_principal(source)), str(person_principal(target)))
     if (await find_standing(tx, person_principal(target))).is_suspended:
         await _call_off_runs(tx, target)
 

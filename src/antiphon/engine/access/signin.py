@@ -55,7 +55,7 @@ class SignIn:
         code, rights = self._ids.random_hex(48), Rights(principal, self._rules)
         refuse_credential(held)
         refuse_clearance(principal, None)
-        await self._database.run(_store_link, rights, hash_of(code), self._clock.now_ms())
+        await self._database.run(_store_link, rights, hash_of(code))
         return code
 
     async def exchange(self, code: str, name: str) -> NewBrowser | None:
@@ -91,23 +91,23 @@ class SignIn:
 
     async def list(self, principal: Principal) -> list[Browser]:
         """The signed-in browsers, oldest first. Raises `Denied`."""
-        return await self._database.read(_list, Rights(principal, self._rules), self._clock.now_ms())
+        return await self._database.read(_list, Rights(principal, self._rules))
 
     async def sign_out(self, browser: Browser) -> None:
         """Signs out the browser that asks, as returned by `find`."""
         await self._database.run(tokens.delete_by_id, browser.id)
 
 
-async def _store_link(tx: Transaction, rights: Rights, hash: str, at_ms: int) -> None:
+async def _store_link(tx: Transaction, rights: Rights, hash: str) -> None:
     await find_reach(tx, rights, Act.LINK)
-    await tokens.delete_expired(tx, at_ms)
+    await tokens.delete_expired(tx, tx.now_ms)
     person = (await find_standing(tx, rights.principal)).principal
-    await tokens.insert_link(tx, hash, person, at_ms=at_ms, expires_at_ms=at_ms + _milliseconds(LINK_LIFE))
+    await tokens.insert_link(tx, hash, person, at_ms=tx.now_ms, expires_at_ms=tx.now_ms + _milliseconds(LINK_LIFE))
 
 
-async def _list(query: Query, rights: Rights, at_ms: int) -> list[Browser]:
+async def _list(query: Query, rights: Rights) -> list[Browser]:
     await find_reach(query, rights, Act.TOKENS)
-    return await tokens.list_browsers(query, at_ms)
+    return await tokens.list_browsers(query, query.now_ms)
 
 
 async def _exchange(tx: Transaction, code_hash: str, browser: Browser) -> Browser | None:

@@ -166,7 +166,7 @@ class Tokens:
 
     async def list(self, principal: Principal) -> list[Token]:
         """The valid tokens, oldest first."""
-        return await self._database.read(_list, Rights(principal, self._rules), self._clock.now_ms())
+        return await self._database.read(_list, Rights(principal, self._rules))
 
     async def revoke(self, principal: Principal, id: str) -> None:
         """Ends a token or a browser's sign-in. Raises `NotFound`."""
@@ -289,9 +289,9 @@ async def read_clearance(query: Query, named: NamedClassification) -> Classifica
     return named.classification(names)
 
 
-async def _list(query: Query, rights: Rights, at_ms: int) -> list[Token]:
+async def _list(query: Query, rights: Rights) -> list[Token]:
     await find_reach(query, rights, Act.TOKENS)
-    return await tokens.list_tokens(query, at_ms)
+    return await tokens.list_tokens(query, query.now_ms)
 
 
 async def _revoke(tx: Transaction, rights: Rights, id: str) -> None:

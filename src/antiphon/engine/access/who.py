@@ -96,9 +96,9 @@ async def is_admitted(query: Query, who: Who) -> bool:
     return await pairings.is_approved(query, identity.channel, identity.account, identity.platform_id)
 
 
-async def introduce(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> None:
+async def introduce(tx: Transaction, who: Who, person: PersonId) -> None:
     """Stores that the account is this person's; one whom nobody knows becomes a guest."""
     own = who.identity.person_id
     name = who.name if person == own else person
-    await people.insert(tx, Person(id=person, name=name, role=PersonRole.GUEST, created_at=moment(at_ms)))
-    await people.insert_identity(tx, who.identity, person, at_ms)
+    await people.insert(tx, Person(id=person, name=name, role=PersonRole.GUEST, created_at=moment(tx.now_ms)))
+    await people.insert_identity(tx, who.identity, person, tx.now_ms)

@@ -16,7 +16,7 @@ from antiphon.store.database import SqlValue, Transaction
 from antiphon.store.events import Addition
 
 
-async def store_answer(tx: Transaction, approval: Approval, at_ms: int) -> bool:
+async def store_answer(tx: Transaction, approval: Approval) -> bool:
     """Stores the state of a request that was pending and is not any more; False if it was answered before.
 
     A session in which nothing else happens is idle again once no request is open. Contract: approvals 3, sessions 2.
@@ -31,27 +31,27 @@ async def store_answer(tx: Transaction, approval: Approval, at_ms: int) -> bool:
     addition = Addition(
         incarnation=approval.session_id,
         events=[_resolved_event(approval, session.taint)],
-        at_ms=at_ms,
+        at_ms=tx.now_ms,
         set=set,
         add={"pending_approvals": -1},
     )
     await append_events(tx, approval.session, addition)
-    await show_answer(tx, approval, at_ms)
+    await show_answer(tx, approval)
     return True
 
 
-async def withdraw(tx: Transaction, run: RunId, at_ms: int) -> None:
+async def withdraw(tx: Transaction, run: RunId) -> None:
     """Withdraws the open request of the run, which is about to end. Contract: approvals 2, runs 5."""
     approval = await approvals.find_pending_of_run(tx, run)
     if approval is not None:
-        await store_answer(tx, on_withdrawn(approval, at=moment(at_ms)).approval, at_ms)
+        await store_answer(tx, on_withdrawn(approval, at=moment(tx.now_ms)).approval)
 
 
-async def withdraw_all(tx: Transaction, session: SessionRow, at_ms: int) -> None:
+async def withdraw_all(tx: Transaction, session: SessionRow) -> None:
     """Withdraws the open requests of calls from outside a run; runs withdraw their own when they end."""
     for approval in await approvals.list_pending(tx, session):
         if approval.run is None:
-            await store_answer(tx, on_withdrawn(approval, at=moment(at_ms)).approval, at_ms)
+            await store_answer(tx, on_withdrawn(approval, at=moment(tx.now_ms)).approval)
 
 
 def _resolved_event(approval: Approval, taint: Classification) -> NewEvent:

@@ -83,12 +83,11 @@ async def ask_approval(tx: Transaction, fence: Fence, command: AskApproval) -> b
         tx,
         run,
         Steps([requested_event(approval, command.made_of)], is_counted=False),
-        at_ms=at_ms,
         set={"status": SessionStatus.AWAITING_APPROVAL.value},
         add={"pending_approvals": 1},
         end=found.end,
     )
-    await ask_deciders(tx, approval.id, command.made_of, command.rules, at_ms=at_ms)
+    await ask_deciders(tx, approval.id, command.made_of, command.rules)
     tx.wake(DUE)
     return True
 

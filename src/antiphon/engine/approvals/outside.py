@@ -225,7 +225,7 @@ async def _store(tx: Transaction, session: Session, command: AskFromOutside) -> 
         add={"pending_approvals": 1},
     )
     await append_events(tx, session.row, addition)
-    await ask_deciders(tx, approval.id, session.taint, command.rules, at_ms=command.at_ms)
+    await ask_deciders(tx, approval.id, session.taint, command.rules)
     tx.wake(DUE)
     return approval
 

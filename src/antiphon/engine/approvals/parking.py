@@ -41,7 +41,7 @@ WAITS = (
 _WAITS_FOR = "waitsFor"
 
 
-async def park(tx: Transaction, found: InLog, at_ms: int) -> None:
+async def park(tx: Transaction, found: InLog) -> None:
     """Gives the run's open calls the result that they wait, and frees its session for other runs."""
     run = found.run
     approval = await approvals.find_pending_of_run(tx, run.id)
@@ -53,7 +53,7 @@ async def park(tx: Transaction, found: InLog, at_ms: int) -> None:
     results = [_waiting_result(run, call, approval, made_of) for call in open_calls(events)]
     await approvals.update_pending(tx, parked.approval)
     await ledger.change(tx, run.id, {"is_parked": 1})
-    await record_steps(tx, run, Steps(results, is_counted=False), at_ms=at_ms, end=found.end)
+    await record_steps(tx, run, Steps(results, is_counted=False), end=found.end)
 
 
 def _waiting_result(run: Run, call: OpenCall, approval: Approval, made_of: Classification) -> NewEvent:
@@ -81,18 +81,18 @@ class _Repeated(NamedTuple):
     """Which of its calls wait, in order."""
 
 
-async def continue_parked(tx: Transaction, parked: Run, session: Session, approval: Approval, *, at_ms: int) -> None:
+async def continue_parked(tx: Transaction, parked: Run, session: Session, approval: Approval) -> None:
     """Queues the run that continues the parked one.
 
     The request, its answers, and what is allowed until the run ends belong to the continuation from now on.
     """
     run_id = continuation_of(parked)
-    await go_on(tx, parked, session, _notice(run_id, approval, session.taint, at_ms), end=None, at_ms=at_ms)
+    await go_on(tx, parked, session, _notice(run_id, approval, session.taint, tx.now_ms), end=None)
     await approvals.move(tx, replace(approval, run=run_id))
     await standing_approvals.move(tx, parked.id, run_id)
 
 
-async def repeat_calls(tx: Transaction, run: Run, at_ms: int) -> None:
+async def repeat_calls(tx: Transaction, run: Run) -> None:
     """Makes the calls that wait the first step of the run that continues a parked one, as it begins.
 
     Not earlier: another run may work until then, and its steps come before these. Does nothing the second time.
@@ -104,7 +104,7 @@ async def repeat_calls(tx: Transaction, run: Run, at_ms: int) -> None:
     assert parked is not None and found is not None
     repeated = _repeated(await log.read_run(tx, system_grant(run.session), parked.id, from_seq=parked.seq), approval)
     step = AssistantMessage(
-        message_id=MessageId(derived_id("msg", at_ms, run.id, "repeated")),
+        message_id=MessageId(derived_id("msg", tx.now_ms, run.id, "repeated")),
         content=_content(repeated),
         saw=found.end.last_seq,
         model=repeated.message.model,
@@ -116,7 +116,7 @@ async def repeat_calls(tx: Transaction, run: Run, at_ms: int) -> None:
         run_id=run.id,
         message=step,
     )
-    seq = await record_steps(tx, run, Steps([event], is_counted=False), at_ms=at_ms, end=found.end)
+    seq = await record_steps(tx, run, Steps([event], is_counted=False), end=found.end)
     places = {(repeated.seq, old): (seq, new) for new, old in enumerate(repeated.indexes)}
     await approvals.move(tx, moved(approval, run.id, places))
 

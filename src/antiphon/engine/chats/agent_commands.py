@@ -33,7 +33,6 @@ async def perform_agent(tx: Transaction, chat: Chat, command: ChatCommand, occas
                 agent_id=agent.id,
                 session_key=None,
                 by=chat.standing.principal,
-                at_ms=occasion.at_ms,
             )
             return f"Agent switched to {agent.name} for {_place(chat)}. New messages in this chat will use that agent."
         case _:

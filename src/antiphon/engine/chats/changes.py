@@ -30,7 +30,7 @@ async def take_change(
             group = await find_group(tx, change.place)
             if standing_of(occasion.rules, change.place, group) is GroupStanding.UNKNOWN:
                 by = None if change.sender is None else change.sender.id
-                await ask_owners(tx, change.place, group, title=change.title, by=by, at_ms=occasion.at_ms)
+                await ask_owners(tx, change.place, group, title=change.title, by=by)
         case ChangeKind.LEFT:
             await leave_group(tx, change.place)
         case ChangeKind.MOVED:
@@ -38,7 +38,7 @@ async def take_change(
             await move_group(tx, change.place, change.moved_to)
         case ChangeKind.RENAMED:
             assert change.title is not None
-            await rename_group(tx, occasion.rules, change.place, title=change.title, at_ms=occasion.at_ms)
+            await rename_group(tx, occasion.rules, change.place, title=change.title)
         case ChangeKind.JOINED:
             await note_met(tx, occasion.rules, change.place, change.people)
         case ChangeKind.PARTED:

@@ -200,7 +200,7 @@ async def _who(query: Query, chat: Chat, rules: Rules) -> str:
 async def _stop(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
     if chat.session is None:
         return NO_SESSION
-    cancelled = await cancel_session(tx, occasion.rights(chat), occasion.target(chat), occasion.at_ms)
+    cancelled = await cancel_session(tx, occasion.rights(chat), occasion.target(chat))
     if cancelled.run_id is None and not cancelled.below:
         return "Nothing is running."
     below = "" if not cancelled.below else f" So is the work of {cancelled.below} below it."

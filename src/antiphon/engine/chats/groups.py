@@ -85,7 +85,7 @@ async def decide_group(tx: Transaction, command: DecideGroup) -> ChannelGroup:
     if found is None:
         raise NotFound(f"Group not found: {command.named[:80]!r}. `antiphon groups list` shows them.")
     await rows.set_state(tx, found, command.state, by=str(command.rights.principal), at_ms=command.at_ms)
-    await show_decision(tx, subject_of_group(found.channel, found.account, found.group_id), command.at_ms)
+    await show_decision(tx, subject_of_group(found.channel, found.account, found.group_id))
     decided = await rows.find(tx, found.channel, found.account, found.group_id)
     assert decided is not None
     return decided
@@ -121,7 +121,6 @@ async def ask_owners(
     *,
     title: str | None,
     by: str | None,
-    at_ms: int,
 ) -> None:
     """Notes the group, and asks the owners in their private chats with the bot whether it may answer there."""
     assert place.channel is not None and place.to is not None
@@ -138,15 +137,15 @@ async def ask_owners(
             title=shown,
             state=GroupState.ASKED,
             added_by=by,
-            created_at=moment(at_ms),
+            created_at=moment(tx.now_ms),
         )
         await rows.insert(tx, group)
     else:
         await rows.set_state(tx, group, GroupState.ASKED)
-    await ask_about_group(tx, replace(group, title=shown, address=place.to), at_ms)
+    await ask_about_group(tx, replace(group, title=shown, address=place.to))
 
 
-async def note_allowed(tx: Transaction, place: DeliveryContext, *, title: str | None, at_ms: int) -> None:
+async def note_allowed(tx: Transaction, place: DeliveryContext, *, title: str | None) -> None:
     """Stores a group that the settings allow, so that it keeps its session if it moves; keeps its present title."""
     assert place.channel is not None and place.to is not None
     group, shown = await find_group(tx, place), bracketed_name(title or place.to)
@@ -163,15 +162,15 @@ async def note_allowed(tx: Transaction, place: DeliveryContext, *, title: str | 
         address=place.to,
         title=shown,
         state=GroupState.ALLOWED,
-        created_at=moment(at_ms),
+        created_at=moment(tx.now_ms),
     )
     await rows.insert(tx, allowed)
 
 
-async def rename_group(tx: Transaction, rules: Rules, place: DeliveryContext, *, title: str, at_ms: int) -> None:
+async def rename_group(tx: Transaction, rules: Rules, place: DeliveryContext, *, title: str) -> None:
     """Keeps the group's new title, of a group in which the bot may answer. May be called twice."""
     if standing_of(rules, place, await find_group(tx, place)) is GroupStanding.ALLOWED:
-        await note_allowed(tx, place, title=title, at_ms=at_ms)
+        await note_allowed(tx, place, title=title)
 
 
 async def move_group(tx: Transaction, place: DeliveryContext, moved_to: str) -> None:

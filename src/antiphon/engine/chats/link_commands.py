@@ -30,26 +30,26 @@ async def link(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occa
     if chat.identity is not None:
         refuse_machine_account(occasion.rules, chat.identity)
     if command.argument is None:
-        made = await make_link_code(tx, occasion.rights(chat), code_from_hex(occasion.drawn), occasion.at_ms)
+        made = await make_link_code(tx, occasion.rights(chat), code_from_hex(occasion.drawn))
         return f"Your code is {made.code}. Send /link {made.code} yes in your other chat within an hour. It works once."
     if chat.identity is None:
         return await _answer_here(tx, chat, command, occasion)
     account = chat.identity
     stored = await find_standing_of_account(tx, account.channel, account.account, account.platform_id)
     who = Who(identity=account, name=chat.sender_name, standing=chat.standing, stored=stored)
-    return (await redeem(tx, who, command.argument, occasion.at_ms, said=command.sub)).text
+    return (await redeem(tx, who, command.argument, said=command.sub)).text
 
 
 async def unlink(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
     """Undoes what a code has done to the sender's account within a day."""
     if chat.identity is None or chat.chat_type is not ChatType.DIRECT:
         return WHERE_TO_UNLINK
-    return await undo_link(tx, chat.identity, occasion.at_ms)
+    return await undo_link(tx, chat.identity)
 
 
 async def _answer_here(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
     """On the page and in the terminal, the maker of a code answers whether the account that waits is linked."""
-    found = await find_asked(tx, command.argument or "", occasion.at_ms)
+    found = await find_asked(tx, command.argument or "")
     if (
         command.sub not in ANSWERS
         or found is None
@@ -57,4 +57,4 @@ async def _answer_here(tx: Transaction, chat: Chat, command: ChatCommand, occasi
         or found.person != person_of(chat.standing.principal)
     ):
         return ELSEWHERE
-    return (await answer_asked(tx, found, occasion.at_ms, is_agreed=command.sub is Subcommand.YES)).text
+    return (await answer_asked(tx, found, is_agreed=command.sub is Subcommand.YES)).text

@@ -122,15 +122,14 @@ class Links:
         that is no person, and for guests and suspended persons, and `Conflict` (`machine_account`) for a program.
         """
         code = code_from_hex(self._ids.random_hex(RANDOM_DIGITS))
-        at_ms = self._clock.now_ms()
-        return await self._database.run(make_link_code, Rights(principal, self._rules), code, at_ms)
+        return await self._database.run(make_link_code, Rights(principal, self._rules), code)
 
     async def has_owner(self, channel: str, account: str) -> bool:
         """Whether an account on the channel's account is an owner's, so that owners can be asked there."""
         return bool(await self._database.read(find_owners_chats, channel, account))
 
 
-async def make_link_code(tx: Transaction, rights: Rights, code: str, at_ms: int) -> LinkCode:
+async def make_link_code(tx: Transaction, rights: Rights, code: str) -> LinkCode:
     """Stores the code for the person; `code` was drawn before the unit."""
     standing = await find_standing(tx, rights.principal)
     person = person_of(standing.principal)
@@ -141,53 +140,53 @@ async def make_link_code(tx: Transaction, rights: Rights, code: str, at_ms: int)
     await refuse_machine(tx, rights.rules, person)
     if is_guest(standing):
         raise Denied(NO_GUESTS, code="forbidden")
-    return await store_code(tx, person, code, at_ms=at_ms)
+    return await store_code(tx, person, code)
 
 
-async def store_code(tx: Transaction, person: PersonId, code: str, *, at_ms: int) -> LinkCode:
+async def store_code(tx: Transaction, person: PersonId, code: str) -> LinkCode:
     """Stores a code that was drawn for the person, whose right to it the caller has checked."""
-    expires_at_ms = at_ms + CODE_LIFE // timedelta(milliseconds=1)
-    await link_codes.insert(tx, hash_of(code), person, at_ms=at_ms, expires_at_ms=expires_at_ms)
+    expires_at_ms = tx.now_ms + CODE_LIFE // timedelta(milliseconds=1)
+    await link_codes.insert(tx, hash_of(code), person, at_ms=tx.now_ms, expires_at_ms=expires_at_ms)
     return LinkCode(code, moment(expires_at_ms))
 
 
-async def redeem(tx: Transaction, who: Who, text: str, at_ms: int, *, said: Subcommand) -> Redeemed:
+async def redeem(tx: Transaction, who: Who, text: str, *, said: Subcommand) -> Redeemed:
     """Links the sender's account to the person who made the code, once its sender has said that they mean it.
 
     If that account has a history, its maker must agree too, by the same words: from then on they read it. A wrong code
     is counted; so is one whose maker is a guest or suspended by now. The sender must not be suspended.
     """
-    sender, since_ms = who.identity, at_ms - WRONG_CODES_LIFE_MS
+    sender, since_ms = who.identity, tx.now_ms - WRONG_CODES_LIFE_MS
     if await link_codes.count_wrong(tx, sender, since_ms) >= MOST_WRONG_CODES:
         return _redeemed(Linked.LOCKED)
     code = parse_code(text)
-    found = None if code is None else await find_code(tx, code, at_ms)
+    found = None if code is None else await find_code(tx, code)
     if code is None or found is None or (found.asked not in (None, sender) and not _is_makers(found, who)):
-        await link_codes.note_wrong(tx, sender, at_ms=at_ms, since_ms=since_ms)
+        await link_codes.note_wrong(tx, sender, at_ms=tx.now_ms, since_ms=since_ms)
         return _redeemed(Linked.WRONG)
     if _is_makers(found, who):
         if said not in ANSWERS:
             return _redeemed(Linked.ALREADY)
-        return await answer_asked(tx, found, at_ms, is_agreed=said is Subcommand.YES)
+        return await answer_asked(tx, found, is_agreed=said is Subcommand.YES)
     if said is not Subcommand.YES:
         return Redeemed(Linked.ASKED, await _question(tx, found.person, code))
     if who.stored is not None and is_guest(who.stored) and not who.stored.is_suspended:
         words = await sessions.find_first_words(tx, str(who.stored.principal))
         if words is not None:
             if await link_codes.ask(tx, hash_of(code), sender, who.name):
-                await _ask_maker(tx, found.person, who, code, words=words, at_ms=at_ms)
+                await _ask_maker(tx, found.person, who, code, words=words)
             return _redeemed(Linked.WAITING)
     await link_codes.use_up(tx, hash_of(code))
-    return _redeemed(await _link_by_code(tx, who, found.person, at_ms))
+    return _redeemed(await _link_by_code(tx, who, found.person))
 
 
-async def press_answer(tx: Transaction, person: PersonId | None, beginning: str, *, is_agreed: bool, at_ms: int) -> str:
+async def press_answer(tx: Transaction, person: PersonId | None, beginning: str, *, is_agreed: bool) -> str:
     """The maker of a code answers by a button; anybody else learns no more than for a code that there is not."""
-    found = await link_codes.find_asking(tx, beginning, at_ms)
+    found = await link_codes.find_asking(tx, beginning, tx.now_ms)
     known = None if found is None else await _by_maker(tx, found)
     if known is None or known.person != person:
         return NOBODY_WAITS
-    return (await answer_asked(tx, known, at_ms, is_agreed=is_agreed)).text
+    return (await answer_asked(tx, known, is_agreed=is_agreed)).text
 
 
 class AskedLink(Struct, frozen=True, kw_only=True):
@@ -200,10 +199,10 @@ class AskedLink(Struct, frozen=True, kw_only=True):
     platform_id: str
 
 
-async def list_asked(query: Query, principal: Principal, at_ms: int) -> list[AskedLink]:
+async def list_asked(query: Query, principal: Principal) -> list[AskedLink]:
     """The accounts that wait for this person's answer."""
     person = person_of((await find_standing(query, principal)).principal)
-    known = [await _by_maker(query, each) for each in await link_codes.list_asking(query, at_ms)]
+    known = [await _by_maker(query, each) for each in await link_codes.list_asking(query, query.now_ms)]
     return [
         AskedLink(
             subject=subject_of_link(each.hash),
@@ -216,18 +215,18 @@ async def list_asked(query: Query, principal: Principal, at_ms: int) -> list[Ask
     ]
 
 
-async def find_asked(query: Query, text: str, at_ms: int) -> OpenCode | None:
+async def find_asked(query: Query, text: str) -> OpenCode | None:
     """The code, or the subject of the question about it, about which its maker is asked."""
     if (beginning := link_asked(text)) is not None:
-        found = await link_codes.find_asking(query, beginning, at_ms)
+        found = await link_codes.find_asking(query, beginning, query.now_ms)
         return None if found is None else await _by_maker(query, found)
     code = parse_code(text)
-    return None if code is None else await find_code(query, code, at_ms)
+    return None if code is None else await find_code(query, code)
 
 
-async def find_code(query: Query, code: str, at_ms: int) -> OpenCode | None:
+async def find_code(query: Query, code: str) -> OpenCode | None:
     """The code as it stands, with the person as whom its maker acts now; None if it is wrong, or theirs no more."""
-    found = await link_codes.find(query, hash_of(code), at_ms)
+    found = await link_codes.find(query, hash_of(code), query.now_ms)
     return None if found is None else await _by_maker(query, found)
 
 
@@ -237,22 +236,22 @@ async def _by_maker(query: Query, found: OpenCode) -> OpenCode | None:
     return None if person is None else replace(found, person=person)
 
 
-async def answer_asked(tx: Transaction, found: OpenCode, at_ms: int, *, is_agreed: bool) -> Redeemed:
+async def answer_asked(tx: Transaction, found: OpenCode, *, is_agreed: bool) -> Redeemed:
     """The maker of the code answers: the account that waits becomes theirs, or stays what it is; it is told there."""
     asked = found.asked
     if asked is None:
         return _redeemed(Linked.ALREADY)
     await link_codes.use_up(tx, found.hash)
-    await show_link_decision(tx, found.hash, is_agreed=is_agreed, at_ms=at_ms)
+    await show_link_decision(tx, found.hash, is_agreed=is_agreed)
     if not is_agreed:
-        await enqueue_notice(tx, place_of(asked), NOT_AGREED, name=f"not linked {found.hash}", at_ms=at_ms)
+        await enqueue_notice(tx, place_of(asked), NOT_AGREED, name=f"not linked {found.hash}")
         return _redeemed(Linked.REFUSED)
     stored = await people.find_standing_of_account(tx, asked.channel, asked.account, asked.platform_id)
     standing = stored or await find_standing(tx, person_principal(asked.person_id))
     who = Who(identity=asked, name=found.name, standing=standing, stored=stored)
-    linked = await _link_by_code(tx, who, found.person, at_ms)
+    linked = await _link_by_code(tx, who, found.person)
     if linked is Linked.LINKED:
-        await enqueue_notice(tx, place_of(asked), LINK_ANSWERS[linked], name=f"linked {found.hash}", at_ms=at_ms)
+        await enqueue_notice(tx, place_of(asked), LINK_ANSWERS[linked], name=f"linked {found.hash}")
     return _redeemed(linked)
 
 
@@ -274,7 +273,7 @@ async def _question(query: Query, id: PersonId, code: str) -> str:
     )
 
 
-async def _ask_maker(tx: Transaction, maker: PersonId, who: Who, code: str, *, words: str, at_ms: int) -> None:
+async def _ask_maker(tx: Transaction, maker: PersonId, who: Who, code: str, *, words: str) -> None:
     """Asks the maker in all their chats, with buttons; on the page and in the terminal the command works too."""
     shown = exact(one_line(words, DESCRIPTION_LENGTH))
     begun = f" Their first words here were: “{shown}”." if words else ""
@@ -286,34 +285,34 @@ async def _ask_maker(tx: Transaction, maker: PersonId, who: Who, code: str, *, w
     )
     subject = subject_of_link(hash_of(code))
     for chat in (await people.find_identities(tx, [maker]))[maker]:
-        await queue_question(tx, place_of(chat), own_text(text), subject=subject, at_ms=at_ms)
+        await queue_question(tx, place_of(chat), own_text(text), subject=subject)
 
 
-async def link(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> Linked:
+async def link(tx: Transaction, who: Who, person: PersonId) -> Linked:
     """Makes the account the person's; merges the guest whose account it was into them.
 
     A merged person stands for the one as whom they act. An owner is asked there about all who have waited for one.
     """
-    linked = await _link(tx, who, person, at_ms)
+    linked = await _link(tx, who, person)
     if linked is Linked.LINKED and (await find_standing(tx, person_principal(person))).role is PersonRole.OWNER:
-        await ask_what_waits(tx, who.identity, at_ms)
+        await ask_what_waits(tx, who.identity)
     return linked
 
 
-async def _link_by_code(tx: Transaction, who: Who, named: PersonId, at_ms: int) -> Linked:
+async def _link_by_code(tx: Transaction, who: Who, named: PersonId) -> Linked:
     """Like `link`, and notes what the sender needs to undo it."""
     linked, person = await foresee_link(tx, who, named)
     if linked is Linked.LINKED:
         before = None if who.stored is None else person_of(who.stored.principal)
-        undo = LinkUndo(source=before, survivor=person, created_at_ms=at_ms)
-        await link_undos.insert(tx, who.identity, undo, expires_at_ms=at_ms + UNDO_LIFE_MS)
-    return await link(tx, who, named, at_ms)
+        undo = LinkUndo(source=before, survivor=person, created_at_ms=tx.now_ms)
+        await link_undos.insert(tx, who.identity, undo, expires_at_ms=tx.now_ms + UNDO_LIFE_MS)
+    return await link(tx, who, named)
 
 
-async def undo_link(tx: Transaction, account: Identity, at_ms: int) -> str:
+async def undo_link(tx: Transaction, account: Identity) -> str:
     """Undoes what a code has done to the account within a day, for its sender alone; the answer to them."""
     await people.hold_owners(tx)
-    undo = await link_undos.take(tx, account, at_ms)
+    undo = await link_undos.take(tx, account, tx.now_ms)
     if undo is None:
         return NOTHING_TO_UNDO
     await split_from(tx, account, undo)
@@ -331,16 +330,16 @@ async def foresee_link(tx: Transaction, who: Who, named: PersonId) -> tuple[Link
     return Linked.TAKEN if is_taken else Linked.LINKED, person
 
 
-async def _link(tx: Transaction, who: Who, named: PersonId, at_ms: int) -> Linked:
+async def _link(tx: Transaction, who: Who, named: PersonId) -> Linked:
     linked, person = await foresee_link(tx, who, named)
     if linked is not Linked.LINKED:
         return linked
     before = None if who.stored is None else person_of(who.stored.principal)
     if before is None:
-        await introduce(tx, who, person, at_ms)
+        await introduce(tx, who, person)
         return linked
     target = await people.find(tx, person)
     if target is None:
-        await introduce(tx, who, person, at_ms)  # a person whom only the settings name
-    await merge_into(tx, before, person, at_ms)
+        await introduce(tx, who, person)  # a person whom only the settings name
+    await merge_into(tx, before, person)
     return linked

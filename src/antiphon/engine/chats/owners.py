@@ -20,42 +20,42 @@ async def find_owners_chats(query: Query, channel: str, account: str) -> list[Id
     return [each.identity for each in found if (each.identity.channel, each.identity.account) == (channel, account)]
 
 
-async def ask_about_sender(tx: Transaction, pairing: Pairing, at_ms: int) -> None:
+async def ask_about_sender(tx: Transaction, pairing: Pairing) -> None:
     """Asks each owner whether the sender may write."""
     channel, account = pairing.place.channel, pairing.place.account_id
     assert channel is not None and account is not None
     for chat in await find_owners_chats(tx, channel, account):
-        await _ask_about_sender(tx, chat, pairing, at_ms)
+        await _ask_about_sender(tx, chat, pairing)
 
 
-async def ask_about_group(tx: Transaction, group: ChannelGroup, at_ms: int) -> None:
+async def ask_about_group(tx: Transaction, group: ChannelGroup) -> None:
     """Asks each owner whether the bot may answer in the group."""
     for chat in await find_owners_chats(tx, group.channel, group.account):
-        await _ask_about_group(tx, chat, group, at_ms)
+        await _ask_about_group(tx, chat, group)
 
 
-async def ask_what_waits(tx: Transaction, chat: Identity, at_ms: int) -> None:
+async def ask_what_waits(tx: Transaction, chat: Identity) -> None:
     """Asks an owner, whose account this is from now on, about all senders and groups that wait for a decision there."""
-    for pairing in await pairings.list_open(tx, at_ms):
+    for pairing in await pairings.list_open(tx, tx.now_ms):
         is_there = (pairing.place.channel, pairing.place.account_id) == (chat.channel, chat.account)
         if is_there and pairing.platform_id != chat.platform_id:
-            await _ask_about_sender(tx, chat, pairing, at_ms)
+            await _ask_about_sender(tx, chat, pairing)
     for group in await channel_groups.list_all(tx):
         if group.is_asking and (group.channel, group.account) == (chat.channel, chat.account):
-            await _ask_about_group(tx, chat, group, at_ms)
+            await _ask_about_group(tx, chat, group)
 
 
-async def _ask_about_sender(tx: Transaction, chat: Identity, pairing: Pairing, at_ms: int) -> None:
+async def _ask_about_sender(tx: Transaction, chat: Identity, pairing: Pairing) -> None:
     asked = own_text(
         Code(shown_name(pairing.name)),
         f" ({chat.channel} {shown_name(pairing.platform_id)}) wants to write to your agents. Admit them here if you "
         "know them, or with the code that they were given: ",
         Code("antiphon pair <code>"),
     )
-    await queue_question(tx, place_of(chat), asked, subject=pairing.id, at_ms=at_ms)
+    await queue_question(tx, place_of(chat), asked, subject=pairing.id)
 
 
-async def _ask_about_group(tx: Transaction, chat: Identity, group: ChannelGroup, at_ms: int) -> None:
+async def _ask_about_group(tx: Transaction, chat: Identity, group: ChannelGroup) -> None:
     asked = own_text(
         "This bot is now in the group ",
         Code(shown_name(group.title)),
@@ -63,7 +63,7 @@ async def _ask_about_group(tx: Transaction, chat: Identity, group: ChannelGroup,
         Code(f"antiphon groups allow {shown_name(group.group_id)}"),
     )
     subject = subject_of_group(group.channel, group.account, group.group_id)
-    await queue_question(tx, place_of(chat), asked, subject=subject, at_ms=at_ms)
+    await queue_question(tx, place_of(chat), asked, subject=subject)
 
 
 def place_of(chat: Identity) -> DeliveryContext:

@@ -110,11 +110,11 @@ class Pairings:
 
     async def list(self, principal: Principal) -> Sequence[WaitingSender]:
         """The senders who wait, the oldest request first."""
-        return await self._database.read(list_waiting, self._rights(principal), self._clock.now_ms())
+        return await self._database.read(list_waiting, self._rights(principal))
 
     async def count_waiting(self, principal: Principal) -> int | None:
         """How many people and groups wait for an owner; None for anybody else."""
-        return await self._database.read(count_waiting, self._rights(principal), self._clock.now_ms())
+        return await self._database.read(count_waiting, self._rights(principal))
 
     async def approve(
         self,
@@ -161,12 +161,10 @@ class Pairings:
         return Rights(principal, self._rules)
 
 
-async def open_pairing(
-    tx: Transaction, who: Who, inbound: Inbound, *, message: Inbound | None, drawn: NewCode, at_ms: int
-) -> None:
+async def open_pairing(tx: Transaction, who: Who, inbound: Inbound, *, message: Inbound | None, drawn: NewCode) -> None:
     """Gives the sender a code, keeps their first message, and tells the owners who wants to write."""
-    identity, at = who.identity, moment(at_ms)
-    await rows.expire(tx, at_ms, milliseconds_of(KEPT))
+    identity, at = who.identity, moment(tx.now_ms)
+    await rows.expire(tx, tx.now_ms, milliseconds_of(KEPT))
     place = DeliveryContext(
         channel=identity.channel, to=inbound.place.to, account_id=identity.account, thread_id=inbound.place.thread_id
     )
@@ -187,8 +185,8 @@ async def open_pairing(
         f"You are not known here yet. Your code is {drawn.code}. Tell it to the owner of this bot within an hour: they "
         "admit you with it, and your message is answered then."
     )
-    await enqueue_notice(tx, inbound.place, text, name=f"code {drawn.id}", at_ms=at_ms)
-    await ask_about_sender(tx, pairing, at_ms)
+    await enqueue_notice(tx, inbound.place, text, name=f"code {drawn.id}")
+    await ask_about_sender(tx, pairing)
 
 
 async def keep_first(tx: Transaction, who: Who, inbound: Inbound) -> bool:
@@ -234,16 +232,16 @@ def _waiting_message(pairing: Pairing) -> Inbound | None:
     )
 
 
-async def list_waiting(query: Query, rights: Rights, now_ms: int) -> list[WaitingSender]:
+async def list_waiting(query: Query, rights: Rights) -> list[WaitingSender]:
     """The senders who wait, the oldest request first; refused for anyone but owners."""
     await find_reach(query, rights, Act.CHATS)
-    return [_shown(pairing) for pairing in await rows.list_open(query, now_ms)]
+    return [_shown(pairing) for pairing in await rows.list_open(query, query.now_ms)]
 
 
-async def count_waiting(query: Query, rights: Rights, now_ms: int) -> int | None:
+async def count_waiting(query: Query, rights: Rights) -> int | None:
     """How many people and groups wait for an owner; None for anybody else."""
     reach = await find_reach_if_any(query, rights, Act.CHATS)
-    return None if reach is None else await rows.count_waiting(query, now_ms)
+    return None if reach is None else await rows.count_waiting(query, query.now_ms)
 
 
 def _shown(pairing: Pairing) -> WaitingSender:
@@ -295,19 +293,18 @@ async def approve_pairing(tx: Transaction, command: DecidePairing, foreseen: Ses
     if not await rows.decide(tx, pairing.id, PairingState.APPROVED, by=by, at_ms=at_ms):
         raise NotFound(f"Nobody waits with this code or id: {command.named[:80]!r}.")
     if command.into is not None:
-        await link(tx, who, command.into, drawn.at_ms)
+        await link(tx, who, command.into)
     elif not who.is_linked:
-        await introduce(tx, who, who.identity.person_id, drawn.at_ms)
+        await introduce(tx, who, who.identity.person_id)
     who = await find_who(tx, rules, pairing.place, sender)
     posted = await _post_waiting(tx, command, pairing, who, foreseen=foreseen)
-    await show_decision(tx, pairing.id, at_ms)
+    await show_decision(tx, pairing.id)
     if posted is None:
         await enqueue_notice(
             tx,
             pairing.place,
             "You are admitted. Write a message to begin.",
             name=f"admitted {pairing.id}",
-            at_ms=drawn.at_ms,
         )
     return AdmittedSender(person=PersonId(who.standing.principal.name), sender=_shown(pairing), posted=posted)
 
@@ -350,5 +347,5 @@ async def refuse_pairing(tx: Transaction, command: DecidePairing) -> WaitingSend
     by, at_ms = str(command.rights.principal), command.drawn.at_ms
     if not await rows.decide(tx, pairing.id, PairingState.REFUSED, by=by, at_ms=at_ms):
         raise NotFound(f"Nobody waits with this code or id: {command.named[:80]!r}.")
-    await show_decision(tx, pairing.id, at_ms)
+    await show_decision(tx, pairing.id)
     return _shown(pairing)

@@ -212,7 +212,7 @@ async def _carry_out(tx: Transaction, typed: PeerCommand) -> CommandDone:
         await arrivals.store(tx, place, ArrivalRow(arrivals.ArrivalOutcome.COMMAND, None), occasion.at_ms)
         if answer is not None and peer.place.is_outside:
             name = f"{place.channel} {place.account} {place.platform_id}"
-            await enqueue_notice(tx, peer.place, answer, name=name, at_ms=occasion.at_ms)
+            await enqueue_notice(tx, peer.place, answer, name=name)
     return CommandDone(
         session_key=route.session_key, last_seq=0 if session is None else session.last_seq, answer=answer
     )

@@ -57,7 +57,7 @@ async def take_press(tx: Transaction, command: TakePress) -> Received | Stale:
     if who.is_linked and not who.standing.is_suspended:
         rights = Rights(who.standing.principal, occasion.rules)
         if press.message_id is not None:
-            await note_copy(tx, ApprovalId(press.subject), press.place, press.message_id, at_ms=occasion.at_ms)
+            await note_copy(tx, ApprovalId(press.subject), press.place, press.message_id)
         outcome, toast = ArrivalOutcome.PRESSED, await _try_to_decide(tx, command, rights)
     if not is_repeated:
         await arrivals.store(tx, arrival, ArrivalRow(outcome, None), occasion.at_ms)
@@ -80,11 +80,10 @@ async def _decide(tx: Transaction, command: TakePress, rights: Rights) -> str:
     if word in (ADMIT, REFUSE) and (group := group_asked(subject)) is not None:
         return await _decide_group(tx, command, rights, group, is_allowed=word == ADMIT)
     if word in (ADMIT, REFUSE) and (beginning := link_asked(subject)) is not None:
-        person, at_ms = person_of(rights.principal), command.occasion.at_ms
-        return await press_answer(tx, person, beginning, is_agreed=word == ADMIT, at_ms=at_ms)
+        return await press_answer(tx, person_of(rights.principal), beginning, is_agreed=word == ADMIT)
     if word == LOOK:
         return LOOK_AT_PAGE
-    if refused := await refuse_unseen(tx, command.press, rights, command.occasion.at_ms):
+    if refused := await refuse_unseen(tx, command.press, rights):
         return refused
     pressed = Press(rights=rights, data=command.press.data, at_ms=command.occasion.at_ms)
     return await carry_out(tx, pressed)

@@ -139,7 +139,7 @@ class Reception:
         for sender, told in list(self._told.items()):
             if told.more and not told.is_new(at_ms):
                 self._told[sender] = replace(told, at_ms=at_ms, more=0)
-                await self._database.run(tell_number, told, at_ms)
+                await self._database.run(tell_number, told)
 
     def _command(self, inbound: Inbound, lease: AccountLease | None) -> TakeIn:
         drawn = self._draw()
@@ -186,7 +186,7 @@ class Reception:
     async def _take_in(self, command: TakeIn) -> Received:
         key: SessionKey | None = None
         for _ in range(MOST_TRIES):
-            foreseen = await self._database.read(foresee, self._rules, command.inbound, command.drawn.at_ms)
+            foreseen = await self._database.read(foresee, self._rules, command.inbound)
             key = key or foreseen.key
             uploaded = await self._upload(command, foreseen)
             unit = command if uploaded is None else replace(command, uploaded=uploaded)
@@ -237,11 +237,11 @@ class RefusalsTold(Struct, frozen=True, kw_only=True):
         return at_ms - self.at_ms < TOLD_MS
 
 
-async def tell_number(tx: Transaction, told: RefusalsTold, at_ms: int) -> None:
+async def tell_number(tx: Transaction, told: RefusalsTold) -> None:
     text = f"{told.more} more of your messages were not taken in."
     place = told.place
-    name = f"refused {place.channel} {account_of(place)} {place.to} {place.thread_id} {at_ms}"
-    await enqueue_notice(tx, place, text, name=name, at_ms=at_ms)
+    name = f"refused {place.channel} {account_of(place)} {place.to} {place.thread_id} {tx.now_ms}"
+    await enqueue_notice(tx, place, text, name=name)
 
 
 def _sender_of(inbound: Inbound) -> str:

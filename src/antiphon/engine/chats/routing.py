@@ -25,7 +25,6 @@ async def change_route(
     agent_id: AgentId | None,
     session_key: SessionKey | None,
     by: Principal,
-    at_ms: int,
     expected: int | None = None,
 ) -> StoredRoute:
     """Stores which agent and session the chat uses from its next message on; None for the settings'.
@@ -43,7 +42,7 @@ async def change_route(
         session_key=None if session_key is None else str(session_key),
         version=before + 1,
         changed_by=str(by),
-        changed_at=moment(at_ms),
+        changed_at=moment(tx.now_ms),
     )
     if expected not in (None, before) or not await routes.put(tx, changed, before=before):
         raise Conflict(
@@ -53,20 +52,20 @@ async def change_route(
     return changed
 
 
-async def choose_agent(tx: Transaction, chat: Chat, agent_id: AgentId, *, at_ms: int) -> None:
+async def choose_agent(tx: Transaction, chat: Chat, agent_id: AgentId) -> None:
     """Makes the agent answer in the chat from the next message on, in the chat's own session with it."""
-    await _choose(tx, chat, agent_id, None, at_ms=at_ms)
+    await _choose(tx, chat, agent_id, None)
 
 
-async def choose_session(tx: Transaction, chat: Chat, key: SessionKey | None, *, at_ms: int) -> None:
+async def choose_session(tx: Transaction, chat: Chat, key: SessionKey | None) -> None:
     """Makes the chat use that session from the next message on; None for the chat's own."""
     stored = await _find_own(tx, chat.route.address)
-    await _choose(tx, chat, None if stored is None else stored.agent_id, key, at_ms=at_ms)
+    await _choose(tx, chat, None if stored is None else stored.agent_id, key)
 
 
-async def _choose(tx: Transaction, chat: Chat, agent_id: AgentId | None, key: SessionKey | None, *, at_ms: int) -> None:
+async def _choose(tx: Transaction, chat: Chat, agent_id: AgentId | None, key: SessionKey | None) -> None:
     by = chat.standing.principal
-    await change_route(tx, chat.route.address, agent_id=agent_id, session_key=key, by=by, at_ms=at_ms)
+    await change_route(tx, chat.route.address, agent_id=agent_id, session_key=key, by=by)
 
 
 async def _find_own(query: Query, address: ChatAddress) -> StoredRoute | None:
@@ -146,7 +145,6 @@ async def _set(tx: Transaction, command: ChangeRoute) -> ShownRoute:
         agent_id=command.agent_id,
         session_key=command.session_key,
         by=command.rights.principal,
-        at_ms=command.at_ms,
         expected=command.expected,
     )
     return _shown(command.rights.rules, stored)

@@ -141,7 +141,7 @@ async def _begin(tx: Transaction, chat: Chat, name: str | None, occasion: Occasi
     left = chat.session
     if left is not None and left.status is SessionStatus.IDLE:
         await rows.update(tx, left.row, {"status": SessionStatus.INACTIVE.value})
-        await queue_checkpoint(tx, left, occasion.rules, occasion.at_ms)
+        await queue_checkpoint(tx, left, occasion.rules)
     said = f'Created session "{label}". New messages in this chat will use it.'
     return await _choose(tx, chat, opened.session.key, occasion, said=said)
 
@@ -155,7 +155,6 @@ async def _choose(tx: Transaction, chat: Chat, key: SessionKey | None, occasion:
         agent_id=route.agent_id if route.is_stored else None,
         session_key=key,
         by=chat.standing.principal,
-        at_ms=occasion.at_ms,
     )
     return said
 

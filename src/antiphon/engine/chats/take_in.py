@@ -116,12 +116,12 @@ async def keep_lease(tx: Transaction, lease: AccountLease | None, place: Deliver
     return True
 
 
-async def foresee(query: Query, rules: Rules, inbound: Inbound, at_ms: int) -> Foreseen:
+async def foresee(query: Query, rules: Rules, inbound: Inbound) -> Foreseen:
     first = await arrivals.find(query, arrival_of(inbound.place, inbound.platform_id))
     if first is not None and first.outcome is not ArrivalOutcome.HELD:
         return Foreseen(key=None)
     who = await find_who(query, rules, inbound.place, inbound.sender)
-    knock = await _knock(query, rules, inbound, who, at_ms=at_ms)
+    knock = await _knock(query, rules, inbound, who)
     if decide_admission(knock) is not Admission.ENTER:
         return Foreseen(key=None)
     try:
@@ -142,7 +142,7 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
     if inbound.chat_type is not ChatType.DIRECT:
         await note_met(tx, rules, inbound.place, [inbound.sender.id])
     who = await find_who(tx, rules, inbound.place, inbound.sender)
-    knock = await _knock(tx, rules, inbound, who, at_ms=at_ms)
+    knock = await _knock(tx, rules, inbound, who)
     admission = decide_admission(knock)
     received: Received | None = None
     if admission is Admission.REDEEM:
@@ -154,14 +154,14 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
             received = await _enter(tx, command, who, foreseen)
         case Admission.PAIR:
             message = None if _is_command(inbound) else inbound
-            await pairing.open_pairing(tx, who, inbound, message=message, drawn=command.pairing, at_ms=at_ms)
+            await pairing.open_pairing(tx, who, inbound, message=message, drawn=command.pairing)
             received = Received(outcome=ArrivalOutcome.IGNORED if message is None else ArrivalOutcome.WAITING)
         case Admission.WAIT:
             is_kept = not _is_command(inbound) and await pairing.keep_first(tx, who, inbound)
             received = Received(outcome=ArrivalOutcome.WAITING if is_kept else ArrivalOutcome.IGNORED)
         case Admission.ASK_OWNERS:
             group = await find_group(tx, inbound.place)
-            await ask_owners(tx, inbound.place, group, title=inbound.title, by=None, at_ms=at_ms)
+            await ask_owners(tx, inbound.place, group, title=inbound.title, by=None)
             received = Received(outcome=ArrivalOutcome.IGNORED)
         case _:
             received = Received(outcome=ArrivalOutcome.IGNORED)
@@ -180,7 +180,7 @@ async def _goes_on(tx: Transaction, command: TakeIn, first: ArrivalRow) -> bool:
     return await held_messages.is_waiting(tx, command.held)
 
 
-async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who, *, at_ms: int) -> Knock:
+async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who) -> Knock:
     """What is known about the message, as far as the decision can depend on it."""
     place, identity = inbound.place, who.identity
     is_machine = is_of_machine(rules, identity)
@@ -192,20 +192,20 @@ async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who, *, at_m
     admitted = await is_admitted(query, who)
     knock = Knock(access=access, is_admitted=admitted, is_suspended=who.standing.is_suspended, is_machine=is_machine)
     if _code_in(inbound) is not None:
-        since_ms = at_ms - linking.WRONG_CODES_LIFE_MS
+        since_ms = query.now_ms - linking.WRONG_CODES_LIFE_MS
         wrong = await link_codes.count_wrong(query, identity, since_ms)
         knock = replace(knock, brings_code=True, wrong_codes=wrong)
     if admitted or access is not ChannelAccess.PAIRING:
         return knock
     newest = await pairings.find_newest(query, identity.channel, identity.account, identity.platform_id)
-    open_pairings = await pairings.count_open(query, identity.channel, identity.account, at_ms)
+    open_pairings = await pairings.count_open(query, identity.channel, identity.account, query.now_ms)
     if newest is None:
         return replace(knock, open_pairings=open_pairings)
     return replace(
         knock,
         open_pairings=open_pairings,
-        is_waiting=newest.state is PairingState.OPEN and not pairing.is_over(newest, at_ms),
-        was_told=pairing.was_told(newest, at_ms),
+        is_waiting=newest.state is PairingState.OPEN and not pairing.is_over(newest, query.now_ms),
+        was_told=pairing.was_told(newest, query.now_ms),
     )
 
 
@@ -213,7 +213,7 @@ async def _redeem(tx: Transaction, command: TakeIn, who: Who, knock: Knock) -> t
     """Links the account, and tells the sender; after a stranger's wrong code, what is done with their message."""
     typed = _code_in(command.inbound)
     assert typed is not None and typed.argument is not None
-    redeemed = await linking.redeem(tx, who, typed.argument, command.drawn.at_ms, said=typed.sub)
+    redeemed = await linking.redeem(tx, who, typed.argument, said=typed.sub)
     following = decide_after_wrong_code(knock)
     if redeemed.linked in (Linked.WRONG, Linked.LOCKED) and following is not Admission.ENTER:
         return None, following
@@ -231,16 +231,16 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
     if chat.route.session_key != foreseen:
         raise SessionMoved(chat.route.session_key)
     if who.linked_by_settings is not None:
-        await linking.link(tx, who, who.linked_by_settings, command.drawn.at_ms)
+        await linking.link(tx, who, who.linked_by_settings)
         who = await find_who(tx, rules, inbound.place, inbound.sender)
     if inbound.chat_type is ChatType.DIRECT:
         await chat_names.put(tx, inbound.place, who.name)
     else:
-        await note_allowed(tx, inbound.place, title=inbound.title, at_ms=command.drawn.at_ms)
+        await note_allowed(tx, inbound.place, title=inbound.title)
     typed = await _typed(tx, inbound, who)
     if typed is not None:
         if not who.is_linked:  # a command may name them, as `/link` does
-            await introduce(tx, who, who.identity.person_id, command.drawn.at_ms)
+            await introduce(tx, who, who.identity.person_id)
         made_of = await made_of_answer(tx, chat, typed, command.occasion)
         answer = await perform(tx, chat, typed, command.occasion)
         if answer is not None:
@@ -377,7 +377,7 @@ async def _say(
     """Queues Antiphon's own words for the chat, in the same unit."""
     inbound = command.inbound
     name = f"{about} {inbound.place.channel} {account_of(inbound.place)} {inbound.platform_id}"
-    await enqueue_notice(tx, inbound.place, text, name=name, at_ms=command.drawn.at_ms, made_of=made_of)
+    await enqueue_notice(tx, inbound.place, text, name=name, made_of=made_of)
 
 
 def command_in(inbound: Inbound, bot_name: str | None) -> ChatCommand | None:

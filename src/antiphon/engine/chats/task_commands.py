@@ -69,14 +69,12 @@ async def perform_task(tx: Transaction, chat: Chat, command: ChatCommand, occasi
         case Subcommand.SHOW:
             return _shown(await find_task(tx, call))
         case Subcommand.PAUSE:
-            return _said(await pause_task(tx, call, occasion.now), "is paused.")
+            return _said(await pause_task(tx, call), "is paused.")
         case Subcommand.RESUME:
-            resumed = await resume_task(tx, call, occasion.now)
+            resumed = await resume_task(tx, call)
             return _said(resumed, _resumed(resumed))
         case Subcommand.APPROVE:
-            return _said(
-                await approve_task(tx, call, occasion.now), "may ask other agents, as far as the settings allow."
-            )
+            return _said(await approve_task(tx, call), "may ask other agents, as far as the settings allow.")
         case _:
             return _said(await cancel_task(tx, call), "is removed. A run in progress goes on.")
 

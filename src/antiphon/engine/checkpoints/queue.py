@@ -46,16 +46,16 @@ async def ask_checkpoint(tx: Transaction, command: AskCheckpoint) -> AskedCheckp
     if not covers(session, rules):
         return AskedCheckpoint(session, CheckpointAnswer.OFF)
     asked = CheckpointReason.MANUAL
-    answer = await _ask(tx, session, asked, command.run_id, by=standing.principal, at_ms=command.at_ms)
+    answer = await _ask(tx, session, asked, command.run_id, by=standing.principal)
     run_id = command.run_id if answer is CheckpointAnswer.ASKED else None
     return AskedCheckpoint(session, answer, run_id, found.grant.clearance)
 
 
-async def queue_checkpoint(tx: Transaction, session: Session, rules: Rules, at_ms: int) -> None:
+async def queue_checkpoint(tx: Transaction, session: Session, rules: Rules) -> None:
     """Queues a checkpoint of the session's incarnation, which ends or is left behind, if it is worth one."""
     if covers(session, rules):
-        run_id = RunId(derived_id("run", at_ms, session.id, "checkpoint"))
-        await _ask(tx, session, CheckpointReason.NEW_SESSION, run_id, by=None, at_ms=at_ms)
+        run_id = RunId(derived_id("run", tx.now_ms, session.id, "checkpoint"))
+        await _ask(tx, session, CheckpointReason.NEW_SESSION, run_id, by=None)
 
 
 def covers(session: Session, rules: Rules) -> bool:
@@ -66,7 +66,7 @@ def covers(session: Session, rules: Rules) -> bool:
 
 
 async def _ask(
-    tx: Transaction, session: Session, reason: CheckpointReason, run_id: RunId, *, by: Principal | None, at_ms: int
+    tx: Transaction, session: Session, reason: CheckpointReason, run_id: RunId, *, by: Principal | None
 ) -> CheckpointAnswer:
     row, incarnation = SessionRow(session.row), SessionId(session.id)
     stored = await checkpoints.find(tx, incarnation)
@@ -83,7 +83,7 @@ async def _ask(
             "asked": reason.value,
             "asked_run": run_id,
             "asked_by": None if by is None else str(by),
-            "look_at": at_ms,
+            "look_at": tx.now_ms,
             **({} if stored is not None else {"through_seq": cursor}),
         }
         await checkpoints.set_columns(tx, row, incarnation, columns)

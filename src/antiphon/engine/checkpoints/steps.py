@@ -86,7 +86,7 @@ async def begin_checkpoint(tx: Transaction, command: BeginCheckpoint) -> BegunCh
     if stored is None:
         stored = StoredCheckpoint(incarnation=incarnation, session=row, through_seq=life.first_seq)
     if stored.run is not None and await processes.is_alive(tx, stored.process):
-        await _leave_to_its_end(tx, session, command.at_ms)
+        await _leave_to_its_end(tx, session)
         return None
     agent = command.rules.agents.get(session.agent_id)
     model = None if agent is None else command.rules.checkpoints.model_for(session.model or agent.model)
@@ -136,7 +136,7 @@ async def _read_due(query: Query, session: Session, stored: StoredCheckpoint, *,
     )
 
 
-async def _leave_to_its_end(tx: Transaction, session: Session, at_ms: int) -> None:
+async def _leave_to_its_end(tx: Transaction, session: Session) -> None:
     """The end of the one at work decides when the next is due; until then nobody looks again."""
     await rows.update(tx, session.row, {"checkpoint_at": None})
 
@@ -265,7 +265,7 @@ async def note_usage(tx: Transaction, begun: BegunCheckpoint, used: "UsedByCheck
     if not await checkpoints.add_usage(tx, begun.fence, used.usage, used.model):
         return False
     if used.is_counted:
-        await note_spent(tx, begun.spender, used.usage, used.at_ms)
+        await note_spent(tx, begun.spender, used.usage)
     return True
 
 
@@ -418,7 +418,7 @@ async def _end(tx: Transaction, end: _CheckpointToEnd, written: WrittenNotes = N
         model=stored.model if stored.usage.steps else None,
         usage=stored.usage,
     )
-    await note_ended_run(tx, row, run, at_ms)
+    await note_ended_run(tx, row, run)
 
 
 def _in_words(changed: Sequence[str], written: WrittenNotes) -> str:

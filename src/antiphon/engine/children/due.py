@@ -125,15 +125,15 @@ class DueChildren(DueLoop[None]):
         return False
 
     async def _put_away(self, child: SessionRow, now_ms: int) -> None:
-        deleted = await self._database.run(put_away, child, now_ms, sessions=(child,))
+        deleted = await self._database.run(put_away, child, sessions=(child,))
         if deleted is not None:
             await remove_workspace(self._workspaces, deleted)
 
     async def _end_overdue(self, parked: Parked, now_ms: int) -> None:
-        await self._database.run(end_overdue, parked.run, now_ms, sessions=(parked.session,))
+        await self._database.run(end_overdue, parked.run, sessions=(parked.session,))
 
     async def _expire(self, due: DueApproval, now_ms: int) -> None:
-        await self._database.run(expire_approval, due.id, now_ms, sessions=(due.session,))
+        await self._database.run(expire_approval, due.id, sessions=(due.session,))
 
     async def _open_sealed(self) -> None:
         """Puts sealed requests into the logs of their targets. Contract: flow 4."""
@@ -149,8 +149,8 @@ class DueChildren(DueLoop[None]):
             self._may_be_sealed |= not is_done
 
     async def _open(self, sealed: Exchange) -> None:
-        at_ms, sides = self._clock.now_ms(), (SessionRow(sealed.requester), SessionRow(sealed.target))
-        await self._database.run(open_sealed, sealed.id, self._rules, at_ms, sessions=sides)
+        sides = (SessionRow(sealed.requester), SessionRow(sealed.target))
+        await self._database.run(open_sealed, sealed.id, self._rules, sessions=sides)
 
 
 async def _next_due(query: Query) -> int | None:
@@ -158,7 +158,7 @@ async def _next_due(query: Query) -> int | None:
     return min((due for due in found if due is not None), default=None)
 
 
-async def put_away(tx: Transaction, child: SessionRow, at_ms: int) -> Session | None:
+async def put_away(tx: Transaction, child: SessionRow) -> Session | None:
     """Archives or deletes the child, unless it is busy or awaited: then later. Returns the child if it was deleted."""
     before = await spawns.find(tx, child)
     await spawns.set_due(tx, child, None)
@@ -167,13 +167,13 @@ async def put_away(tx: Transaction, child: SessionRow, at_ms: int) -> Session | 
     if before is None or before.due_at is None or spawn is None or session is None:
         return None
     if await ledger.is_busy(tx, child) or await spawns.is_expecting(tx, child):
-        await spawns.set_due(tx, child, at_ms + LATER_MS)
+        await spawns.set_due(tx, child, tx.now_ms + LATER_MS)
         return None
-    if spawn.kept_until is not None and milliseconds(spawn.kept_until) > at_ms:
+    if spawn.kept_until is not None and milliseconds(spawn.kept_until) > tx.now_ms:
         await spawns.set_due(tx, child, milliseconds(spawn.kept_until))
         return None
     if spawn.cleanup is Cleanup.DELETE:
-        await bury_session(tx, session, at_ms)
+        await bury_session(tx, session)
         return session
     if session.status is SessionStatus.IDLE:
         changes: dict[str, SqlValue] = {"status": SessionStatus.INACTIVE.value}
@@ -182,8 +182,8 @@ async def put_away(tx: Transaction, child: SessionRow, at_ms: int) -> Session | 
     return None
 
 
-async def end_overdue(tx: Transaction, run_id: RunId, at_ms: int) -> None:
+async def end_overdue(tx: Transaction, run_id: RunId) -> None:
     """Ends the work of a parked run whose time is over."""
     run = await ledger.find(tx, run_id)
-    if run is not None and run.is_parked and run.deadline is not None and run.deadline.timestamp() * 1000 <= at_ms:
-        await end_parked_run(tx, run_id, at_ms)
+    if run is not None and run.is_parked and run.deadline is not None and run.deadline.timestamp() * 1000 <= tx.now_ms:
+        await end_parked_run(tx, run_id)

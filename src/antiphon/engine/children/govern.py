@@ -101,7 +101,7 @@ class Subagents:
 
         Raises `NotFound` if the name is no child of the caller.
         """
-        return await self._database.run(cancel_children, caller, name, self._clock.now_ms(), sessions=(caller.session,))
+        return await self._database.run(cancel_children, caller, name, sessions=(caller.session,))
 
     async def steer(self, caller: Caller, name: str, text: str) -> Steered:
         """Sends a text to a busy child, which reads it before its next step. A child that stays begins a run.
@@ -210,7 +210,7 @@ def _not_found(name: str) -> NotFound:
     return NotFound(f"Child not found: {name[:200]!r}. subagents with action 'list' shows them.")
 
 
-async def cancel_children(tx: Transaction, caller: Caller, name: str, at_ms: int) -> list[ChildView]:
+async def cancel_children(tx: Transaction, caller: Caller, name: str) -> list[ChildView]:
     await find_origin(tx, caller)
     if name == ALL:
         children = _by_age(await _list(tx, caller, None, at_work=True))
@@ -221,10 +221,10 @@ async def cancel_children(tx: Transaction, caller: Caller, name: str, at_ms: int
         session = SessionRow(child.session.row)
         await rows.hold(tx, session)  # otherwise a queued run could begin while it is ended here
         await spawns.take_open(tx, session)
-        await cancel_work(tx, child.session, at_ms)
+        await cancel_work(tx, child.session)
         for run in await ledger.find_queued(tx, session):
             if run.purpose is not Purpose.ANNOUNCE:
-                await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)
+                await end_queued_run(tx, run, CANCELLED_EARLY)
     return children
 
 
@@ -269,11 +269,11 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
             spawn=spawn,
             is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(source, child),
         )
-        await queue_work(tx, work, words, command.at_ms)
+        await queue_work(tx, work, words)
     elif joined.is_parked:  # its continuation reads the text, or a run that begins before it
-        await append_words(tx, child, words, command.at_ms)
+        await append_words(tx, child, words)
     else:
-        await join_run(tx, child, words, joined.id, at_ms=command.at_ms)
+        await join_run(tx, child, words, joined.id)
     return Steered(child, report_id)
 
 

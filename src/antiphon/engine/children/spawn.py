@@ -245,7 +245,7 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         await refuse_bytes(tx, standing, copied, rules.shares)
     child = await _create(tx, command, parent, rules, clearance=clearance)
     if request.context is Context.FORK:
-        child = await copy_conversation(tx, parent, child, origin=origin, at_ms=command.at_ms)
+        child = await copy_conversation(tx, parent, child, origin=origin)
         await rows.add_stored_bytes(tx, child.row, str(standing.principal), copied)
     limit = own.subagents.time_limit
     if request.time_limit_seconds is not None:
@@ -276,7 +276,7 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         spawn=spawn,
         is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(parent, child),
     )
-    await queue_work(tx, work, _task_words(command, parent), command.at_ms)
+    await queue_work(tx, work, _task_words(command, parent))
     return Spawned(run_id=command.run_id, child=child.key, mode=command.mode, receipt=spawn.receipt)
 
 
@@ -376,7 +376,7 @@ def _task_words(command: SpawnChild, parent: Session) -> Words:
     return words_from(parent, message, Arrival.POSTED, classification=made_by(parent))
 
 
-async def queue_work(tx: Transaction, work: ChildWork, words: Words, at_ms: int) -> None:
+async def queue_work(tx: Transaction, work: ChildWork, words: Words) -> None:
     """Stores a text for the child, the run that answers it, and the result that it owes."""
     run_id, origin, parent, child = work.run_id, work.origin, work.parent, work.child
     chain = None if origin is None else origin.chain or origin.id
@@ -396,7 +396,7 @@ async def queue_work(tx: Transaction, work: ChildWork, words: Words, at_ms: int)
         time_limit=work.spawn.time_limit,
         cause=None if origin is None else origin.id,
     )
-    await queue_run(tx, child, words, run, at_ms=at_ms)
+    await queue_run(tx, child, words, run)
     report = Report(
         id=run_id,
         run=run_id,
@@ -411,6 +411,6 @@ async def queue_work(tx: Transaction, work: ChildWork, words: Words, at_ms: int)
         task=work.caller.task,
         stage=ReportState.OPEN,
     )
-    await spawns.insert_report(tx, report, at_ms)
+    await spawns.insert_report(tx, report, tx.now_ms)
     if origin is not None:
         await ledger.change(tx, origin.id, {"has_spawned": 1, "chain": chain})

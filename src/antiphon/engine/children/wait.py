@@ -111,8 +111,7 @@ class ChildWaits:
         wait = self._waits.wait_several if caller.run is None else caller.run.wait_several_released
         if not begun.is_over:
             await wait(command.run_ids, begun.sessions, left, for_all=for_all)
-        at_ms = self._clock.now_ms()
-        return await self._database.run(end_wait, command, self._sinks, at_ms, sessions=(caller.session,))
+        return await self._database.run(end_wait, command, self._sinks, sessions=(caller.session,))
 
     async def yield_(self, caller: Caller) -> list[RunId]:
         """Ends the caller's run after this step, until its children are done; returns the children's runs.
@@ -192,7 +191,7 @@ async def _is_own(query: Query, caller: Caller, run: Run | None) -> bool:
     )
 
 
-async def end_wait(tx: Transaction, command: WaitForRuns, sinks: Sinks, at_ms: int) -> Joined:
+async def end_wait(tx: Transaction, command: WaitForRuns, sinks: Sinks) -> Joined:
     """The results so far; those returned here count as taken."""
     caller, run_ids = command.caller, command.run_ids
     origin = await find_origin(tx, caller)
@@ -215,9 +214,9 @@ async def end_wait(tx: Transaction, command: WaitForRuns, sinks: Sinks, at_ms: i
             report = await spawns.find_report(tx, run.report)
             # A call from outside takes nothing from the run that will get the result.
             if report is not None and origin is not None:
-                await take(tx, report, at_ms)
+                await take(tx, report)
     if origin is not None:
-        await _call_off_answers(tx, caller.session, at_ms)
+        await _call_off_answers(tx, caller.session)
     over = sum(run.is_over for run in runs)
     return Joined(
         is_complete=over == len(runs) or (over > 0 and not command.for_all),
@@ -240,7 +239,7 @@ async def _incarnation_for(query: Query, run: Run) -> SessionId | None:
     return None if exchange is None else exchange.requester_incarnation
 
 
-async def _call_off_answers(tx: Transaction, session: SessionRow, at_ms: int) -> None:
+async def _call_off_answers(tx: Transaction, session: SessionRow) -> None:
     """Ends runs that were queued to answer results which another run now has, before they can begin."""
     for run in await ledger.find_queued(tx, session):
         if run.continues is not None or run.newest_seq > run.seq:  # a person's message joined it
@@ -250,7 +249,7 @@ async def _call_off_answers(tx: Transaction, session: SessionRow, at_ms: int) ->
         answers = message.report.answers if isinstance(message, UserMessage) and message.report is not None else ()
         reports = await spawns.list_reports(tx, answers)
         if answers and len(reports) == len(answers) and all(report.is_taken for report in reports):
-            await end_queued_run(tx, run, TAKEN, at_ms=at_ms)
+            await end_queued_run(tx, run, TAKEN)
 
 
 async def note_yield(tx: Transaction, caller: Caller) -> list[RunId]:

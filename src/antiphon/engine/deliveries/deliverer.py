@@ -193,7 +193,7 @@ class Deliverer(DueLoop[ChannelAccount]):
             sent = (*sent, await self._send_part(claimed, part, sender) or "")
             self._paces.note_use(chat_of(claimed.place))
             if is_last:
-                return await self._settle(settle_sent, claimed, sent, self._clock.now_ms())
+                return await self._settle(settle_sent, claimed, sent)
             if not await self._settle(settle_part, claimed, sent):
                 return False
 
@@ -229,12 +229,10 @@ class Deliverer(DueLoop[ChannelAccount]):
             return settled
 
     async def _settle_failed(self, claimed: Delivery, failed: DeliveryFailed) -> None:
-        failure, at_ms = failure_of(claimed, failed), self._clock.now_ms()
+        failure = failure_of(claimed, failed)
         if failed.retry_after is not None:
             self._paces.pause(chat_of(claimed.place), failure.wait_ms, cause=claimed.id)
-        settled = await self._database.run(
-            settle_failed, claimed, failure, at_ms, sessions=sessions_of(claimed.session)
-        )
+        settled = await self._database.run(settle_failed, claimed, failure, sessions=sessions_of(claimed.session))
         if settled is None:
             return
         is_dead = settled.status is DeliveryStatus.DEAD

@@ -74,8 +74,8 @@ class Deliveries:
         Raises `NotFound`, and `Conflict` for a text that was sent or is being sent.
         """
         found = await self.get(principal, id)
-        rights, at_ms = Rights(principal, self._rules), self._clock.now_ms()
-        return await self._database.run(retry_delivery, rights, id, at_ms, sessions=sessions_of(found.session))
+        rights = Rights(principal, self._rules)
+        return await self._database.run(retry_delivery, rights, id, sessions=sessions_of(found.session))
 
 
 async def _list(query: Query, rights: Rights, where: DeliveryFilter, limit: int) -> list[Delivery]:
@@ -94,12 +94,12 @@ async def _find(query: Query, rights: Rights, id: str) -> Delivery:
     return found
 
 
-async def retry_delivery(tx: Transaction, rights: Rights, id: str, at_ms: int) -> Delivery:
+async def retry_delivery(tx: Transaction, rights: Rights, id: str) -> Delivery:
     delivery = await _find(tx, rights, id)
     if delivery.status is DeliveryStatus.SENT:
         raise Conflict(f"Delivery was already sent: {id!r}. Post the text again.", code="delivery_sent")
     is_being_sent = delivery.status in (DeliveryStatus.CLAIMED, DeliveryStatus.STREAMING)
-    if is_being_sent or not await outbox.queue_anew(tx, delivery, at_ms):
+    if is_being_sent or not await outbox.queue_anew(tx, delivery, tx.now_ms):
         raise Conflict(f"Delivery is being sent: {id!r}. Wait for its outcome.", code="delivery_busy")
     await _note_got(tx, delivery, PlaceGot.SENT if delivery.cause is None else PlaceGot.TOLD)
     return await _find(tx, rights, id)
@@ -126,7 +126,7 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
         return claimed
     if claimed.approval is not None:
         if is_question(claimed.approval):
-            request = await question_as_claimed(tx, claimed, command.at_ms)
+            request = await question_as_claimed(tx, claimed)
         else:
             request = await as_claimed(tx, claimed, command.form, command.rules)
         if request is None:
@@ -135,7 +135,7 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
     session = None if claimed.session is None else await rows.find_by_row(tx, claimed.session)
     denied = await leave(tx, Leaving(session, claimed.place, claimed.made_of), command.rules)
     if isinstance(denied, Deny):
-        await _suppress(tx, claimed, denied, command.at_ms)
+        await _suppress(tx, claimed, denied)
         return None
     if claimed.cause is not None and not await _may_tell(tx, claimed, command):
         return None
@@ -148,10 +148,10 @@ async def _may_tell(tx: Transaction, claimed: Delivery, command: ClaimDelivery) 
         case TellErrors.ASKER:
             return True
         case TellErrors.NONE:
-            await _suppress(tx, claimed, NOT_TOLD, command.at_ms)
+            await _suppress(tx, claimed, NOT_TOLD)
         case TellErrors.OWNER:
-            is_told = await tell_owners(tx, claimed, at_ms=command.at_ms)
-            await _suppress(tx, claimed, OWNERS_TOLD if is_told else NO_OWNER_TOLD, command.at_ms, is_dead=not is_told)
+            is_told = await tell_owners(tx, claimed)
+            await _suppress(tx, claimed, OWNERS_TOLD if is_told else NO_OWNER_TOLD, is_dead=not is_told)
     return False
 
 
@@ -160,12 +160,12 @@ OWNERS_TOLD = Deny("owner_told", "The channel's setting `tell_errors` is `owner`
 NO_OWNER_TOLD = Deny("owner_told", "The channel's setting `tell_errors` is `owner`, and no owner has a private chat.")
 
 
-async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, at_ms: int, *, is_dead: bool = False) -> None:
+async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, *, is_dead: bool = False) -> None:
     """Keeps the text where it is; a dead one is shown to owners as not delivered."""
     status = DeliveryStatus.DEAD if is_dead else DeliveryStatus.SUPPRESSED
     columns: dict[str, SqlValue] = {
         "status": status.value,
-        "ended_at": at_ms,
+        "ended_at": tx.now_ms,
         "code": denied.rule,
         "error": denied.reason,
     }
@@ -173,9 +173,9 @@ async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, at_ms: int
         columns["platform_id"] = None
     assert await outbox.CLAIMS.write(tx, claimed.claim, columns)
     await _note_got(tx, claimed, PlaceGot.FLOW if denied.rule == FLOW else PlaceGot.DENIED)
-    await queue_withdrawal(tx, claimed, at_ms)
+    await queue_withdrawal(tx, claimed)
     data: JsonObject = {**_named(claimed), "code": denied.rule, "error": denied.reason}
-    await _tell(tx, claimed, EventType.DELIVERY_SUPPRESSED, data, at_ms=at_ms)
+    await _tell(tx, claimed, EventType.DELIVERY_SUPPRESSED, data)
 
 
 async def _note_got(tx: Transaction, delivery: Delivery, got: PlaceGot) -> None:
@@ -192,11 +192,11 @@ async def settle_part(tx: Transaction, claimed: Delivery, parts: tuple[str, ...]
     return await outbox.CLAIMS.write(tx, claimed.claim, _parts_columns(parts))
 
 
-async def settle_sent(tx: Transaction, claimed: Delivery, parts: tuple[str, ...], at_ms: int) -> bool:
+async def settle_sent(tx: Transaction, claimed: Delivery, parts: tuple[str, ...]) -> bool:
     """Records, also in the session's log, that the platform has all parts; False if the claim was taken over."""
     columns: dict[str, SqlValue] = {
         "status": DeliveryStatus.SENT.value,
-        "ended_at": at_ms,
+        "ended_at": tx.now_ms,
         **_parts_columns(parts),
         "error": None,
         "code": None,
@@ -204,16 +204,16 @@ async def settle_sent(tx: Transaction, claimed: Delivery, parts: tuple[str, ...]
     if not await outbox.CLAIMS.write(tx, claimed.claim, columns):
         return False
     if claimed.approval is not None and is_question(claimed.approval):
-        await show_decision(tx, claimed.approval, at_ms)  # it may have been decided on the way
+        await show_decision(tx, claimed.approval)  # it may have been decided on the way
     elif claimed.approval is not None:
         approval = await approvals.find(tx, ApprovalId(claimed.approval))
         if approval is not None:
-            await show_answer(tx, approval, at_ms)  # it may have been answered on the way
+            await show_answer(tx, approval)  # it may have been answered on the way
     platform_id = columns["platform_id"]
     data = _named(claimed)
     if platform_id is not None:
         data["platformId"] = str(platform_id)
-    await _tell(tx, claimed, EventType.DELIVERED, data, at_ms=at_ms)
+    await _tell(tx, claimed, EventType.DELIVERED, data)
     return True
 
 
@@ -245,24 +245,24 @@ def failure_of(claimed: Delivery, failed: DeliveryFailed) -> DeliveryFailure:
     )
 
 
-async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFailure, at_ms: int) -> Delivery | None:
+async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFailure) -> Delivery | None:
     """Queues the text for later, or gives it up, visibly for the owner; None if the claim was taken over.
 
     If its thread takes no texts, the whole text is queued for the chat itself.
     """
     is_moved = failure.code == THREAD_GONE and claimed.place.thread_id is not None and not claimed.is_withdrawal
-    is_dead = not is_moved and is_given_up(claimed, moment(at_ms), is_permanent=failure.is_permanent)
+    is_dead = not is_moved and is_given_up(claimed, moment(tx.now_ms), is_permanent=failure.is_permanent)
     if is_dead and claimed.is_withdrawal:
         await settle_withdrawn(tx, claimed)
         return None
     columns: dict[str, SqlValue] = {"code": failure.code, "error": failure.error}
     if is_moved:
         columns |= {"thread_id": None, "moved_from": claimed.place.thread_id, "parts": None, "platform_id": None}
-        columns |= {"status": DeliveryStatus.QUEUED.value, "due_at": at_ms, "process": None}
+        columns |= {"status": DeliveryStatus.QUEUED.value, "due_at": tx.now_ms, "process": None}
     elif is_dead:
-        columns |= {"status": DeliveryStatus.DEAD.value, "ended_at": at_ms}
+        columns |= {"status": DeliveryStatus.DEAD.value, "ended_at": tx.now_ms}
     else:
-        columns |= {"status": DeliveryStatus.QUEUED.value, "due_at": at_ms + failure.wait_ms, "process": None}
+        columns |= {"status": DeliveryStatus.QUEUED.value, "due_at": tx.now_ms + failure.wait_ms, "process": None}
     if not await outbox.CLAIMS.write(tx, claimed.claim, columns):
         return None
     if is_dead:
@@ -270,10 +270,10 @@ async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFai
     is_known = is_dead and failure.code == GONE and await outbox.is_known_broken(tx, claimed, GONE)
     if is_dead and not is_known:
         data: JsonObject = {"code": DEAD, **_named(claimed), "error": failure.error, "reason": failure.code}
-        await _tell(tx, claimed, EventType.ERROR, data, at_ms=at_ms)
+        await _tell(tx, claimed, EventType.ERROR, data)
     if is_dead:
         return replace(claimed, status=DeliveryStatus.DEAD, code=failure.code, error=failure.error)
-    due_at = moment(at_ms + failure.wait_ms)
+    due_at = moment(tx.now_ms + failure.wait_ms)
     return replace(claimed, status=DeliveryStatus.QUEUED, code=failure.code, error=failure.error, due_at=due_at)
 
 
@@ -281,11 +281,11 @@ def _named(delivery: Delivery) -> JsonObject:
     return {"deliveryId": delivery.id, "channel": delivery.place.channel, "to": delivery.place.to}
 
 
-async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: JsonObject, *, at_ms: int) -> None:
+async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: JsonObject) -> None:
     if delivery.session is None or delivery.session_id is None:
         return
     origin = Origin(session=delivery.session, incarnation=delivery.session_id, run_id=delivery.run_id)
-    await tell(tx, origin, type, data, made_of=delivery.made_of, at_ms=at_ms)
+    await tell(tx, origin, type, data, made_of=delivery.made_of)
 
 
 def _not_found(id: str) -> NotFound:

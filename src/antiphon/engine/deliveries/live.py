@@ -353,7 +353,7 @@ class LiveReplies:
         """Stores that a message is about to be sent, sends it, and stores its id."""
         run, sessions = stream.run, (SessionRow(stream.run.session),)
         streamed = StreamedText(run=run, place=view.place, made_of=stream.made_of)
-        stream.delivery = await self._database.run(begin_stream, streamed, self._clock.now_ms(), sessions=sessions)
+        stream.delivery = await self._database.run(begin_stream, streamed, sessions=sessions)
         if stream.delivery is None:
             stream.is_mute = True
             return
@@ -379,7 +379,7 @@ class LiveReplies:
         sessions = (SessionRow(streamed.run.session),)
         while True:
             try:
-                return await self._database.run(note_shown, streamed, sent, self._clock.now_ms(), sessions=sessions)
+                return await self._database.run(note_shown, streamed, sent, sessions=sessions)
             except Unavailable as error:
                 if error.code == "store_closed":
                     raise

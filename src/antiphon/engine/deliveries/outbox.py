@@ -84,7 +84,7 @@ def answers_to(run: Run | None, delivery: DeliveryContext) -> DeliveryContext | 
 
 
 async def enqueue(
-    tx: Transaction, run: Run, place: DeliveryContext, outgoing: Outgoing, *, step: int | None = None, at_ms: int
+    tx: Transaction, run: Run, place: DeliveryContext, outgoing: Outgoing, *, step: int | None = None
 ) -> Queued | None:
     """Queues the run's reply for the place, or the text of its step of that `seq`; None if it says nothing.
 
@@ -93,11 +93,11 @@ async def enqueue(
     """
     words = spoken(outgoing.text)
     if not words.strip() or not is_external(place):
-        await end_stream(tx, run, place, at_ms)
+        await end_stream(tx, run, place)
         return None
-    shown = await _take_stream(tx, run, at_ms)
+    shown = await _take_stream(tx, run)
     if shown is not None and shown.place != place:
-        await _withdraw_shown(tx, run, shown, at_ms)
+        await _withdraw_shown(tx, run, shown)
         shown = None
     session, incarnation = outgoing.on_behalf_of or (run.session, run.session_id)
     delivery = deliveries.NewDelivery(
@@ -112,10 +112,10 @@ async def enqueue(
         replaces=None if shown is None else shown.platform_id,
         cause=outgoing.cause,
     )
-    return await _queue(tx, delivery, outgoing.sinks, at_ms)
+    return await _queue(tx, delivery, outgoing.sinks)
 
 
-async def begin_stream(tx: Transaction, streamed: StreamedText, at_ms: int) -> str | None:
+async def begin_stream(tx: Transaction, streamed: StreamedText) -> str | None:
     """Stores that a message is about to show the run's reply, and returns the id of its delivery.
 
     The reply will replace the message, whatever happens until then. None if the run does not execute any more, or if
@@ -137,15 +137,15 @@ async def begin_stream(tx: Transaction, streamed: StreamedText, at_ms: int) -> s
         made_of=streamed.made_of,
         is_streaming=True,
     )
-    return await deliveries.insert(tx, delivery, at_ms)
+    return await deliveries.insert(tx, delivery, tx.now_ms)
 
 
-async def note_shown(tx: Transaction, streamed: StreamedText, platform_id: str, at_ms: int) -> bool:
+async def note_shown(tx: Transaction, streamed: StreamedText, platform_id: str) -> bool:
     """Stores the message that shows the run's reply; deletes it, and returns False, if the run has ended meanwhile."""
     run = streamed.run
     if await deliveries.note_streaming(tx, run.id, platform_id):
         return True
-    await _queue_withdrawal(tx, streamed.place, platform_id, cause=f"stream {run.id} {platform_id}", at_ms=at_ms)
+    await _queue_withdrawal(tx, streamed.place, platform_id, cause=f"stream {run.id} {platform_id}")
     return False
 
 
@@ -154,25 +154,25 @@ async def forget_stream(tx: Transaction, run: RunId) -> None:
     await deliveries.delete_streaming(tx, run)
 
 
-async def end_stream(tx: Transaction, run: Run, place: DeliveryContext, at_ms: int) -> None:
+async def end_stream(tx: Transaction, run: Run, place: DeliveryContext) -> None:
     """Deletes the message that showed the reply of a run that ends without one.
 
     `place` is that of the run's answers; if the run has none of its own, the message may stand at an earlier one.
     """
     if run.place is not None and not is_external(place):
         return
-    shown = await _take_stream(tx, run, at_ms)
+    shown = await _take_stream(tx, run)
     if shown is not None:
-        await _withdraw_shown(tx, run, shown, at_ms)
+        await _withdraw_shown(tx, run, shown)
 
 
-async def _withdraw_shown(tx: Transaction, run: Run, shown: Delivery, at_ms: int) -> None:
+async def _withdraw_shown(tx: Transaction, run: Run, shown: Delivery) -> None:
     """Queues the deletion of the message, where it stands."""
     if shown.platform_id is not None:
-        await _queue_withdrawal(tx, shown.place, shown.platform_id, cause=f"stream {run.id}", at_ms=at_ms)
+        await _queue_withdrawal(tx, shown.place, shown.platform_id, cause=f"stream {run.id}")
 
 
-async def _take_stream(tx: Transaction, run: Run, at_ms: int) -> Delivery | None:
+async def _take_stream(tx: Transaction, run: Run) -> Delivery | None:
     """Removes the row of the reply as it was shown while it was written, and returns it; None if nothing was shown.
 
     If it is unknown whether the platform has the beginning of the reply, the log says so.
@@ -185,34 +185,32 @@ async def _take_stream(tx: Transaction, run: Run, at_ms: int) -> Delivery | None
         data: JsonObject = {"code": MAY_BE_SHOWN_TWICE, "deliveryId": shown.id}
         data |= {"channel": shown.place.channel, "to": shown.place.to, "error": _MAY_STAY}
         origin = Origin(session=shown.session, incarnation=shown.session_id, run_id=run.id)
-        await tell(tx, origin, EventType.ERROR, data, made_of=shown.made_of, at_ms=at_ms)
+        await tell(tx, origin, EventType.ERROR, data, made_of=shown.made_of)
     return shown
 
 
-async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks | None, at_ms: int) -> Queued:
+async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks | None) -> Queued:
     place = delivery.place
     if sinks is None or await may_leave(tx, delivery.made_of, place, sinks):
-        return Queued(await deliveries.insert(tx, delivery, at_ms), is_suppressed=False)
+        return Queued(await deliveries.insert(tx, delivery, tx.now_ms), is_suppressed=False)
     if delivery.replaces is not None:
-        await _queue_withdrawal(tx, place, delivery.replaces, cause=f"stream {delivery.name}", at_ms=at_ms)
-    id = await deliveries.insert(tx, replace(delivery, is_suppressed=True, replaces=None), at_ms)
+        await _queue_withdrawal(tx, place, delivery.replaces, cause=f"stream {delivery.name}")
+    id = await deliveries.insert(tx, replace(delivery, is_suppressed=True, replaces=None), tx.now_ms)
     if delivery.session is not None and delivery.incarnation is not None:
         data: JsonObject = {"deliveryId": id, "channel": place.channel, "to": place.to}
         origin = Origin(session=delivery.session, incarnation=delivery.incarnation, run_id=delivery.run_id)
         data |= {"code": FLOW, "error": NOT_CLEARED}
-        await tell(tx, origin, EventType.DELIVERY_SUPPRESSED, data, made_of=delivery.made_of, at_ms=at_ms)
+        await tell(tx, origin, EventType.DELIVERY_SUPPRESSED, data, made_of=delivery.made_of)
     return Queued(id, is_suppressed=True)
 
 
-async def tell(
-    tx: Transaction, origin: Origin, type: EventType, data: JsonObject, *, made_of: Classification, at_ms: int
-) -> None:
+async def tell(tx: Transaction, origin: Origin, type: EventType, data: JsonObject, *, made_of: Classification) -> None:
     """Appends what became of a text to the incarnation that it belongs to, even after a reset.
 
     The event names the recipient, who may have been chosen by what the text was made of. Contract: flow 2.
     """
     event = NewEvent(type=type, actor=str(SYSTEM), classification=made_of, run_id=origin.run_id, data=data)
-    addition = Addition(incarnation=origin.incarnation, events=[event], at_ms=at_ms)
+    addition = Addition(incarnation=origin.incarnation, events=[event], at_ms=tx.now_ms)
     seq = await append_events(tx, origin.session, addition)
     if not await may_be_noticed(tx, origin.session, made_of):
         await note_unnoticed(tx, origin.session, seq, made_of)
@@ -226,7 +224,6 @@ async def enqueue_message(
     *,
     message_id: str,
     run_id: RunId | None,
-    at_ms: int,
 ) -> None:
     """Queues the text of a person's message for the place, before the reply of the run that answers it."""
     if not outgoing.text.strip():
@@ -241,18 +238,16 @@ async def enqueue_message(
         spans=(),
         made_of=outgoing.made_of,
     )
-    await _queue(tx, delivery, outgoing.sinks, at_ms)
+    await _queue(tx, delivery, outgoing.sinks)
 
 
-async def queue_withdrawal(tx: Transaction, shown: Delivery, at_ms: int) -> None:
+async def queue_withdrawal(tx: Transaction, shown: Delivery) -> None:
     """Queues the deletion of the message that the text, now withheld, was to replace."""
     if shown.replaces is not None:
-        await _queue_withdrawal(tx, shown.place, shown.replaces, cause=shown.id, at_ms=at_ms)
+        await _queue_withdrawal(tx, shown.place, shown.replaces, cause=shown.id)
 
 
-async def _queue_withdrawal(
-    tx: Transaction, place: DeliveryContext, platform_id: str, *, cause: str, at_ms: int
-) -> None:
+async def _queue_withdrawal(tx: Transaction, place: DeliveryContext, platform_id: str, *, cause: str) -> None:
     withdrawal = deliveries.NewDelivery(
         name=name_of(f"withdraw {cause}"),
         session=None,
@@ -263,11 +258,11 @@ async def _queue_withdrawal(
         made_of=PUBLIC,
         replaces=platform_id,
     )
-    await deliveries.insert(tx, withdrawal, at_ms)
+    await deliveries.insert(tx, withdrawal, tx.now_ms)
 
 
 async def enqueue_notice(
-    tx: Transaction, place: DeliveryContext, text: str, *, name: str, at_ms: int, made_of: Classification = PUBLIC
+    tx: Transaction, place: DeliveryContext, text: str, *, name: str, made_of: Classification = PUBLIC
 ) -> None:
     """Queues Antiphon's own words for the place: the answer to a command, a code for a stranger, a refusal.
 
@@ -286,10 +281,10 @@ async def enqueue_notice(
         spans=(),
         made_of=made_of,
     )
-    await deliveries.insert(tx, notice, at_ms)
+    await deliveries.insert(tx, notice, tx.now_ms)
 
 
-async def note_copy(tx: Transaction, id: ApprovalId, place: DeliveryContext, message: str, *, at_ms: int) -> None:
+async def note_copy(tx: Transaction, id: ApprovalId, place: DeliveryContext, message: str) -> None:
     """Notes that another message shows the request: the platform took it, and the process died before it knew.
 
     So this message loses its buttons, too, once the request is answered.
@@ -310,10 +305,10 @@ async def note_copy(tx: Transaction, id: ApprovalId, place: DeliveryContext, mes
         shown_as=message,
         approval=id,
     )
-    await deliveries.insert(tx, copy, at_ms)
+    await deliveries.insert(tx, copy, tx.now_ms)
 
 
-async def show_outcome(tx: Transaction, shown: Delivery, outcome: OwnText, at_ms: int) -> None:
+async def show_outcome(tx: Transaction, shown: Delivery, outcome: OwnText) -> None:
     """Queues the text with what became of it, without buttons, in place of the message that asked."""
     told = own_text(OwnText(shown.text, shown.spans or ()), "\n\n", outcome)
     await deliveries.delete(tx, shown.id)
@@ -328,7 +323,7 @@ async def show_outcome(tx: Transaction, shown: Delivery, outcome: OwnText, at_ms
         made_of=shown.made_of,
         replaces=shown.platform_id,
     )
-    await deliveries.insert(tx, answered, at_ms)
+    await deliveries.insert(tx, answered, tx.now_ms)
 
 
 def name_of(cause: str) -> str:

@@ -72,12 +72,12 @@ def is_question(subject: str) -> bool:
     return any(asked(subject) is not None for asked in (pairing_asked, group_asked, link_asked))
 
 
-async def queue_question(tx: Transaction, place: DeliveryContext, asked: OwnText, *, subject: str, at_ms: int) -> None:
+async def queue_question(tx: Transaction, place: DeliveryContext, asked: OwnText, *, subject: str) -> None:
     """Queues the question for the private chat of somebody who decides it."""
     if not is_external(place):
         return
     question = NewDelivery(
-        name=name_of(f"question {subject} {at_ms} {place.channel} {place.account_id} {place.to}"),
+        name=name_of(f"question {subject} {tx.now_ms} {place.channel} {place.account_id} {place.to}"),
         session=None,
         incarnation=None,
         run_id=None,
@@ -87,10 +87,10 @@ async def queue_question(tx: Transaction, place: DeliveryContext, asked: OwnText
         made_of=PUBLIC,
         approval=ApprovalId(subject),
     )
-    await deliveries.insert(tx, question, at_ms)
+    await deliveries.insert(tx, question, tx.now_ms)
 
 
-async def question_as_claimed(tx: Transaction, claimed: Delivery, at_ms: int) -> Delivery | None:
+async def question_as_claimed(tx: Transaction, claimed: Delivery) -> Delivery | None:
     """The question with its buttons; None if it is answered, or its reader may not decide it any more."""
     assert claimed.approval is not None
     place = claimed.place
@@ -98,9 +98,9 @@ async def question_as_claimed(tx: Transaction, claimed: Delivery, at_ms: int) ->
     if standing is None:
         return None
     if (beginning := link_asked(claimed.approval)) is not None:
-        if not await _may_agree(tx, standing, beginning, at_ms):
+        if not await _may_agree(tx, standing, beginning):
             return None
-    elif isinstance(decide_act(standing, Act.CHATS), Deny) or await _outcome(tx, claimed.approval, at_ms) is not None:
+    elif isinstance(decide_act(standing, Act.CHATS), Deny) or await _outcome(tx, claimed.approval) is not None:
         return None
     agreed = "Agree" if beginning is not None else "Admit" if pairing_asked(claimed.approval) else "Allow"
     buttons = [Button(label=agreed, data=f"{claimed.approval}:{ADMIT}")]
@@ -109,35 +109,35 @@ async def question_as_claimed(tx: Transaction, claimed: Delivery, at_ms: int) ->
     return replace(claimed, buttons=tuple(buttons) if fits else ())
 
 
-async def _may_agree(query: Query, standing: Standing, beginning: str, at_ms: int) -> bool:
+async def _may_agree(query: Query, standing: Standing, beginning: str) -> bool:
     """Whether it is the maker of the code who reads the question, and nobody has answered it."""
-    found = await link_codes.find_asking(query, beginning, at_ms)
+    found = await link_codes.find_asking(query, beginning, query.now_ms)
     if found is None or standing.is_suspended:
         return False
     maker = await find_standing(query, person_principal(found.person))
     return standing.principal == maker.principal
 
 
-async def show_link_decision(tx: Transaction, code_hash: str, *, is_agreed: bool, at_ms: int) -> None:
+async def show_link_decision(tx: Transaction, code_hash: str, *, is_agreed: bool) -> None:
     """Queues what the maker of the code has answered, for all messages that ask them."""
     outcome = own_text("Agreed." if is_agreed else _REFUSED)
     for shown in await deliveries.list_requests(tx, ApprovalId(subject_of_link(code_hash))):
-        await show_outcome(tx, shown, outcome, at_ms)
+        await show_outcome(tx, shown, outcome)
 
 
-async def show_decision(tx: Transaction, subject: str, at_ms: int) -> None:
+async def show_decision(tx: Transaction, subject: str) -> None:
     """Queues the answer for all messages that ask the question, without buttons; nothing if there is none yet."""
-    outcome = await _outcome(tx, subject, at_ms)
+    outcome = await _outcome(tx, subject)
     if outcome is None:
         return
     for shown in await deliveries.list_requests(tx, ApprovalId(subject)):
-        await show_outcome(tx, shown, own_text(outcome), at_ms)
+        await show_outcome(tx, shown, own_text(outcome))
 
 
-async def _outcome(query: Query, subject: str, at_ms: int) -> str | None:
+async def _outcome(query: Query, subject: str) -> str | None:
     """What became of the question; None while it is open."""
     if (beginning := link_asked(subject)) is not None:
-        return None if await link_codes.find_asking(query, beginning, at_ms) else "Answered, or too old."
+        return None if await link_codes.find_asking(query, beginning, query.now_ms) else "Answered, or too old."
     if (id := pairing_asked(subject)) is not None:
         pairing = await pairings.find(query, id)
         state = PairingState.EXPIRED if pairing is None else pairing.state

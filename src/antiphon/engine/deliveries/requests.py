@@ -48,7 +48,7 @@ _MORE: Final = "more:"
 """Before the principal, where the id of a request would be: the message counts the principal's other requests."""
 
 
-async def ask_deciders(tx: Transaction, id: ApprovalId, made_of: Classification, rules: Rules, *, at_ms: int) -> None:
+async def ask_deciders(tx: Transaction, id: ApprovalId, made_of: Classification, rules: Rules) -> None:
     """Queues the request for each private chat of somebody who may decide it.
 
     The message will hold the exact calls, made of `made_of`, as far as they fit.
@@ -63,9 +63,9 @@ async def ask_deciders(tx: Transaction, id: ApprovalId, made_of: Classification,
             continue
         place = private_chat(identity)
         if is_sent:
-            await _queue(tx, place, id, made_of, cause="request", at_ms=at_ms)
+            await _queue(tx, place, id, made_of, cause="request")
         else:
-            await _queue_count(tx, place, approval, at_ms)
+            await _queue_count(tx, place, approval)
 
 
 async def as_claimed(tx: Transaction, claimed: Delivery, form: ChannelForm, rules: Rules) -> Delivery | None:
@@ -92,7 +92,7 @@ async def as_claimed(tx: Transaction, claimed: Delivery, form: ChannelForm, rule
     return replace(drawn, buttons=_buttons(approval.id, offered, is_whole=shows_whole(message, approval)))
 
 
-async def refuse_unseen(tx: Transaction, press: ButtonPress, rights: Rights, at_ms: int) -> str | None:
+async def refuse_unseen(tx: Transaction, press: ButtonPress, rights: Rights) -> str | None:
     """Why the press does not approve: its message does not show all that would run. None if it may be carried out.
 
     The message counts, not the button under it: it may be forged, or of an older version. Such a message is drawn anew.
@@ -111,9 +111,7 @@ async def refuse_unseen(tx: Transaction, press: ButtonPress, rights: Rights, at_
     old = [each for each in pressed if each.status is DeliveryStatus.SENT and not _has_block(each)]
     for each in old:
         await deliveries.delete(tx, each.id)
-        await _queue(
-            tx, each.place, approval.id, each.made_of, cause=f"anew {each.id}", replaces=each.platform_id, at_ms=at_ms
-        )
+        await _queue(tx, each.place, approval.id, each.made_of, cause=f"anew {each.id}", replaces=each.platform_id)
     return SHOWN_ANEW if old else NOT_SEEN
 
 
@@ -122,16 +120,16 @@ def _has_block(shown: Delivery) -> bool:
     return any(span.is_block for span in shown.spans or ())
 
 
-async def show_answer(tx: Transaction, approval: Approval, at_ms: int) -> None:
+async def show_answer(tx: Transaction, approval: Approval) -> None:
     """Queues what became of the request for all messages that show it, without buttons."""
     if approval.is_pending:
         return
     outcome: OwnText | None = None
     for shown in await deliveries.list_requests(tx, approval.id):
         outcome = outcome or await _outcome(tx, approval)
-        await show_outcome(tx, shown, outcome, at_ms)
+        await show_outcome(tx, shown, outcome)
     for place in await deliveries.list_places(tx, _subject_of_count(approval.principal)):
-        await _queue_count(tx, place, approval, at_ms)
+        await _queue_count(tx, place, approval)
 
 
 async def _queue(
@@ -141,7 +139,6 @@ async def _queue(
     made_of: Classification,
     *,
     cause: str,
-    at_ms: int,
     replaces: str | None = None,
 ) -> None:
     """Queues a message that is drawn when it is claimed, for its channel and its reader."""
@@ -157,20 +154,20 @@ async def _queue(
         replaces=replaces,
         approval=subject,
     )
-    await deliveries.insert(tx, request, at_ms)
+    await deliveries.insert(tx, request, tx.now_ms)
 
 
 def _subject_of_count(principal: Principal) -> ApprovalId:
     return ApprovalId(f"{_MORE}{principal}")
 
 
-async def _queue_count(tx: Transaction, place: DeliveryContext, approval: Approval, at_ms: int) -> None:
+async def _queue_count(tx: Transaction, place: DeliveryContext, approval: Approval) -> None:
     """Queues the message that counts the principal's other requests; it counts, for all that wait, when it is claimed.
 
     Each change of the number queues one: one that is being claimed beside this unit may not know of the change.
     """
     subject = _subject_of_count(approval.principal)
-    await _queue(tx, place, subject, PUBLIC, cause=f"count {approval.id} {approval.state.value}", at_ms=at_ms)
+    await _queue(tx, place, subject, PUBLIC, cause=f"count {approval.id} {approval.state.value}")
 
 
 async def _count_as_claimed(tx: Transaction, claimed: Delivery, standing: Standing, rules: Rules) -> Delivery | None:

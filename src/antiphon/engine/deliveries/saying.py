@@ -31,24 +31,20 @@ def may_speak(run: Run, place: DeliveryContext) -> bool:
     return run.purpose.speaks_for_itself and place.is_outside
 
 
-async def say_step(
-    tx: Transaction, run: Run, place: DeliveryContext, outgoing: Outgoing, *, seq: int, at_ms: int
-) -> None:
+async def say_step(tx: Transaction, run: Run, place: DeliveryContext, outgoing: Outgoing, *, seq: int) -> None:
     """Queues the text of the run's step of that `seq` for its place, in the unit that records the step."""
     if not may_speak(run, place):
         return
-    queued = await outbox.enqueue(tx, run, place, outgoing, step=seq, at_ms=at_ms)
+    queued = await outbox.enqueue(tx, run, place, outgoing, step=seq)
     if queued is not None and queued.got is PlaceGot.SENT and run.place_got is not PlaceGot.SENT:
         await ledger.change(tx, run.id, {"place_got": PlaceGot.SENT.value})
 
 
-async def say_left_out(
-    tx: Transaction, run: Run, place: DeliveryContext, event: NewEvent, *, seq: int, at_ms: int
-) -> None:
+async def say_left_out(tx: Transaction, run: Run, place: DeliveryContext, event: NewEvent, *, seq: int) -> None:
     """Tells the run's place that an image is left out of prompts, in the unit that records it, so once."""
     if may_speak(run, place):
         outgoing = Outgoing(text=IMAGE_NOT_SEEN, made_of=event.classification)
-        await outbox.enqueue(tx, run, place, outgoing, step=seq, at_ms=at_ms)
+        await outbox.enqueue(tx, run, place, outgoing, step=seq)
 
 
 async def sends_interim(query: Query, run: Run, place: DeliveryContext, voices: Voices) -> bool:
@@ -65,7 +61,7 @@ async def sends_interim(query: Query, run: Run, place: DeliveryContext, voices: 
 
 
 async def tell_place(
-    tx: Transaction, run: Run, place: DeliveryContext, cause: Cause, *, made_of: Classification, at_ms: int
+    tx: Transaction, run: Run, place: DeliveryContext, cause: Cause, *, made_of: Classification
 ) -> None:
     """Queues the sentence that says why the run gives no reply, and stores in the log that it is told.
 
@@ -75,15 +71,15 @@ async def tell_place(
     standing = await find_standing_of_account(tx, place.channel, place.account_id or "", place.to)
     text = sentence(cause, None if standing is None else standing.role, code=run.code)
     outgoing = Outgoing(text=text, made_of=made_of, cause=cause)
-    queued = await outbox.enqueue(tx, run, place, outgoing, at_ms=at_ms)
+    queued = await outbox.enqueue(tx, run, place, outgoing)
     assert queued is not None
     data: JsonObject = {"code": TOLD, "cause": cause.value, "error": text}
     data |= {"deliveryId": queued.id, "channel": place.channel, "to": place.to}
     origin = Origin(session=SessionRow(run.session), incarnation=run.session_id, run_id=run.id)
-    await outbox.tell(tx, origin, EventType.ERROR, data, made_of=made_of, at_ms=at_ms)
+    await outbox.tell(tx, origin, EventType.ERROR, data, made_of=made_of)
 
 
-async def tell_owners(tx: Transaction, told: Delivery, *, at_ms: int) -> bool:
+async def tell_owners(tx: Transaction, told: Delivery) -> bool:
     """Queues for the private chats of owners that somebody elsewhere got no reply; False if no owner has one."""
     assert told.cause is not None
     accounts = await list_owners_accounts(tx)
@@ -91,5 +87,5 @@ async def tell_owners(tx: Transaction, told: Delivery, *, at_ms: int) -> bool:
     text = f"{where}{sentence(told.cause, PersonRole.OWNER)}"
     for place in dict.fromkeys(private_chat(account.identity) for account in accounts):
         name = f"owner {told.id} {place.channel} {place.account_id} {place.to}"
-        await outbox.enqueue_notice(tx, place, text, name=name, at_ms=at_ms, made_of=told.made_of)
+        await outbox.enqueue_notice(tx, place, text, name=name, made_of=told.made_of)
     return bool(accounts)

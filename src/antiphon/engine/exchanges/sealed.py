@@ -25,12 +25,12 @@ from antiphon.store.database import Transaction
 from antiphon.store.runs import NewRun
 
 
-async def open_sealed(tx: Transaction, id: str, rules: Rules, at_ms: int) -> None:
+async def open_sealed(tx: Transaction, id: str, rules: Rules) -> None:
     """Stores the request in its target's log and queues its run, if there is a target that may have it."""
     exchange = await exchanges.find(tx, id)
     if exchange is None or exchange.stage is not ExchangeState.SEALED:
         return
-    await exchanges.update(tx, replace(exchange, stage=ExchangeState.DONE), at_ms)
+    await exchanges.update(tx, replace(exchange, stage=ExchangeState.DONE), tx.now_ms)
     source = await rows.find_as_in(tx, exchange.requester, exchange.requester_incarnation)
     target = await rows.find_by_row(tx, exchange.target)
     if source is None or target is None or source.parent != target.row:
@@ -38,7 +38,7 @@ async def open_sealed(tx: Transaction, id: str, rules: Rules, at_ms: int) -> Non
     if not may_enter(source.taint, target.taint) or isinstance(may_send(target, rules), Deny):
         return
     message = UserMessage(
-        message_id=MessageId(derived_id("msg", at_ms, exchange.id)),
+        message_id=MessageId(derived_id("msg", tx.now_ms, exchange.id)),
         content=text_content(exchange.request),
         provenance=provenance_of(source),
         exchange=ExchangeStep(id=exchange.id, stage=ExchangeStage.REQUEST),
@@ -58,4 +58,4 @@ async def open_sealed(tx: Transaction, id: str, rules: Rules, at_ms: int) -> Non
         cause=exchange.origin_run,
     )
     words = words_from(source, message, Arrival.POSTED, classification=made_by(source))
-    await queue_run(tx, target, words, run, at_ms=at_ms)
+    await queue_run(tx, target, words, run)

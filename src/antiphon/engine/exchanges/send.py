@@ -173,7 +173,7 @@ class Exchanges:
             await caller.run.note_waiting(exchange.request_run, self._left(exchange))
         if caller.run is None and not exchange.is_awaited and self._left(exchange):
             sides = (SessionRow(exchange.requester), SessionRow(exchange.target))
-            exchange = await self._database.run(wait_again, exchange, self._clock.now_ms(), sessions=sides)
+            exchange = await self._database.run(wait_again, exchange, sessions=sides)
         return await self._wait(caller, exchange)
 
     def _left(self, exchange: Exchange) -> timedelta:
@@ -195,7 +195,7 @@ class Exchanges:
         answer = await self._database.read(_find_answer, exchange)
         if answer is None:
             sides = (SessionRow(exchange.requester), SessionRow(exchange.target))
-            answer = await self._database.run(give_up, exchange, self._clock.now_ms(), sessions=sides)
+            answer = await self._database.run(give_up, exchange, sessions=sides)
         return answer
 
     async def _wait_outside(self, exchange: Exchange, timeout: timedelta) -> None:
@@ -212,7 +212,7 @@ class Exchanges:
         sides = (SessionRow(exchange.requester), SessionRow(exchange.target))
         with anyio.move_on_after(LEAVING_SECONDS, shield=True):
             try:
-                await self._database.run(give_up, exchange, self._clock.now_ms(), sessions=sides)
+                await self._database.run(give_up, exchange, sessions=sides)
             except Unavailable as error:
                 self._leaving.failed(error)
             else:
@@ -425,7 +425,6 @@ async def _store(tx: Transaction, exchange: Exchange, sides: Sides, command: Sen
         target,
         words_from(source, message, Arrival.POSTED, classification=context_of(command.caller, source).distrusted()),
         run,
-        at_ms=command.at_ms,
     )
     await rows_of_exchanges.insert(tx, exchange, command.at_ms)
 
@@ -455,14 +454,14 @@ async def _find_answer(query: Query, exchange: Exchange) -> SendAnswer | None:
     return _answer(current, run)
 
 
-async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> SendAnswer:
+async def give_up(tx: Transaction, exchange: Exchange) -> SendAnswer:
     """Ends the wait for the first reply, which then arrives by itself. Returns the reply if it has just come."""
     answer = await _find_answer(tx, exchange)
     if answer is not None:
         return answer
     current = await rows_of_exchanges.find(tx, exchange.id)
     assert current is not None
-    await rows_of_exchanges.update(tx, replace(current, is_awaited=False), at_ms)
+    await rows_of_exchanges.update(tx, replace(current, is_awaited=False), tx.now_ms)
     if current.origin_run is not None:
         await ledger.change(tx, current.origin_run, {"waiting_for": None})  # a later wait may take the reply
     return SendAnswer(
@@ -473,13 +472,13 @@ async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> SendAnswer
     )
 
 
-async def wait_again(tx: Transaction, exchange: Exchange, at_ms: int) -> Exchange:
+async def wait_again(tx: Transaction, exchange: Exchange) -> Exchange:
     """A caller from outside has come back for the first reply, which has not come yet."""
     current = await rows_of_exchanges.find(tx, exchange.id)
     if current is None or current.stage is not ExchangeState.REQUEST:
         return exchange
     current = replace(current, is_awaited=True)
-    await rows_of_exchanges.update(tx, current, at_ms)
+    await rows_of_exchanges.update(tx, current, tx.now_ms)
     return current
 
 

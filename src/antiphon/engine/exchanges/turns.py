@@ -62,16 +62,14 @@ WITHHELD = (
 )
 
 
-async def follow_run(
-    tx: Transaction, run: Run, open_calls: Collection[str], at_ms: int, *, sinks: Sinks | None = None
-) -> None:
+async def follow_run(tx: Transaction, run: Run, open_calls: Collection[str], *, sinks: Sinks | None = None) -> None:
     """Advances the exchange that the ended run belongs to, and those whose requests it sent.
 
     `open_calls` names the run's calls whose results were never stored. With `sinks`, a text for a channel is checked
     now, too.
     """
     if run.exchange is not None:
-        await _advance(tx, run, run.exchange, at_ms, sinks=sinks)
+        await _advance(tx, run, run.exchange, sinks=sinks)
     if run.has_sent:
         for exchange in await rows_of_exchanges.list_answered(tx, run.id):
             sides = await _find_sides(tx, exchange)
@@ -80,12 +78,12 @@ async def follow_run(
             call = exchange.origin if exchange.is_awaited else run.wait_call  # a wait has brought what a send did not
             has_result = call not in open_calls
             said = Said(Side.TARGET, PUBLIC if has_result else await _first_reply_made_of(tx, exchange))
-            around = await _look_around(tx, exchange, sides, said, at_ms=at_ms)
+            around = await _look_around(tx, exchange, sides, said)
             step = on_requester_ended(exchange, around, has_result=has_result)
-            await _carry_out(tx, step, sides, said, at_ms=at_ms)
+            await _carry_out(tx, step, sides, said)
 
 
-async def fail_requests_to(tx: Transaction, target: Session, at_ms: int) -> None:
+async def fail_requests_to(tx: Transaction, target: Session) -> None:
     """Records in the logs of requesters that do not wait that the target is about to be deleted.
 
     A requester that it has risen above does not learn that it is gone. Contract: sessions 7, flow 4.
@@ -94,10 +92,10 @@ async def fail_requests_to(tx: Transaction, target: Session, at_ms: int) -> None
         sides = await _find_sides(tx, exchange)
         if sides is None:
             continue
-        around = await _look_around(tx, exchange, sides, Said(Side.TARGET, target.taint), at_ms=at_ms)
+        around = await _look_around(tx, exchange, sides, Said(Side.TARGET, target.taint))
         if around.may_flow:
             fixed = Said(Side.TARGET, PUBLIC)
-            await _carry_out(tx, on_request_ended(exchange, _DELETED, around), sides, fixed, at_ms=at_ms)
+            await _carry_out(tx, on_request_ended(exchange, _DELETED, around), sides, fixed)
 
 
 async def _first_reply_made_of(query: Query, exchange: Exchange) -> Classification:
@@ -134,7 +132,7 @@ async def _find_sides(query: Query, exchange: Exchange) -> Sides | None:
     return None if requester is None or target is None else Sides(requester, target)
 
 
-async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int, *, sinks: Sinks | None) -> None:
+async def _advance(tx: Transaction, run: Run, exchange_id: str, *, sinks: Sinks | None) -> None:
     exchange = await rows_of_exchanges.find(tx, exchange_id)
     if exchange is None or exchange.stage is ExchangeState.DONE:
         return
@@ -145,33 +143,33 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int, *, s
     said = Said(exchange.side(run.session), run.made_of, is_reset=run.code == "reset")
     match exchange.stage:
         case ExchangeState.REQUEST:
-            around = await _look_around(tx, exchange, sides, said, at_ms=at_ms)
+            around = await _look_around(tx, exchange, sides, said)
             around = await _let_waiter_take(tx, exchange, sides.requester, around)
             step = on_request_ended(exchange, ended, around)
         case ExchangeState.TURN:
-            step = on_turn_ended(exchange, ended, await _look_around(tx, exchange, sides, said, at_ms=at_ms))
+            step = on_turn_ended(exchange, ended, await _look_around(tx, exchange, sides, said))
         case _:
             done, announcement = on_announce_ended(exchange, ended)
-            await rows_of_exchanges.update(tx, done, at_ms)
-            await _announce(tx, run, announcement, sides.target.delivery, sinks=sinks, at_ms=at_ms)
+            await rows_of_exchanges.update(tx, done, tx.now_ms)
+            await _announce(tx, run, announcement, sides.target.delivery, sinks=sinks)
             return
-    await _carry_out(tx, step, sides, said, at_ms=at_ms)
+    await _carry_out(tx, step, sides, said)
 
 
 async def _announce(
-    tx: Transaction, run: Run, text: str | None, place: DeliveryContext, *, sinks: Sinks | None, at_ms: int
+    tx: Transaction, run: Run, text: str | None, place: DeliveryContext, *, sinks: Sinks | None
 ) -> None:
     """Queues the text about the exchange. If the turn failed, nobody at the place has asked for one."""
     got = PlaceGot.MARKER if run.status is RunStatus.OK else PlaceGot.WITHDRAWN
     if text is not None:
         outgoing = Outgoing(text=text, made_of=run.made_of, sinks=sinks)
-        queued = await outbox.enqueue(tx, run, place, outgoing, at_ms=at_ms)
+        queued = await outbox.enqueue(tx, run, place, outgoing)
         got = got if queued is None else queued.got
     if place.is_outside:
         await ledger.change(tx, run.id, {"place_got": got.value})
 
 
-async def _look_around(query: Query, exchange: Exchange, sides: Sides, said: Said, *, at_ms: int) -> Surroundings:
+async def _look_around(query: Query, exchange: Exchange, sides: Sides, said: Said) -> Surroundings:
     requester, target = sides.requester, sides.target
     gone = said.side if said.is_reset else None
     has_requester = requester.id == exchange.requester_incarnation and gone is not Side.REQUESTER
@@ -181,7 +179,7 @@ async def _look_around(query: Query, exchange: Exchange, sides: Sides, said: Sai
     place = target.delivery
     own_place = requester.delivery if origin is None or origin.place is None else origin.place
     return Surroundings(
-        is_taken=exchange.is_awaited and _is_waiting(exchange, origin, at_ms),
+        is_taken=exchange.is_awaited and _is_waiting(exchange, origin, query.now_ms),
         may_flow=may_enter(said.made_of, await _clearance_of_other(query, exchange, sides, said.side)),
         may_go_on=has_requester and has_target and spent < exchange.max_chain_tokens,
         can_announce=has_target and outbox.is_external(place) and place != own_place,
@@ -229,15 +227,15 @@ class _Text(Struct, frozen=True, kw_only=True):
     made_of: Classification
 
 
-async def _carry_out(tx: Transaction, transition: ExchangeTransition, sides: Sides, said: Said, *, at_ms: int) -> None:
+async def _carry_out(tx: Transaction, transition: ExchangeTransition, sides: Sides, said: Said) -> None:
     exchange = transition.exchange
-    await rows_of_exchanges.update(tx, exchange, at_ms)
+    await rows_of_exchanges.update(tx, exchange, tx.now_ms)
     for action in transition.actions:
         text = _text_from_action(exchange, action, sides, said)
         if isinstance(action, RecordWords):
-            await _record(tx, text, sides, at_ms)
+            await _record(tx, text, sides)
         else:
-            await _queue(tx, text, sides, at_ms)
+            await _queue(tx, text, sides)
 
 
 def _text_from_action(exchange: Exchange, action: Action, sides: Sides, said: Said) -> _Text:
@@ -267,25 +265,25 @@ def _text_from_action(exchange: Exchange, action: Action, sides: Sides, said: Sa
     return _Text(exchange=exchange, side=side, step=step, content=content, made_of=made_of)
 
 
-async def _record(tx: Transaction, text: _Text, sides: Sides, at_ms: int) -> None:
+async def _record(tx: Transaction, text: _Text, sides: Sides) -> None:
     """Stores the text without a run, in the incarnation that began the exchange."""
     exchange, side = text.exchange, text.side
     incarnation = exchange.target_incarnation if side is Side.TARGET else exchange.requester_incarnation
     words = words_from(
         sides.other(side),
-        _message(text, sides, at_ms),
+        _message(text, sides, tx.now_ms),
         classification=text.made_of,
         incarnation=incarnation,
     )
-    await append_words(tx, sides.of(side), words, at_ms)
+    await append_words(tx, sides.of(side), words)
 
 
-async def _queue(tx: Transaction, text: _Text, sides: Sides, at_ms: int) -> None:
+async def _queue(tx: Transaction, text: _Text, sides: Sides) -> None:
     """Queues the prompt of a turn and the run that answers it."""
     exchange, step = text.exchange, text.step
     session, other = sides.of(text.side), sides.other(text.side)
     run = NewRun(
-        id=RunId(derived_id("run", at_ms, exchange.id, step.stage.value, str(step.turn))),
+        id=RunId(derived_id("run", tx.now_ms, exchange.id, step.stage.value, str(step.turn))),
         purpose=_PURPOSES[step.stage],
         incarnation=SessionId(session.id),
         agent_id=session.agent_id,
@@ -298,8 +296,8 @@ async def _queue(tx: Transaction, text: _Text, sides: Sides, at_ms: int) -> None
         task=exchange.task,
         cause=exchange.origin_run or exchange.request_run,
     )
-    words = words_from(other, _message(text, sides, at_ms), classification=text.made_of)
-    await queue_run(tx, session, words, run, at_ms=at_ms)
+    words = words_from(other, _message(text, sides, tx.now_ms), classification=text.made_of)
+    await queue_run(tx, session, words, run)
 
 
 def _message(text: _Text, sides: Sides, at_ms: int) -> UserMessage:

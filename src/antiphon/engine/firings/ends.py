@@ -21,7 +21,7 @@ RECOVERED = "recovered"
 """The code of a task's run that had done nothing when its process died. It is not repeated."""
 
 
-async def follow_task(tx: Transaction, run: Run, at_ms: int) -> None:
+async def follow_task(tx: Transaction, run: Run) -> None:
     """Stores what became of the run's slot, and what the task does next.
 
     The run has ended and is not continued. If somebody began it by hand, the task goes on as it would have without it.
@@ -33,15 +33,15 @@ async def follow_task(tx: Transaction, run: Run, at_ms: int) -> None:
     # A run that somebody cancelled is no failure of the task.
     counted = SlotOutcome.SKIPPED if run.status is RunStatus.CANCELLED else outcome
     has_made_a_step = counted is not SlotOutcome.ERROR or await _has_made_a_step(tx, run)
-    if await _end_slot(tx, slot, _SlotEnd(outcome, counted, run.reply or "", has_made_a_step), at_ms):
+    if await _end_slot(tx, slot, _SlotEnd(outcome, counted, run.reply or "", has_made_a_step)):
         hidden: dict[str, SqlValue] = {"status": SessionStatus.INACTIVE.value}
         await rows.update(tx, run.session, hidden)
 
 
-async def follow_deleted(tx: Transaction, session: SessionRow, at_ms: int) -> None:
+async def follow_deleted(tx: Transaction, session: SessionRow) -> None:
     """Ends the open slots of the session's runs, which are about to be deleted with it; no failure of their tasks."""
     for slot in await tasks.list_open_slots_in(tx, session):
-        await _end_slot(tx, slot, _SlotEnd(SlotOutcome.ERROR, SlotOutcome.SKIPPED, ""), at_ms)
+        await _end_slot(tx, slot, _SlotEnd(SlotOutcome.ERROR, SlotOutcome.SKIPPED, ""))
 
 
 class _SlotEnd(Struct, frozen=True):
@@ -60,9 +60,9 @@ async def _has_made_a_step(query: Query, run: Run) -> bool:
     return any(isinstance(event.message, AssistantMessage) for event in events)
 
 
-async def _end_slot(tx: Transaction, slot: TaskSlot, end: _SlotEnd, at_ms: int) -> bool:
+async def _end_slot(tx: Transaction, slot: TaskSlot, end: _SlotEnd) -> bool:
     """Stores the slot's outcome and what the task does next. True if the task has ended with it."""
-    await tasks.end_slot(tx, slot, end.outcome, at_ms)
+    await tasks.end_slot(tx, slot, end.outcome, tx.now_ms)
     if not await tasks.lock(tx, slot.task):
         return False  # cancelled meanwhile
     task = await tasks.find(tx, slot.task)
@@ -72,12 +72,12 @@ async def _end_slot(tx: Transaction, slot: TaskSlot, end: _SlotEnd, at_ms: int) 
         if columns:
             await tasks.change(tx, task.id, columns)
         return False
-    step = on_ended(task, end.counted, end.reply, moment(at_ms), has_made_a_step=end.has_made_a_step)
-    columns |= tasks.step_columns(step.task, task, at_ms)
+    step = on_ended(task, end.counted, end.reply, moment(tx.now_ms), has_made_a_step=end.has_made_a_step)
+    columns |= tasks.step_columns(step.task, task, tx.now_ms)
     for action in step.actions:
         if isinstance(action, TellMaker):
             columns["why"] = action.why.value
-            await tell(tx, task, action.why, cause=f"{milliseconds(slot.slot_at)}", at_ms=at_ms)
+            await tell(tx, task, action.why, cause=f"{milliseconds(slot.slot_at)}")
     await tasks.change(tx, task.id, columns)
     return step.task.state is TaskState.ENDED
 

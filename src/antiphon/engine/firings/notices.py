@@ -14,7 +14,7 @@ from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 
 
-async def tell(tx: Transaction, task: StoredTask, why: Why, *, cause: str, at_ms: int) -> None:
+async def tell(tx: Transaction, task: StoredTask, why: Why, *, cause: str) -> None:
     """Queues the words for the place of the task, else for the maker's own chats; and stores them in the task's log.
 
     Owners are told too if rights or clearances were lost. `cause` distinguishes this from other times.
@@ -26,13 +26,13 @@ async def tell(tx: Transaction, task: StoredTask, why: Why, *, cause: str, at_ms
         places += [private_chat(account.identity) for account in await people.list_owners_accounts(tx)]
     for place in dict.fromkeys(places):
         name = f"task {task.id} {why.value} {cause} {place.channel} {place.account_id} {place.to} {place.thread_id}"
-        await outbox.enqueue_notice(tx, place, text, name=name, at_ms=at_ms, made_of=task.made_of)
+        await outbox.enqueue_notice(tx, place, text, name=name, made_of=task.made_of)
     session = await rows.find_by_key(tx, task.key)
     if session is None:
         return
     origin = Origin(session=session.row, incarnation=session.id, run_id=None)
     data: JsonObject = {"code": f"task_{why.value}", "taskId": task.id, "error": text}
-    await outbox.tell(tx, origin, EventType.ERROR, data, made_of=task.made_of, at_ms=at_ms)
+    await outbox.tell(tx, origin, EventType.ERROR, data, made_of=task.made_of)
 
 
 async def _chats_of(query: Query, task: StoredTask) -> list[DeliveryContext]:

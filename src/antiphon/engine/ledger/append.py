@@ -133,9 +133,7 @@ def made_by(source: Session) -> Classification:
     return source.taint.distrusted()
 
 
-async def append_words(
-    tx: Transaction, session: Recipient, words: Words, at_ms: int, *, run_id: RunId | None = None
-) -> int:
+async def append_words(tx: Transaction, session: Recipient, words: Words, *, run_id: RunId | None = None) -> int:
     """Stores the message, answered by the run if one is given; returns its `seq`.
 
     A late message for an ended incarnation leaves the columns of the present one unchanged. So does a message that no
@@ -150,13 +148,13 @@ async def append_words(
         add["untriggered_count"] = 1
         if words.untriggered.due_at is not None:
             tx.wake(CHECKPOINT_DUE)
-    set = _changes(session, words, at_ms, is_present=is_present) if is_noticed else {}
-    addition = Addition(incarnation, (_event(words, run_id),), at_ms, set, add, words.end)
+    set = _changes(session, words, tx.now_ms, is_present=is_present) if is_noticed else {}
+    addition = Addition(incarnation, (_event(words, run_id),), tx.now_ms, set, add, words.end)
     last_seq = await log.append(tx, session.row, addition)
     if not is_noticed:
         await log.note_unnoticed(tx, session.row, last_seq, made_of)
     if "status" in set:
-        await spawns.archive_again(tx, session.row, at_ms)
+        await spawns.archive_again(tx, session.row, tx.now_ms)
     return last_seq
 
 
@@ -173,7 +171,6 @@ async def append_steps(
     run: Run,
     events: Sequence[NewEvent],
     *,
-    at_ms: int,
     set: Mapping[str, SqlValue],
     add: Mapping[str, int],
     end: LogEnd | None = None,
@@ -204,7 +201,7 @@ async def append_steps(
     made_of = join_all(event.classification for event in events)
     if made_of is not PUBLIC and (raised := await _raise_taint(tx, run, made_of, end)):
         events = [raised, *events]
-    addition = Addition(incarnation=run.session_id, events=events, at_ms=at_ms, set=set, add=add, end=end)
+    addition = Addition(incarnation=run.session_id, events=events, at_ms=tx.now_ms, set=set, add=add, end=end)
     return await log.append(tx, run.session, addition)
 
 
@@ -252,7 +249,6 @@ async def append_copies(
     tx: Transaction,
     session: Session,
     copies: Sequence[NewEvent],
-    at_ms: int,
     *,
     is_described: bool = False,
     taint: Classification = PUBLIC,
@@ -271,7 +267,7 @@ async def append_copies(
     joined = join_all([taint, session.base, *taken])
     await incarnations.set_taint(tx, SessionId(session.id), joined)
     add = {"message_count": sum(copy.message is not None for copy in copies)}
-    addition = Addition(incarnation=session.id, events=copies, at_ms=at_ms, set=set, add=add, is_stored=is_stored)
+    addition = Addition(incarnation=session.id, events=copies, at_ms=tx.now_ms, set=set, add=add, is_stored=is_stored)
     last_seq = await log.append(tx, session.row, addition)
     for seq, copy in enumerate(copies, last_seq - len(copies) + 1):
         if not may_enter(copy.classification, joined):

@@ -10,7 +10,7 @@ from antiphon.store.database import Transaction
 from antiphon.store.runs import EndedRun, NewRun
 
 
-async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun, *, at_ms: int) -> int:
+async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun) -> int:
     """Stores the message and queues the run that answers it; returns the `seq` of both.
 
     The run is that of the person as whom its principal acts now: whoever asks may have been merged meanwhile.
@@ -18,21 +18,21 @@ async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewR
     only runs of owners count, because a guest's may wait for a place.
     """
     rank = await ledger.find_rank(tx, session.row, run.principal)
-    seq = await append_words(tx, session, words, at_ms, run_id=run.id)
+    seq = await append_words(tx, session, words, run_id=run.id)
     run = replace(run, principal=rank.principal)
-    await ledger.insert(tx, session.row, run, is_favoured=rank.is_favoured, seq=seq, at_ms=at_ms)
+    await ledger.insert(tx, session.row, run, is_favoured=rank.is_favoured, seq=seq, at_ms=tx.now_ms)
     if not rank.is_delivered:
         await tx.dispatch(session.row, Asker(run.principal, rank.is_favoured))
     return seq
 
 
-async def join_run(tx: Transaction, session: Recipient, words: Words, run_id: RunId, *, at_ms: int) -> int:
+async def join_run(tx: Transaction, session: Recipient, words: Words, run_id: RunId) -> int:
     """Stores the message for a queued or active run, which reads it before its next step; returns its `seq`."""
-    seq = await append_words(tx, session, words, at_ms, run_id=run_id)
+    seq = await append_words(tx, session, words, run_id=run_id)
     await ledger.change(tx, run_id, {"newest_seq": seq})
     return seq
 
 
-async def note_ended_run(tx: Transaction, session: SessionRow, run: EndedRun, at_ms: int) -> None:
+async def note_ended_run(tx: Transaction, session: SessionRow, run: EndedRun) -> None:
     """Notes work that never stood in the session's line, for the sums of costs and the list of runs."""
-    await ledger.insert_ended(tx, session, run, at_ms)
+    await ledger.insert_ended(tx, session, run, tx.now_ms)

@@ -67,7 +67,6 @@ async def record_steps(
     run: Run,
     steps: Steps,
     *,
-    at_ms: int,
     set: Mapping[str, SqlValue] | None = None,
     add: Mapping[str, int] | None = None,
     end: LogEnd | None = None,
@@ -92,10 +91,10 @@ async def record_steps(
         if usage.cost_microusd is not None:
             add["cost_microusd"] = usage.cost_microusd
         if steps.is_counted:
-            await note_spent(tx, Spender(run.agent_id, run.principal), usage, at_ms)
+            await note_spent(tx, Spender(run.agent_id, run.principal), usage)
     if steps.is_withheld and end is not None:
         end = replace(end, taint=EVERYTHING)  # nothing raises it
-    return await append_steps(tx, run, steps.events, at_ms=at_ms, set=set or {}, add=add, end=end)
+    return await append_steps(tx, run, steps.events, set=set or {}, add=add, end=end)
 
 
 async def made_by_run(query: Query, run: Run, events: Sequence[Event]) -> Classification:

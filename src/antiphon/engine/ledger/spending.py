@@ -27,12 +27,12 @@ class Spender(Struct, frozen=True):
     principal: Principal
 
 
-async def note_spent(tx: Transaction, spender: Spender, usage: Usage, at_ms: int) -> None:
+async def note_spent(tx: Transaction, spender: Spender, usage: Usage) -> None:
     """Adds to the sums of the day: of the agent, and of the person with whose rights it asked its model."""
     spent = Spent(usage.total_tokens, usage.cost_microusd or 0)
-    await add_agent_spent(tx, day_of(at_ms), spender.agent_id, spent)
+    await add_agent_spent(tx, day_of(tx.now_ms), spender.agent_id, spent)
     for person in spenders_of(await find_standing(tx, spender.principal)):
-        await add_spent(tx, day_of(at_ms), person, spent)
+        await add_spent(tx, day_of(tx.now_ms), person, spent)
 
 
 class SpentToday(Struct, frozen=True):

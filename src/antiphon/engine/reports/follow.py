@@ -81,7 +81,7 @@ class _Scene(Struct, frozen=True, kw_only=True):
         return ChildRecord(report=report, child=self.child, requester=self.requester, parts=parts, made_of=made_of)
 
 
-async def find_owed(tx: Transaction, run: Run, status: RunStatus, *, depth: int, at_ms: int) -> Report | None:
+async def find_owed(tx: Transaction, run: Run, status: RunStatus, *, depth: int) -> Report | None:
     """The result that the ending run owes; in a child that stays, every run owes one.
 
     None for a cancelled run that its requester did not ask for.
@@ -114,12 +114,12 @@ async def find_owed(tx: Transaction, run: Run, status: RunStatus, *, depth: int,
         stage=ReportState.OPEN,
         is_taken=False,
     )
-    await spawns.insert_report(tx, report, at_ms)
+    await spawns.insert_report(tx, report, tx.now_ms)
     await ledger.change(tx, run.id, {"report": report.id})
     return report
 
 
-async def park(tx: Transaction, run: Run, at_ms: int) -> list[CancelledContinuation]:
+async def park(tx: Transaction, run: Run) -> list[CancelledContinuation]:
     """Makes the ended run wait for all children of its session; continues at once if they have ended."""
     came = await spawns.list_recorded(tx, run.id)
     session = await rows.find_by_row(tx, run.session)
@@ -127,27 +127,27 @@ async def park(tx: Transaction, run: Run, at_ms: int) -> list[CancelledContinuat
     has_open = await spawns.wait_for_all(tx, run, outbox.answers_to(run, session.delivery))
     for report in came:
         scene = _Scene(report=report, child=None, requester=session)
-        await _carry_out(tx, scene, on_yield(report, run.id), at_ms)
+        await _carry_out(tx, scene, on_yield(report, run.id))
     if has_open:
         if run.deadline is not None:
             tx.wake(spawns.DUE)
         return []
     answers = [report.id for report in came if not report.is_taken]
-    continued = await parking.continue_run(tx, run, session, answers, at_ms=at_ms)
-    return await _follow_continued(tx, continued, session, at_ms)
+    continued = await parking.continue_run(tx, run, session, answers)
+    return await _follow_continued(tx, continued, session)
 
 
-async def end_parked(tx: Transaction, run: Run, at_ms: int) -> list[CancelledContinuation]:
+async def end_parked(tx: Transaction, run: Run) -> list[CancelledContinuation]:
     """Ends the work of a parked run without waiting any longer for its children."""
     session = await rows.find_by_row(tx, run.session)
     if session is None:
         return []
-    continued = await parking.continue_run(tx, run, session, (), at_ms=at_ms)
-    return await _follow_continued(tx, continued, session, at_ms)
+    continued = await parking.continue_run(tx, run, session, ())
+    return await _follow_continued(tx, continued, session)
 
 
 async def follow_end(
-    tx: Transaction, run: Run, owed: Report | None, at_ms: int, *, sinks: Sinks | None = None
+    tx: Transaction, run: Run, owed: Report | None, *, sinks: Sinks | None = None
 ) -> list[CancelledContinuation]:
     """Carries out the consequences of a run that has ended and is not continued.
 
@@ -155,17 +155,15 @@ async def follow_end(
     """
     called_off: list[CancelledContinuation] = []
     if owed is not None and owed.stage is ReportState.OPEN:
-        called_off += await record(tx, owed, run, at_ms)
+        called_off += await record(tx, owed, run)
     if run.announces is not None:
-        await _follow_announcement(tx, run, run.announces, at_ms, sinks=sinks)
+        await _follow_announcement(tx, run, run.announces, sinks=sinks)
     if run.has_spawned:
-        await _follow_children(tx, run, at_ms)
+        await _follow_children(tx, run)
     return called_off
 
 
-async def record(
-    tx: Transaction, report: Report, run: Run, at_ms: int, *, may_word: bool = True
-) -> list[CancelledContinuation]:
+async def record(tx: Transaction, report: Report, run: Run, *, may_word: bool = True) -> list[CancelledContinuation]:
     """Puts the result into the requester's log, exactly once, and begins what follows.
 
     If the child is about to be deleted, it may not word the result: the requester answers the record itself.
@@ -179,7 +177,7 @@ async def record(
     kept, parked = NO_RECORD, None
     may_flow = True
     if requester is not None and report.requester_incarnation is not None:
-        result = await find_result(tx, report, run, child=child, at_ms=at_ms)
+        result = await find_result(tx, report, run, child=child)
         clearance = await _taint_of(tx, requester, report.requester_incarnation)
         may_flow = may_enter(result.made_of, clearance)
         kept = Kept(record_parts(result.finding), result.made_of)
@@ -193,17 +191,15 @@ async def record(
     if situation.follower is not None and origin is not None and not origin.has_spawned:
         await ledger.change(tx, origin.id, {"has_spawned": 1})
     scene = _Scene(report=report, child=child, requester=requester, origin=origin, record=kept, parked=parked)
-    return await _carry_out(tx, scene, consequences, at_ms)
+    return await _carry_out(tx, scene, consequences)
 
 
-async def answer(
-    tx: Transaction, session: Session, reports: Sequence[Report], *, origin: Run | None, at_ms: int
-) -> None:
+async def answer(tx: Transaction, session: Session, reports: Sequence[Report], *, origin: Run | None) -> None:
     """Queues a run of the requester that answers records of the same place and rights, already in its log."""
-    run_id = RunId(derived_id("run", at_ms, reports[0].id, "answers"))
+    run_id = RunId(derived_id("run", tx.now_ms, reports[0].id, "answers"))
     names = tuple(report.id for report in reports)
     words = await messages.notice_words(tx, session, run_id, names, incarnation=SessionId(session.id))
-    await queue_run(tx, session, words, _answering(session, run_id, reports[0], origin), at_ms=at_ms)
+    await queue_run(tx, session, words, _answering(session, run_id, reports[0], origin))
 
 
 async def _hold_requester(tx: Transaction, report: Report) -> Report | None:
@@ -283,7 +279,7 @@ async def _origin_of(tx: Transaction, report: Report) -> Run | None:
     return None if report.origin_run is None else await ledger.find(tx, report.origin_run)
 
 
-async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
+async def _follow_children(tx: Transaction, run: Run) -> None:
     """Follows up results that came before the run that spawned the children ended. Contract: spawn 7."""
     recorded = await spawns.list_recorded(tx, run.id)
     if not recorded:
@@ -297,18 +293,16 @@ async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
         child = await rows.find_by_row(tx, report.child)
         situation = await _standing_of(tx, report, child, session)
         found.append(_Came(report, on_origin_ended(report, situation, is_called_off=is_off), child))
-    await _follow_records(tx, session, found, origin=run, at_ms=at_ms)
+    await _follow_records(tx, session, found, origin=run)
 
 
-async def _follow_continued(
-    tx: Transaction, continued: Continued, session: Session, at_ms: int
-) -> list[CancelledContinuation]:
+async def _follow_continued(tx: Transaction, continued: Continued, session: Session) -> list[CancelledContinuation]:
     """Results that others began, and that the parked run waited for, have their own consequences again."""
     found: list[_Came] = []
     for report in continued.released:
         child = await rows.find_by_row(tx, report.child)
         found.append(_Came(report, on_released(report, await _standing_of(tx, report, child, session)), child))
-    await _follow_records(tx, session, found, origin=None, at_ms=at_ms)
+    await _follow_records(tx, session, found, origin=None)
     return [] if continued.called_off is None else [continued.called_off]
 
 
@@ -335,9 +329,7 @@ async def _can_word(query: Query, report: Report, child: Session, run: Run) -> b
     return report.place is not None and child.id == run.session_id and not await messages.has_question(query, report)
 
 
-async def _follow_records(
-    tx: Transaction, session: Session, found: Sequence[_Came], *, origin: Run | None, at_ms: int
-) -> None:
+async def _follow_records(tx: Transaction, session: Session, found: Sequence[_Came], *, origin: Run | None) -> None:
     """Carries out what follows; one run answers results of the same place and rights."""
     to_answer: dict[tuple[DeliveryContext | None, Principal, bool], list[Report]] = {}
     for came in found:
@@ -348,12 +340,12 @@ async def _follow_records(
         kept = await messages.find_record(tx, came.report, session) if Word() in actions else NO_RECORD
         others = tuple(action for action in actions if action != Answer())
         scene = _Scene(report=came.report, child=came.child, requester=session, origin=origin, record=kept)
-        await _carry_out(tx, scene, ReportTransition(came.consequences.report, others), at_ms)
+        await _carry_out(tx, scene, ReportTransition(came.consequences.report, others))
     for reports in to_answer.values():
-        await answer(tx, session, reports, origin=origin, at_ms=at_ms)
+        await answer(tx, session, reports, origin=origin)
 
 
-async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms: int, *, sinks: Sinks | None) -> None:
+async def _follow_announcement(tx: Transaction, run: Run, report_id: str, *, sinks: Sinks | None) -> None:
     """The child's turn that should word its result has ended."""
     report = await spawns.find_report(tx, report_id)
     if report is None or report.stage is not ReportState.ANNOUNCING:
@@ -377,24 +369,22 @@ async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms:
     scene = _Scene(
         report=report, child=child, requester=requester, record=Kept(asked.parts, made_of), announced=run, sinks=sinks
     )
-    await _carry_out(tx, scene, on_announce_ended(report, text, situation), at_ms)
+    await _carry_out(tx, scene, on_announce_ended(report, text, situation))
 
 
-async def _carry_out(
-    tx: Transaction, scene: _Scene, consequences: ReportTransition, at_ms: int
-) -> list[CancelledContinuation]:
+async def _carry_out(tx: Transaction, scene: _Scene, consequences: ReportTransition) -> list[CancelledContinuation]:
     report = consequences.report
-    await spawns.change_report(tx, scene.report, report, at_ms)
+    await spawns.change_report(tx, scene.report, report, tx.now_ms)
     called_off: list[CancelledContinuation] = []
     for action in consequences.actions:
         match action:
             case RecordResult(then):
-                called_off += await _record(tx, report, then, scene, at_ms=at_ms)
+                called_off += await _record(tx, report, then, scene)
             case Answer():
                 assert scene.requester is not None
-                await answer(tx, scene.requester, [report], origin=scene.origin, at_ms=at_ms)
+                await answer(tx, scene.requester, [report], origin=scene.origin)
             case Word():
-                await _ask_for_words(tx, report, scene, at_ms)
+                await _ask_for_words(tx, report, scene)
             case Tell(text):
                 assert scene.announced is not None and scene.requester is not None and report.place is not None
                 outgoing = Outgoing(
@@ -403,46 +393,44 @@ async def _carry_out(
                     sinks=scene.sinks,
                     on_behalf_of=(scene.requester.row, SessionId(scene.requester.id)),
                 )
-                queued = await outbox.enqueue(tx, scene.announced, report.place, outgoing, at_ms=at_ms)
+                queued = await outbox.enqueue(tx, scene.announced, report.place, outgoing)
                 if queued is not None:
                     await ledger.change(tx, scene.announced.id, {"place_got": queued.got.value})
             case PutAway(may_delete):
-                await put_away(tx, report.child, at_ms, may_delete=may_delete)
+                await put_away(tx, report.child, may_delete=may_delete)
     return called_off
 
 
-async def _record(
-    tx: Transaction, report: Report, then: Then, scene: _Scene, *, at_ms: int
-) -> list[CancelledContinuation]:
+async def _record(tx: Transaction, report: Report, then: Then, scene: _Scene) -> list[CancelledContinuation]:
     requester, record = scene.requester, scene.record_of(report)
     assert requester is not None
     match then:
         case Then.NOTHING:
-            await append_words(tx, requester, messages.record_words(record), at_ms)
+            await append_words(tx, requester, messages.record_words(record))
             return []
         case Then.ANSWER:
-            run = _answering(requester, RunId(derived_id("run", at_ms, report.id, "answer")), report, scene.origin)
-            await queue_run(tx, requester, messages.record_words(record, (report.id,)), run, at_ms=at_ms)
+            run = _answering(requester, RunId(derived_id("run", tx.now_ms, report.id, "answer")), report, scene.origin)
+            await queue_run(tx, requester, messages.record_words(record, (report.id,)), run)
             return []
         case Then.CONTINUE:
             parked = scene.parked
             assert parked is not None
-            end = parking.why_not(parked, requester, at_ms)
+            end = parking.why_not(parked, requester, tx.now_ms)
             awaited = await spawns.list_awaited(tx, parked.id)
             answers = () if end is not None else tuple(each.id for each in awaited)
             words = messages.record_words(record, answers, is_continued=end is None)
-            continued = await parking.go_on(tx, parked, requester, words, end=end, at_ms=at_ms)
-            return await _follow_continued(tx, continued, requester, at_ms)
+            continued = await parking.go_on(tx, parked, requester, words, end=end)
+            return await _follow_continued(tx, continued, requester)
 
 
-async def _ask_for_words(tx: Transaction, report: Report, scene: _Scene, at_ms: int) -> None:
+async def _ask_for_words(tx: Transaction, report: Report, scene: _Scene) -> None:
     """Queues a turn of the child that words the text for the requester's channel."""
     child, requester = scene.child, scene.requester
     assert child is not None and requester is not None
-    run_id = RunId(derived_id("run", at_ms, report.id, "announce"))
+    run_id = RunId(derived_id("run", tx.now_ms, report.id, "announce"))
     run = _following(child, run_id, Purpose.ANNOUNCE, report=report, origin=scene.origin)
     run = replace(run, announces=report.id, partner=requester.row, cause=report.run)
-    await queue_run(tx, child, messages.question_words(scene.record_of(report)), run, at_ms=at_ms)
+    await queue_run(tx, child, messages.question_words(scene.record_of(report)), run)
 
 
 def _answering(session: Session, run_id: RunId, report: Report, origin: Run | None) -> NewRun:

@@ -30,14 +30,14 @@ from antiphon.store import spawns
 from antiphon.store.database import Query, Transaction
 
 
-async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list[CancelledContinuation]:
+async def abandon_reports(tx: Transaction, session: Session) -> list[CancelledContinuation]:
     """Ends all waits for the session, and all its own; returns the runs that are to end at once."""
     own = await spawns.list_of_child(tx, session.row)
     unanswered = {report.id for report in await spawns.list_unanswered(tx, session.row)}
     unanswered |= await _find_queued_answers(tx, session)
     for run in await ledger.find_parked(tx, session.row):
         await ledger.change(tx, run.id, {"is_parked": 0})
-    called_off = await _tell_as_failed(tx, own, at_ms)
+    called_off = await _tell_as_failed(tx, own)
     heir = await _find_heir(tx, own)
     inherited: list[Report] = []
     newest = await spawns.list_newest_of_those_that_stay(tx, session.row)
@@ -45,19 +45,19 @@ async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list
         consequences = on_requester_deleted(
             report, heir, is_answered=report.id not in unanswered, is_newest=report.id in newest
         )
-        await spawns.change_report(tx, report, consequences.report, at_ms)
+        await spawns.change_report(tx, report, consequences.report, tx.now_ms)
         if report.stage is ReportState.ANNOUNCING:
             await ledger.call_off_announcement(tx, report.child, report.id)
         for action in consequences.actions:
             assert isinstance(action, PutAway)
-            await put_away(tx, report.child, at_ms, may_delete=action.may_delete)
+            await put_away(tx, report.child, may_delete=action.may_delete)
         if report.id in unanswered:
             inherited.append(consequences.report)
     await spawns.leave_alone(tx, session.row)
     for report in inherited:
         run = await ledger.find(tx, report.run)
         if run is not None:
-            called_off += await record(tx, report, run, at_ms)
+            called_off += await record(tx, report, run)
     await spawns.delete_all(tx, session.row)
     return called_off
 
@@ -74,7 +74,7 @@ async def _find_queued_answers(query: Query, session: Session) -> set[str]:
     return found
 
 
-async def _tell_as_failed(tx: Transaction, own: Sequence[Report], at_ms: int) -> list[CancelledContinuation]:
+async def _tell_as_failed(tx: Transaction, own: Sequence[Report]) -> list[CancelledContinuation]:
     """Reports the results that the session still owes, or was about to word, as failed."""
     called_off: list[CancelledContinuation] = []
     for report in own:
@@ -84,13 +84,13 @@ async def _tell_as_failed(tx: Transaction, own: Sequence[Report], at_ms: int) ->
             consequences = on_child_deleted(
                 report, Situation(has_requester=requester is not None, is_present=is_present)
             )
-            await spawns.change_report(tx, report, consequences.report, at_ms)
+            await spawns.change_report(tx, report, consequences.report, tx.now_ms)
             if Answer() in consequences.actions:
                 assert requester is not None
-                await answer(tx, requester, [report], origin=None, at_ms=at_ms)
+                await answer(tx, requester, [report], origin=None)
         elif report.stage is ReportState.OPEN and (run := await ledger.find(tx, report.run)) is not None:
             gone = replace(run, status=RunStatus.ERROR, error="The session was deleted.", code="session_deleted")
-            called_off += await record(tx, report, gone, at_ms, may_word=False)
+            called_off += await record(tx, report, gone, may_word=False)
     return called_off
 
 

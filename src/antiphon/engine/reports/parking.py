@@ -57,11 +57,9 @@ async def must_park(
     return has_come or any(is_asked or report.origin_run == run.id for report in children)
 
 
-async def continue_run(
-    tx: Transaction, parked: Run, session: Session, answers: Sequence[str], *, at_ms: int
-) -> Continued:
+async def continue_run(tx: Transaction, parked: Run, session: Session, answers: Sequence[str]) -> Continued:
     """Continues with results that are already in the session's log, or ends the work that waited for them."""
-    end = why_not(parked, session, at_ms)
+    end = why_not(parked, session, tx.now_ms)
     words = await messages.notice_words(
         tx,
         session,
@@ -71,12 +69,10 @@ async def continue_run(
         is_continued=end is None,
         why_not=None if end is None else end.error,
     )
-    return await go_on(tx, parked, session, words, end=end, at_ms=at_ms)
+    return await go_on(tx, parked, session, words, end=end)
 
 
-async def go_on(
-    tx: Transaction, parked: Run, session: Session, words: Words, *, end: Outcome | None, at_ms: int
-) -> Continued:
+async def go_on(tx: Transaction, parked: Run, session: Session, words: Words, *, end: Outcome | None) -> Continued:
     """Queues the run that continues the parked one, with its report, its request, its rights and the time it has left.
 
     If `end` is given, the continuation ends at once with it.
@@ -105,10 +101,10 @@ async def go_on(
         time_limit=parked.time_limit,
         approval=parked.approval,
     )
-    await queue_run(tx, session, words, continuation, at_ms=at_ms)
+    await queue_run(tx, session, words, continuation)
     await ledger.change(tx, parked.id, {"is_parked": 0, "continued_by": run_id})
     await spawns.move_origin(tx, parked.id, run_id)
-    await spawns.delete_awaited(tx, parked.id, at_ms)
+    await spawns.delete_awaited(tx, parked.id, tx.now_ms)
     if parked.report is not None:
         await spawns.set_run(tx, parked.report, run_id)
     if end is None:

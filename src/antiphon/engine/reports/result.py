@@ -24,7 +24,7 @@ class Result(NamedTuple):
     made_of: Classification
 
 
-async def find_result(tx: Transaction, report: Report, run: Run, *, child: Session, at_ms: int) -> Result:
+async def find_result(tx: Transaction, report: Report, run: Run, *, child: Session) -> Result:
     """The result of the child whose run ended. Contract: spawn 7, flow 4."""
     work = await ledger.work_for(tx, report.id)
     words = _FoundWords(spoken(run.reply or "").strip(), ResultSource.REPLY, run.made_of)
@@ -32,7 +32,7 @@ async def find_result(tx: Transaction, report: Report, run: Run, *, child: Sessi
         words = await _newest_words(tx, run)
     notes = () if run.code is None or run.status is not RunStatus.ERROR else (f"Code {run.code}.",)
     started_at = work.started_at or run.created_at
-    ended_ms = at_ms if run.ended_at is None else milliseconds(run.ended_at)
+    ended_ms = tx.now_ms if run.ended_at is None else milliseconds(run.ended_at)
     finding = Finding(
         name=child.label or str(child.key),
         session_key=str(child.key),

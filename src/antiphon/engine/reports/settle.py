@@ -8,17 +8,17 @@ from antiphon.store import spawns
 from antiphon.store.database import Transaction
 
 
-async def take(tx: Transaction, report: Report, at_ms: int) -> None:
+async def take(tx: Transaction, report: Report) -> None:
     """Records that a wait of the requester took the result, so that it is not announced. Contract: spawn 7."""
     is_off = report.stage is ReportState.ANNOUNCING and await ledger.call_off_announcement(tx, report.child, report.id)
     consequences = on_waited(report, is_wording_called_off=is_off)
-    await spawns.change_report(tx, report, consequences.report, at_ms)
+    await spawns.change_report(tx, report, consequences.report, tx.now_ms)
     for action in consequences.actions:
         assert isinstance(action, PutAway)
-        await put_away(tx, report.child, at_ms, may_delete=action.may_delete)
+        await put_away(tx, report.child, may_delete=action.may_delete)
 
 
-async def put_away(tx: Transaction, child: SessionRow, at_ms: int, *, may_delete: bool) -> None:
+async def put_away(tx: Transaction, child: SessionRow, *, may_delete: bool) -> None:
     """Deletes the attachments of a finished task; the child is archived or deleted in its time.
 
     `may_delete` says that nobody needs the result that the child holds any more.
@@ -34,6 +34,6 @@ async def put_away(tx: Transaction, child: SessionRow, at_ms: int, *, may_delete
         return
     if spawn.cleanup is Cleanup.DELETE:
         if may_delete:
-            await spawns.set_due(tx, child, at_ms)
+            await spawns.set_due(tx, child, tx.now_ms)
     elif spawn.archive_after is not None:
-        await spawns.set_due(tx, child, at_ms + round(spawn.archive_after.total_seconds() * 1000))
+        await spawns.set_due(tx, child, tx.now_ms + round(spawn.archive_after.total_seconds() * 1000))

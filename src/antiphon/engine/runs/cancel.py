@@ -69,13 +69,11 @@ class Runs:
         Contract: runs 5.
         """
         run = await self.get(principal, run_id)
-        rights, at_ms = self._rights(principal), self._clock.now_ms()
-        return await self._database.run(cancel_run, rights, run_id, at_ms, sessions=sessions_of(run))
+        return await self._database.run(cancel_run, self._rights(principal), run_id, sessions=sessions_of(run))
 
     async def cancel_session(self, principal: Principal, target: NamedTarget) -> Cancelled:
         """Cancels the work of the session and of everything below it. Raises `NotFound`. Contract: runs 5, spawn 8."""
-        rights, at_ms = self._rights(principal), self._clock.now_ms()
-        return await self._database.run(cancel_session, rights, target, at_ms, sessions=(target,))
+        return await self._database.run(cancel_session, self._rights(principal), target, sessions=(target,))
 
     def _rights(self, principal: Principal) -> Rights:
         return Rights(principal, self._rules)
@@ -106,15 +104,15 @@ async def _list_runs(query: Query, rights: Rights, where: RunFilter, limit: int)
     return await ledger.list_page(query, reach, where, limit=limit)
 
 
-async def cancel_session(tx: Transaction, rights: Rights, target: NamedTarget, at_ms: int) -> Cancelled:
+async def cancel_session(tx: Transaction, rights: Rights, target: NamedTarget) -> Cancelled:
     found = await find_session(tx, rights, Act.CHANGE, target)
     standing = await find_standing(tx, rights.principal)
     if _is_bounded(standing):
-        return await _cancel_own(tx, found.session, standing, at_ms)
-    return await cancel_work(tx, found.session, at_ms)
+        return await _cancel_own(tx, found.session, standing)
+    return await cancel_work(tx, found.session)
 
 
-async def _cancel_own(tx: Transaction, session: Session, standing: Standing, at_ms: int) -> Cancelled:
+async def _cancel_own(tx: Transaction, session: Session, standing: Standing) -> Cancelled:
     """Cancels what the guest asked for in the session, with all below it; the work of others goes on."""
     active = await ledger.find_active(tx, session.row)
     begun = [*([] if active is None else [active]), *await ledger.find_parked(tx, session.row)]
@@ -125,7 +123,7 @@ async def _cancel_own(tx: Transaction, session: Session, standing: Standing, at_
     if begun and not own:
         raise _not_theirs()
     for run in own:
-        await _end(tx, run, at_ms)
+        await _end(tx, run)
     return Cancelled(own[0].id if own else None, 0)
 
 
@@ -143,7 +141,7 @@ def _not_theirs() -> Denied:
     return Denied("Guests stop only what they asked for. Its asker or an owner can stop this.", code="not_asker")
 
 
-async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId, at_ms: int) -> Run:
+async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId) -> Run:
     found = await _find_run(tx, rights, Act.CHANGE, run_id)
     run, standing = found.run, await find_standing(tx, rights.principal)
     if _is_bounded(standing) and not await _is_asked_by(tx, run, standing):
@@ -152,23 +150,23 @@ async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId, at_ms: int)
         last = await ledger.find(tx, run.continued_by)
         assert last is not None
         run = last
-    await _end(tx, run, at_ms)
+    await _end(tx, run)
     current = (await ledger.find_ends(tx, [run_id])).get(run_id)
     assert current is not None
     return shown_run(replace(current, made_of=current.made_of.join(found.run.made_of)), found.grant.clearance)
 
 
-async def _end(tx: Transaction, run: Run, at_ms: int) -> None:
+async def _end(tx: Transaction, run: Run) -> None:
     if run.is_parked:
         await ledger.change(tx, run.id, {"cancel_requested": 1})
-        await end_parked_run(tx, run.id, at_ms)
+        await end_parked_run(tx, run.id)
     elif run.status is RunStatus.QUEUED:
-        await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)
+        await end_queued_run(tx, run, CANCELLED_EARLY)
     elif not run.status.is_terminal:
-        await call_off(tx, run, CANCELLED_AWAITING, at_ms=at_ms)
+        await call_off(tx, run, CANCELLED_AWAITING)
 
 
-async def cancel_work(tx: Transaction, session: Session, at_ms: int) -> Cancelled:
+async def cancel_work(tx: Transaction, session: Session) -> Cancelled:
     """Cancels the work of a session that was already found, and of everything below it.
 
     If nothing has begun in a session yet, its work is the run that would begin next. The session's open requests of
@@ -184,12 +182,12 @@ async def cancel_work(tx: Transaction, session: Session, at_ms: int) -> Cancelle
     for child in called_off.at_work:
         tx.interrupt(child)
     if found is not None:
-        await call_off(tx, found, CANCELLED_AWAITING, at_ms=at_ms)
+        await call_off(tx, found, CANCELLED_AWAITING)
     for run in parked:
         await ledger.change(tx, run.id, {"cancel_requested": 1})
-        await end_parked_run(tx, run.id, at_ms)
+        await end_parked_run(tx, run.id)
     for run in ended:
-        await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)
-    await withdraw_all(tx, session.row, at_ms)
+        await end_queued_run(tx, run, CANCELLED_EARLY)
+    await withdraw_all(tx, session.row)
     own = [*((found,) if found else ()), *parked, *ended]
     return Cancelled(own[0].id if own else None, called_off.runs)

@@ -396,7 +396,6 @@ class RunContext:
             lifecycle.record,
             self._fence,
             recorded,
-            self.clock.now_ms(),
             sessions=(SessionRow(self.run.session),),
         )
         if last_seq is None:

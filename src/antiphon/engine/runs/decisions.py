@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from functools import partial
 
 from msgspec import Struct
 
@@ -183,10 +182,10 @@ async def decide_approval(tx: Transaction, command: DecideApproval) -> Approval:
     refuse_always(approval, verdicts, command.fields)
     at = moment(command.at_ms)
     if at >= approval.expires_at:
-        await tx.keep(expire_approval, approval.id, command.at_ms)
+        await tx.keep(expire_approval, approval.id)
     else:
         decided = on_decided(approval, verdicts, by=standing.principal, note=command.note, at=at)
-        if await _carry_out(tx, decided, command.at_ms):
+        if await _carry_out(tx, decided):
             await _store_always(tx, decided.approval, command)
             return decided.approval
     current = await approvals.find(tx, command.id)
@@ -214,27 +213,27 @@ def _verdicts(approval: Approval, given: Mapping[str, Verdict] | Verdict) -> Map
     return given
 
 
-async def expire_approval(tx: Transaction, id: ApprovalId, at_ms: int) -> None:
+async def expire_approval(tx: Transaction, id: ApprovalId) -> None:
     """Denies the calls of a request whose time is over; ends its run if that was cancelled meanwhile.
 
     A suspended person's call from outside a run is withdrawn instead.
     """
-    approval, at = await approvals.find(tx, id), moment(at_ms)
+    approval, at = await approvals.find(tx, id), moment(tx.now_ms)
     if approval is None or not approval.is_pending or at < approval.expires_at:
         return
     standing = await find_standing(tx, approval.principal)
     is_withdrawn = approval.run is None and standing.is_suspended
-    await _carry_out(tx, (on_withdrawn if is_withdrawn else on_expired)(approval, at=at), at_ms)
+    await _carry_out(tx, (on_withdrawn if is_withdrawn else on_expired)(approval, at=at))
 
 
-async def _carry_out(tx: Transaction, answered: ApprovalTransition, at_ms: int) -> bool:
+async def _carry_out(tx: Transaction, answered: ApprovalTransition) -> bool:
     """Stores the answer and lets the run go on; False if the request has none to take any more."""
     approval = answered.approval
     run = None if approval.run is None else await ledger.find(tx, approval.run)
     if run is not None and run.is_cancel_requested:
-        await tx.keep(partial(end_awaiting_run, at_ms=at_ms), run, CANCELLED_AWAITING)
+        await tx.keep(end_awaiting_run, run, CANCELLED_AWAITING)
         return False
-    if not await store_answer(tx, approval, at_ms):
+    if not await store_answer(tx, approval):
         return False
     match answered.then:
         case Consequence.RESUME:
@@ -244,10 +243,10 @@ async def _carry_out(tx: Transaction, answered: ApprovalTransition, at_ms: int) 
             await tx.dispatch(run.session, run.asker)
         case Consequence.CONTINUE:
             assert run is not None and run.is_awaiting_approval and run.is_parked
-            await end_continued_run(tx, run, at_ms)
+            await end_continued_run(tx, run)
             session = await rows.find_by_row(tx, run.session)
             assert session is not None
-            await continue_parked(tx, run, session, approval, at_ms=at_ms)
+            await continue_parked(tx, run, session, approval)
         case Consequence.BEGIN:
             tx.wake(approvals.APPROVED)
         case Consequence.NOTHING | Consequence.PARK:

@@ -116,16 +116,16 @@ class FinishRun(Struct, frozen=True, kw_only=True):
 
 async def end_run(tx: Transaction, found: InLog, command: FinishRun) -> Run | NewInput:
     """Ends a run that executes: last message, open calls, status, reply and what follows. Contract: runs 2, 4."""
-    run, message, at_ms = found.run, command.message, command.at_ms
+    run, message = found.run, command.message
     place = run.place or found.place
     made_of = (found.end.taint or PUBLIC) if command.made_of is None else command.made_of
     outcome = outcome_of(run, command.outcome)
     if has_new_input(run, outcome, saw=command.saw if message is None else message.saw):
         if message is not None:
             last = Steps([_step(run, message, made_of)], command.model.is_counted, model=command.model.name)
-            seq = await record_steps(tx, run, last, at_ms=at_ms, end=found.end)
+            seq = await record_steps(tx, run, last, end=found.end)
             overtaken = Outgoing(text=message.text, made_of=made_of, sinks=command.sinks)
-            await say_step(tx, run, place, overtaken, seq=seq, at_ms=at_ms)
+            await say_step(tx, run, place, overtaken, seq=seq)
         return NewInput()
     steps = [] if message is None else [_step(run, message, made_of)]
     unfinished: list[OpenCall] = []
@@ -133,7 +133,7 @@ async def end_run(tx: Transaction, found: InLog, command: FinishRun) -> Run | Ne
         found_calls = await _unfinished_calls(tx, run)
         unfinished, made_of = found_calls.calls, made_of.join(found_calls.made_of)
         steps += [_closing_step(run, call, made_of) for call in unfinished]
-    owed = await reports.find_owed(tx, run, outcome.status, depth=found.depth, at_ms=at_ms)
+    owed = await reports.find_owed(tx, run, outcome.status, depth=found.depth)
     if owed is not None:
         run = replace(run, report=owed.id)
     is_parked = (run.is_yielding or run.has_spawned) and await must_park(
@@ -151,56 +151,54 @@ async def end_run(tx: Transaction, found: InLog, command: FinishRun) -> Run | Ne
         said=said.heard,
         may_go=await _may_go(tx, run.made_of.join(made_of), place, command.sinks),
         told=found.told,
-        is_told_today=await _is_told_today(tx, run, outcome, place, at_ms=at_ms),
+        is_told_today=await _is_told_today(tx, run, outcome, place),
     )
     actions = on_finished(run, outcome, around)
     last = Steps(steps, command.model.is_counted, made_of, model=command.model.name)
     held = _HoldsSession(found, command.checkpoints)
-    ended = await _end(tx, run, outcome, last, words=_PlaceWords(around, actions), at_ms=at_ms, held=held)
+    ended = await _end(tx, run, outcome, last, words=_PlaceWords(around, actions), held=held)
     open_calls = {call_name(run.id, call) for call in unfinished}
     scene = _EndScene(
         run=ended, place=place, owed=owed, last_words=last_words, open_calls=open_calls, sinks=command.sinks
     )
-    await _carry_out(tx, scene, actions, at_ms)
+    await _carry_out(tx, scene, actions)
     return ended
 
 
-async def end_queued_run(
-    tx: Transaction, run: Run, outcome: Outcome, *, made_of: Classification = PUBLIC, at_ms: int
-) -> Run:
+async def end_queued_run(tx: Transaction, run: Run, outcome: Outcome, *, made_of: Classification = PUBLIC) -> Run:
     """Ends a run that never began. `made_of` is what the outcome was made of, PUBLIC for fixed words."""
     assert run.status is RunStatus.QUEUED
-    owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, depth=0, at_ms=at_ms)
+    owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, depth=0)
     around = await _look_around(tx, run, outcome, owes_result=owed is not None)
     actions = on_finished(run, outcome, around)
     last = Steps((), is_counted=False, made_of=made_of)
-    ended = await _end(tx, run, outcome, last, words=_PlaceWords(around, actions), at_ms=at_ms)
-    await _carry_out(tx, _EndScene(run=ended, place=around.place, owed=owed), actions, at_ms)
+    ended = await _end(tx, run, outcome, last, words=_PlaceWords(around, actions))
+    await _carry_out(tx, _EndScene(run=ended, place=around.place, owed=owed), actions)
     return ended
 
 
-async def end_awaiting_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: int) -> None:
+async def end_awaiting_run(tx: Transaction, run: Run, outcome: Outcome) -> None:
     """Ends a run that waits for an approval, parked or not, and withdraws its request. Contract: approvals 2."""
     assert run.is_awaiting_approval
-    await withdraw(tx, run.id, at_ms)
+    await withdraw(tx, run.id)
     unfinished, made_of = await _unfinished_calls(tx, run)
     steps = Steps([_closing_step(run, call, made_of) for call in unfinished], is_counted=False, made_of=made_of)
-    owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, depth=0, at_ms=at_ms)
+    owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, depth=0)
     around = await _look_around(tx, run, outcome, owes_result=owed is not None)
     actions = on_finished(run, outcome, around)
-    ended = await _end(tx, run, outcome, steps, words=_PlaceWords(around, actions), at_ms=at_ms)
+    ended = await _end(tx, run, outcome, steps, words=_PlaceWords(around, actions))
     open_calls = {call_name(run.id, call) for call in unfinished}
-    await _carry_out(tx, _EndScene(run=ended, place=around.place, owed=owed, open_calls=open_calls), actions, at_ms)
+    await _carry_out(tx, _EndScene(run=ended, place=around.place, owed=owed, open_calls=open_calls), actions)
 
 
-async def end_continued_run(tx: Transaction, run: Run, at_ms: int) -> None:
+async def end_continued_run(tx: Transaction, run: Run) -> None:
     """Ends a parked run whose approval was decided; its continuation is about to be queued. Contract: approvals 2."""
     assert run.is_awaiting_approval and run.is_parked
     outcome = Outcome(status=RunStatus.OK, code=YIELDED)
     around = replace(await _look_around(tx, run, outcome), is_continued=True)
     actions = on_finished(run, outcome, around)
-    ended = await _end(tx, run, outcome, Steps((), is_counted=False), words=_PlaceWords(around, actions), at_ms=at_ms)
-    await _carry_out(tx, _EndScene(run=ended, place=around.place), actions, at_ms)
+    ended = await _end(tx, run, outcome, Steps((), is_counted=False), words=_PlaceWords(around, actions))
+    await _carry_out(tx, _EndScene(run=ended, place=around.place), actions)
 
 
 async def _look_around(tx: Transaction, run: Run, outcome: Outcome, *, owes_result: bool = False) -> EndFacts:
@@ -242,11 +240,11 @@ async def _may_go(query: Query, made_of: Classification, place: DeliveryContext,
     return sinks is None or not place.is_outside or await may_leave(query, made_of, place, sinks)
 
 
-async def _is_told_today(tx: Transaction, run: Run, outcome: Outcome, place: DeliveryContext, *, at_ms: int) -> bool:
+async def _is_told_today(tx: Transaction, run: Run, outcome: Outcome, place: DeliveryContext) -> bool:
     """Whether the person was told of their cap today; notes that they are told now otherwise. Contract: runs 6."""
     if outcome.code not in TOLD_CAPS or not place.is_outside:
         return False
-    return not await note_told(tx, day_of(at_ms), str(run.principal))
+    return not await note_told(tx, day_of(tx.now_ms), str(run.principal))
 
 
 class _EndScene(Struct, frozen=True, kw_only=True):
@@ -266,37 +264,37 @@ class _EndScene(Struct, frozen=True, kw_only=True):
     """If set, texts for channels are checked when they are queued, too."""
 
 
-async def _carry_out(tx: Transaction, scene: _EndScene, actions: Sequence[Action], at_ms: int) -> None:
+async def _carry_out(tx: Transaction, scene: _EndScene, actions: Sequence[Action]) -> None:
     run, place, sinks = scene.run, scene.place, scene.sinks
     for action in actions:
         match action:
             case Speak(text):
                 outgoing = Outgoing(text=text, made_of=run.made_of, sinks=sinks)
-                if await outbox.enqueue(tx, run, place, outgoing, at_ms=at_ms) is None:
+                if await outbox.enqueue(tx, run, place, outgoing) is None:
                     RUNS_SILENT.add()
             case TellPlace(cause, is_public):
                 made_of = PUBLIC if is_public else run.made_of
-                await tell_place(tx, run, place, cause, made_of=made_of, at_ms=at_ms)
+                await tell_place(tx, run, place, cause, made_of=made_of)
             case KeepQuiet():
                 if run.fence:
-                    await outbox.end_stream(tx, run, place, at_ms)
+                    await outbox.end_stream(tx, run, place)
             case NotePlace():
-                await _note_place(tx, run, place, at_ms=at_ms)
+                await _note_place(tx, run, place)
             case AdvanceExchanges():
                 advancing = replace(run, exchange=None) if run.is_parked else run
-                await follow_run(tx, advancing, scene.open_calls, at_ms, sinks=sinks)
+                await follow_run(tx, advancing, scene.open_calls, sinks=sinks)
             case WaitForChildren():
-                await _end_all(tx, await reports.park(tx, run, at_ms), at_ms)
+                await _end_all(tx, await reports.park(tx, run))
             case CallOffChildren():
                 await _call_off_children(tx, run)
             case SettleResults():
                 said = run if scene.last_words is None else replace(run, reply=scene.last_words)
-                await _end_all(tx, await reports.follow_end(tx, said, scene.owed, at_ms, sinks=sinks), at_ms)
+                await _end_all(tx, await reports.follow_end(tx, said, scene.owed, sinks=sinks))
             case EndSlot():
-                await follow_task(tx, run, at_ms)
+                await follow_task(tx, run)
 
 
-async def _note_place(tx: Transaction, ended: Run, place: DeliveryContext, *, at_ms: int) -> None:
+async def _note_place(tx: Transaction, ended: Run, place: DeliveryContext) -> None:
     """Tells the owner in the log which place may not have what the session holds. Contract: flow 2."""
     origin = Origin(session=SessionRow(ended.session), incarnation=ended.session_id, run_id=ended.id)
     data: JsonObject = {
@@ -305,34 +303,34 @@ async def _note_place(tx: Transaction, ended: Run, place: DeliveryContext, *, at
         "to": place.to,
         "error": ended.error,
     }
-    await outbox.tell(tx, origin, EventType.ERROR, data, made_of=ended.made_of, at_ms=at_ms)
+    await outbox.tell(tx, origin, EventType.ERROR, data, made_of=ended.made_of)
 
 
-async def _end_all(tx: Transaction, called_off: Sequence[CancelledContinuation], at_ms: int) -> None:
+async def _end_all(tx: Transaction, called_off: Sequence[CancelledContinuation]) -> None:
     for run, outcome, made_of in called_off:
-        await end_queued_run(tx, run, outcome, made_of=made_of, at_ms=at_ms)
+        await end_queued_run(tx, run, outcome, made_of=made_of)
 
 
-async def end_parked_run(tx: Transaction, run_id: RunId, at_ms: int) -> None:
+async def end_parked_run(tx: Transaction, run_id: RunId) -> None:
     """Ends the work of a parked run that was cancelled, or whose time is over. Contract: spawn 8."""
     run = await ledger.find(tx, run_id)
     if run is None or not run.is_parked:
         return
     if run.is_awaiting_approval:
-        await end_awaiting_run(tx, run, CANCELLED_AWAITING, at_ms=at_ms)
+        await end_awaiting_run(tx, run, CANCELLED_AWAITING)
         return
     await _call_off_children(tx, run)
-    await _end_all(tx, await reports.end_parked(tx, run, at_ms), at_ms)
+    await _end_all(tx, await reports.end_parked(tx, run))
 
 
-async def call_off(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: int) -> None:
+async def call_off(tx: Transaction, run: Run, outcome: Outcome) -> None:
     """Requests the run's cancellation, and that of all work that it gave to children. Contract: runs 5, spawn 8.
 
     A run that waits for an approval ends at once, with that outcome: nobody works on it.
     """
     await ledger.change(tx, run.id, {"cancel_requested": 1})
     if run.is_awaiting_approval:
-        await end_awaiting_run(tx, replace(run, is_cancel_requested=True), outcome, at_ms=at_ms)
+        await end_awaiting_run(tx, replace(run, is_cancel_requested=True), outcome)
         return
     tx.interrupt(run.session)
     if run.has_spawned or run.is_parked:
@@ -352,13 +350,13 @@ class _HoldsSession(NamedTuple):
     """When the session looks back; None if it never does."""
 
 
-def _next_checkpoint(tx: Transaction, held: _HoldsSession, outcome: Outcome, at_ms: int) -> dict[str, SqlValue]:
+def _next_checkpoint(tx: Transaction, held: _HoldsSession, outcome: Outcome) -> dict[str, SqlValue]:
     """The column that says when the session looks back, set by the end of each turn. Contract: checkpoints 1."""
     found, rules = held
     if rules is None or found.source_kind not in CHECKPOINT_SOURCES:
         return {}
-    due_at = on_turn_ended(found.uncovered_turns + (outcome.status is RunStatus.OK), rules, at_ms)
-    if due_at <= at_ms:
+    due_at = on_turn_ended(found.uncovered_turns + (outcome.status is RunStatus.OK), rules, tx.now_ms)
+    if due_at <= tx.now_ms:
         tx.wake(CHECKPOINT_DUE)
     return {"checkpoint_at": due_at}
 
@@ -377,7 +375,6 @@ async def _end(
     steps: Steps,
     *,
     words: _PlaceWords,
-    at_ms: int,
     held: _HoldsSession | None = None,
 ) -> Run:
     """`held` says that the run holds its session and is the run that ends."""
@@ -387,7 +384,7 @@ async def _end(
     ended = replace(
         run,
         status=outcome.status,
-        ended_at=moment(at_ms),
+        ended_at=moment(tx.now_ms),
         reply=outcome.reply,
         error=outcome.error,
         code=outcome.code,
@@ -410,7 +407,7 @@ async def _end(
         data["isParked"] = True
     event = NewEvent(type=EventType.RUN_FINISHED, actor=AGENT_ACTOR, classification=made_of, run_id=run.id, data=data)
     found = None if held is None else held.found
-    set: dict[str, SqlValue] = {} if held is None else _next_checkpoint(tx, held, outcome, at_ms)
+    set: dict[str, SqlValue] = {} if held is None else _next_checkpoint(tx, held, outcome)
     told = told_after(around, outcome, words.actions)
     if told != around.told:
         set["told"] = told_text(told)
@@ -422,11 +419,11 @@ async def _end(
         set["aborted_last_run"] = int(outcome.status is RunStatus.CANCELLED)
         add["turn_count"] = 1 if outcome.status is RunStatus.OK else 0
     last = Steps([*steps.events, event], steps.is_counted, model=steps.model)
-    await record_steps(tx, run, last, at_ms=at_ms, set=set, add=add, end=None if found is None else found.end)
+    await record_steps(tx, run, last, set=set, add=add, end=None if found is None else found.end)
     ends: dict[str, SqlValue] = {
         "status": outcome.status.value,
-        "ended_at": at_ms,
-        "ended_on": at_ms // ledger.DAY_MS,
+        "ended_at": tx.now_ms,
+        "ended_on": tx.now_ms // ledger.DAY_MS,
         "reply": outcome.reply,
         "error": outcome.error,
         "code": outcome.code,

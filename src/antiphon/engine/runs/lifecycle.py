@@ -55,7 +55,7 @@ RECOVERED_RUN = Outcome(
 )
 
 
-async def claim(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
+async def claim(tx: Transaction, session: SessionRow, claimant: Claimant) -> Run | None:
     """Starts the session's next run, or takes over a run whose process has died.
 
     A run that waits for an approval is parked for the next one. None if a living process works on the run, or if no
@@ -67,44 +67,44 @@ async def claim(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms:
     found = first.in_log
     run = found.run
     if run.status is RunStatus.QUEUED:
-        return await _claim_queued(tx, first, claimant, at_ms)
+        return await _claim_queued(tx, first, claimant)
     if run.status is RunStatus.AWAITING_APPROVAL:
-        return await _claim_beside(tx, found, claimant, at_ms)
+        return await _claim_beside(tx, found, claimant)
     if run.process != claimant.process and await processes.is_alive(tx, run.process):
         return None
-    return await _take_over(tx, first, claimant, at_ms)
+    return await _take_over(tx, first, claimant)
 
 
-async def _claim_beside(tx: Transaction, awaiting: InLog, claimant: Claimant, at_ms: int) -> Run | None:
+async def _claim_beside(tx: Transaction, awaiting: InLog, claimant: Claimant) -> Run | None:
     """The next run of a session that is held by one that waits for an approval. Contract: approvals 2."""
     session = SessionRow(awaiting.run.session)
     if not await ledger.is_queued(tx, session):
         return None
-    await park(tx, awaiting, at_ms)
-    return await _claim_next(tx, session, claimant, at_ms)
+    await park(tx, awaiting)
+    return await _claim_next(tx, session, claimant)
 
 
-async def _claim_next(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
+async def _claim_next(tx: Transaction, session: SessionRow, claimant: Claimant) -> Run | None:
     """The same for a session that no run holds."""
     first = await ledger.find_first(tx, session)
-    return None if first is None else await _claim_queued(tx, first, claimant, at_ms)
+    return None if first is None else await _claim_queued(tx, first, claimant)
 
 
-async def _claim_queued(tx: Transaction, first: FirstRun, claimant: Claimant, at_ms: int) -> Run | None:
+async def _claim_queued(tx: Transaction, first: FirstRun, claimant: Claimant) -> Run | None:
     found, run = first.in_log, first.in_log.run
     assert run.status is RunStatus.QUEUED
     if run.is_cancel_requested or first.is_suspended:
-        await end_queued_run(tx, run, SUSPENDED if first.is_suspended else CANCELLED_EARLY, at_ms=at_ms)
-        return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
+        await end_queued_run(tx, run, SUSPENDED if first.is_suspended else CANCELLED_EARLY)
+        return await _claim_next(tx, SessionRow(run.session), claimant)
     if run.agent_id not in claimant.time_limits and await _is_known_elsewhere(tx, run.agent_id):
         return None
-    started = await _start(tx, found, claimant, at_ms)
+    started = await _start(tx, found, claimant)
     if run.continues is not None and run.approval is not None:
-        await repeat_calls(tx, started, at_ms)
+        await repeat_calls(tx, started)
     return started
 
 
-async def _deadline(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> datetime | None:
+async def _deadline(tx: Transaction, found: InLog, claimant: Claimant) -> datetime | None:
     """When the run's time is over: its deadline, but never more than its limit ahead, or that limit from now.
 
     A limit that is named takes the place of the default, also a longer one or none. The default, which nobody named,
@@ -125,7 +125,7 @@ async def _deadline(tx: Transaction, found: InLog, claimant: Claimant, at_ms: in
     limits = [limit for limit in (*named, *default) if limit]
     if not limits:
         return run.deadline
-    now, longest = moment(at_ms), min(limits)
+    now, longest = moment(tx.now_ms), min(limits)
     if default and not claimant.is_default_named and run.status is RunStatus.RUNNING:
         return now + longest
     return now + (longest if run.deadline is None else min(run.deadline - now, longest))
@@ -135,24 +135,24 @@ async def _is_known_elsewhere(query: Query, agent_id: AgentId) -> bool:
     return any(agent_id in process.agents for process in await processes.list_all(query))
 
 
-async def _take_over(tx: Transaction, first: FirstRun, claimant: Claimant, at_ms: int) -> Run | None:
+async def _take_over(tx: Transaction, first: FirstRun, claimant: Claimant) -> Run | None:
     """The run, claimed again; after too many crashes it is ended instead. Contract: runs 8."""
     found, run = first.in_log, first.in_log.run
     if first.is_suspended:
-        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=SUSPENDED, at_ms=at_ms))
-        return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
+        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=SUSPENDED, at_ms=tx.now_ms))
+        return await _claim_next(tx, SessionRow(run.session), claimant)
     if run.purpose is Purpose.TASK and run.attempt and not await _has_done_a_step(tx, run):
-        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=RECOVERED_RUN, at_ms=at_ms))
-        return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
+        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=RECOVERED_RUN, at_ms=tx.now_ms))
+        return await _claim_next(tx, SessionRow(run.session), claimant)
     if run.attempt >= MAX_ATTEMPTS:
         outcome = Outcome(
             status=RunStatus.ERROR,
             error=f"The process died {run.attempt} times during this run; it is not tried again.",
             code="crashed",
         )
-        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=outcome, at_ms=at_ms))
-        return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
-    return await _start(tx, found, claimant, at_ms)
+        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=outcome, at_ms=tx.now_ms))
+        return await _claim_next(tx, SessionRow(run.session), claimant)
+    return await _start(tx, found, claimant)
 
 
 async def _has_done_a_step(query: Query, run: Run) -> bool:
@@ -163,9 +163,9 @@ async def _has_done_a_step(query: Query, run: Run) -> bool:
     return any(isinstance(event.message, AssistantMessage) for event in events)
 
 
-async def _start(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> Run:
-    run, deadline = found.run, await _deadline(tx, found, claimant, at_ms)
-    started_at = run.started_at or moment(at_ms)
+async def _start(tx: Transaction, found: InLog, claimant: Claimant) -> Run:
+    run, deadline = found.run, await _deadline(tx, found, claimant)
+    started_at = run.started_at or moment(tx.now_ms)
     waits = run.wait_call is not None  # a wait for several runs continues, with its deadline
     waiting_for, wait_until = (run.waiting_for, run.wait_until) if waits else ((), None)
     started = replace(
@@ -199,7 +199,7 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) 
         data["continues"] = run.continues
     event = NewEvent(type=EventType.RUN_STARTED, actor=AGENT_ACTOR, classification=PUBLIC, run_id=run.id, data=data)
     status: dict[str, SqlValue] = {"status": SessionStatus.RUNNING.value}
-    addition = Addition(incarnation=run.session_id, events=[event], at_ms=at_ms, set=status, end=found.end)
+    addition = Addition(incarnation=run.session_id, events=[event], at_ms=tx.now_ms, set=status, end=found.end)
     await append_events(tx, run.session, addition)
     return started
 
@@ -208,16 +208,16 @@ async def hand_back(tx: Transaction, fence: Fence) -> None:
     await ledger.CLAIMS.hand_back(tx, fence)
 
 
-async def record(tx: Transaction, fence: Fence, steps: Steps, at_ms: int) -> int | None:
+async def record(tx: Transaction, fence: Fence, steps: Steps) -> int | None:
     """Appends the run's steps. Returns the `seq` of the last event, None if the fence is old or the run ended."""
     found = await _fenced_run(tx, fence)
     if found is None:
         return None
     steps = await _taken_in(tx, found, steps)
-    seq = await record_steps(tx, found.run, steps, at_ms=at_ms, end=found.end)
+    seq = await record_steps(tx, found.run, steps, end=found.end)
     for event in steps.events:
         if event.type is EventType.LEFT_OUT and has_images(event.data or {}):
-            await say_left_out(tx, found.run, found.run.place or found.place, event, seq=seq, at_ms=at_ms)
+            await say_left_out(tx, found.run, found.run.place or found.place, event, seq=seq)
     return seq
 
 
@@ -236,10 +236,10 @@ async def record_step(tx: Transaction, fence: Fence, command: RecordStep) -> int
     found = await _fenced_run(tx, fence)
     if found is None:
         return None
-    run, place, at_ms = found.run, found.run.place or found.place, command.at_ms
-    seq = await record_steps(tx, run, await _taken_in(tx, found, command.steps), at_ms=at_ms, end=found.end)
+    run, place = found.run, found.run.place or found.place
+    seq = await record_steps(tx, run, await _taken_in(tx, found, command.steps), end=found.end)
     if may_speak(run, place) and await sends_interim(tx, run, place, command.voices):
-        await say_step(tx, run, place, command.words, seq=seq, at_ms=at_ms)
+        await say_step(tx, run, place, command.words, seq=seq)
     return seq
 
 
@@ -300,7 +300,7 @@ async def begin_call(tx: Transaction, fence: Fence, command: BeginCall) -> Begun
         return BegunCall(standing, has_begun=False, workspace=held)
     if use is not None and not may_enter(use.carried.join(held), use.clearance):
         return BegunCall(standing, has_begun=False, workspace=held)
-    await record_steps(tx, found.run, command.begun, at_ms=command.at_ms, end=found.end)
+    await record_steps(tx, found.run, command.begun, end=found.end)
     if use is not None and held.join(use.left) != held:
         await raise_workspace(tx, found.run.session, found.run.session_id, use.left)
     return BegunCall(standing, has_begun=True, workspace=held)
@@ -338,7 +338,7 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     if isinstance(ended, NewInput):
         return ended
     successors = command.successors
-    following = None if successors is None else await _claim_next(tx, ended.session, successors, command.at_ms)
+    following = None if successors is None else await _claim_next(tx, ended.session, successors)
     return Ended(ended, following, is_last=successors is not None and following is None)
 
 

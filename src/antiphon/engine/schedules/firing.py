@@ -68,7 +68,7 @@ async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
         may_run=may_fire(task, standing, firing.rules),
         may_leave=await may_leave(tx, task, firing.rules),
     )
-    step = on_due(task, await with_use(tx, task, around, firing.at_ms))
+    step = on_due(task, await with_use(tx, task, around))
     if step.task == task and not step.actions:
         return False
     columns = tasks.step_columns(step.task, task, firing.at_ms)
@@ -92,22 +92,22 @@ async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
             case TellMaker(why):
                 columns["why"] = why.value
                 cause = "" if task.next_at is None else str(milliseconds(task.next_at))
-                await tell(tx, task, why, cause=cause, at_ms=firing.at_ms)
+                await tell(tx, task, why, cause=cause)
     await tasks.change(tx, task.id, columns)
     return True
 
 
-async def set_right(tx: Transaction, task_id: TaskId, now: datetime) -> None:
+async def set_right(tx: Transaction, task_id: TaskId) -> None:
     """Brings back the next slot of a task that fired while the clock was ahead.
 
     A time of a calendar fires once, and has fired. Of an interval, the slots further ahead than it come again.
     """
     task = await lock_task(tx, task_id)
-    if task is None or (right := on_clock_back(task, now)) == task:
+    if task is None or (right := on_clock_back(task, tx.now)) == task:
         return
     if isinstance(right.schedule.trigger, Every):
-        await tasks.set_beside(tx, task.id, now + right.schedule.trigger.interval)
-    columns = tasks.step_columns(right, task, milliseconds(now))
+        await tasks.set_beside(tx, task.id, tx.now + right.schedule.trigger.interval)
+    columns = tasks.step_columns(right, task, milliseconds(tx.now))
     await tasks.change(tx, task.id, columns | {"schedule": json_text(right.schedule)})
 
 
@@ -130,13 +130,15 @@ async def may_leave(query: Query, task: StoredTask, rules: Rules) -> bool:
     return clearance is None or may_enter(made_of, clearance)
 
 
-async def with_use(query: Query, task: StoredTask, around: Around, at_ms: int) -> Around:
+async def with_use(query: Query, task: StoredTask, around: Around) -> Around:
     """With what the task's runs used, as far as it has limits for that."""
     limits = task.limits
     if limits.runs_an_hour is not None:
-        around = replace(around, runs_this_hour=await tasks.count_begun(query, task.id, at_ms - HOUR_MS, at_ms))
+        around = replace(
+            around, runs_this_hour=await tasks.count_begun(query, task.id, query.now_ms - HOUR_MS, query.now_ms)
+        )
     if limits.tokens_a_day is not None or limits.microusd_a_day is not None:
-        used = await tasks.sum_used(query, task.id, at_ms - at_ms % ledger.DAY_MS)
+        used = await tasks.sum_used(query, task.id, query.now_ms - query.now_ms % ledger.DAY_MS)
         around = replace(around, tokens_today=used.tokens, microusd_today=used.microusd)
     return around
 
@@ -190,7 +192,7 @@ async def begin_run(
         task=task.id,
         is_sandboxed=task.is_sandboxed,
     )
-    await queue_run(tx, session, words, run, at_ms=firing.at_ms)
+    await queue_run(tx, session, words, run)
 
 
 async def _create(tx: Transaction, task: StoredTask, standing: Standing, firing: Firing) -> Session:

@@ -85,7 +85,7 @@ class Scheduler(DueLoop[None]):
         """Brings back the slots of tasks that fired while the clock was ahead."""
         for id in await self._database.read(tasks.list_fired_after, now_ms + AHEAD // timedelta(milliseconds=1)):
             with self._setbacks.attempt(id, task_id=id):
-                await self._database.run(set_right, id, self._clock.now())
+                await self._database.run(set_right, id)
 
     def _is_ours(self, due: Due, now_ms: int) -> bool:
         """Whether this process knows the agent, or no other one has fired the task for a while."""

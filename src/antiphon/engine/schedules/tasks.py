@@ -228,11 +228,11 @@ class Tasks:
 
     async def pause(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
         """The task does not fire until it is resumed. Raises `Conflict` if it has ended (`task_ended`)."""
-        return await self._database.run(pause_task, self._call(actor, id, target), self._clock.now())
+        return await self._database.run(pause_task, self._call(actor, id, target))
 
     async def resume(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
         """The task goes on with the slots after now. Raises `Conflict` if it has ended (`task_ended`)."""
-        return await self._database.run(resume_task, self._call(actor, id, target), self._clock.now())
+        return await self._database.run(resume_task, self._call(actor, id, target))
 
     async def cancel(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
         """Removes the task, and returns what it was. A run at work goes on."""
@@ -241,7 +241,7 @@ class Tasks:
 
     async def approve(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
         """Lets the task's runs reach sessions of other agents, as far as settings allow it to any. For owners alone."""
-        return await self._database.run(approve_task, self._call(actor, id, target), self._clock.now())
+        return await self._database.run(approve_task, self._call(actor, id, target))
 
     def firing(self) -> Firing:
         """What `run_task` needs from outside."""
@@ -486,7 +486,7 @@ async def edit_task(tx: Transaction, command: EditTask) -> StoredTask:
     if edit.prompt not in (None, task.prompt) and not allows:
         columns["may_consult"] = 0  # what an owner approved were the words before
         await standing_approvals.delete_of_task(tx, task.id)
-    return await _change(tx, task, columns | {"version": task.version + 1}, command.now)
+    return await _change(tx, task, columns | {"version": task.version + 1})
 
 
 async def _edited(query: Query, command: EditTask, held: _Held) -> Classification:
@@ -522,7 +522,7 @@ async def run_task(tx: Transaction, call: TaskCall, firing: Firing, key: str | N
     if not await may_leave(tx, task, firing.rules):
         raise Denied("What the task is made of may no longer go to the place of its results.", code="above_clearance")
     around = Around(now=firing.now, is_running=await is_running(tx, task, session), may_run=True)
-    why = find_obstacle(task.limits, await with_use(tx, task, around, firing.at_ms))
+    why = find_obstacle(task.limits, await with_use(tx, task, around))
     if why is not None and why in _REACHED:
         raise Conflict(f"Task did not run: {task.name!r} has reached {_REACHED[why]}.", code="task_limit")
     slot = TaskSlot(task=task.id, slot_at=firing.now, is_manual=True, run=firing.run_id, fired_at=firing.now)
@@ -547,19 +547,19 @@ def _message_named(principal: Principal, key: str) -> MessageId:
     return MessageId(f"msg_{sha256(f'{principal} {key}'.encode()).hexdigest()[:32]}")
 
 
-async def pause_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask:
+async def pause_task(tx: Transaction, call: TaskCall) -> StoredTask:
     held = await _hold(tx, call)
     if held.task.state is TaskState.ENDED:
         raise _has_ended(held.task)
-    return await _change(tx, held.task, {"state": TaskState.PAUSED.value, "why": None}, now)
+    return await _change(tx, held.task, {"state": TaskState.PAUSED.value, "why": None})
 
 
-async def resume_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask:
+async def resume_task(tx: Transaction, call: TaskCall) -> StoredTask:
     held = await _hold(tx, call)
     if held.task.state is TaskState.ENDED:
         raise _has_ended(held.task)
-    step = on_resumed(held.task, now)
-    return await _change(tx, held.task, {**rows.course_columns(step.task), "why": None}, now)
+    step = on_resumed(held.task, tx.now)
+    return await _change(tx, held.task, {**rows.course_columns(step.task), "why": None})
 
 
 async def cancel_task(tx: Transaction, call: TaskCall) -> StoredTask:
@@ -573,17 +573,17 @@ async def cancel_task(tx: Transaction, call: TaskCall) -> StoredTask:
     return task
 
 
-async def approve_task(tx: Transaction, call: TaskCall, now: datetime) -> StoredTask:
+async def approve_task(tx: Transaction, call: TaskCall) -> StoredTask:
     held = await _hold(tx, call)
     if held.scope.is_callers:
         raise Denied("Agents approve nothing. An owner can approve the task.", code="forbidden")
     refuse_act(held.scope.standing, Act.APPROVE_ALWAYS)
     by = str(held.scope.standing.principal)
-    return await _change(tx, held.task, {"may_consult": 1, "consult_by": by}, now)
+    return await _change(tx, held.task, {"may_consult": 1, "consult_by": by})
 
 
-async def _change(tx: Transaction, task: StoredTask, columns: dict[str, SqlValue], now: datetime) -> StoredTask:
-    await rows.change(tx, task.id, {**columns, "updated_at": milliseconds(now)})
+async def _change(tx: Transaction, task: StoredTask, columns: dict[str, SqlValue]) -> StoredTask:
+    await rows.change(tx, task.id, {**columns, "updated_at": milliseconds(tx.now)})
     changed = await rows.find(tx, task.id)
     assert changed is not None
     return changed

@@ -35,35 +35,35 @@ async def remove_workspace(workspaces: Workspaces, session: Session | rows.Delet
         logger.warning("Workspace was not deleted", extra={"action": "workspace_left", "code": error.code})
 
 
-async def delete_session(tx: Transaction, rights: Rights, target: NamedTarget, at_ms: int) -> Session:
+async def delete_session(tx: Transaction, rights: Rights, target: NamedTarget) -> Session:
     found = await find_session(tx, rights, Act.DELETE, target)
     session = found.session
     if refusal := _undeletable(session, is_busy=await ledger.is_active(tx, session.row)):
         raise refusal
-    await bury_session(tx, session, at_ms)
+    await bury_session(tx, session)
     return session
 
 
-async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:
+async def bury_session(tx: Transaction, session: Session) -> None:
     """Deletes everything of the session but its number; its children stay.
 
     Results and replies that it owes are reported as failed.
     """
-    for run, outcome, made_of in await abandon_reports(tx, session, at_ms):
-        await end_queued_run(tx, run, outcome, made_of=made_of, at_ms=at_ms)
-    await fail_requests_to(tx, session, at_ms)
+    for run, outcome, made_of in await abandon_reports(tx, session):
+        await end_queued_run(tx, run, outcome, made_of=made_of)
+    await fail_requests_to(tx, session)
     await exchanges.delete_all(tx, session.row)
     await deliveries.delete_all(tx, session.row)
     await approvals.delete_all(tx, session.row)
     await keyed_calls.delete_of_session(tx, session.row)
     await log.delete_all(tx, session.row)
     await tasks.delete_all_of_session(tx, session.row)
-    await follow_deleted(tx, session.row, at_ms)
+    await follow_deleted(tx, session.row)
     await ledger.delete_all(tx, session.row)
     await tokens.delete_of_session(tx, session.row)
     await checkpoints.delete_all(tx, session.row)
     await notes.delete_of(tx, session_holder(session.row))
-    await rows.bury(tx, session.row, taint=session.taint, at_ms=at_ms)
+    await rows.bury(tx, session.row, taint=session.taint, at_ms=tx.now_ms)
     tx.wake(session.row)
     tx.wake(ledger.ends_of(session.row))
 

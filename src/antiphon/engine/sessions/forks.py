@@ -360,7 +360,7 @@ async def _store(
     )
     made = _copied(prepared.events, session.last_seq + 1) if stored is None else stored
     is_stored = stored is not None
-    await append_copies(tx, session, made, command.at_ms, is_described=True, taint=taint, is_stored=is_stored)
+    await append_copies(tx, session, made, is_described=True, taint=taint, is_stored=is_stored)
     await rows.add_stored_bytes(tx, session.row, str(standing.principal), prepared.size)
     forked = await rows.find_by_row(tx, session.row)
     assert forked is not None
@@ -410,9 +410,7 @@ async def size_of_copy(query: Query, source: Session, origin: Run | None) -> int
     return await log.size_of_incarnation(query, system_grant(source.row), SessionId(source.id), up_to)
 
 
-async def copy_conversation(
-    tx: Transaction, source: Session, into: Session, *, origin: Run | None, at_ms: int
-) -> Session:
+async def copy_conversation(tx: Transaction, source: Session, into: Session, *, origin: Run | None) -> Session:
     """Begins the new session with the other's conversation, up to the input of the `origin` run; returns its row."""
     incarnation = await incarnations.find(tx, SessionId(source.id))
     assert incarnation is not None
@@ -425,7 +423,7 @@ async def copy_conversation(
             for event in events
             if event.run_id not in queued and (event.run_id != origin.id or isinstance(event.message, UserMessage))
         ]
-    await append_copies(tx, into, _copied(events, into.last_seq + 1), at_ms)
+    await append_copies(tx, into, _copied(events, into.last_seq + 1))
     copied = await rows.find_by_row(tx, into.row)
     assert copied is not None
     return copied

@@ -413,18 +413,21 @@ async def store_post(tx: Transaction, judged: JudgedPost, session: SessionHead) 
     # Other sessions see a reset, and must not learn of a message above them that no run answers.
     if judged.triggers or await may_be_noticed(tx, session.row, _made_of(command, standing)):
         session = await begin_anew_if_stale(
-            tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
+            tx,
+            session,
+            command.rules,
+            session_id=command.new_session_id,
         )
     if judged.interrupted is not None:
-        await call_off(tx, judged.interrupted, CANCELLED_AWAITING, at_ms=command.at_ms)
+        await call_off(tx, judged.interrupted, CANCELLED_AWAITING)
         # A run that waited for an approval has ended in the log.
         session = await rows.find_head(tx, session.row) or session
     words, run_id = _words(session, command, standing), (joined or command.run_id) if judged.triggers else None
     if not judged.triggers:
         words = replace(words, untriggered=_untriggered(session, command))
-        seq = await append_words(tx, session, words, command.at_ms)
+        seq = await append_words(tx, session, words)
     elif joined is not None:
-        seq = await join_run(tx, session, words, joined, at_ms=command.at_ms)
+        seq = await join_run(tx, session, words, joined)
     else:
         run = NewRun(
             id=command.run_id,
@@ -435,7 +438,7 @@ async def store_post(tx: Transaction, judged: JudgedPost, session: SessionHead) 
             principal=command.principal,
             place=command.place,
         )
-        seq = await queue_run(tx, session, words, run, at_ms=command.at_ms)
+        seq = await queue_run(tx, session, words, run)
     await _count(tx, standing, session, _size_of(command))
     if command.is_delivered:
         await _speak(tx, session, command, standing, place=place, run_id=run_id)
@@ -477,9 +480,7 @@ async def _speak(
     made_of = _made_of(command, standing).join(session.end.base)
     message = command.message
     outgoing = Outgoing(text=text_of(message.content), made_of=made_of, sinks=command.rules.sinks)
-    await outbox.enqueue_message(
-        tx, session, place, outgoing, message_id=message.message_id, run_id=run_id, at_ms=command.at_ms
-    )
+    await outbox.enqueue_message(tx, session, place, outgoing, message_id=message.message_id, run_id=run_id)
 
 
 async def _place_of_answers(
@@ -603,7 +604,7 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted:
     is_foreign = isinstance(message, UserMessage) and message.has_foreign_words
     actor, made_of = str(standing.principal), classify_message(standing, PUBLIC, has_foreign_words=is_foreign)
     words = Words(message, actor, made_of, Arrival.APPENDED, command.may_repeat, command.occurred_at, session.end)
-    seq = await append_words(tx, session, words, command.at_ms)
+    seq = await append_words(tx, session, words)
     if is_counted:
         await _count(tx, standing, session, stored_bytes(message.content))
     return _posted(session, message, seq, None)

@@ -46,7 +46,7 @@ async def patch_session(tx: Transaction, rights: Rights, target: NamedTarget, pa
     if isinstance(label := changes.get("label"), str):
         refuse_label(found.session, label)
     _refuse_lowered(found.session, changes)
-    await change_session(tx, found.session, changes, actor=str(standing.principal), at_ms=patch.at_ms)
+    await change_session(tx, found.session, changes, actor=str(standing.principal))
     changed = await rows.find_by_row(tx, found.session.row)
     assert changed is not None
     return shown_session(changed, found.grant.clearance)
@@ -72,16 +72,14 @@ _MADE_OF = shown_text("description", None, PUBLIC).keys() - {"description"}
 """The columns that say what a description was made of; they change with it."""
 
 
-async def change_session(
-    tx: Transaction, session: Session, changes: Mapping[str, SqlValue], *, actor: str, at_ms: int
-) -> None:
+async def change_session(tx: Transaction, session: Session, changes: Mapping[str, SqlValue], *, actor: str) -> None:
     changed = NewEvent(
         type=EventType.SESSION_CHANGED,
         actor=actor,
         classification=session.taint,
         data={"phase": "patched", "fields": list[JsonValue](sorted(changes.keys() - _MADE_OF))},
     )
-    addition = Addition(incarnation=session.id, events=[changed], at_ms=at_ms, set=changes)
+    addition = Addition(incarnation=session.id, events=[changed], at_ms=tx.now_ms, set=changes)
     await append_events(tx, session.row, addition)
 
 

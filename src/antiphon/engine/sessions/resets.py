@@ -84,7 +84,11 @@ async def reset_session(tx: Transaction, command: BeginAnew) -> Session:
 
 
 async def begin_anew_if_stale(
-    tx: Transaction, head: SessionHead, rules: Rules, *, session_id: SessionId, now: datetime, at_ms: int
+    tx: Transaction,
+    head: SessionHead,
+    rules: Rules,
+    *,
+    session_id: SessionId,
 ) -> SessionHead:
     """The session, in a new incarnation if its reset rule says that the present one is over."""
     if rules.resets.is_off:
@@ -92,12 +96,12 @@ async def begin_anew_if_stale(
     session = await rows.find_by_row(tx, head.row)
     assert session is not None
     rule = _rule_for(session, rules)
-    if not rule.is_stale(started_at=session.started_at, interacted_at=session.interacted_at, now=now):
+    if not rule.is_stale(started_at=session.started_at, interacted_at=session.interacted_at, now=tx.now):
         return head
     if session.pending_approvals or await ledger.is_busy(tx, session.row) or await spawns.is_expecting(tx, session.row):
         return head  # the awaited work belongs to this conversation
     drawn = session_id.partition(":")[2]
-    renewal = Renewal(drawn=drawn, actor=str(SYSTEM), reason=rule.mode.value, rules=rules, now=now, at_ms=at_ms)
+    renewal = Renewal(drawn=drawn, actor=str(SYSTEM), reason=rule.mode.value, rules=rules, now=tx.now, at_ms=tx.now_ms)
     await begin_anew(tx, session, renewal)
     renewed = await rows.find_head(tx, head.row)
     assert renewed is not None
@@ -125,19 +129,19 @@ async def begin_anew(tx: Transaction, session: Session, renewal: Renewal) -> Ses
     outcome = Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
     if active := await ledger.find_active(tx, session.row):
         await ledger.change(tx, active.id, {"code": "reset"})
-        await call_off(tx, active, outcome, at_ms=at_ms)
+        await call_off(tx, active, outcome)
     waiting = await ledger.find_parked(tx, session.row)
     for parked in waiting:
-        await call_off(tx, parked, outcome, at_ms=at_ms)
-    await withdraw_all(tx, session.row, at_ms)
+        await call_off(tx, parked, outcome)
+    await withdraw_all(tx, session.row)
     for run in await ledger.find_queued(tx, session.row):
-        await end_queued_run(tx, run, outcome, at_ms=at_ms)
+        await end_queued_run(tx, run, outcome)
     is_channels = session.source.kind == "channel" or session.key.channel is not None
     rest = f"{renewal.now:%Y%m%d}-{renewal.drawn}" if is_channels else renewal.drawn
     new_id = next_session_id(session.id, rest)
     current = await rows.find_by_row(tx, session.row)
     assert current is not None
-    await queue_checkpoint(tx, current, renewal.rules, at_ms)
+    await queue_checkpoint(tx, current, renewal.rules)
     await incarnations.end(tx, session.id, last_seq=current.last_seq, at_ms=at_ms)
     first_seq = current.last_seq + 1
     await incarnations.start(tx, session.row, new_id, first_seq=first_seq, at_ms=at_ms, workspace_seq=first_seq)
@@ -163,7 +167,7 @@ async def begin_anew(tx: Transaction, session: Session, renewal: Renewal) -> Ses
     addition = Addition(incarnation=new_id, events=[started], at_ms=at_ms, set=changes)
     await append_events(tx, session.row, addition)
     for parked in waiting:
-        await end_parked_run(tx, parked.id, at_ms)
+        await end_parked_run(tx, parked.id)
     renewed = await rows.find_by_row(tx, session.row)
     assert renewed is not None
     return renewed

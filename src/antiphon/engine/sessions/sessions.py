@@ -247,8 +247,7 @@ class Sessions:
 
     async def delete(self, principal: Principal, target: NamedTarget) -> None:
         """Deletes the session with its log and runs. Raises `Conflict` if it must stay. Contract: sessions 7."""
-        rights, at_ms = self._rights(principal), self._clock.now_ms()
-        deleted = await self._database.run(delete_session, rights, target, at_ms, sessions=(target,))
+        deleted = await self._database.run(delete_session, self._rights(principal), target, sessions=(target,))
         await remove_workspace(self._workspaces, deleted)
 
     def _rights(self, principal: Principal) -> Rights:
@@ -588,7 +587,7 @@ async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Se
     if not changes:
         return session
     changes["interacted_at"] = max(command.at_ms, milliseconds(session.interacted_at))
-    await change_session(tx, session, changes, actor=str(command.principal), at_ms=command.at_ms)
+    await change_session(tx, session, changes, actor=str(command.principal))
     changed = await rows.find_by_row(tx, session.row)
     assert changed is not None
     return changed

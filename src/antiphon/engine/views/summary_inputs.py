@@ -110,7 +110,7 @@ class SummaryInputs:
         """Adds to the sums of the day what a call from outside used; a run notes it with the call's result."""
         if caller.run is None:
             spender = Spender(caller.agent_id, caller.principal)
-            await self._database.run(note_spent, spender, usage, self._clock.now_ms())
+            await self._database.run(note_spent, spender, usage)
 
 
 async def _find_range(query: Query, caller: Caller, scope: SummaryScope, rules: Rules) -> _InputRange:

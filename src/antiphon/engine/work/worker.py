@@ -385,8 +385,7 @@ class Worker:
         return not drive.is_done
 
     async def _claim(self, session: SessionRow) -> Run | None:
-        at_ms = self._clock.now_ms()
-        run = await self._database.run(lifecycle.claim, session, self._claimant, at_ms, sessions=(session,))
+        run = await self._database.run(lifecycle.claim, session, self._claimant, sessions=(session,))
         if run is not None and run.attempt > 1:
             logger.info("Run resumed", extra={"action": "run_resumed", "run_id": run.id, "attempt": run.attempt})
         return run
