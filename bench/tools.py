@@ -191,7 +191,7 @@ async def trees(directory: Path) -> list[Row]:
         for number in range(350):
             for name in samples:
                 rules = replace(app.services.rules, visibility=_rules_of(name))
-                views = Views(app.database, rules, app.services.clock)
+                views = Views(app.database, rules)
                 for what, tool, arguments in (
                     ("list", sessions_list(views, rules, app.services.clock, app.services.cursors), JsonObject()),
                     ("history", sessions_history(views, app.services.cursors), read),
@@ -249,7 +249,5 @@ async def _open(app: App, name: str, parent: SessionRow | None = None) -> Sessio
         agent_id=services.rules.default_agent,
         source=Source(),
         parent=parent,
-        new_session_id=services.sessions.new_session_id(Source()),
-        at_ms=services.clock.now_ms(),
     )
     return (await app.database.run(open_session, command, app.services.rules)).session

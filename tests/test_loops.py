@@ -231,14 +231,14 @@ def _(stand: Stand) -> Loop:
     stand.lists["tasks.list_due"] = lambda _: stand.left(*due)
     stand.units["firing.fire_due"] = lambda given: stand.serve(given[0])
     services = stand.app.services
-    return Scheduler(stand.database, LocalNotifier(), services.rules, clock=services.clock, ids=services.ids).run
+    return Scheduler(stand.database, LocalNotifier(), services.rules, clock=services.clock).run
 
 
 @case("engine/ledger/due_loop.py DueLoop.run, the look for tasks")
 def _(stand: Stand) -> Loop:
     stand.lists["tasks.list_due"] = lambda _: stand.fails_first() or []
     services, notifier = stand.app.services, LocalNotifier()
-    run = Scheduler(stand.database, notifier, services.rules, clock=services.clock, ids=services.ids).run
+    run = Scheduler(stand.database, notifier, services.rules, clock=services.clock).run
     return woken_again(run, lambda: notifier.wake([stored_tasks.TASKS_DUE]))
 
 
@@ -348,7 +348,6 @@ def checkpointer(stand: Stand) -> Loop:
         services.rules,
         process=PROCESS,
         clock=services.clock,
-        ids=services.ids,
     ).run
 
 

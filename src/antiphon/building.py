@@ -273,10 +273,14 @@ def build(
     if live.is_serving:
         publish_delta = _everywhere(publish_delta, live.publish)
     workspaces = Workspaces(base.home / WORKSPACES_NAME)
-    sessions = Sessions(database, rules, workspaces, clock=clock, ids=ids)
-    views = Views(database, rules, clock)
+    sessions = Sessions(
+        database,
+        rules,
+        workspaces,
+    )
+    views = Views(database, rules)
     search = Search(database, rules)
-    exchanges = Exchanges(database, waits, rules, open_main=open_main, clock=clock, ids=ids)
+    exchanges = Exchanges(database, waits, rules, open_main=open_main, clock=clock)
     child_waits = ChildWaits(database, waits, rules.sinks, clock)
     callers = Callers(database, notifier, rules, clock)
     cursors = Cursors(home_key)
@@ -288,21 +292,40 @@ def build(
         clock=clock,
         retry=parts.retry,
     )
-    tasks = Tasks(database, rules, clock=clock, ids=ids)
+    tasks = Tasks(
+        database,
+        rules,
+    )
     own_tools: list[Tool] = [
         sessions_list(views, rules, clock, cursors),
         sessions_history(views, cursors),
         sessions_search(search),
         sessions_send(exchanges),
-        sessions_spawn(Spawns(database, rules, base.check_model, clock=clock, ids=ids)),
+        sessions_spawn(
+            Spawns(
+                database,
+                rules,
+                base.check_model,
+            )
+        ),
         sessions_wait(child_waits),
         sessions_yield(child_waits),
-        subagents(Subagents(database, rules, clock, ids)),
+        subagents(
+            Subagents(
+                database,
+                rules,
+            )
+        ),
         session_status(views, rules),
         agents_list(views),
-        memory(Memories(database, rules, clock, ids)),
+        memory(
+            Memories(
+                database,
+                rules,
+            )
+        ),
         summarize(summaries),
-        message(OutgoingMessages(database, rules, senders.keys(), find_group=find_answered_group, clock=clock)),
+        message(OutgoingMessages(database, rules, senders.keys(), find_group=find_answered_group)),
         tasks_tool(tasks, rules, clock),
     ]
     mode = config.tools.run_command.mode
@@ -335,7 +358,7 @@ def build(
         workspaces=workspaces,
         unwind_seconds=parts.unwind_seconds,
     )
-    inbox = Inbox(database, sessions, rules, clock=clock, ids=ids)
+    inbox = Inbox(database, rules, ids)
     health = Health(database, backend.processes, broken_channels=channels.broken)
     tokens = Tokens(database, rules, clock, ids)
     services = Services(
@@ -346,23 +369,53 @@ def build(
         cursors=cursors,
         sessions=sessions,
         inbox=inbox,
-        senders=Senders(rules, clock),
-        commands=ChatCommands(database, rules, clock=clock, ids=ids),
+        senders=Senders(rules),
+        commands=ChatCommands(
+            database,
+            rules,
+        ),
         peer_chats=PeerChats(database, rules),
-        hooks=Hooks(database, rules, clock=clock, ids=ids),
-        nodes=Nodes(database, tokens, rules, clock=clock, ids=ids),
-        pairings=Pairings(database, rules, clock=clock, ids=ids),
-        groups=Groups(database, rules, clock),
-        routes=Routes(database, rules, clock),
-        links=Links(database, rules, clock=clock, ids=ids),
-        runs=Runs(database, rules, clock),
-        approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
+        hooks=Hooks(
+            database,
+            rules,
+        ),
+        nodes=Nodes(
+            database,
+            tokens,
+            rules,
+        ),
+        pairings=Pairings(
+            database,
+            rules,
+        ),
+        groups=Groups(database, rules),
+        routes=Routes(database, rules),
+        links=Links(
+            database,
+            rules,
+        ),
+        runs=Runs(database, rules),
+        approvals=Approvals(
+            database,
+            waits,
+            rules,
+        ),
         standing_approvals=StandingApprovals(database),
-        notes=Notes(database, rules, clock, ids),
+        notes=Notes(
+            database,
+            rules,
+        ),
         tasks=tasks,
-        resets=Resets(database, rules, clock, ids),
-        checkpoints=Checkpoints(database, waits, rules, clock=clock, ids=ids),
-        forks=Forks(database, rules, clock, ids, process=process),
+        resets=Resets(
+            database,
+            rules,
+        ),
+        checkpoints=Checkpoints(
+            database,
+            waits,
+            rules,
+        ),
+        forks=Forks(database, rules, ids, process=process),
         history=history,
         search=search,
         views=views,
@@ -374,7 +427,7 @@ def build(
         activities=Activities(database, rules, backend.processes, _describe(base, process)),
         overviews=Overviews(database, rules, clock),
         exchanges=exchanges,
-        deliveries=Deliveries(database, rules, clock),
+        deliveries=Deliveries(database, rules),
         waits=waits,
         hub=hub,
         changes=Changes(notifier, history.read_logs, history.read_heads, clock),
@@ -382,7 +435,7 @@ def build(
         tokens=tokens,
         people=People(database, rules, clock, ids),
         names=names,
-        compartments=HomeCompartments(database, clock),
+        compartments=HomeCompartments(database),
         buckets=Buckets(rules.shares.rates, clock),
         ownership=Ownership(database, notifier, rules, base.home, clock=clock, ids=ids),
         credentials=Credentials(database, clock),
@@ -404,13 +457,13 @@ def build(
         paces=paces,
     )
     inside = Inside(
-        reception=Reception(database, rules, workspaces, clock=clock, ids=ids),
+        reception=Reception(database, rules, workspaces, clock=clock),
         accounts=Accounts(database, process, clock),
         services=services,
         replies=Replies(database, rules),
     )
     introspector = ModelIntrospector(base.models, rules, home_key, clock, retry=parts.retry)
-    checkpointer = Checkpointer(database, notifier, introspector, rules, process=process, clock=clock, ids=ids)
+    checkpointer = Checkpointer(database, notifier, introspector, rules, process=process, clock=clock)
     app = App(
         home=base.home,
         config=config,
@@ -427,7 +480,7 @@ def build(
         live=live,
         deliverer=deliverer,
         due_children=DueChildren(database, notifier, workspaces, rules, clock=clock),
-        scheduler=Scheduler(database, notifier, rules, clock=clock, ids=ids),
+        scheduler=Scheduler(database, notifier, rules, clock=clock),
         checkpointer=checkpointer,
         channels=channels,
         inside=inside,

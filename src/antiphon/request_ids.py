@@ -64,12 +64,12 @@ def current_run_id() -> RunId | None:
     return _run.get()
 
 
-def new_run_id(ids: Ids) -> RunId:
-    """The id of a new run, which the current request or a run that it caused asks for."""
-    run_id, request_id = RunId(ids.new("run")), _request.get()
+def note_run(run_id: RunId, request_id: str | None) -> None:
+    """The request, or a run that it caused, asks for that new run. May be called on any thread."""
     if request_id is not None:
         _requests_of_runs[run_id] = request_id
         if len(_requests_of_runs) > MAX_REMEMBERED:
             _requests_of_runs.popitem(last=False)
+    token = _request.set(request_id)
     logger.debug("Run asked for", extra={"action": "run_asked", "run_id": run_id})
-    return run_id
+    _request.reset(token)

@@ -130,8 +130,6 @@ async def test_a_session_that_has_such_a_key_already_is_still_reached(house: Hou
         target=services.sessions.target(old),
         agent_id=services.rules.default_agent,
         source=Source(),
-        new_session_id=services.sessions.new_session_id(Source()),
-        at_ms=services.clock.now_ms(),
     )
     await house.app.database.run(create_session, command, standing_of(OWNER))
     answer = await house.ring("\u0430nna", "hello", "m-old")

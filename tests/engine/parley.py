@@ -35,8 +35,6 @@ async def open_peer(
         source=Source(),
         attributes=SessionAttributes(label=name if label is None else label, taint=taint),
         parent=parent,
-        new_session_id=services.sessions.new_session_id(Source()),
-        at_ms=services.clock.now_ms(),
     )
     key = command.target.key
     if key is not None and is_of_task(key):

@@ -3,9 +3,8 @@
 import httpx
 import pytest
 
-from antiphon.clock import RandomIds, SystemClock
 from antiphon.domain.ids import RunId
-from antiphon.request_ids import MAX_REMEMBERED, ServingRequest, current_request_id, executing_run, new_run_id
+from antiphon.request_ids import MAX_REMEMBERED, ServingRequest, current_request_id, executing_run, note_run
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.gateway.served import new_client, serve
@@ -60,18 +59,18 @@ async def test_of_several_ids_none_is_taken(open_home: OpenHome) -> None:
 
 
 def test_a_run_remembers_the_request_that_asked_for_it() -> None:
-    ids = RandomIds(SystemClock())
+    first, child, alone = RunId("run_1"), RunId("run_2"), RunId("run_3")
     with ServingRequest("web-1"):
-        first = new_run_id(ids)
-    alone = new_run_id(ids)
+        note_run(first, current_request_id())
+    note_run(alone, current_request_id())
     with executing_run(first):
         assert current_request_id() == "web-1"
-        child = new_run_id(ids)
+        note_run(child, current_request_id())
     for run_id, request_id in ((child, "web-1"), (alone, None), (RunId("run_of_another_process"), None)):
         with ServingRequest("other"), executing_run(run_id):
             assert current_request_id() == request_id
     with ServingRequest("web-2"):
-        for _ in range(MAX_REMEMBERED):
-            new_run_id(ids)
+        for number in range(MAX_REMEMBERED):
+            note_run(RunId(f"run_later_{number}"), current_request_id())
     with executing_run(first):
         assert current_request_id() is None

@@ -112,8 +112,8 @@ BUGS = (
     Bug(
         "a policy that changed meanwhile does not hold for what is queued",
         "engine/deliveries/deliveries.py",
-        "    if isinstance(denied, Deny):\n        await _suppress(tx, claimed, denied,",
-        "    if False:\n        await _suppress(tx, claimed, denied,",
+        "    if isinstance(denied, Deny):\n        await _suppress(tx, claimed, denied)",
+        "    if False:\n        await _suppress(tx, claimed, denied)",
         "engine/deliveries/test_deliveries.py::"
         "test_a_policy_that_changed_since_a_reply_was_queued_holds_when_it_is_claimed[sqlite]",
     ),

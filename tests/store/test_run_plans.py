@@ -17,6 +17,7 @@ from antiphon.domain.message import text_content
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.runs.runner import ConstantRunner
 from antiphon.store import runs as ledger
+from antiphon.store.codec import moment
 from antiphon.store.database import Row, SqlValue
 from tests.claims import requirement
 from tests.waiting import SECONDS
@@ -24,6 +25,8 @@ from tests.waiting import SECONDS
 
 class InstructionCounter:
     """Implements `Query`, and counts the database's instructions."""
+
+    now_ms, now = 0, moment(0)
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -13,6 +13,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.policy.acts import Act
 from antiphon.store import search as index
+from antiphon.store.codec import moment
 from antiphon.store.database import Row, SqlValue
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -27,6 +28,8 @@ ROWS_PER_MESSAGE = 50
 
 class RowCounter:
     """Implements `Query`, and counts the rows that the steps of all plans handle."""
+
+    now_ms, now = 0, moment(0)
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._cursor = RawCursor(connection)

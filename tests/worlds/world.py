@@ -22,7 +22,7 @@ from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
 from antiphon.domain.classification import EVERYTHING, Classification, Level, NamedClassification
-from antiphon.domain.ids import ApprovalId, NoteId, RunId, SessionRow
+from antiphon.domain.ids import ApprovalId, RunId, SessionRow
 from antiphon.domain.message import text_content
 from antiphon.domain.note import MemoryScope
 from antiphon.domain.person import Identity, PersonId
@@ -479,10 +479,8 @@ async def _remember_above(cast: Cast, step: Step) -> None:
         made_of=SECRET,
         ceiling=EVERYTHING,
         made_by="agent",
-        at_ms=cast.app.services.clock.now_ms(),
     )
-    id = NoteId(f"note_{step.number}-{cast.plan.seed}")
-    await cast.app.database.run(add_note, author, id, cast.words(step)[:900])
+    await cast.app.database.run(add_note, author, cast.words(step)[:900])
 
 
 async def _fork_above(cast: Cast, step: Step) -> None:

@@ -8,6 +8,9 @@ AgentId = NewType("AgentId", str)
 SessionId = NewType("SessionId", str)
 """One incarnation of a session, `<namespace>:<rest>`; the wire's `sessionId`."""
 
+UNBORN = SessionId("")
+"""Of a session that does not exist yet; an id is drawn when it is opened."""
+
 SessionRow = NewType("SessionRow", int)
 """The row of a key; runs, wakes and readers use it. Never leaves the process."""
 

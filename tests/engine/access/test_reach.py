@@ -159,8 +159,12 @@ async def test_hidden_and_missing_cost_the_same_statements(world: World) -> None
     await wait_end(app, run)
     counted = CountedDatabase(app.database)
     database = cast(Database, counted)
-    sessions = Sessions(database, services.rules, app.workspaces, clock=services.clock, ids=services.ids)
-    history, runs = History(database, services.rules, services.names), Runs(database, services.rules, services.clock)
+    sessions = Sessions(
+        database,
+        services.rules,
+        app.workspaces,
+    )
+    history, runs = History(database, services.rules, services.names), Runs(database, services.rules)
     ids = {"hidden": run, "missing": RunId("run_missing")}
     asked: dict[str, Callable[[str], Awaitable[Any]]] = {
         "by key": lambda name: sessions.get(GUEST, world.target(name)),

@@ -52,7 +52,7 @@ async def press(app: App, approval: Approval, word: str, message: str) -> str | 
         message_id=message,
     )
     services = app.services
-    reception = Reception(app.database, services.rules, app.workspaces, clock=services.clock, ids=services.ids)
+    reception = Reception(app.database, services.rules, app.workspaces, clock=services.clock)
     return (await reception.press(pressed)).toast
 
 

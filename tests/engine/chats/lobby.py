@@ -39,9 +39,15 @@ class Lobby:
         self.app = app
         self.rules = replace(app.services.rules, chats=chats)
         services = app.services
-        self.reception = Reception(app.database, self.rules, app.workspaces, clock=services.clock, ids=services.ids)
-        self.pairings = Pairings(app.database, self.rules, clock=services.clock, ids=services.ids)
-        self.links = Links(app.database, self.rules, clock=services.clock, ids=services.ids)
+        self.reception = Reception(app.database, self.rules, app.workspaces, clock=services.clock)
+        self.pairings = Pairings(
+            app.database,
+            self.rules,
+        )
+        self.links = Links(
+            app.database,
+            self.rules,
+        )
         self._numbers = count(1)
 
     async def hears(

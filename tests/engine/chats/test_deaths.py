@@ -75,7 +75,7 @@ def dying(scene: Lobby, moment: int) -> DyingDatabase:
     """The reception works on a database that dies then."""
     database = DyingDatabase(scene.app.database, moment)
     services = scene.app.services
-    scene.reception = Reception(database, scene.rules, scene.app.workspaces, clock=services.clock, ids=services.ids)
+    scene.reception = Reception(database, scene.rules, scene.app.workspaces, clock=services.clock)
     return database
 
 

@@ -23,7 +23,6 @@ from antiphon.engine.checkpoints.steps import (
     note_usage,
 )
 from antiphon.engine.memory.people import NoteSearch
-from antiphon.request_ids import new_run_id
 from antiphon.store import checkpoints, processes
 from antiphon.store import sessions as rows
 from antiphon.store.checkpoints import DueCheckpoint
@@ -51,8 +50,6 @@ async def begin(app: App, process: ProcessId) -> BegunCheckpoint | None:
         due=DueCheckpoint(session.row, session.id),
         process=process,
         rules=app.services.rules,
-        run_id=new_run_id(app.services.ids),
-        at_ms=app.services.clock.now_ms(),
     )
     return await app.database.run(begin_checkpoint, command, sessions=(session.row,))
 
@@ -64,7 +61,6 @@ async def finish(app: App, begun: BegunCheckpoint, words: str) -> bool:
         begun=begun,
         looked=LookedBack(changes=changes),
         rules=app.services.rules,
-        at_ms=app.services.clock.now_ms(),
     )
     return await app.database.run(finish_checkpoint, command, sessions=(begun.session.row,))
 

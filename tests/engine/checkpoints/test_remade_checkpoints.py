@@ -7,7 +7,6 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import ProcessId
 from antiphon.engine.checkpoints.introspector import BegunCheckpoint
 from antiphon.engine.checkpoints.steps import BeginCheckpoint, begin_checkpoint
-from antiphon.request_ids import new_run_id
 from antiphon.store import sessions as rows
 from antiphon.store.checkpoints import DueCheckpoint
 from tests.claims import requirement
@@ -29,8 +28,6 @@ async def begin(app: App, process: ProcessId) -> BegunCheckpoint:
         due=DueCheckpoint(session.row, session.id),
         process=process,
         rules=app.services.rules,
-        run_id=new_run_id(app.services.ids),
-        at_ms=app.services.clock.now_ms(),
     )
     begun = await app.database.run(begin_checkpoint, command, sessions=(session.row,))
     assert begun is not None

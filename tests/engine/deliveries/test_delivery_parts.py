@@ -32,7 +32,6 @@ async def tell(app: App, text: str, place: DeliveryContext = PLACE, *, level: Le
     """Queues a notice."""
 
     async def queue(tx: Transaction) -> None:
-        at_ms = app.services.clock.now_ms()
         await enqueue_notice(tx, place, text, name=text, made_of=Classification(level))
 
     await app.database.run(queue)

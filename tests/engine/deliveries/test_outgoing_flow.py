@@ -190,7 +190,6 @@ async def test_a_claim_asks_the_channel_and_the_recipient_together(open_home: Op
                 id=id,
                 process=ProcessId("prc_test"),
                 rules=replace(app.services.rules, sinks=sinks),
-                at_ms=app.services.clock.now_ms(),
             )
             claimed = await app.database.run(claim_delivery, command, sessions=((await desk.session()).row,))
             outcomes.append(claimed is not None)

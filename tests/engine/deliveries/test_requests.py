@@ -19,7 +19,7 @@ from antiphon.domain.person import Identity, PersonRole, person_of
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.deliveries.requests import MOST_OPEN, ask_deciders
 from antiphon.engine.rules import Rules
-from antiphon.engine.runs.presses import UNKNOWN, Press, press
+from antiphon.engine.runs.presses import UNKNOWN, press
 from antiphon.policy.chats import ChannelRules, ChatRules
 from antiphon.store import people
 from antiphon.store.database import Query, Transaction
@@ -61,8 +61,7 @@ async def link(app: App, person: Principal, account: str) -> None:
 
 
 async def pressed(app: App, who: Principal, data: str) -> str:
-    command = Press(rights=Rights(who, app.services.rules), data=data, at_ms=app.services.clock.now_ms())
-    return await app.database.run(press, command)
+    return await app.database.run(press, Rights(who, app.services.rules), data)
 
 
 @asynccontextmanager

@@ -514,12 +514,13 @@ async def test_the_session_that_is_opened_is_the_one_that_was_judged(open_home: 
             else:
                 await asker.calls("sessions_send", sessionKey=main.key, message="!say x", timeoutSeconds=0)
             opened = await main.session()
-            judged = new_main(main.target, standing, services.rules, session_id=opened.id, at_ms=0)
+            judged = new_main(main.target, standing, services.rules)
             assert judged is not None
-            deciding = ("key", "agent_id", "id", "source", "parent", "depth", "ancestors", "delivery", "send_policy")
+            shown = judged.session_at(opened.created_at)
+            deciding = ("key", "agent_id", "source", "parent", "depth", "ancestors", "delivery", "send_policy")
             for name in (*deciding, "base", "clearance", "participants"):
-                assert getattr(judged.session, name) == getattr(opened, name), name
-            assert judged.session.taint == opened.base
+                assert getattr(shown, name) == getattr(opened, name), name
+            assert shown.taint == opened.base
         await story.settles()
 
 

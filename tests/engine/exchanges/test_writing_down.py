@@ -11,10 +11,9 @@ from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC, UNTRUSTED, Classification, Level
 from antiphon.domain.exchange import BLIND
-from antiphon.domain.ids import MessageId, RunId, SessionId
+from antiphon.domain.ids import SessionId
 from antiphon.domain.message import ExchangeStage
 from antiphon.domain.run import RunStatus
-from antiphon.domain.session import Source
 from antiphon.domain.targets import RelativeTarget, Target
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.exchanges.send import Address, SendMessage, Sent, send_message
@@ -337,13 +336,7 @@ async def _sends_counted(story: Story, child: Character, name: str) -> list[list
             address=Address(target=target, name=written),
             text="hello",
             timeout=timedelta(seconds=30),
-            exchange_id=services.ids.new("xch"),
-            run_id=RunId(services.ids.new("run")),
-            message_id=MessageId(services.ids.new("msg")),
             open_main=open_main,
-            new_session_id=services.sessions.new_session_id(Source()),
-            now=services.clock.now(),
-            at_ms=services.clock.now_ms(),
         )
 
         async def send(tx: Transaction, command: SendMessage, rules: Rules) -> tuple[object, list[str]]:

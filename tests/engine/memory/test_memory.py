@@ -7,7 +7,7 @@ from antiphon.building import App
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, Level
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
-from antiphon.domain.ids import AgentId, NoteId
+from antiphon.domain.ids import AgentId
 from antiphon.domain.note import EVERYONE, MAX_NOTES, MemoryScope, Note, ReadableNotes
 from antiphon.domain.words import words_of
 from antiphon.engine.memory.notes import NoteAuthor, add_note, delete_note, find_notes, update_note
@@ -28,9 +28,7 @@ class Writer:
 
     def __init__(self, app: App, scope: MemoryScope = ANNA, made_of: Classification = PUBLIC) -> None:
         self._app = app
-        self._author = NoteAuthor(
-            scope=scope, made_of=made_of, ceiling=EVERYTHING, made_by="agent", at_ms=app.services.clock.now_ms()
-        )
+        self._author = NoteAuthor(scope=scope, made_of=made_of, ceiling=EVERYTHING, made_by="agent")
 
     def with_ceiling(self, ceiling: Classification) -> "Writer":
         writer = Writer(self._app)
@@ -38,9 +36,7 @@ class Writer:
         return writer
 
     async def adds(self, text: str, call_id: str | None = None) -> Note:
-        author = replace(self._author, call_id=call_id, at_ms=self._app.services.clock.now_ms())
-        id = NoteId(self._app.services.ids.new("note"))
-        return await self._app.database.run(add_note, author, id, text)
+        return await self._app.database.run(add_note, replace(self._author, call_id=call_id), text)
 
     async def updates(self, note: Note, text: str) -> Note:
         return await self._app.database.run(update_note, self._author, note.id, text)

@@ -27,7 +27,6 @@ from antiphon.engine.runs.ends import Ended, FinishRun
 from antiphon.engine.runs.lifecycle import claim, finish_run
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store.codec import milliseconds
 from antiphon.store.database import Transaction
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
@@ -821,7 +820,7 @@ async def test_a_run_that_is_cancelled_while_it_yields_ends_cancelled(open_home:
 
         async def end_cancelled_yield(tx: Transaction) -> None:
             await ledger.change(tx, run.id, {"is_yielding": 1, "cancel_requested": 1})
-            finish = FinishRun(outcome=Outcome(status=RunStatus.OK, reply=""), at_ms=milliseconds(run.created_at))
+            finish = FinishRun(outcome=Outcome(status=RunStatus.OK, reply=""))
             ended = await finish_run(tx, Fence(run.id, run.fence), finish)
             assert isinstance(ended, Ended)
 
@@ -846,7 +845,7 @@ async def test_a_child_that_is_deleted_while_its_requester_begins_to_wait_is_gon
         async def begin_to_wait(tx: Transaction, run: Run) -> None:
             await ledger.change(tx, run.id, {"is_yielding": 1})
             outcome = Outcome(status=RunStatus.OK, reply="waits")
-            finish = FinishRun(outcome=outcome, at_ms=milliseconds(run.created_at))
+            finish = FinishRun(outcome=outcome)
             fence = Fence(run.id, run.fence)
             assert isinstance(await finish_run(tx, fence, finish), Ended)
 

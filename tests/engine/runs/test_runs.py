@@ -201,7 +201,7 @@ async def test_a_run_that_is_cancelled_in_the_commit_that_claims_it_does_not_go_
         runner.release(first.run_id)
         await anyio.wait_all_tasks_blocked()  # the end of the first, which claims the second, waits for the writer
         assert second.run_id is not None
-        cancel = (runs.cancel_run, Rights(OWNER, app.services.rules), second.run_id, app.services.clock.now_ms())
+        cancel = (runs.cancel_run, Rights(OWNER, app.services.rules), second.run_id)
         tasks.start_soon(app.database.run, *cancel)
         await anyio.wait_all_tasks_blocked()
         may_write.set()
@@ -309,7 +309,7 @@ async def test_a_worker_with_an_old_fence_changes_nothing(open_home: OpenHome) -
         old = Fence(run.id, run.fence - 1)
         before = await read_log(app, "main")
         assert await app.database.run(lifecycle.record, old, Steps((), is_counted=True)) is None
-        good = FinishRun(outcome=Outcome(status=RunStatus.OK), at_ms=0)
+        good = FinishRun(outcome=Outcome(status=RunStatus.OK))
         assert await app.database.run(lifecycle.finish_run, old, good) is None
         assert not await app.database.run(lifecycle.set_waiting, old, (run.id,), None)
         await app.database.run(lifecycle.hand_back, old)
@@ -318,7 +318,7 @@ async def test_a_worker_with_an_old_fence_changes_nothing(open_home: OpenHome) -
         runner.release_all()
         await wait_end(app, run.id)
         current = Fence(run.id, run.fence)
-        bad = FinishRun(outcome=Outcome(status=RunStatus.ERROR), at_ms=0)
+        bad = FinishRun(outcome=Outcome(status=RunStatus.ERROR))
         assert await app.database.run(lifecycle.finish_run, current, bad) is None
 
 

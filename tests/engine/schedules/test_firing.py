@@ -6,7 +6,6 @@ from typing import Any
 import anyio
 import pytest
 
-from antiphon.clock import RandomIds
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.event import EventType
@@ -134,10 +133,7 @@ async def test_a_slot_does_not_fire_again_after_the_clock_went_back(open_home: O
 async def test_two_schedulers_fire_each_slot_once(open_home: OpenHome) -> None:
     async with bench(open_home) as b:
         app, made = b.app, [await b.make(name=f"t{number}", every="1h") for number in range(5)]
-        others = [
-            Scheduler(app.database, LocalNotifier(), app.services.rules, clock=b.clock, ids=RandomIds(b.clock))
-            for _ in range(3)
-        ]
+        others = [Scheduler(app.database, LocalNotifier(), app.services.rules, clock=b.clock) for _ in range(3)]
         for _ in range(3):
             b.clock.pass_time(HOUR)
             async with anyio.create_task_group() as tasks:

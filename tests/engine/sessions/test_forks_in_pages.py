@@ -16,7 +16,6 @@ from antiphon.domain.ids import MessageId, ProcessId, SessionId, SessionRow
 from antiphon.domain.message import Provenance, ProvenanceKind, UserMessage, text_content
 from antiphon.domain.person import PersonRole, person_of
 from antiphon.domain.session import Session
-from antiphon.domain.session_ids import parse_session_id
 from antiphon.engine.sessions import forks
 from antiphon.engine.sessions.forks import PAGE_BYTES, Forks, ForkSession, fork_session
 from antiphon.engine.sessions.sessions import SessionFilter
@@ -101,6 +100,8 @@ class _Weighing:
         self.size = 0
         self.wake, self.dispatch, self.interrupt = tx.wake, tx.dispatch, tx.interrupt
         self.attempt, self.keep = tx.attempt, tx.keep
+        self.now_ms, self.now, self.request_id = tx.now_ms, tx.now, tx.request_id
+        self.new_id, self.random_hex = tx.new_id, tx.random_hex
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
         self._weigh(parameters)
@@ -152,7 +153,7 @@ def in_pages(
 ) -> tuple[Forks, WatchedDatabase]:
     database = WatchedDatabase(app.database, before)
     services = app.services
-    return Forks(database, services.rules, services.clock, services.ids, process=ProcessId(process)), database
+    return Forks(database, services.rules, services.ids, process=ProcessId(process)), database
 
 
 async def stored(app: App) -> dict[str, list[Row]]:
@@ -201,9 +202,7 @@ async def test_a_fork_in_pages_is_what_one_unit_makes(open_home: OpenHome, monke
                 target=target,
                 seq=end,
                 new_segment=f"whole{end}",
-                new_session_id=parse_session_id(f"api:whole{end}"),
                 rules=app.services.rules,
-                at_ms=app.services.clock.now_ms(),
             )
             whole = await app.database.run(fork_session, command)
             assert isinstance(whole, Session)

@@ -23,7 +23,6 @@ from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, SessionRow
 from antiphon.domain.message import Usage
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import DeliveryContext
-from antiphon.domain.session_ids import parse_session_id
 from antiphon.engine.access.keyed_calls import BeginKeyedCall, begin_keyed_call, end_keyed_call, settle_keyed_call
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.approvals.outside import BeginApprovedCall, begin_call, end_call
@@ -58,7 +57,6 @@ from antiphon.engine.sessions.forks import (
     remove_page,
     store_page,
 )
-from antiphon.request_ids import new_run_id
 from antiphon.store import approvals as requests
 from antiphon.store import channel_accounts, copies, deliveries, keyed_calls, processes
 from antiphon.store import sessions as rows
@@ -158,7 +156,7 @@ class RunClaim(Kind):
         return await lifecycle.claim(tx, self.session, claimant)
 
     def writes(self, held: Run) -> Sequence[Callable[[Transaction], Awaitable[object]]]:
-        fence, end = Fence(held.id, held.fence), FinishRun(outcome=Outcome(status=RunStatus.OK), at_ms=self._now)
+        fence, end = Fence(held.id, held.fence), FinishRun(outcome=Outcome(status=RunStatus.OK))
         return (
             lambda tx: lifecycle.record(tx, fence, Steps((), is_counted=True)),
             lambda tx: lifecycle.set_waiting(tx, fence, (held.id,), None),
@@ -231,13 +229,12 @@ class CheckpointClaim(Kind):
         await app.database.run(rows.update, session.row, {"checkpoint_at": 1})
 
     async def take(self, tx: Transaction, process: ProcessId) -> BegunCheckpoint | None:
-        rules, run_id = self.app.services.rules, new_run_id(self.app.services.ids)
-        command = BeginCheckpoint(due=self.due, process=process, rules=rules, run_id=run_id, at_ms=self._now)
+        command = BeginCheckpoint(due=self.due, process=process, rules=self.app.services.rules)
         return await begin_checkpoint(tx, command)
 
     def writes(self, held: BegunCheckpoint) -> Sequence[Callable[[Transaction], Awaitable[object]]]:
         used = UsedByCheckpoint(usage=Usage(10, 10, steps=1), model="m", is_counted=True, at_ms=0)
-        end = FinishCheckpoint(begun=held, looked=LookedBack(), rules=self.app.services.rules, at_ms=self._now)
+        end = FinishCheckpoint(begun=held, looked=LookedBack(), rules=self.app.services.rules)
         return (
             lambda tx: note_usage(tx, held, used),
             lambda tx: hand_back_checkpoint(tx, held.fence),
@@ -365,9 +362,7 @@ class CopyClaim(Kind):
             target=app.services.sessions.target("api:large"),
             seq=None,
             new_segment="copy",
-            new_session_id=parse_session_id("api:copy"),
             rules=app.services.rules,
-            at_ms=self._now,
         )
         prepared = await app.database.read(prepare_fork, self.command)
         assert not isinstance(prepared, Exception)

@@ -20,7 +20,7 @@ from antiphon.domain.keys import DmScope, SessionKey, direct_key, main_key, thre
 from antiphon.domain.message import text_content
 from antiphon.domain.person import Identity, person_principal
 from antiphon.domain.run import Run, RunStatus
-from antiphon.domain.session import NOWHERE, DeliveryContext, Source
+from antiphon.domain.session import NOWHERE, DeliveryContext
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.places import ChatAddress
@@ -111,8 +111,6 @@ class WebhookInbox:
                 classification=webhook.classification,
             ),
         )
-        new_id = services.sessions.new_session_id(Source(kind="channel", platform=NAME))
-        posting = replace(posting, new_session_id=new_id)
         posted = await services.peer_chats.post(chat, message.message_id, posting)
         answer = replace(shown_posted(posted), message_id=message.message_id)
         if message.wait is None or posted.run_id is None:
@@ -124,9 +122,7 @@ class WebhookInbox:
 
     async def _carry_out(self, chat: PeerChat, message: WebhookMessage, command: ChatCommand) -> PostedShape:
         """The answer to a command, which is no message of the session. A waiting caller gets it at once."""
-        done = await self._services.peer_chats.carry_out(
-            chat, message.message_id, command, self._services.commands.occasion()
-        )
+        done = await self._services.peer_chats.carry_out(chat, message.message_id, command)
         return PostedShape(
             session_key=str(done.session_key),
             message_id=message.message_id,

@@ -31,7 +31,7 @@ def use_compartments(
     async def run() -> Compartments:
         clock = SystemClock()
         async with _open_backend(home, config, clock) as backend:
-            return await use(HomeCompartments(backend.database, clock))
+            return await use(HomeCompartments(backend.database))
 
     prepare_home(home, is_embedded=config.database.url is None)
     try:

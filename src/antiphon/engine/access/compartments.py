@@ -1,6 +1,5 @@
 """Compartments of a home: named by owners, for good. Contract: flow 1."""
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Compartments
 from antiphon.domain.errors import Conflict
@@ -14,9 +13,8 @@ from antiphon.store.people import find_standing
 class HomeCompartments:
     """The names that classifications may use. All raise `Denied` for anyone but owners."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
 
     async def list(self, principal: Principal) -> Compartments:
         """In the order in which they were created."""

@@ -3,10 +3,12 @@
 Contract: sessions 4, send 1.
 """
 
+from datetime import datetime
+
 from msgspec import Struct
 
 from antiphon.domain.agent import Agent
-from antiphon.domain.ids import SessionId
+from antiphon.domain.ids import UNBORN
 from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.session import Session, SessionStatus, Source
 from antiphon.domain.targets import NamedTarget, Target
@@ -14,7 +16,6 @@ from antiphon.engine.access.reach import NOBODY
 from antiphon.engine.rules import Rules
 from antiphon.policy.rights import may_open_main
 from antiphon.policy.standing import Standing
-from antiphon.store.codec import moment
 
 
 class NewMain(Struct, frozen=True, kw_only=True):
@@ -24,18 +25,15 @@ class NewMain(Struct, frozen=True, kw_only=True):
     agent: Agent
     standing: Standing
     """Of the principal who opens it."""
-    session_id: SessionId
-    at_ms: int
 
-    @property
-    def session(self) -> Session:
+    def session_at(self, at: datetime) -> Session:
         """The session as it will be, for decisions about what is stored in it first."""
-        at, base = moment(self.at_ms), self.agent.classification
+        base = self.agent.classification
         return Session(
             row=NOBODY,
             key=self.key,
             agent_id=self.agent.id,
-            id=self.session_id,
+            id=UNBORN,
             source=Source(),
             status=SessionStatus.IDLE,
             last_seq=0,
@@ -48,9 +46,7 @@ class NewMain(Struct, frozen=True, kw_only=True):
         )
 
 
-def new_main(
-    target: Target | None, standing: Standing, rules: Rules, *, session_id: SessionId, at_ms: int
-) -> NewMain | None:
+def new_main(target: Target | None, standing: Standing, rules: Rules) -> NewMain | None:
     """The main session that the target names, if its agent is configured and the principal may open it.
 
     Does not look whether it exists.
@@ -61,4 +57,4 @@ def new_main(
     agent = rules.agents.get(key.agent_id)
     if agent is None:
         return None
-    return NewMain(key=key, agent=agent, standing=standing, session_id=session_id, at_ms=at_ms)
+    return NewMain(key=key, agent=agent, standing=standing)

@@ -31,7 +31,7 @@ from antiphon.policy.acts import Act
 from antiphon.policy.rights import is_promotion
 from antiphon.store import link_undos, tokens
 from antiphon.store import people as rows
-from antiphon.store.codec import clearance_columns, moment
+from antiphon.store.codec import clearance_columns
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.link_undos import LinkUndo
 from antiphon.store.people import find_standing
@@ -78,23 +78,18 @@ class MergePeople(Struct, frozen=True, kw_only=True):
     into: PersonId
     held: frozenset[TokenScope]
     """The scopes of the credential that asks."""
-    at_ms: int
 
 
 class AddPerson(Struct, frozen=True, kw_only=True):
     rights: Rights
     person: Person
-    other_id: PersonId
-    """The id if the person's own is or was somebody's."""
     code_hash: str
-    at_ms: int
 
 
 class MakeLink(Struct, frozen=True, kw_only=True):
     rights: Rights
     id: PersonId
     code_hash: str
-    at_ms: int
 
 
 class People:
@@ -142,15 +137,12 @@ class People:
             raise Invalid(f"Name {error}.", code="invalid_request") from error
         for agent in agents:
             self._rules.agent(agent)
-        code, at_ms = self._ids.random_hex(48), self._clock.now_ms()
-        id = id_from_name(name)
-        person = Person(id=id, name=name, role=role, agents=agents, created_at=moment(at_ms))
+        code = self._ids.random_hex(48)
+        person = Person(id=id_from_name(name), name=name, role=role, agents=agents, created_at=self._clock.now())
         command = AddPerson(
             rights=Rights(principal, self._rules),
             person=person,
-            other_id=PersonId(f"{id}-{self._ids.random_hex(8)}"),
             code_hash=hash_of(code),
-            at_ms=at_ms,
         )
         return Invitation(await self._database.run(_invite, command), code)
 
@@ -167,7 +159,6 @@ class People:
             rights=Rights(principal, self._rules),
             id=PersonId(id),
             code_hash=hash_of(code),
-            at_ms=self._clock.now_ms(),
         )
         return Invitation(await self._database.run(_make_link, command), code)
 
@@ -215,7 +206,6 @@ class People:
             id=PersonId(id),
             into=PersonId(into),
             held=held,
-            at_ms=self._clock.now_ms(),
         )
         return await self._database.run(_merge, command)
 
@@ -271,7 +261,7 @@ async def _invite(tx: Transaction, command: AddPerson) -> Person:
     refuse_machine_name(command.rights.rules, person.name)
     _refuse_link(person)
     if is_id_of_account(person.id) or not await rows.insert(tx, person):
-        person = replace(person, id=command.other_id)
+        person = replace(person, id=PersonId(f"{person.id}-{tx.random_hex(8)}"))
         await rows.insert(tx, person)
     tx.wake(rows.NAMES)
     await _insert_link(tx, person, command.code_hash)

@@ -39,8 +39,10 @@ class NewToken(Struct, frozen=True, kw_only=True):
     hash: str
     name: str | None
     clearance: NamedClassification | None
-    at_ms: int
-    expires_at_ms: int | None
+    life: timedelta | None
+
+    def expires_at_ms(self, now_ms: int) -> int | None:
+        return None if self.life is None else now_ms + int(self.life.total_seconds() * 1000)
 
 
 class BindToken(Struct, frozen=True, kw_only=True):
@@ -68,7 +70,6 @@ class RotateToken(Struct, frozen=True, kw_only=True):
     id: str
     hash: str
     """The hash of the new secret."""
-    at_ms: int
 
 
 class Tokens:
@@ -159,9 +160,7 @@ class Tokens:
     ) -> tuple[Token, str]:
         """The token with a new secret; the old one is refused at once. Raises `NotFound`, `Denied` as for a new one."""
         secret = f"{id}_{self._ids.random_hex(48)}"
-        command = RotateToken(
-            rights=Rights(principal, self._rules), held=held, id=id, hash=hash_of(secret), at_ms=self._clock.now_ms()
-        )
+        command = RotateToken(rights=Rights(principal, self._rules), held=held, id=id, hash=hash_of(secret))
         return await self._database.run(rotate_token, command), secret
 
     async def list(self, principal: Principal) -> list[Token]:
@@ -185,12 +184,7 @@ class Tokens:
         """An id, a secret with its hash, and what else is known of a new token."""
         id = self._ids.new(TOKEN_PREFIX)
         secret = f"{id}_{self._ids.random_hex(48)}"
-        now_ms = self._clock.now_ms()
-        expires_at_ms = None if life is None else now_ms + int(life.total_seconds() * 1000)
-        new = NewToken(
-            id=id, hash=hash_of(secret), name=name, clearance=clearance, at_ms=now_ms, expires_at_ms=expires_at_ms
-        )
-        return new, secret
+        return NewToken(id=id, hash=hash_of(secret), name=name, clearance=clearance, life=life), secret
 
 
 async def bind_token(tx: Transaction, command: BindToken) -> Token:
@@ -206,8 +200,8 @@ async def bind_token(tx: Transaction, command: BindToken) -> Token:
         session_key=str(found.session.key),
         clearance=clearance.most,
         name=command.new.name,
-        created_at_ms=command.new.at_ms,
-        expires_at_ms=command.new.expires_at_ms,
+        created_at_ms=tx.now_ms,
+        expires_at_ms=command.new.expires_at_ms(tx.now_ms),
     )
     return await store_token(tx, token)
 
@@ -234,8 +228,8 @@ async def issue_token(tx: Transaction, command: IssueToken) -> Token:
         namespace=command.namespace,
         clearance=clearance.most,
         name=command.new.name,
-        created_at_ms=command.new.at_ms,
-        expires_at_ms=command.new.expires_at_ms,
+        created_at_ms=tx.now_ms,
+        expires_at_ms=command.new.expires_at_ms(tx.now_ms),
     )
     return await store_token(tx, token)
 
@@ -260,7 +254,7 @@ async def store_token(tx: Transaction, token: Token) -> Token:
 
 async def rotate_token(tx: Transaction, command: RotateToken) -> Token:
     await find_reach(tx, command.rights, Act.TOKENS)
-    token = await tokens.find_token(tx, command.id, command.at_ms)
+    token = await tokens.find_token(tx, command.id, tx.now_ms)
     if token is None:
         raise _unknown(command.id)
     refuse_credential(command.held, token.scopes)

@@ -1,7 +1,6 @@
 """Asks a person to approve calls of a run: the run ends its job, and nothing waits but rows. Contract: approvals 1."""
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from msgspec import Struct
 
@@ -25,13 +24,10 @@ from antiphon.store.spawns import DUE
 
 
 class AskApproval(Struct, frozen=True, kw_only=True):
-    id: ApprovalId
     calls: Sequence[AskedCall]
     made_of: Classification
     """The join of what the calls were made from."""
-    expires_at: datetime
     rules: Rules
-    at_ms: int
 
 
 async def ask_approval(tx: Transaction, fence: Fence, command: AskApproval) -> bool | None:
@@ -43,11 +39,11 @@ async def ask_approval(tx: Transaction, fence: Fence, command: AskApproval) -> b
     found = await ledger.find_in_log(tx, fence.run_id)
     if found is None or found.run.fence != fence.number or found.run.status is not RunStatus.RUNNING:
         return None
-    run, at_ms = found.run, command.at_ms
+    run, at_ms = found.run, tx.now_ms
     if run.is_cancel_requested:
         return False
     approval = Approval(
-        id=command.id,
+        id=ApprovalId(tx.new_id("appr")),
         session=run.session,
         session_key=run.session_key,
         session_id=run.session_id,
@@ -57,7 +53,7 @@ async def ask_approval(tx: Transaction, fence: Fence, command: AskApproval) -> b
         state=ApprovalState.PENDING,
         calls=tuple(command.calls),
         asked_at=moment(at_ms),
-        expires_at=command.expires_at,
+        expires_at=tx.now + command.rules.approval.expire_after,
     )
     await approvals.insert(tx, approval)
     left_ms = None if run.deadline is None else max(milliseconds(run.deadline) - at_ms, 1)

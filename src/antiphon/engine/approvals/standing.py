@@ -76,9 +76,7 @@ def refuse_always(approval: Approval, verdicts: Mapping[str, Verdict], fields: F
         raise Invalid(problem, code="invalid_always")
 
 
-async def store_always(
-    tx: Transaction, approval: Approval, fields: Fields, ids: Mapping[str, StandingApprovalId]
-) -> None:
+async def store_always(tx: Transaction, approval: Approval, fields: Fields) -> None:
     """Stores what the decision allows always. Commands are allowed for the run that asked alone."""
     await rows.delete_ended(tx)
     asked = None if approval.run is None else await ledger.find(tx, approval.run)
@@ -89,7 +87,7 @@ async def store_always(
         fixed = fixed_part(call.arguments, named)
         assert fixed is not None and approval.decided_by is not None and approval.decided_at is not None
         standing = StandingApproval(
-            id=ids[call.id],
+            id=StandingApprovalId(tx.new_id("always")),
             agent_id=approval.agent_id,
             principal=approval.principal,
             tool=call.tool,

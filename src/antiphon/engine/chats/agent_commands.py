@@ -4,7 +4,6 @@ from antiphon.domain.agent import Agent
 from antiphon.domain.commands import ChatCommand, Subcommand
 from antiphon.domain.words import folded
 from antiphon.engine.chats.chat import Chat
-from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import change_route
 from antiphon.engine.chats.session_commands import FIXED, can_switch
 from antiphon.engine.rules import Rules
@@ -14,8 +13,8 @@ from antiphon.store.database import Transaction
 LONGEST_SHOWN = 80
 
 
-async def perform_agent(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
-    rules, current = occasion.rules, chat.route.agent_id
+async def perform_agent(tx: Transaction, chat: Chat, command: ChatCommand, rules: Rules) -> str:
+    current = chat.route.agent_id
     match command.sub:
         case Subcommand.LIST:
             lines = [f"{'*' if agent.id == current else '-'} {named(agent)}" for agent in _open_to(chat, rules)]

@@ -12,15 +12,15 @@ from antiphon.engine.chats.groups import (
     rename_group,
     standing_of,
 )
-from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.take_in import Received, Stale, keep_lease
+from antiphon.engine.rules import Rules
 from antiphon.policy.reception import GroupStanding
 from antiphon.store.arrivals import ArrivalOutcome
 from antiphon.store.database import Transaction
 
 
 async def take_change(
-    tx: Transaction, change: ChatChange, lease: AccountLease | None, occasion: Occasion
+    tx: Transaction, change: ChatChange, lease: AccountLease | None, rules: Rules
 ) -> Received | Stale:
     """May be called again for the same change: each states what is so now."""
     if not await keep_lease(tx, lease, change.place, change.position):
@@ -28,7 +28,7 @@ async def take_change(
     match change.kind:
         case ChangeKind.ADDED:
             group = await find_group(tx, change.place)
-            if standing_of(occasion.rules, change.place, group) is GroupStanding.UNKNOWN:
+            if standing_of(rules, change.place, group) is GroupStanding.UNKNOWN:
                 by = None if change.sender is None else change.sender.id
                 await ask_owners(tx, change.place, group, title=change.title, by=by)
         case ChangeKind.LEFT:
@@ -38,9 +38,9 @@ async def take_change(
             await move_group(tx, change.place, change.moved_to)
         case ChangeKind.RENAMED:
             assert change.title is not None
-            await rename_group(tx, occasion.rules, change.place, title=change.title)
+            await rename_group(tx, rules, change.place, title=change.title)
         case ChangeKind.JOINED:
-            await note_met(tx, occasion.rules, change.place, change.people)
+            await note_met(tx, rules, change.place, change.people)
         case ChangeKind.PARTED:
             await forget_met(tx, change.place, change.people)
         case ChangeKind.BLOCKED:

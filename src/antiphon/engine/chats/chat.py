@@ -5,9 +5,14 @@ from msgspec import Struct
 from antiphon.domain.keys import ChatType
 from antiphon.domain.person import Identity
 from antiphon.domain.session import DeliveryContext, Session
+from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.places import ChatRoute
+from antiphon.engine.access.reach import Rights
+from antiphon.engine.rules import Rules
 from antiphon.policy.chats import ChannelRules
 from antiphon.policy.standing import Standing
+
+NO_SESSION = "There is no conversation here yet. Write a message to begin one."
 
 
 class Chat(Struct, frozen=True, kw_only=True):
@@ -30,3 +35,12 @@ class Chat(Struct, frozen=True, kw_only=True):
     route: ChatRoute
     session: Session | None = None
     """The session that the route names, if it exists."""
+
+    def rights(self, rules: Rules) -> Rights:
+        """Those of the sender."""
+        return Rights(self.standing.principal, rules)
+
+    @property
+    def target(self) -> NamedTarget:
+        """The session that the chat uses now."""
+        return NamedTarget(self.route.session_key, None)

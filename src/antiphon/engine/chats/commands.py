@@ -8,12 +8,10 @@ import logging
 
 from msgspec import Struct
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.commands import ChatCommand, CommandName, Subcommand, help_text, parse
 from antiphon.domain.errors import REFUSALS, Denied
-from antiphon.domain.ids import Ids, RunId
 from antiphon.domain.keys import ChatType
 from antiphon.domain.person import PersonId, person_of
 from antiphon.domain.session import HERE, SendOverride, Session, SessionStatus, SessionType
@@ -24,20 +22,18 @@ from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
 from antiphon.engine.access.tokens import refuse_clearance
 from antiphon.engine.chats.agent_commands import perform_agent
-from antiphon.engine.chats.chat import Chat
+from antiphon.engine.chats.chat import NO_SESSION, Chat
 from antiphon.engine.chats.decision_commands import decide
 from antiphon.engine.chats.link_commands import link, unlink
 from antiphon.engine.chats.memory_commands import forget, show_memory
-from antiphon.engine.chats.occasion import NO_SESSION, Occasion
 from antiphon.engine.chats.session_commands import base_of_chats, perform_session, shown_keys, shown_label
 from antiphon.engine.chats.task_commands import perform_task
 from antiphon.engine.checkpoints.checkpoints import said_of
-from antiphon.engine.checkpoints.queue import AskCheckpoint, ask_checkpoint
-from antiphon.engine.ledger.append import derived_id
+from antiphon.engine.checkpoints.queue import ask_checkpoint
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_session
 from antiphon.engine.sessions.patches import SessionPatch, patch_session
-from antiphon.engine.sessions.resets import BeginAnew, reset_session
+from antiphon.engine.sessions.resets import reset_session
 from antiphon.engine.sessions.senders import JudgedSender, Speaker, admit_sender, judge_sender, principal_of
 from antiphon.policy.acts import Act
 from antiphon.policy.authorize import Limits, decide_scope
@@ -70,12 +66,11 @@ _STATES = {
 ONLY_OWNERS_APPROVE = "Only owners approve tasks."
 
 
-async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str | None:
+async def perform(tx: Transaction, chat: Chat, command: ChatCommand, rules: Rules) -> str | None:
     """Carries the command out as the sender; the answer for the chat, or None if they may not use it.
 
     In that case nothing is sent, and the log of Antiphon says so. Contract: channels 4.
     """
-    rules = occasion.rules
     if not may_use(chat, command, rules):
         if is_owners_approval(chat.standing, command, rules.role_commands):
             return ONLY_OWNERS_APPROVE
@@ -93,46 +88,46 @@ async def perform(tx: Transaction, chat: Chat, command: ChatCommand, occasion: O
         return command.usage
     try:
         async with tx.attempt():
-            return await _carry_out(tx, chat, command, occasion)
+            return await _carry_out(tx, chat, command, rules)
     except REFUSALS as error:
         return error.message
 
 
-async def _carry_out(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
-    rules, is_group = occasion.rules, chat.chat_type is not ChatType.DIRECT
+async def _carry_out(tx: Transaction, chat: Chat, command: ChatCommand, rules: Rules) -> str:
+    is_group = chat.chat_type is not ChatType.DIRECT
     match command.name:
         case CommandName.HELP:
             return _help(chat, rules, is_group=is_group)
         case CommandName.START if command.argument is None:
             return _help(chat, rules, is_group=is_group)
         case CommandName.LINK | CommandName.START:
-            return await link(tx, chat, command, occasion)
+            return await link(tx, chat, command, rules)
         case CommandName.UNLINK:
-            return await unlink(tx, chat, occasion)
+            return await unlink(tx, chat, rules)
         case CommandName.STATUS:
             return await _status(tx, chat, rules)
         case CommandName.WHO:
             return await _who(tx, chat, rules)
         case CommandName.STOP:
-            return await _stop(tx, chat, occasion)
+            return await _stop(tx, chat, rules)
         case CommandName.NEW | CommandName.RESET:
-            return await _reset(tx, chat, occasion)
+            return await _reset(tx, chat, rules)
         case CommandName.CHECKPOINT:
-            return await _checkpoint(tx, chat, occasion)
+            return await _checkpoint(tx, chat, rules)
         case CommandName.SEND:
-            return await _set_sending(tx, chat, command.sub, occasion)
+            return await _set_sending(tx, chat, command.sub, rules)
         case CommandName.SESSION:
-            return await perform_session(tx, chat, command, occasion)
+            return await perform_session(tx, chat, command, rules)
         case CommandName.AGENT:
-            return await perform_agent(tx, chat, command, occasion)
+            return await perform_agent(tx, chat, command, rules)
         case CommandName.MEMORY:
-            return await show_memory(tx, chat, command, occasion)
+            return await show_memory(tx, chat, command, rules)
         case CommandName.FORGET:
-            return await forget(tx, chat, command, occasion)
+            return await forget(tx, chat, command, rules)
         case CommandName.TASK:
-            return await perform_task(tx, chat, command, occasion)
+            return await perform_task(tx, chat, command, rules)
         case CommandName.APPROVE | CommandName.DENY:
-            return await decide(tx, chat, command, occasion)
+            return await decide(tx, chat, command, rules)
 
 
 def may_use(chat: Chat, command: ChatCommand, rules: Rules) -> bool:
@@ -197,48 +192,35 @@ async def _who(query: Query, chat: Chat, rules: Rules) -> str:
     return "\n".join(lines)
 
 
-async def _stop(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
+async def _stop(tx: Transaction, chat: Chat, rules: Rules) -> str:
     if chat.session is None:
         return NO_SESSION
-    cancelled = await cancel_session(tx, occasion.rights(chat), occasion.target(chat))
+    cancelled = await cancel_session(tx, chat.rights(rules), chat.target)
     if cancelled.run_id is None and not cancelled.below:
         return "Nothing is running."
     below = "" if not cancelled.below else f" So is the work of {cancelled.below} below it."
     return f"The answer is being stopped.{below}"
 
 
-async def _reset(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
+async def _reset(tx: Transaction, chat: Chat, rules: Rules) -> str:
     if chat.session is None:
         return NO_SESSION
-    command = BeginAnew(
-        rights=occasion.rights(chat),
-        target=occasion.target(chat),
-        drawn=occasion.drawn[:12],
-        now=occasion.now,
-        at_ms=occasion.at_ms,
-    )
-    await reset_session(tx, command)
+    await reset_session(tx, chat.rights(rules), chat.target)
     return "A new conversation begins."
 
 
-async def _checkpoint(tx: Transaction, chat: Chat, occasion: Occasion) -> str:
+async def _checkpoint(tx: Transaction, chat: Chat, rules: Rules) -> str:
     if chat.session is None:
         return NO_SESSION
-    command = AskCheckpoint(
-        rights=occasion.rights(chat),
-        target=occasion.target(chat),
-        run_id=RunId(derived_id("run", occasion.at_ms, occasion.drawn)),
-        at_ms=occasion.at_ms,
-    )
-    return said_of(await ask_checkpoint(tx, command))
+    return said_of(await ask_checkpoint(tx, chat.rights(rules), chat.target))
 
 
-async def _set_sending(tx: Transaction, chat: Chat, sub: Subcommand, occasion: Occasion) -> str:
+async def _set_sending(tx: Transaction, chat: Chat, sub: Subcommand, rules: Rules) -> str:
     if chat.session is None:
         return NO_SESSION
     override, said = _OVERRIDES[sub]
-    patch = SessionPatch(changes={"send_policy": None if override is None else override.value}, at_ms=occasion.at_ms)
-    await patch_session(tx, occasion.rights(chat), occasion.target(chat), patch)
+    patch = SessionPatch(changes={"send_policy": None if override is None else override.value})
+    await patch_session(tx, chat.rights(rules), chat.target, patch)
     return said
 
 
@@ -247,17 +229,15 @@ class TypedCommand(Struct, frozen=True, kw_only=True):
     target: NamedTarget
     """The session in which it was typed."""
     command: ChatCommand
-    occasion: Occasion
+    rules: Rules
 
 
 class ChatCommands:
     """Commands outside channels: on the page and in the terminal, where a session is the chat."""
 
-    def __init__(self, database: Database, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
-        self._ids = ids
 
     async def run(
         self, speaker: Speaker, target: NamedTarget, text: str, *, held: frozenset[TokenScope] = ALL_SCOPES
@@ -272,19 +252,11 @@ class ChatCommands:
             await self._database.read(_look, speaker, target, self._rules)
             return None
         _refuse_credential(speaker, command, held)
-        typed = TypedCommand(speaker=speaker, target=target, command=command, occasion=self.occasion())
+        typed = TypedCommand(speaker=speaker, target=target, command=command, rules=self._rules)
         answer = await self._database.run(_run_in_session, typed, sessions=(target,))
         if answer is None:
             raise Denied(f"Command is not open to you: '/{command.name}'. /help lists those that are.")
         return answer
-
-    def occasion(self) -> Occasion:
-        return Occasion(
-            rules=self._rules,
-            now=self._clock.now(),
-            at_ms=self._clock.now_ms(),
-            drawn=self._ids.random_hex(64),
-        )
 
 
 def _refuse_credential(speaker: Speaker, command: ChatCommand, held: frozenset[TokenScope]) -> None:
@@ -306,15 +278,15 @@ async def _look(query: Query, speaker: Speaker, target: NamedTarget, rules: Rule
 
 
 async def _run_in_session(tx: Transaction, typed: TypedCommand) -> str | None:
-    speaker, rules = typed.speaker, typed.occasion.rules
+    speaker, rules = typed.speaker, typed.rules
     found = await _look(tx, speaker, typed.target, rules)
     if isinstance(found, Session):
         chat = _chat_here(await find_standing(tx, principal_of(speaker)), found)
-        return await perform(tx, chat, typed.command, typed.occasion)
+        return await perform(tx, chat, typed.command, typed.rules)
     chat = _chat_here(found.standing, found.session)
     if may_use(chat, typed.command, rules):
         await admit_sender(tx, found)
-    return await perform(tx, chat, typed.command, typed.occasion)
+    return await perform(tx, chat, typed.command, typed.rules)
 
 
 def _chat_here(standing: Standing, session: Session) -> Chat:

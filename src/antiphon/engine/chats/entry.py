@@ -1,18 +1,15 @@
 """Posts a message of a channel into its chat's session, which it opens if need be. Contract: sessions 3, 4."""
 
-from datetime import datetime
-
 from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict
-from antiphon.domain.ids import MessageId, RunId, SessionId
+from antiphon.domain.ids import MessageId, SessionId
 from antiphon.domain.inbound import Inbound
 from antiphon.domain.keys import ChatType, SessionKey, SessionKind
 from antiphon.domain.message import Citation, JsonObject, Part, TextPart, UserMessage
 from antiphon.domain.session import Session, SessionType, Source
-from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.places import ChatAddress, find_route, own_key, rules_of, settings_agent
 from antiphon.engine.access.recipients import account_of
@@ -60,20 +57,6 @@ class Uploaded(Struct, frozen=True, kw_only=True):
     """What could not be stored, one plain sentence each, for the sender."""
 
 
-class DrawnIds(Struct, frozen=True, kw_only=True):
-    """What a unit that posts needs from outside."""
-
-    random: str
-    """12 hexadecimal digits, for the id of a session that is new."""
-    run_id: RunId
-    now: datetime
-    at_ms: int
-
-    def session_id(self, channel: str) -> SessionId:
-        """An id of the channel. Contract: keys 7."""
-        return parse_session_id(f"{channel}:{self.now:%Y%m%d}-{self.random}")
-
-
 async def address_of(query: Query, inbound: Inbound) -> ChatAddress:
     """The chat's name in tables and keys; a group that has moved keeps its first id."""
     place = inbound.place
@@ -119,7 +102,7 @@ def group_rules(chat: Chat) -> GroupRules:
     return groups.get(id) or groups.get(chat.place.to or "") or GroupRules()
 
 
-def _opening(rules: Rules, chat: Chat, who: Who, drawn: DrawnIds) -> OpenSession:
+def _opening(rules: Rules, chat: Chat, who: Who) -> OpenSession:
     """Opens the chat's session; from now on its answers go to the chat's place."""
     assert chat.rules is not None
     return OpenSession(
@@ -135,8 +118,6 @@ def _opening(rules: Rules, chat: Chat, who: Who, drawn: DrawnIds) -> OpenSession
         attributes=SessionAttributes(taint=chat.rules.classification, metadata=_metadata(chat)),
         place=chat.place,
         newcomer=None if who.is_linked else Newcomer(who.identity, who.name),
-        new_session_id=drawn.session_id(chat.route.address.channel),
-        at_ms=drawn.at_ms,
     )
 
 
@@ -187,41 +168,35 @@ def sent_ms(inbound: Inbound, at_ms: int) -> int:
     return at_ms if inbound.sent_at is None else min(milliseconds(inbound.sent_at), at_ms)
 
 
-async def post_in_chat(
-    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: DrawnIds
-) -> Posted:
+async def post_in_chat(tx: Transaction, rules: Rules, chat: Chat, who: Who, *, arrived: Arrived) -> Posted:
     """Stores the message and queues its run, as the sender, in the unit of its arrival; a refusal leaves no session."""
-    opening = _opening(rules, chat, who, drawn)
-    post = _posting(rules, chat, who, arrived=arrived, drawn=drawn)
+    opening = _opening(rules, chat, who)
+    post = _posting(rules, chat, who, arrived=arrived, now_ms=tx.now_ms)
     try:
         return (await open_and_post(tx, opening, post, rules)).posted
     except Conflict as error:
         if error.code != "message_id_reused":
             raise
     # Its arrival shows that it came once; somebody else who may post here has used its id.
-    own = MessageId(f"{post.message.message_id}:{drawn.random}")
+    own = MessageId(f"{post.message.message_id}:{tx.random_hex(12)}")
     post = replace(post, message=replace(post.message, message_id=own))
     return (await open_and_post(tx, opening, post, rules)).posted
 
 
-async def open_for_files(
-    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: DrawnIds
-) -> Session:
+async def open_for_files(tx: Transaction, rules: Rules, chat: Chat, who: Who, *, arrived: Arrived) -> Session:
     """The chat's session, opened for files of a message that may be stored; the message is counted with its unit."""
-    judged = await judge_for_files(tx, rules, chat, who, arrived=arrived, drawn=drawn)
+    judged = await judge_for_files(tx, rules, chat, who, arrived=arrived)
     return (await carry_out(tx, judged.opening)).session
 
 
-async def judge_for_files(
-    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: DrawnIds
-) -> JudgedEntry:
+async def judge_for_files(tx: Transaction, rules: Rules, chat: Chat, who: Who, *, arrived: Arrived) -> JudgedEntry:
     """Whether the message may be stored, apart from its sender's pace. Writes nothing."""
-    opening = _opening(rules, chat, who, drawn)
-    post = _posting(rules, chat, who, arrived=arrived, drawn=drawn)
+    opening = _opening(rules, chat, who)
+    post = _posting(rules, chat, who, arrived=arrived, now_ms=tx.now_ms)
     return await judge_entry(tx, opening, post, rules, is_counted=False)
 
 
-def _posting(rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: DrawnIds) -> PostMessage:
+def _posting(rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, now_ms: int) -> PostMessage:
     assert chat.rules is not None
     inbound = arrived.inbound
     rules = replace(rules, owner_trigger=_owner_trigger(rules, chat, inbound))
@@ -239,18 +214,14 @@ def _posting(rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, drawn: Dra
         may_repeat=True,
         mode=chat.rules.queue_mode,
         is_mode_chosen=False,
-        run_id=drawn.run_id,
-        new_session_id=drawn.session_id(chat.route.address.channel),
         rules=rules,
         place=chat.place,
         route=chat.rules.classification.join(arrived.cited),
         is_delivered=False,
         is_of_channel=True,
         file_bytes=arrived.file_bytes,
-        sent_ms=sent_ms(inbound, drawn.at_ms),
+        sent_ms=sent_ms(inbound, now_ms),
         held_bytes=arrived.held_bytes,
-        now=drawn.now,
-        at_ms=drawn.at_ms,
     )
 
 

@@ -5,7 +5,6 @@ from collections.abc import Collection
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import NotFound
 from antiphon.domain.session import DeliveryContext
@@ -34,16 +33,14 @@ class DecideGroup(Struct, frozen=True, kw_only=True):
     account: str
     named: str
     state: GroupState
-    at_ms: int
 
 
 class Groups:
     """Use cases of groups. All raise `Denied` for anyone but owners."""
 
-    def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
 
     async def list(self, principal: Principal) -> list[ChannelGroup]:
         """The groups that the bots of this home are or were in, by channel and account, the oldest first."""
@@ -66,7 +63,6 @@ class Groups:
             account=account,
             named=group,
             state=state,
-            at_ms=self._clock.now_ms(),
         )
         return await self._database.run(decide_group, command)
 
@@ -84,7 +80,7 @@ async def decide_group(tx: Transaction, command: DecideGroup) -> ChannelGroup:
     )
     if found is None:
         raise NotFound(f"Group not found: {command.named[:80]!r}. `antiphon groups list` shows them.")
-    await rows.set_state(tx, found, command.state, by=str(command.rights.principal), at_ms=command.at_ms)
+    await rows.set_state(tx, found, command.state, by=str(command.rights.principal), at_ms=tx.now_ms)
     await show_decision(tx, subject_of_group(found.channel, found.account, found.group_id))
     decided = await rows.find(tx, found.channel, found.account, found.group_id)
     assert decided is not None

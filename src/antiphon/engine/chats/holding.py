@@ -19,7 +19,6 @@ from antiphon.engine.chats.accounts import milliseconds_of
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.entry import (
     Arrived,
-    DrawnIds,
     content_of,
     find_chat,
     is_addressed,
@@ -55,7 +54,6 @@ class Holding(Struct, frozen=True, kw_only=True):
     inbound: Inbound
     who: Who
     rules: Rules
-    at_ms: int
     free_bytes: int = 0
     """On the home's disk; measured only for a message with files."""
     waits: JoinWaits | None = None
@@ -104,14 +102,14 @@ def _left_line(file: SentFile) -> str:
 async def hold(tx: Transaction, holding: Holding) -> None:
     """Lets the message wait for its files and its turn; the refusal if it may not be taken in."""
     rules, standing = holding.rules, holding.who.standing
-    written_ms = sent_ms(holding.inbound, holding.at_ms)
+    written_ms = sent_ms(holding.inbound, tx.now_ms)
     try:
         await refuse_pace(tx, standing, rules.shares, at_ms=written_ms)
     except Limited as error:
         await hold_late(tx, holding, error)
         return
     await refuse_bytes(tx, standing, _size_of(holding.inbound), rules.shares)
-    await _store(tx, holding, is_counted=True, due_ms=holding.at_ms + holding.open_ms)
+    await _store(tx, holding, is_counted=True, due_ms=tx.now_ms + holding.open_ms)
 
 
 async def join(tx: Transaction, holding: Holding, chat: Chat) -> bool:
@@ -119,7 +117,7 @@ async def join(tx: Transaction, holding: Holding, chat: Chat) -> bool:
 
     If it does not belong to the open one, nothing more will: then that one waits no longer.
     """
-    inbound, at_ms, waits = holding.inbound, holding.at_ms, holding.waits
+    inbound, at_ms, waits = holding.inbound, tx.now_ms, holding.waits
     if waits is None:
         return False
     held = await held_messages.find_open(tx, inbound.place, str(holding.who.standing.principal), at_ms)
@@ -141,10 +139,10 @@ async def join(tx: Transaction, holding: Holding, chat: Chat) -> bool:
 
 async def hold_late(tx: Transaction, holding: Holding, error: AntiphonError) -> None:
     """Lets a message wait for its sender's pace if it is late by no fault of theirs; else raises the error."""
-    is_late = holding.at_ms - sent_ms(holding.inbound, holding.at_ms) >= milliseconds_of(LATE)
+    is_late = tx.now_ms - sent_ms(holding.inbound, tx.now_ms) >= milliseconds_of(LATE)
     if not is_late or not isinstance(error, Limited):
         raise error
-    due_ms = holding.at_ms + 1000 * error.retry_after_seconds
+    due_ms = tx.now_ms + 1000 * error.retry_after_seconds
     try:
         await _store(tx, holding, is_counted=False, due_ms=due_ms)
     except Limited:
@@ -157,11 +155,6 @@ class GoOn(Struct, frozen=True, kw_only=True):
     held: HeldMessage
     inbound: Inbound
     rules: Rules
-    drawn: DrawnIds
-
-    @property
-    def at_ms(self) -> int:
-        return self.drawn.at_ms
 
 
 async def ready(tx: Transaction, command: GoOn) -> Inbound | None:
@@ -179,10 +172,10 @@ async def ready(tx: Transaction, command: GoOn) -> Inbound | None:
         return inbound if is_addressed(rules, chat, who, inbound) else _without_files(inbound)
     arrived = Arrived(inbound=inbound, content=content_of(inbound), held_bytes=held.size)
     try:
-        await judge_for_files(tx, rules, chat, who, arrived=arrived, drawn=command.drawn)
+        await judge_for_files(tx, rules, chat, who, arrived=arrived)
     except Limited as error:
         pause_ms = max(LEAST_PAUSE_MS, 1000 * error.retry_after_seconds)
-        await held_messages.postpone(tx, held.id, command.at_ms + pause_ms)
+        await held_messages.postpone(tx, held.id, tx.now_ms + pause_ms)
         return None
     except REFUSALS:
         pass  # it is refused when it is posted
@@ -196,7 +189,7 @@ def _without_files(inbound: Inbound) -> Inbound:
 
 async def count_held(tx: Transaction, command: GoOn) -> bool:
     """Whether the sender's pace lets the message go on now; else it is due later."""
-    held, rules, inbound, at_ms = command.held, command.rules, command.inbound, command.at_ms
+    held, rules, inbound, at_ms = command.held, command.rules, command.inbound, tx.now_ms
     who = await find_who(tx, rules, inbound.place, inbound.sender)
     try:
         await refuse_pace(tx, who.standing, rules.shares, at_ms=at_ms)
@@ -223,7 +216,7 @@ async def _store(tx: Transaction, holding: Holding, *, is_counted: bool, due_ms:
         is_counted=is_counted,
         size=_size_of(inbound),
         message=inbound,
-        held_at=holding.at_ms,
+        held_at=tx.now_ms,
         due_at=due_ms,
         open_until=due_ms if is_counted and holding.open_ms else 0,
     )

@@ -10,23 +10,20 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.clock import Clock
 from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Conflict, Unavailable
-from antiphon.domain.ids import AgentId, Ids, MessageId
+from antiphon.domain.ids import AgentId, MessageId
 from antiphon.domain.keys import SessionKey, hook_key, parse_key
 from antiphon.domain.message import Part, Provenance, ProvenanceKind, UserMessage, check_content
 from antiphon.domain.person import person_principal
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import DeliveryContext, Source
-from antiphon.domain.session_ids import parse_session_id
-from antiphon.engine.chats.entry import DrawnIds, SessionMoved, target_of
+from antiphon.engine.chats.entry import SessionMoved, target_of
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted, PostMessage
 from antiphon.engine.sessions.posting import open_and_post
 from antiphon.engine.sessions.sessions import Newcomer, OpenSession, SessionAttributes
 from antiphon.policy.machines import HOOK, identity_of_hook
-from antiphon.request_ids import new_run_id
 from antiphon.store import arrivals, sessions
 from antiphon.store.arrivals import ArrivalName, ArrivalOutcome, ArrivalRow, PostedRow
 from antiphon.store.database import Database, Query, Transaction
@@ -58,20 +55,12 @@ class HookMessage(Struct, frozen=True, kw_only=True):
         return hook_key(str(UUID(bytes=digest[:16], version=5)))
 
 
-class TakeHook(Struct, frozen=True, kw_only=True):
-    message: HookMessage
-    rules: Rules
-    drawn: DrawnIds
-
-
 class Hooks:
     """Stores messages of hooks and starts their runs."""
 
-    def __init__(self, database: Database, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
-        self._ids = ids
 
     async def post(self, message: HookMessage) -> Posted:
         """Stores the message and queues its run; a repeated id gets the first answer, wherever the hook posts now.
@@ -80,17 +69,10 @@ class Hooks:
         agent (`agent_mismatch`), and the errors of opening a session and of posting.
         """
         check_content(message.content)
-        drawn = DrawnIds(
-            random=self._ids.random_hex(12),
-            run_id=new_run_id(self._ids),
-            now=self._clock.now(),
-            at_ms=self._clock.now_ms(),
-        )
-        command = TakeHook(message=message, rules=self._rules, drawn=drawn)
         key = await self._database.read(_foresee, message)
         for _ in range(MOST_TRIES):
             try:
-                return await self._database.run(take_hook, command, key, sessions=(target_of(key),))
+                return await self._database.run(take_hook, message, self._rules, key, sessions=(target_of(key),))
             except SessionMoved as moved:
                 key = moved.key
         raise Unavailable("Hook posts to another session again and again. Try once more.", code="store_busy")
@@ -105,15 +87,14 @@ async def _foresee(query: Query, message: HookMessage) -> SessionKey:
     return _key_of(message, await arrivals.find(query, _arrival_of(message)))
 
 
-async def take_hook(tx: Transaction, command: TakeHook, foreseen: SessionKey) -> Posted:
-    message, rules, drawn = command.message, command.rules, command.drawn
+async def take_hook(tx: Transaction, message: HookMessage, rules: Rules, foreseen: SessionKey) -> Posted:
     arrival = _arrival_of(message)
     first = await arrivals.find(tx, arrival)
     key = _key_of(message, first)
     if key != foreseen:
         raise SessionMoved(key)
     identity = identity_of_hook(message.hook)
-    principal, new_id = person_principal(identity.person_id), parse_session_id(f"{HOOK}:{drawn.random}")
+    principal = person_principal(identity.person_id)
     opening = OpenSession(
         principal=principal,
         target=target_of(key),
@@ -123,8 +104,6 @@ async def take_hook(tx: Transaction, command: TakeHook, foreseen: SessionKey) ->
         attributes=SessionAttributes(taint=message.classification),
         place=message.place,
         newcomer=Newcomer(identity, f"hook {message.hook}"),
-        new_session_id=new_id,
-        at_ms=drawn.at_ms,
     )
     posting = PostMessage(
         principal=principal,
@@ -138,15 +117,11 @@ async def take_hook(tx: Transaction, command: TakeHook, foreseen: SessionKey) ->
         may_repeat=True,
         mode=message.queue_mode,
         is_mode_chosen=False,
-        run_id=drawn.run_id,
-        new_session_id=new_id,
         rules=rules,
         place=message.place,
         route=message.classification.distrusted(),
         is_delivered=False,
         is_of_channel=True,
-        now=drawn.now,
-        at_ms=drawn.at_ms,
     )
     existing = await sessions.find_head_by_key(tx, key)
     if existing is not None and existing.agent_id != message.agent_id:
@@ -155,7 +130,7 @@ async def take_hook(tx: Transaction, command: TakeHook, foreseen: SessionKey) ->
     posted = entered.posted
     if first is None or first.posted is None:
         row = PostedRow(entered.session.row, str(key), posted.message_id, posted.seq, posted.run_id)
-        await arrivals.store(tx, arrival, ArrivalRow(ArrivalOutcome.POSTED, row), drawn.at_ms)
+        await arrivals.store(tx, arrival, ArrivalRow(ArrivalOutcome.POSTED, row), tx.now_ms)
     return posted
 
 

@@ -6,12 +6,10 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex, parse_code
 from antiphon.domain.commands import Subcommand
 from antiphon.domain.errors import Denied
-from antiphon.domain.ids import Ids
 from antiphon.domain.own_text import own_text
 from antiphon.domain.person import Identity, PersonId, PersonRole, person_of, person_principal
 from antiphon.domain.text import DESCRIPTION_LENGTH, bracketed_name, exact, one_line
@@ -109,11 +107,9 @@ NO_GUESTS = (
 class Links:
     """Codes for accounts, made by persons for themselves."""
 
-    def __init__(self, database: Database, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
-        self._ids = ids
 
     async def make_code(self, principal: Principal) -> LinkCode:
         """A code that links the account that sends it to the person who asks, once, within an hour.
@@ -121,16 +117,15 @@ class Links:
         Its sender writes `/link <code>`, or opens the chat with it (`/start <code>`). Raises `Denied` for a principal
         that is no person, and for guests and suspended persons, and `Conflict` (`machine_account`) for a program.
         """
-        code = code_from_hex(self._ids.random_hex(RANDOM_DIGITS))
-        return await self._database.run(make_link_code, Rights(principal, self._rules), code)
+        return await self._database.run(make_link_code, Rights(principal, self._rules))
 
     async def has_owner(self, channel: str, account: str) -> bool:
         """Whether an account on the channel's account is an owner's, so that owners can be asked there."""
         return bool(await self._database.read(find_owners_chats, channel, account))
 
 
-async def make_link_code(tx: Transaction, rights: Rights, code: str) -> LinkCode:
-    """Stores the code for the person; `code` was drawn before the unit."""
+async def make_link_code(tx: Transaction, rights: Rights) -> LinkCode:
+    """A code for the person."""
     standing = await find_standing(tx, rights.principal)
     person = person_of(standing.principal)
     if standing.is_suspended:
@@ -140,11 +135,12 @@ async def make_link_code(tx: Transaction, rights: Rights, code: str) -> LinkCode
     await refuse_machine(tx, rights.rules, person)
     if is_guest(standing):
         raise Denied(NO_GUESTS, code="forbidden")
-    return await store_code(tx, person, code)
+    return await store_code(tx, person)
 
 
-async def store_code(tx: Transaction, person: PersonId, code: str) -> LinkCode:
-    """Stores a code that was drawn for the person, whose right to it the caller has checked."""
+async def store_code(tx: Transaction, person: PersonId) -> LinkCode:
+    """Stores a code for the person, whose right to it the caller has checked."""
+    code = code_from_hex(tx.random_hex(RANDOM_DIGITS))
     expires_at_ms = tx.now_ms + CODE_LIFE // timedelta(milliseconds=1)
     await link_codes.insert(tx, hash_of(code), person, at_ms=tx.now_ms, expires_at_ms=expires_at_ms)
     return LinkCode(code, moment(expires_at_ms))

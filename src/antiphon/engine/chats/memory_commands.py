@@ -13,8 +13,8 @@ from antiphon.domain.text import one_line, plain
 from antiphon.domain.words import query_words, words_of
 from antiphon.engine.access.ceilings import find_place_clearance
 from antiphon.engine.chats.chat import Chat
-from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.memory.notes import find_notes
+from antiphon.engine.rules import Rules
 from antiphon.policy.flow import may_enter
 from antiphon.policy.memory import group_holder, session_holder
 from antiphon.store import notes as rows
@@ -26,9 +26,9 @@ NOTHING = "Nothing is remembered."
 UNKNOWN = "This chat has no memory of its own."
 
 
-async def show_memory(query: Query, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
+async def show_memory(query: Query, chat: Chat, command: ChatCommand, rules: Rules) -> str:
     """The newest notes, or those that match best."""
-    readable = await _readable(query, chat, occasion)
+    readable = await _readable(query, chat, rules)
     if readable is None:
         return UNKNOWN
     found = await _find_asked(query, readable, command)
@@ -42,12 +42,12 @@ async def show_memory(query: Query, chat: Chat, command: ChatCommand, occasion: 
     return "\n".join([*lines, "/forget with an id, or with words of one note, forgets it."])
 
 
-async def made_of_answer(query: Query, chat: Chat, command: ChatCommand, occasion: Occasion) -> Classification:
+async def made_of_answer(query: Query, chat: Chat, command: ChatCommand, rules: Rules) -> Classification:
     """What the answer to the command is made of, before it is carried out: whoever cites it carries that on."""
     is_memory, is_forget = command.name is CommandName.MEMORY, command.name is CommandName.FORGET
     if command.usage is not None or not (is_memory or is_forget):
         return PUBLIC
-    readable = await _readable(query, chat, occasion)
+    readable = await _readable(query, chat, rules)
     if readable is None:
         return PUBLIC
     if is_forget:
@@ -57,10 +57,10 @@ async def made_of_answer(query: Query, chat: Chat, command: ChatCommand, occasio
     return PUBLIC if isinstance(found, Invalid) else join_all(note.made_of for note in found[:MOST_LISTED])
 
 
-async def forget(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
+async def forget(tx: Transaction, chat: Chat, command: ChatCommand, rules: Rules) -> str:
     """Deletes the note with that id, or the only one with all these words."""
     assert command.argument is not None
-    readable = await _readable(tx, chat, occasion)
+    readable = await _readable(tx, chat, rules)
     if readable is None:
         return UNKNOWN
     found = await _find_named(tx, readable, command.argument)
@@ -97,7 +97,7 @@ async def _find_named(query: Query, readable: ReadableNotes, named: str) -> list
     return [each for each in found if not each.is_shared and set(words) <= set(words_of(each.text))]
 
 
-async def _readable(query: Query, chat: Chat, occasion: Occasion) -> ReadableNotes | None:
+async def _readable(query: Query, chat: Chat, rules: Rules) -> ReadableNotes | None:
     """The notes that may be shown in the chat; None if it belongs to no person and no group."""
     if chat.chat_type is ChatType.DIRECT:
         holder = None if chat.is_shared else str(chat.standing.principal)
@@ -106,12 +106,12 @@ async def _readable(query: Query, chat: Chat, occasion: Occasion) -> ReadableNot
     if holder is None:
         return None
     scope = MemoryScope(chat.route.agent_id, holder)
-    return ReadableNotes(scope, await _clearance(query, chat, occasion))
+    return ReadableNotes(scope, await _clearance(query, chat, rules))
 
 
-async def _clearance(query: Query, chat: Chat, occasion: Occasion) -> Classification:
+async def _clearance(query: Query, chat: Chat, rules: Rules) -> Classification:
     """What may be shown where the answer goes."""
-    place = await find_place_clearance(query, occasion.rules.sinks, chat.place)
+    place = await find_place_clearance(query, rules.sinks, chat.place)
     return chat.standing.clearance if place is None else place
 
 

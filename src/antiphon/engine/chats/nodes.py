@@ -4,15 +4,14 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import NamedClassification
 from antiphon.domain.errors import Conflict
-from antiphon.domain.ids import AgentId, Ids, SessionId
+from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import SessionKey, node_key
 from antiphon.domain.person import person_principal
 from antiphon.domain.session import NOWHERE, Source
-from antiphon.domain.session_ids import parse_node_id, parse_session_id
+from antiphon.domain.session_ids import parse_node_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import ALL_SCOPES, NODE_SCOPES, TokenScope
 from antiphon.engine.access.reach import Rights, find_reach
@@ -34,17 +33,14 @@ class IssueNodeToken(Struct, frozen=True, kw_only=True):
     key: SessionKey
     agent_id: AgentId
     is_agent_named: bool
-    new_session_id: SessionId
     new: NewToken
 
 
 class Nodes:
-    def __init__(self, database: Database, tokens: Tokens, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, tokens: Tokens, rules: Rules) -> None:
         self._database = database
         self._tokens = tokens
         self._rules = rules
-        self._clock = clock
-        self._ids = ids
 
     async def create_token(
         self,
@@ -72,7 +68,6 @@ class Nodes:
             key=key,
             agent_id=self._rules.agent_id(agent_id) or self._rules.default_agent,
             is_agent_named=agent_id is not None,
-            new_session_id=parse_session_id(f"{NODE}:{self._ids.random_hex(12)}"),
             new=new,
         )
         return await self._database.run(issue_node_token, command, sessions=(NamedTarget(key, None),)), secret
@@ -93,8 +88,6 @@ async def issue_node_token(tx: Transaction, command: IssueNodeToken) -> Token:
         source=Source(kind=NODE, interactive=False, trigger_id=command.node_id),
         place=NOWHERE,
         newcomer=Newcomer(identity, f"node {command.node_id}"),
-        new_session_id=command.new_session_id,
-        at_ms=new.at_ms,
     )
     opened = await open_session(tx, opening, rules)
     session = opened.session
@@ -114,7 +107,7 @@ async def issue_node_token(tx: Transaction, command: IssueNodeToken) -> Token:
         session_key=str(session.key),
         clearance=clearance.most,
         name=new.name,
-        created_at_ms=new.at_ms,
-        expires_at_ms=new.expires_at_ms,
+        created_at_ms=tx.now_ms,
+        expires_at_ms=new.expires_at_ms(tx.now_ms),
     )
     return await store_token(tx, token)

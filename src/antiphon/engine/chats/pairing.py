@@ -10,11 +10,9 @@ from datetime import timedelta
 import msgspec
 from msgspec import Struct
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex, parse_code
 from antiphon.domain.errors import REFUSALS, Invalid, NotFound, Unavailable
-from antiphon.domain.ids import Ids
 from antiphon.domain.inbound import Inbound, Sender
 from antiphon.domain.keys import ChatType, SessionKey
 from antiphon.domain.message import Attribution, JsonObject
@@ -29,7 +27,7 @@ from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.access.tokens import refuse_clearance, refuse_credential
 from antiphon.engine.access.who import Who, find_who, introduce
 from antiphon.engine.chats.accounts import milliseconds_of
-from antiphon.engine.chats.entry import Arrived, DrawnIds, SessionMoved, content_of, find_chat, post_in_chat, target_of
+from antiphon.engine.chats.entry import Arrived, SessionMoved, content_of, find_chat, post_in_chat, target_of
 from antiphon.engine.chats.linking import Linked, foresee_link, link
 from antiphon.engine.chats.owners import ask_about_sender
 from antiphon.engine.deliveries.outbox import enqueue_notice
@@ -37,11 +35,10 @@ from antiphon.engine.deliveries.questions import show_decision
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.policy.acts import Act
-from antiphon.request_ids import new_run_id
 from antiphon.store import arrivals, chat_names, people, sessions
 from antiphon.store import pairings as rows
 from antiphon.store.arrivals import ArrivalOutcome, ArrivalRow, PostedRow
-from antiphon.store.codec import json_object, json_text, milliseconds, moment, stored_key
+from antiphon.store.codec import json_object, json_text, milliseconds, stored_key
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.pairings import Pairing, PairingState
 
@@ -54,17 +51,6 @@ KEPT = timedelta(days=1)
 """How long unanswered requests are kept after their end."""
 MAX_WAITING_BYTES = 16 * 1024
 MOST_TRIES = 5
-
-
-class NewCode(Struct, frozen=True, kw_only=True):
-    """What a new request needs from outside its unit."""
-
-    id: str
-    code: str
-
-
-def draw_code(ids: Ids) -> NewCode:
-    return NewCode(id=ids.new("pair"), code=code_from_hex(ids.random_hex(RANDOM_DIGITS)))
 
 
 class WaitingSender(Struct, frozen=True, kw_only=True):
@@ -96,17 +82,14 @@ class DecidePairing(Struct, frozen=True, kw_only=True):
     """The request's id, or the code that its sender was given."""
     into: PersonId | None
     """The person whose account it is; None for a guest of its own."""
-    drawn: DrawnIds
 
 
 class Pairings:
     """Use cases of requests to be admitted. All raise `Denied` for anyone but owners."""
 
-    def __init__(self, database: Database, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
-        self._ids = ids
 
     async def list(self, principal: Principal) -> Sequence[WaitingSender]:
         """The senders who wait, the oldest request first."""
@@ -149,30 +132,25 @@ class Pairings:
         return await self._database.run(refuse_pairing, self._command(principal, named, None))
 
     def _command(self, principal: Principal, named: str, into: PersonId | None) -> DecidePairing:
-        drawn = DrawnIds(
-            random=self._ids.random_hex(12),
-            run_id=new_run_id(self._ids),
-            now=self._clock.now(),
-            at_ms=self._clock.now_ms(),
-        )
-        return DecidePairing(rights=self._rights(principal), named=named, into=into, drawn=drawn)
+        return DecidePairing(rights=self._rights(principal), named=named, into=into)
 
     def _rights(self, principal: Principal) -> Rights:
         return Rights(principal, self._rules)
 
 
-async def open_pairing(tx: Transaction, who: Who, inbound: Inbound, *, message: Inbound | None, drawn: NewCode) -> None:
+async def open_pairing(tx: Transaction, who: Who, inbound: Inbound, *, message: Inbound | None) -> None:
     """Gives the sender a code, keeps their first message, and tells the owners who wants to write."""
-    identity, at = who.identity, moment(tx.now_ms)
+    identity, at = who.identity, tx.now
+    id, code = tx.new_id("pair"), code_from_hex(tx.random_hex(RANDOM_DIGITS))
     await rows.expire(tx, tx.now_ms, milliseconds_of(KEPT))
     place = DeliveryContext(
         channel=identity.channel, to=inbound.place.to, account_id=identity.account, thread_id=inbound.place.thread_id
     )
     pairing = Pairing(
-        id=drawn.id,
+        id=id,
         platform_id=identity.platform_id,
         name=who.name,
-        code_hash=hash_of(drawn.code),
+        code_hash=hash_of(code),
         place=place,
         message=None if message is None else _stored(message),
         state=PairingState.OPEN,
@@ -182,10 +160,10 @@ async def open_pairing(tx: Transaction, who: Who, inbound: Inbound, *, message: 
     )
     await rows.insert(tx, pairing)
     text = (
-        f"You are not known here yet. Your code is {drawn.code}. Tell it to the owner of this bot within an hour: they "
+        f"You are not known here yet. Your code is {code}. Tell it to the owner of this bot within an hour: they "
         "admit you with it, and your message is answered then."
     )
-    await enqueue_notice(tx, inbound.place, text, name=f"code {drawn.id}")
+    await enqueue_notice(tx, inbound.place, text, name=f"code {id}")
     await ask_about_sender(tx, pairing)
 
 
@@ -267,7 +245,7 @@ async def _find(query: Query, command: DecidePairing) -> Pairing:
     """The open request of that id or code."""
     await find_reach(query, command.rights, Act.CHATS)
     code, found = parse_code(command.named), None
-    for pairing in await rows.list_open(query, command.drawn.at_ms):
+    for pairing in await rows.list_open(query, query.now_ms):
         is_code = code is not None and hmac.compare_digest(pairing.code_hash, hash_of(code))
         if is_code or pairing.id == command.named:
             found = pairing
@@ -281,7 +259,7 @@ async def _find(query: Query, command: DecidePairing) -> Pairing:
 
 async def approve_pairing(tx: Transaction, command: DecidePairing, foreseen: SessionKey | None) -> AdmittedSender:
     pairing = await _find(tx, command)
-    drawn, rules = command.drawn, command.rights.rules
+    rules = command.rights.rules
     sender = Sender(id=pairing.platform_id, name=pairing.name)
     who = await find_who(tx, rules, pairing.place, sender)
     if command.into is not None and await people.find(tx, command.into) is None:
@@ -289,7 +267,7 @@ async def approve_pairing(tx: Transaction, command: DecidePairing, foreseen: Ses
     await _refuse_program(tx, command, who)
     if command.into is not None and (await foresee_link(tx, who, command.into))[0] is Linked.TAKEN:
         raise Invalid("Account belongs to another person already. Merge the two.", code="invalid_request")
-    by, at_ms = str(command.rights.principal), drawn.at_ms
+    by, at_ms = str(command.rights.principal), tx.now_ms
     if not await rows.decide(tx, pairing.id, PairingState.APPROVED, by=by, at_ms=at_ms):
         raise NotFound(f"Nobody waits with this code or id: {command.named[:80]!r}.")
     if command.into is not None:
@@ -321,7 +299,7 @@ async def _post_waiting(
     tx: Transaction, command: DecidePairing, pairing: Pairing, who: Who, *, foreseen: SessionKey | None
 ) -> Posted | None:
     """Posts the message that waited, if there is one and it can be stored."""
-    inbound, rules, drawn = _waiting_message(pairing), command.rights.rules, command.drawn
+    inbound, rules = _waiting_message(pairing), command.rights.rules
     if inbound is None or not (content := content_of(inbound)):
         return None
     chat = await find_chat(tx, rules, inbound, who)
@@ -331,20 +309,20 @@ async def _post_waiting(
     arrived = Arrived(inbound=inbound, content=content)
     try:
         async with tx.attempt():
-            posted = await post_in_chat(tx, rules, chat, who, arrived=arrived, drawn=drawn)
+            posted = await post_in_chat(tx, rules, chat, who, arrived=arrived)
     except REFUSALS:
         return None
     head = await sessions.find_head_by_key(tx, stored_key(posted.session_key))
     assert head is not None and pairing.place.channel is not None
     place = arrivals.ArrivalName(pairing.place.channel, account_of(pairing.place), inbound.platform_id)
     row = PostedRow(head.row, posted.session_key, posted.message_id, posted.seq, posted.run_id)
-    await arrivals.store(tx, place, ArrivalRow(ArrivalOutcome.POSTED, row), drawn.at_ms)
+    await arrivals.store(tx, place, ArrivalRow(ArrivalOutcome.POSTED, row), tx.now_ms)
     return posted
 
 
 async def refuse_pairing(tx: Transaction, command: DecidePairing) -> WaitingSender:
     pairing = await _find(tx, command)
-    by, at_ms = str(command.rights.principal), command.drawn.at_ms
+    by, at_ms = str(command.rights.principal), tx.now_ms
     if not await rows.decide(tx, pairing.id, PairingState.REFUSED, by=by, at_ms=at_ms):
         raise NotFound(f"Nobody waits with this code or id: {command.named[:80]!r}.")
     await show_decision(tx, pairing.id)

@@ -24,7 +24,6 @@ from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.places import ChatAddress, ChatRoute, find_route
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.commands import perform
-from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted, PostMessage
@@ -93,10 +92,10 @@ class PeerChats:
         target = NamedTarget((await self._database.read(_found_for, command)).key, None)
         return await self._database.run(_post, command, sessions=(target,))
 
-    async def carry_out(self, chat: PeerChat, message_id: str, command: ChatCommand, occasion: Occasion) -> CommandDone:
+    async def carry_out(self, chat: PeerChat, message_id: str, command: ChatCommand) -> CommandDone:
         """Carries out a command, once, and queues its answer if the webhook has an address. Raises `Conflict`."""
         target = await self._database.read(_target_of, chat, self._rules)
-        typed = PeerCommand(chat=chat, message_id=message_id, command=command, occasion=occasion)
+        typed = PeerCommand(chat=chat, message_id=message_id, command=command, rules=self._rules)
         return await self._database.run(_carry_out, typed, sessions=(target,))
 
 
@@ -104,7 +103,7 @@ class PeerCommand(Struct, frozen=True, kw_only=True):
     chat: PeerChat
     message_id: str
     command: ChatCommand
-    occasion: Occasion
+    rules: Rules
 
 
 class PostPeerMessage(Struct, frozen=True, kw_only=True):
@@ -173,8 +172,6 @@ async def _post(tx: Transaction, command: PostPeerMessage) -> Posted:
         attributes=SessionAttributes(taint=chat.classification),
         place=chat.place,
         newcomer=chat.newcomer,
-        new_session_id=posting.new_session_id,
-        at_ms=posting.at_ms,
     )
     posting = replace(posting, principal=principal, target=NamedTarget(key, None))
     entered = await open_and_post(tx, opening, posting, rules)
@@ -183,13 +180,13 @@ async def _post(tx: Transaction, command: PostPeerMessage) -> Posted:
     if pinned is None:
         row = PostedRow(entered.session.row, str(key), MessageId(command.message_id), entered.posted.seq, None)
         place = _arrival(chat, command.message_id)
-        await arrivals.store(tx, place, ArrivalRow(arrivals.ArrivalOutcome.POSTED, row), posting.at_ms)
+        await arrivals.store(tx, place, ArrivalRow(arrivals.ArrivalOutcome.POSTED, row), tx.now_ms)
     return entered.posted
 
 
 async def _carry_out(tx: Transaction, typed: PeerCommand) -> CommandDone:
-    peer, message_id, command, occasion = typed.chat, typed.message_id, typed.command, typed.occasion
-    principal, route = await _look(tx, peer, occasion.rules)
+    peer, message_id, command, rules = typed.chat, typed.message_id, typed.command, typed.rules
+    principal, route = await _look(tx, peer, rules)
     session, place = await rows.find_by_key(tx, route.session_key), _arrival(peer, message_id)
     first = await arrivals.find(tx, place)
     if first is not None and first.outcome is not arrivals.ArrivalOutcome.COMMAND:
@@ -207,9 +204,9 @@ async def _carry_out(tx: Transaction, typed: PeerCommand) -> CommandDone:
     )
     answer = ONCE
     if first is None or command.is_reading:
-        answer = await perform(tx, chat, command, occasion)
+        answer = await perform(tx, chat, command, rules)
     if first is None:
-        await arrivals.store(tx, place, ArrivalRow(arrivals.ArrivalOutcome.COMMAND, None), occasion.at_ms)
+        await arrivals.store(tx, place, ArrivalRow(arrivals.ArrivalOutcome.COMMAND, None), tx.now_ms)
         if answer is not None and peer.place.is_outside:
             name = f"{place.channel} {place.account} {place.platform_id}"
             await enqueue_notice(tx, peer.place, answer, name=name)

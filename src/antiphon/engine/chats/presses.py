@@ -10,16 +10,15 @@ from antiphon.domain.person import person_of
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.access.who import find_who
 from antiphon.engine.chats.accounts import AccountLease
-from antiphon.engine.chats.entry import DrawnIds
 from antiphon.engine.chats.groups import DecideGroup, decide_group
 from antiphon.engine.chats.linking import press_answer
-from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.pairing import DecidePairing, approve_pairing, refuse_pairing
 from antiphon.engine.chats.take_in import Received, Stale, arrival_of, keep_lease
 from antiphon.engine.deliveries.outbox import note_copy
 from antiphon.engine.deliveries.questions import ADMIT, REFUSE, GroupAsked, group_asked, link_asked, pairing_asked
 from antiphon.engine.deliveries.requests import LOOK, LOOK_AT_PAGE, refuse_unseen
-from antiphon.engine.runs.presses import UNKNOWN, Press
+from antiphon.engine.rules import Rules
+from antiphon.engine.runs.presses import UNKNOWN
 from antiphon.engine.runs.presses import press as carry_out
 from antiphon.store import approvals, arrivals
 from antiphon.store.arrivals import ArrivalOutcome, ArrivalRow
@@ -30,8 +29,7 @@ from antiphon.store.database import Query, Transaction
 class TakePress(Struct, frozen=True, kw_only=True):
     press: ButtonPress
     lease: AccountLease | None
-    occasion: Occasion
-    drawn: DrawnIds
+    rules: Rules
     foreseen: SessionKey | None = None
     """The session to which a message is posted that waits for the decision."""
 
@@ -47,20 +45,20 @@ async def take_press(tx: Transaction, command: TakePress) -> Received | Stale:
 
     Raises `SessionMoved` if the decision posts to another session than was foreseen.
     """
-    press, occasion = command.press, command.occasion
+    press, rules = command.press, command.rules
     if not await keep_lease(tx, command.lease, press.place, press.position):
         return Stale()
     arrival = arrival_of(press.place, press.platform_id)
     is_repeated = await arrivals.find(tx, arrival) is not None
-    who = await find_who(tx, occasion.rules, press.place, press.sender)
+    who = await find_who(tx, rules, press.place, press.sender)
     outcome, toast = ArrivalOutcome.IGNORED, UNKNOWN
     if who.is_linked and not who.standing.is_suspended:
-        rights = Rights(who.standing.principal, occasion.rules)
+        rights = Rights(who.standing.principal, rules)
         if press.message_id is not None:
             await note_copy(tx, ApprovalId(press.subject), press.place, press.message_id)
         outcome, toast = ArrivalOutcome.PRESSED, await _try_to_decide(tx, command, rights)
     if not is_repeated:
-        await arrivals.store(tx, arrival, ArrivalRow(outcome, None), occasion.at_ms)
+        await arrivals.store(tx, arrival, ArrivalRow(outcome, None), tx.now_ms)
     return Received(outcome=outcome, toast=toast, is_repeated=is_repeated)
 
 
@@ -85,12 +83,11 @@ async def _decide(tx: Transaction, command: TakePress, rights: Rights) -> str:
         return LOOK_AT_PAGE
     if refused := await refuse_unseen(tx, command.press, rights):
         return refused
-    pressed = Press(rights=rights, data=command.press.data, at_ms=command.occasion.at_ms)
-    return await carry_out(tx, pressed)
+    return await carry_out(tx, rights, command.press.data)
 
 
 async def _decide_pairing(tx: Transaction, command: TakePress, rights: Rights, id: str, *, is_admitted: bool) -> str:
-    decision = DecidePairing(rights=rights, named=id, into=None, drawn=command.drawn)
+    decision = DecidePairing(rights=rights, named=id, into=None)
     if is_admitted:
         await approve_pairing(tx, decision, command.foreseen)
         return "Admitted."
@@ -107,7 +104,6 @@ async def _decide_group(
         account=group.account,
         named=group.group_id,
         state=GroupState.ALLOWED if is_allowed else GroupState.REFUSED,
-        at_ms=command.occasion.at_ms,
     )
     await decide_group(tx, decision)
     return "Allowed." if is_allowed else "Refused."

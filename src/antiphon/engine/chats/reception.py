@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import REFUSALS, Unavailable
-from antiphon.domain.ids import Ids
 from antiphon.domain.inbound import ButtonPress, ChatChange, Inbound
 from antiphon.domain.joining import joined
 from antiphon.domain.keys import SessionKey
@@ -24,17 +23,14 @@ from antiphon.engine.access.recipients import account_of
 from antiphon.engine.access.who import identity_of
 from antiphon.engine.chats.accounts import AccountLease, LeaseLost
 from antiphon.engine.chats.changes import take_change
-from antiphon.engine.chats.entry import DrawnIds, SessionMoved, Uploaded, target_of
+from antiphon.engine.chats.entry import SessionMoved, Uploaded, target_of
 from antiphon.engine.chats.holding import GoOn, count_held, ready
-from antiphon.engine.chats.occasion import Occasion
-from antiphon.engine.chats.pairing import draw_code
 from antiphon.engine.chats.presses import TakePress, find_pressed, take_press
 from antiphon.engine.chats.take_in import Foreseen, Received, Stale, TakeIn, command_in, foresee, take_in
 from antiphon.engine.chats.uploads import prepare, remove_files, write_files
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.request_ids import new_run_id
 from antiphon.store import codec, held_messages
 from antiphon.store.arrivals import ArrivalOutcome
 from antiphon.store.database import Database, Named, Transaction
@@ -51,12 +47,11 @@ MAX_TOLD = 1_000
 class Reception:
     """Adapters call it for each update, in their order, and keep nothing themselves."""
 
-    def __init__(self, database: Database, rules: Rules, workspaces: Workspaces, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules, workspaces: Workspaces, clock: Clock) -> None:
         self._database = database
         self._rules = rules
         self._workspaces = workspaces
         self._clock = clock
-        self._ids = ids
         self._told: OrderedDict[str, RefusalsTold] = OrderedDict()
         """Senders who were told that a message was not taken in."""
         self._woken = asyncio.Event()
@@ -103,12 +98,12 @@ class Reception:
 
     async def count_held(self, held: HeldMessage, inbound: Inbound) -> bool:
         """Counts a message that came late; False if its sender's pace lets it go on only later."""
-        command = GoOn(held=held, inbound=inbound, rules=self._rules, drawn=self._draw())
+        command = GoOn(held=held, inbound=inbound, rules=self._rules)
         return await self._database.run(count_held, command)
 
     async def ready(self, held: HeldMessage, inbound: Inbound) -> Inbound | None:
         """The message with the files to fetch; None if it would only be put off again once they are there."""
-        command = GoOn(held=held, inbound=inbound, rules=self._rules, drawn=self._draw())
+        command = GoOn(held=held, inbound=inbound, rules=self._rules)
         return await self._database.run(ready, command)
 
     async def pause_before_next(self, lease: AccountLease) -> float:
@@ -142,20 +137,16 @@ class Reception:
                 await self._database.run(tell_number, told)
 
     def _command(self, inbound: Inbound, lease: AccountLease | None) -> TakeIn:
-        drawn = self._draw()
         told = self._told.get(_sender_of(inbound))
         return TakeIn(
             inbound=inbound,
             lease=lease,
             rules=self._rules,
-            drawn=drawn,
-            occasion=self._occasion(drawn),
-            pairing=draw_code(self._ids),
-            was_told=told is not None and told.is_new(drawn.at_ms),
+            was_told=told is not None and told.is_new(self._clock.now_ms()),
         )
 
     def _note_told(self, inbound: Inbound, command: TakeIn) -> None:
-        sender, at_ms = _sender_of(inbound), command.drawn.at_ms
+        sender, at_ms = _sender_of(inbound), self._clock.now_ms()
         told = self._told.pop(sender, None)
         if told is None or not command.was_told:
             more = 0 if told is None else told.more
@@ -168,8 +159,7 @@ class Reception:
 
     async def press(self, press: ButtonPress, lease: AccountLease | None = None) -> Received:
         """Decides as the person who pressed; the answer's `toast` says what became of it. Raises like `receive`."""
-        drawn = self._draw()
-        command = TakePress(press=press, lease=lease, occasion=self._occasion(drawn), drawn=drawn)
+        command = TakePress(press=press, lease=lease, rules=self._rules)
         session = await self._database.read(find_pressed, press)
         locked: tuple[Named, ...] = () if session is None else (session,)
         for _ in range(MOST_TRIES):
@@ -181,7 +171,7 @@ class Reception:
 
     async def change(self, change: ChatChange, lease: AccountLease | None = None) -> Received:
         """Notes what happened to a chat: owners are asked about a new group. Raises like `receive`."""
-        return _current(await self._database.run(take_change, change, lease, self._occasion(self._draw())), lease)
+        return _current(await self._database.run(take_change, change, lease, self._rules), lease)
 
     async def _take_in(self, command: TakeIn) -> Received:
         key: SessionKey | None = None
@@ -212,17 +202,6 @@ class Reception:
         except REFUSALS:
             return None  # the message is refused for the same reason
         return await write_files(self._workspaces, session, inbound)
-
-    def _draw(self) -> DrawnIds:
-        return DrawnIds(
-            random=self._ids.random_hex(12),
-            run_id=new_run_id(self._ids),
-            now=self._clock.now(),
-            at_ms=self._clock.now_ms(),
-        )
-
-    def _occasion(self, drawn: DrawnIds) -> Occasion:
-        return Occasion(rules=self._rules, now=drawn.now, at_ms=drawn.at_ms, drawn=self._ids.random_hex(64))
 
 
 class RefusalsTold(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,6 @@
 
 from msgspec import Struct
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import AgentId
@@ -89,16 +88,14 @@ class ChangeRoute(Struct, frozen=True, kw_only=True):
     agent_id: AgentId | None
     session_key: SessionKey | None
     expected: int | None
-    at_ms: int
 
 
 class Routes:
     """Use cases of routes. All raise `Denied` for anyone but owners."""
 
-    def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
 
     async def list(self, principal: Principal) -> list[ShownRoute]:
         """The chats whose agent or session somebody chose, by channel, account and chat."""
@@ -127,7 +124,6 @@ class Routes:
             agent_id=agent_id,
             session_key=session_key,
             expected=version,
-            at_ms=self._clock.now_ms(),
         )
         return await self._database.run(_set, command)
 

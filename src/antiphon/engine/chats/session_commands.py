@@ -7,20 +7,19 @@ writes there again, or opens it.
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.commands import ChatCommand, Subcommand
 from antiphon.domain.errors import REFUSALS, Invalid, NotFound
-from antiphon.domain.ids import AgentId, SessionId
+from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import MAX_SLUG_LENGTH, ChatType, SessionKey, chat_key, parse_key, slug_from_name
 from antiphon.domain.label import MAX_LABEL_LENGTH, parse_label
 from antiphon.domain.session import SessionStatus, SessionSummary, SessionType, Source
-from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.words import folded
 from antiphon.engine.access.places import ChatRoute
 from antiphon.engine.access.reach import reach_of
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.earlier import PastConversation, list_earlier, named_by_id
-from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.chats.routing import change_route
 from antiphon.engine.checkpoints.queue import queue_checkpoint
+from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.forks import ForkOpening, ForkSession, fork_session
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, open_session
 from antiphon.policy.acts import Act
@@ -50,7 +49,7 @@ def base_of_chats(key: SessionKey) -> SessionKey:
     return parse_key(head) if marker and ":" not in slug else key
 
 
-async def perform_session(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
+async def perform_session(tx: Transaction, chat: Chat, command: ChatCommand, rules: Rules) -> str:
     route = chat.route
     match command.sub:
         case Subcommand.LIST:
@@ -58,11 +57,11 @@ async def perform_session(tx: Transaction, chat: Chat, command: ChatCommand, occ
         case Subcommand.NEW | Subcommand.SWITCH | Subcommand.MAIN if not can_switch(chat):
             return FIXED
         case Subcommand.NEW:
-            return await _begin(tx, chat, command.argument, occasion)
+            return await _begin(tx, chat, command.argument, rules)
         case Subcommand.MAIN:
-            return await _choose(tx, chat, None, occasion, said=f"Switched to session {MAIN}.")
+            return await _choose(tx, chat, None, rules, said=f"Switched to session {MAIN}.")
         case Subcommand.SWITCH:
-            return await _switch(tx, chat, command.argument or "", occasion)
+            return await _switch(tx, chat, command.argument or "", rules)
         case _:
             if chat.session is None or route.session_key == route.base_key:
                 return f"Session: {MAIN}\n{route.session_key}"
@@ -126,7 +125,7 @@ async def _list(query: Query, chat: Chat) -> str:
     return "\n".join(["Sessions", *marked, *more, *told])
 
 
-async def _begin(tx: Transaction, chat: Chat, name: str | None, occasion: Occasion) -> str:
+async def _begin(tx: Transaction, chat: Chat, name: str | None, rules: Rules) -> str:
     taken = await _chats(tx, chat)
     try:
         label = parse_label(name or _next_name(taken))
@@ -137,16 +136,16 @@ async def _begin(tx: Transaction, chat: Chat, name: str | None, occasion: Occasi
         return f"Name {error}."
     except Invalid as error:
         return error.message
-    opened = await open_session(tx, opening_of(chat, key, label, occasion), occasion.rules)
+    opened = await open_session(tx, opening_of(chat, key, label, rules), rules)
     left = chat.session
     if left is not None and left.status is SessionStatus.IDLE:
         await rows.update(tx, left.row, {"status": SessionStatus.INACTIVE.value})
-        await queue_checkpoint(tx, left, occasion.rules)
+        await queue_checkpoint(tx, left, rules)
     said = f'Created session "{label}". New messages in this chat will use it.'
-    return await _choose(tx, chat, opened.session.key, occasion, said=said)
+    return await _choose(tx, chat, opened.session.key, rules, said=said)
 
 
-async def _choose(tx: Transaction, chat: Chat, key: SessionKey | None, occasion: Occasion, *, said: str) -> str:
+async def _choose(tx: Transaction, chat: Chat, key: SessionKey | None, rules: Rules, *, said: str) -> str:
     """Lets the chat use that session from its next message on, or its own; the agent stays."""
     route = chat.route
     await change_route(
@@ -182,9 +181,9 @@ async def _free_key(query: Query, base: SessionKey, label: str) -> SessionKey:
     return key
 
 
-def opening_of(chat: Chat, key: SessionKey, label: str | None, occasion: Occasion) -> OpenSession:
+def opening_of(chat: Chat, key: SessionKey, label: str | None, rules: Rules) -> OpenSession:
     """A session with the place and the origin of the one before, so that replies still reach the chat."""
-    before, agent = chat.session, occasion.rules.agent(AgentId(chat.route.agent_id))
+    before, agent = chat.session, rules.agent(AgentId(chat.route.agent_id))
     platform = chat.place.channel or chat.route.address.channel
     is_group = chat.chat_type is not ChatType.DIRECT
     source = Source(kind="channel", platform=platform, type=SessionType.GROUP if is_group else SessionType.DIRECT)
@@ -197,37 +196,33 @@ def opening_of(chat: Chat, key: SessionKey, label: str | None, occasion: Occasio
         source=source if before is None else before.source,
         attributes=SessionAttributes(label=label, metadata={} if before is None else before.metadata, taint=taint),
         place=chat.place,
-        new_session_id=_new_id(chat, occasion),
-        at_ms=occasion.at_ms,
     )
 
 
-async def _switch(tx: Transaction, chat: Chat, name: str, occasion: Occasion) -> str:
+async def _switch(tx: Transaction, chat: Chat, name: str, rules: Rules) -> str:
     if name == str(chat.route.base_key):
-        return await _choose(tx, chat, None, occasion, said=f"Switched to session {MAIN}.")
+        return await _choose(tx, chat, None, rules, said=f"Switched to session {MAIN}.")
     earlier = named_by_id(await list_earlier(tx, chat), name)
     if len(earlier) > 1:
         return f"Several conversations begin so: {', '.join(each.short_id for each in earlier)}."
     if earlier:
-        return await _go_on_from(tx, chat, earlier[0], occasion)
+        return await _go_on_from(tx, chat, earlier[0], rules)
     found = _named(await _chats(tx, chat), name)
     if found is None:
         return UNKNOWN.format(name[:MAX_LABEL_LENGTH])
     said = f"Switched to session {shown_label(chat.route, found)}."
-    return await _choose(tx, chat, found.key, occasion, said=said)
+    return await _choose(tx, chat, found.key, rules, said=said)
 
 
-async def _go_on_from(tx: Transaction, chat: Chat, earlier: PastConversation, occasion: Occasion) -> str:
+async def _go_on_from(tx: Transaction, chat: Chat, earlier: PastConversation, rules: Rules) -> str:
     """Forks the earlier conversation, and lets the chat use the copy."""
     label = f"From {earlier.name[: len('2026-01-01 00:00')]}"
     command = ForkSession(
         principal=chat.standing.principal,
         target=NamedTarget(None, earlier.id),
         seq=None,
-        new_segment=occasion.drawn[:12],
-        new_session_id=_new_id(chat, occasion),
-        rules=occasion.rules,
-        at_ms=occasion.at_ms,
+        new_segment=tx.random_hex(12),
+        rules=rules,
         opening=ForkOpening(key=await _free_key(tx, chat.route.base_key, label), label=label, place=chat.place),
     )
     try:
@@ -235,12 +230,7 @@ async def _go_on_from(tx: Transaction, chat: Chat, earlier: PastConversation, oc
     except NotFound:
         return UNKNOWN.format(earlier.short_id)
     said = f'Goes on from {earlier.short_id} in session "{label}". New messages in this chat will use it.'
-    return await _choose(tx, chat, forked.key, occasion, said=said)
-
-
-def _new_id(chat: Chat, occasion: Occasion) -> SessionId:
-    platform = chat.place.channel or chat.route.address.channel
-    return parse_session_id(f"{platform}:{occasion.now:%Y%m%d}-{occasion.drawn[:12]}")
+    return await _choose(tx, chat, forked.key, rules, said=said)
 
 
 def _named(chats: list[SessionSummary], name: str) -> SessionSummary | None:

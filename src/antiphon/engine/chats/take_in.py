@@ -25,7 +25,6 @@ from antiphon.engine.chats.citing import settle_cites
 from antiphon.engine.chats.commands import perform
 from antiphon.engine.chats.entry import (
     Arrived,
-    DrawnIds,
     SessionMoved,
     Uploaded,
     content_of,
@@ -37,7 +36,6 @@ from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, n
 from antiphon.engine.chats.holding import LEAST_PAUSE_MS, Holding, decide_files, hold, hold_late, join
 from antiphon.engine.chats.linking import Linked
 from antiphon.engine.chats.memory_commands import made_of_answer
-from antiphon.engine.chats.occasion import Occasion
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted
@@ -75,9 +73,6 @@ class TakeIn(Struct, frozen=True, kw_only=True):
     inbound: Inbound
     lease: AccountLease | None
     rules: Rules
-    drawn: DrawnIds
-    occasion: Occasion
-    pairing: pairing.NewCode
     was_told: bool = False
     """Whether the sender was told lately that a message was not taken in."""
     uploaded: Uploaded | None = None
@@ -132,7 +127,7 @@ async def foresee(query: Query, rules: Rules, inbound: Inbound) -> Foreseen:
 
 
 async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None) -> Received | Stale:
-    inbound, rules, at_ms = command.inbound, command.rules, command.drawn.at_ms
+    inbound, rules, at_ms = command.inbound, command.rules, tx.now_ms
     if not await keep_lease(tx, command.lease, inbound.place, inbound.position):
         return Stale()
     arrival = arrival_of(inbound.place, inbound.platform_id)
@@ -154,7 +149,7 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
             received = await _enter(tx, command, who, foreseen)
         case Admission.PAIR:
             message = None if _is_command(inbound) else inbound
-            await pairing.open_pairing(tx, who, inbound, message=message, drawn=command.pairing)
+            await pairing.open_pairing(tx, who, inbound, message=message)
             received = Received(outcome=ArrivalOutcome.IGNORED if message is None else ArrivalOutcome.WAITING)
         case Admission.WAIT:
             is_kept = not _is_command(inbound) and await pairing.keep_first(tx, who, inbound)
@@ -241,8 +236,8 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
     if typed is not None:
         if not who.is_linked:  # a command may name them, as `/link` does
             await introduce(tx, who, who.identity.person_id)
-        made_of = await made_of_answer(tx, chat, typed, command.occasion)
-        answer = await perform(tx, chat, typed, command.occasion)
+        made_of = await made_of_answer(tx, chat, typed, command.rules)
+        answer = await perform(tx, chat, typed, command.rules)
         if answer is not None:
             await _say(tx, command, answer, made_of=made_of)
         return Received(outcome=ArrivalOutcome.COMMAND if answer is not None else ArrivalOutcome.IGNORED)
@@ -252,7 +247,6 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
         inbound=inbound,
         who=who,
         rules=rules,
-        at_ms=command.drawn.at_ms,
         free_bytes=command.free_bytes,
         waits=None if chat.rules is None else chat.rules.join_waits,
     )
@@ -270,11 +264,11 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
 
 async def _wait(tx: Transaction, command: TakeIn, holding: Holding, chat: Chat) -> Received:
     """Lets the message wait for its parts or files, or behind one that does. One without them is posted at once."""
-    rules, inbound, who, drawn = command.rules, command.inbound, holding.who, command.drawn
+    rules, inbound, who = command.rules, command.inbound, holding.who
     if inbound.unfetched or holding.open_ms:
         arrived = Arrived(inbound=inbound, content=content_of(inbound))
         try:
-            await judge_for_files(tx, rules, chat, who, arrived=arrived, drawn=drawn)
+            await judge_for_files(tx, rules, chat, who, arrived=arrived)
         except REFUSALS as error:
             refuse = _refuse if inbound.unfetched else _wait_or_refuse
             return await refuse(tx, command, who, error)
@@ -318,7 +312,7 @@ async def _post(tx: Transaction, command: TakeIn, chat: Chat, who: Who) -> Recei
     )
     try:
         async with tx.attempt():
-            posted = await post_in_chat(tx, rules, chat, who, arrived=arrived, drawn=command.drawn)
+            posted = await post_in_chat(tx, rules, chat, who, arrived=arrived)
     except REFUSALS as error:
         return await _wait_or_refuse(tx, command, who, error)
     return Received(outcome=ArrivalOutcome.POSTED, posted=posted)
@@ -329,14 +323,14 @@ async def _wait_or_refuse(tx: Transaction, command: TakeIn, who: Who, error: Ant
 
     In a group it does not wait for other work of its sender: the messages of everybody else there wait behind it.
     """
-    at_ms = command.drawn.at_ms
+    at_ms = tx.now_ms
     is_direct = command.inbound.chat_type is ChatType.DIRECT
     if command.held is not None and is_direct and isinstance(error, Limited):
         pause_ms = max(LEAST_PAUSE_MS, 1000 * error.retry_after_seconds)
         await held_messages.postpone(tx, command.held.id, at_ms + pause_ms)
         return Received(outcome=ArrivalOutcome.HELD)
     if command.held is None:
-        holding = Holding(inbound=command.inbound, who=who, rules=command.rules, at_ms=at_ms)
+        holding = Holding(inbound=command.inbound, who=who, rules=command.rules)
         try:
             await hold_late(tx, holding, error)
         except REFUSALS:

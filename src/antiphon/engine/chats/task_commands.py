@@ -4,12 +4,10 @@ A chat shows and changes the tasks that were made in its session; owners name an
 anybody may read them, like the labels of sessions.
 """
 
-import hashlib
-
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.commands import ChatCommand, Subcommand
 from antiphon.domain.errors import REFUSALS, Invalid, TooLarge
-from antiphon.domain.ids import MessageId, RunId, TaskId
+from antiphon.domain.ids import TaskId
 from antiphon.domain.keys import ChatType
 from antiphon.domain.schedule import At, shown_time
 from antiphon.domain.stored_task import NewTask, StoredTask, check_prompt, parse_name
@@ -19,10 +17,9 @@ from antiphon.domain.text import one_line
 from antiphon.domain.words import folded
 from antiphon.domain.written_task import WrittenTask
 from antiphon.domain.written_times import schedule_of
-from antiphon.engine.chats.chat import Chat
-from antiphon.engine.chats.occasion import NO_SESSION, Occasion
+from antiphon.engine.chats.chat import NO_SESSION, Chat
 from antiphon.engine.chats.session_commands import opening_of
-from antiphon.engine.schedules.firing import Firing
+from antiphon.engine.rules import Rules
 from antiphon.engine.schedules.tasks import (
     CreateTasks,
     ListTasks,
@@ -50,18 +47,18 @@ NO_TASKS = "There are no tasks yet. /task new every weekday at 8 tell me what ch
 ELSEWHERE = "Tasks of other chats are listed in direct chats only, because everybody here would read them."
 
 
-async def perform_task(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
+async def perform_task(tx: Transaction, chat: Chat, command: ChatCommand, rules: Rules) -> str:
     if command.sub is Subcommand.NEW:
-        return await _create(tx, chat, command.tasks, occasion)
+        return await _create(tx, chat, command.tasks, rules)
     if command.sub is Subcommand.LIST:
-        return await _list(tx, chat, occasion, is_everywhere=command.is_everywhere)
+        return await _list(tx, chat, rules, is_everywhere=command.is_everywhere)
     if chat.session is None:
         return NO_SESSION
-    id = await _named(tx, chat, command.argument or "", occasion)
-    call = TaskCall(rights=occasion.rights(chat), id=id, target=occasion.target(chat))
+    id = await _named(tx, chat, command.argument or "", rules)
+    call = TaskCall(rights=chat.rights(rules), id=id, target=chat.target)
     match command.sub:
         case Subcommand.RUN:
-            slot = await run_task(tx, call, _firing(occasion))
+            slot = await run_task(tx, call)
             return f"Task {id} runs now ({slot.run})."
         case Subcommand.RUNS | Subcommand.LAST:
             most = 1 if command.sub is Subcommand.LAST else min(command.most or SHOWN_RUNS, MOST_RUNS)
@@ -89,27 +86,24 @@ def _resumed(task: StoredTask) -> str:
     return f"goes on: {_when(task)}"
 
 
-async def _create(tx: Transaction, chat: Chat, written: tuple[WrittenTask, ...], occasion: Occasion) -> str:
+async def _create(tx: Transaction, chat: Chat, written: tuple[WrittenTask, ...], rules: Rules) -> str:
     """Makes all of them or none, in a session that is opened if the chat has none yet."""
     new: list[NewTask] = []
     for number, each in enumerate(written, start=1):
         try:
             check_prompt(each.prompt)
-            schedule = schedule_of(each.time, occasion.rules.task_zone, occasion.now)
+            schedule = schedule_of(each.time, rules.task_zone, tx.now)
             new.append(NewTask(name=parse_name(each.name), prompt=each.prompt, schedule=schedule))
         except (Invalid, TooLarge) as error:
             return error.message if len(written) == 1 else f"Task {number}: {error.message}\nNothing was saved."
     is_new = chat.session is None
     command = CreateTasks(
-        rights=occasion.rights(chat),
-        target=occasion.target(chat),
-        opening=opening_of(chat, chat.route.session_key, None, occasion) if is_new else None,
+        rights=chat.rights(rules),
+        target=chat.target,
+        opening=opening_of(chat, chat.route.session_key, None, rules) if is_new else None,
         new=tuple(new),
-        ids=tuple(TaskId(f"task-{_digits(occasion, f'task {number}')[:10]}") for number in range(len(new))),
         place=chat.place,
         route=PUBLIC if chat.rules is None else chat.rules.classification,
-        random=_digits(occasion, "session")[:12],
-        now=occasion.now,
     )
     try:
         async with tx.attempt():
@@ -127,13 +121,13 @@ def _made(task: StoredTask, length: int) -> str:
     return "\n".join(filter(None, [f"{_name(task)}: {_when(task)}", _prompt(task, length)]))
 
 
-async def _list(query: Query, chat: Chat, occasion: Occasion, *, is_everywhere: bool) -> str:
+async def _list(query: Query, chat: Chat, rules: Rules, *, is_everywhere: bool) -> str:
     if is_everywhere and chat.chat_type is not ChatType.DIRECT:
         return ELSEWHERE
     if chat.session is None and not is_everywhere:
         return NO_TASKS
-    target = None if is_everywhere else occasion.target(chat)
-    command = ListTasks(rights=occasion.rights(chat), target=target, after=None, limit=LISTED + 1)
+    target = None if is_everywhere else chat.target
+    command = ListTasks(rights=chat.rights(rules), target=target, after=None, limit=LISTED + 1)
     found = await list_tasks(query, command)
     if not found:
         return NO_TASKS
@@ -141,9 +135,9 @@ async def _list(query: Query, chat: Chat, occasion: Occasion, *, is_everywhere: 
     return "\n".join(["Tasks", *lines, *(["... and more"] if len(found) > LISTED else [])])
 
 
-async def _named(query: Query, chat: Chat, text: str, occasion: Occasion) -> TaskId:
+async def _named(query: Query, chat: Chat, text: str, rules: Rules) -> TaskId:
     """The task of that name in this chat; else the text is taken for an id."""
-    command = ListTasks(rights=occasion.rights(chat), target=occasion.target(chat), after=None, limit=MOST_NAMES)
+    command = ListTasks(rights=chat.rights(rules), target=chat.target, after=None, limit=MOST_NAMES)
     try:
         found = await list_tasks(query, command)
     except REFUSALS:
@@ -194,18 +188,3 @@ def _summary(task: StoredTask) -> str:
     if isinstance(task.schedule.trigger, At):
         return words
     return f"{words}. Next: {shown_time(task.next_at, task.schedule.zone)}"
-
-
-def _firing(occasion: Occasion) -> Firing:
-    return Firing(
-        rules=occasion.rules,
-        run_id=RunId(f"run_{occasion.at_ms:011x}{_digits(occasion, 'run')[:20]}"),
-        message_id=MessageId(f"msg_{occasion.at_ms:011x}{_digits(occasion, 'message')[:20]}"),
-        random=_digits(occasion, "incarnation")[:12],
-        now=occasion.now,
-    )
-
-
-def _digits(occasion: Occasion, purpose: str) -> str:
-    """Digits like those that are drawn, the same if the unit runs again."""
-    return hashlib.sha256(f"{occasion.drawn} {purpose}".encode()).hexdigest()

@@ -30,12 +30,12 @@ async def prepare(tx: Transaction, command: TakeIn) -> Session:
 
     Refused like the message, before anything is written.
     """
-    rules, inbound, drawn = command.rules, command.inbound, command.drawn
+    rules, inbound = command.rules, command.inbound
     who = await find_who(tx, rules, inbound.place, inbound.sender)
     chat = await find_chat(tx, rules, inbound, who)
     held_bytes = None if command.held is None else command.held.size
     arrived = Arrived(inbound=inbound, content=content_of(inbound), held_bytes=held_bytes)
-    session = await open_for_files(tx, rules, chat, who, arrived=arrived, drawn=drawn)
+    session = await open_for_files(tx, rules, chat, who, arrived=arrived)
     assert chat.rules is not None
     left = classify_message(who.standing, chat.rules.classification, has_foreign_words=inbound.has_foreign_words)
     await raise_workspace(tx, session.row, session.id, left)

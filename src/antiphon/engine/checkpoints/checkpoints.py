@@ -4,18 +4,16 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.checkpoint import CheckpointAnswer
-from antiphon.domain.ids import Ids, RunId
+from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights
-from antiphon.engine.checkpoints.queue import AskCheckpoint, AskedCheckpoint, ask_checkpoint
+from antiphon.engine.checkpoints.queue import AskedCheckpoint, ask_checkpoint
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.rules import Rules
 from antiphon.policy.flow import may_enter
-from antiphon.request_ids import new_run_id
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database
 
@@ -37,25 +35,18 @@ class CheckpointOutcome(Struct, frozen=True, kw_only=True):
 
 
 class Checkpoints:
-    def __init__(self, database: Database, waits: Waits, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, waits: Waits, rules: Rules) -> None:
         self._database = database
         self._waits = waits
         self._rules = rules
-        self._clock = clock
-        self._ids = ids
 
     async def ask(self, principal: Principal, target: NamedTarget, timeout: timedelta) -> CheckpointOutcome:
         """Has the session look back at its present conversation, and waits for the end.
 
         Raises `NotFound`, and `Denied` for those who may not ask.
         """
-        command = AskCheckpoint(
-            rights=Rights(principal, self._rules),
-            target=target,
-            run_id=new_run_id(self._ids),
-            at_ms=self._clock.now_ms(),
-        )
-        asked = await self._database.run(ask_checkpoint, command, sessions=(target,))
+        rights = Rights(principal, self._rules)
+        asked = await self._database.run(ask_checkpoint, rights, target, sessions=(target,))
         key = str(asked.session.key)
         if asked.run_id is None:
             return CheckpointOutcome(session_key=key, is_done=False, code=asked.answer.value, error=said_of(asked))

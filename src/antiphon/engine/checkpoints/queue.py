@@ -11,6 +11,7 @@ from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.ledger.append import derived_id
+from antiphon.engine.ledger.queue import new_run_id
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import may_checkpoint
@@ -18,13 +19,6 @@ from antiphon.store import checkpoints
 from antiphon.store.checkpoints import CHECKPOINT_DUE
 from antiphon.store.database import SqlValue, Transaction
 from antiphon.store.people import find_standing
-
-
-class AskCheckpoint(Struct, frozen=True, kw_only=True):
-    rights: Rights
-    target: NamedTarget
-    run_id: RunId
-    at_ms: int
 
 
 class AskedCheckpoint(Struct, frozen=True):
@@ -36,19 +30,19 @@ class AskedCheckpoint(Struct, frozen=True):
     """What the asker may read of how it ended."""
 
 
-async def ask_checkpoint(tx: Transaction, command: AskCheckpoint) -> AskedCheckpoint:
+async def ask_checkpoint(tx: Transaction, rights: Rights, target: NamedTarget) -> AskedCheckpoint:
     """Asks for a checkpoint of the session's present conversation."""
-    found = await find_session(tx, command.rights, Act.CHANGE, command.target)
-    session, rules = found.session, command.rights.rules
-    standing = await find_standing(tx, command.rights.principal)
+    found = await find_session(tx, rights, Act.CHANGE, target)
+    session, rules = found.session, rights.rules
+    standing = await find_standing(tx, rights.principal)
     if not may_checkpoint(standing, session.source.type):
         raise Denied("Only owners may ask for a checkpoint of this session", code="forbidden")
     if not covers(session, rules):
         return AskedCheckpoint(session, CheckpointAnswer.OFF)
-    asked = CheckpointReason.MANUAL
-    answer = await _ask(tx, session, asked, command.run_id, by=standing.principal)
-    run_id = command.run_id if answer is CheckpointAnswer.ASKED else None
-    return AskedCheckpoint(session, answer, run_id, found.grant.clearance)
+    asked, run_id = CheckpointReason.MANUAL, new_run_id(tx)
+    answer = await _ask(tx, session, asked, run_id, by=standing.principal)
+    left = run_id if answer is CheckpointAnswer.ASKED else None
+    return AskedCheckpoint(session, answer, left, found.grant.clearance)
 
 
 async def queue_checkpoint(tx: Transaction, session: Session, rules: Rules) -> None:

@@ -28,15 +28,15 @@ from antiphon.domain.checkpoint import (
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import REFUSALS, Invalid
 from antiphon.domain.event import EventType, NewEvent
-from antiphon.domain.ids import AgentId, NoteId, ProcessId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, ProcessId, SessionId, SessionRow
 from antiphon.domain.message import JsonObject, Usage
 from antiphon.domain.run import GUESTS_CAP, PERSON_CAP, PLACE_CLEARANCE, Purpose, RunStatus
 from antiphon.domain.session import DescriptionSource, Session
 from antiphon.domain.text import DESCRIPTION_LENGTH, one_line
 from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.checkpoints.introspector import BegunCheckpoint, KeptSoFar, LookedBack, NoteChange
-from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, derived_id, shown_text
-from antiphon.engine.ledger.queue import note_ended_run
+from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, shown_text
+from antiphon.engine.ledger.queue import new_run_id, note_ended_run
 from antiphon.engine.ledger.spending import Spender, note_spent
 from antiphon.engine.memory.notes import NoteAuthor, add_note, delete_note, update_note
 from antiphon.engine.memory.scopes import find_scope
@@ -68,9 +68,6 @@ class BeginCheckpoint(Struct, frozen=True, kw_only=True):
     due: DueCheckpoint
     process: ProcessId
     rules: Rules
-    run_id: RunId
-    """The id of the run that it leaves, unless it has one already."""
-    at_ms: int
 
 
 async def begin_checkpoint(tx: Transaction, command: BeginCheckpoint) -> BegunCheckpoint | None:
@@ -91,9 +88,7 @@ async def begin_checkpoint(tx: Transaction, command: BeginCheckpoint) -> BegunCh
     agent = command.rules.agents.get(session.agent_id)
     model = None if agent is None else command.rules.checkpoints.model_for(session.model or agent.model)
     is_present = incarnation == session.id
-    action = on_due(
-        await _read_due(tx, session, stored, is_present=is_present), command.rules.checkpoints, command.at_ms
-    )
+    action = on_due(await _read_due(tx, session, stored, is_present=is_present), command.rules.checkpoints, tx.now_ms)
     if model is None and isinstance(action, LookBack | PutOff):
         action = Drop()
     match action:
@@ -104,9 +99,7 @@ async def begin_checkpoint(tx: Transaction, command: BeginCheckpoint) -> BegunCh
             await _put_off(tx, session, stored, action.at_ms, is_present=is_present)
             return None
         case GiveUp():
-            end = _CheckpointToEnd(
-                session=session, stored=stored, looked=CRASHED, rules=command.rules, at_ms=command.at_ms
-            )
+            end = _CheckpointToEnd(session=session, stored=stored, looked=CRASHED, rules=command.rules)
             await _end(tx, end)
             return None
         case LookBack():
@@ -167,7 +160,7 @@ class _CheckpointToBegin(Struct, frozen=True, kw_only=True):
 
 
 async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _CheckpointToBegin) -> BegunCheckpoint:
-    session, stored, at_ms = begin.session, begin.stored, command.at_ms
+    session, stored, at_ms = begin.session, begin.stored, tx.now_ms
     row, incarnation = SessionRow(session.row), stored.incarnation
     number = stored.fence + 1
     columns: dict[str, SqlValue] = {
@@ -179,7 +172,7 @@ async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _CheckpointTo
     }
     run, reads_seq, principal = stored.run, stored.reads_seq, stored.principal
     if run is None or reads_seq is None or principal is None:
-        run = stored.asked_run if stored.asked_run is not None else command.run_id
+        run = stored.asked_run if stored.asked_run is not None else new_run_id(tx)
         principal = stored.asked_by or await _writer(tx, row, incarnation)
         _, untriggered = await checkpoints.find_uncovered(tx, row) if begin.is_present else (0, 0)
         data: JsonObject = {"reason": begin.reason.value}
@@ -282,7 +275,6 @@ class _CheckpointToEnd(Struct, frozen=True, kw_only=True):
     stored: StoredCheckpoint
     looked: LookedBack
     rules: Rules
-    at_ms: int
 
     @property
     def is_success(self) -> bool:
@@ -297,7 +289,6 @@ class FinishCheckpoint(Struct, frozen=True, kw_only=True):
     begun: BegunCheckpoint
     looked: LookedBack
     rules: Rules
-    at_ms: int
 
 
 async def finish_checkpoint(tx: Transaction, command: FinishCheckpoint) -> bool:
@@ -311,7 +302,7 @@ async def finish_checkpoint(tx: Transaction, command: FinishCheckpoint) -> bool:
     ceiling = await _find_ceiling(tx, session, begun.incarnation, command.rules)
     if looked.error is None and not may_enter(looked.changes.made_of, ceiling):
         looked = LOST_CLEARANCE
-    end = _CheckpointToEnd(session=session, stored=stored, looked=looked, rules=command.rules, at_ms=command.at_ms)
+    end = _CheckpointToEnd(session=session, stored=stored, looked=looked, rules=command.rules)
     written = WrittenNotes()
     if looked.error is None and looked.changes.notes:
         written = await _write_notes(tx, end, begun, ceiling)
@@ -346,7 +337,6 @@ async def _write_notes(
             session=SessionRow(end.session.row),
             seq=begun.through,
             call_id=f"{begun.run}-{number}",
-            at_ms=end.at_ms,
         )
         try:
             async with tx.attempt():
@@ -359,7 +349,7 @@ async def _write_notes(
 async def _write_note(tx: Transaction, author: NoteAuthor, change: NoteChange) -> str:
     """What was done: the field of `WrittenNotes`."""
     if change.id is None:
-        await add_note(tx, author, NoteId(derived_id("note", author.at_ms, author.call_id or "")), change.text or "")
+        await add_note(tx, author, change.text or "")
         return "added"
     if change.text is None:
         await delete_note(tx, author, change.id)
@@ -376,7 +366,7 @@ NO_NOTES = WrittenNotes()
 
 
 async def _end(tx: Transaction, end: _CheckpointToEnd, written: WrittenNotes = NO_NOTES) -> None:
-    session, stored, looked, at_ms = end.session, end.stored, end.looked, end.at_ms
+    session, stored, looked, at_ms = end.session, end.stored, end.looked, tx.now_ms
     row, changes = SessionRow(session.row), end.looked.changes
     assert stored.run is not None and stored.reason is not None and stored.started_seq is not None
     assert stored.started_at is not None and stored.reads_seq is not None and stored.principal is not None
@@ -451,7 +441,7 @@ async def _next_columns(
     query: Query, end: _CheckpointToEnd, set: dict[str, SqlValue], add: dict[str, int]
 ) -> dict[str, SqlValue]:
     """What the row says afterwards, and in `set` and `add` the session's: the cursor moves only on success."""
-    stored, rules, at_ms = end.stored, end.rules.checkpoints, end.at_ms
+    stored, rules, at_ms = end.stored, end.rules.checkpoints, query.now_ms
     columns: dict[str, SqlValue] = {"look_at": None if stored.asked is None else at_ms}
     if end.is_success:
         columns |= {"through_seq": stored.reads_seq, "failures": 0, "again_at": None}

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from antiphon.clock import Clock
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.errors import REFUSALS, Conflict, Denied, Invalid, NotFound, TooLarge
-from antiphon.domain.ids import Ids, MessageId, RunId, SessionRow
+from antiphon.domain.ids import MessageId, RunId, SessionRow
 from antiphon.domain.invisible import is_blank
 from antiphon.domain.label import ALL
 from antiphon.domain.message import (
@@ -28,7 +27,7 @@ from antiphon.domain.spawn import Mode
 from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
 from antiphon.engine.children.spawn import ChildWork, queue_work
 from antiphon.engine.ledger.append import Arrival, append_words, derived_id, words_from
-from antiphon.engine.ledger.queue import join_run
+from antiphon.engine.ledger.queue import join_run, new_run_id
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_work
 from antiphon.engine.runs.ends import CANCELLED_EARLY, end_queued_run
@@ -38,7 +37,6 @@ from antiphon.policy.rights import may_join
 from antiphon.policy.spawn import decide_work
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
-from antiphon.request_ids import new_run_id
 from antiphon.store import events as log
 from antiphon.store import incarnations, spawns
 from antiphon.store import runs as ledger
@@ -84,17 +82,12 @@ class SteerChild(Struct, frozen=True, kw_only=True):
     caller: Caller
     name: str
     text: str
-    message_id: MessageId
-    run_id: RunId
-    at_ms: int
 
 
 class Subagents:
-    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
-        self._ids = ids
 
     async def cancel(self, caller: Caller, name: str) -> list[ChildView]:
         """Cancels the work of the child, or of `all` children, with all descendants; returns those that had any.
@@ -120,14 +113,7 @@ class Subagents:
                 f"Message is too large: {size} bytes, the most is {MAX_MESSAGE_BYTES}. Say where to find it.",
                 code="message_too_large",
             )
-        command = SteerChild(
-            caller=caller,
-            name=name,
-            text=text,
-            message_id=MessageId(derived_id("msg", 0, caller.call_id, TOOL)),
-            run_id=new_run_id(self._ids),
-            at_ms=self._clock.now_ms(),
-        )
+        command = SteerChild(caller=caller, name=name, text=text)
         return await self._database.run(steer_child, command, self._rules, sessions=(caller.session,))
 
     async def list(self, caller: Caller, name: str | None = None) -> ListedChild:
@@ -230,9 +216,9 @@ async def cancel_children(tx: Transaction, caller: Caller, name: str) -> list[Ch
 
 async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Steered:
     caller = command.caller
-    origin = await find_origin(tx, caller)
-    if told := await spawns.find_told(tx, caller.session, command.message_id):
-        return await _steered_before(tx, command, told)
+    origin, message_id = await find_origin(tx, caller), MessageId(derived_id("msg", 0, caller.call_id, TOOL))
+    if told := await spawns.find_told(tx, caller.session, message_id):
+        return await _steered_before(tx, command, message_id, told)
     found = await _find_own(tx, caller, command.name)
     refuse_called_off(origin)
     await rows.hold(tx, found.session.row)  # otherwise the run that is joined could end meanwhile
@@ -249,9 +235,9 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
     joined = await _find_joined(tx, child, await find_standing(tx, caller.principal), is_confined=is_confined)
     if joined is None:
         await _refuse_work(tx, command, found, source=source, child=child, rules=rules)
-    report_id = command.run_id if joined is None or joined.report is None else RunId(joined.report)
+    report_id = new_run_id(tx) if joined is None or joined.report is None else RunId(joined.report)
     message = UserMessage(
-        message_id=command.message_id,
+        message_id=message_id,
         content=text_content(command.text),
         report=ReportStep(id=report_id, stage=ReportStage.STEER),
         provenance=Provenance(kind=ProvenanceKind.INTER_SESSION, source_session_key=str(source.key), source_tool=TOOL),
@@ -261,7 +247,7 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
         spawn = await spawns.find(tx, child.row)
         assert spawn is not None
         work = ChildWork(
-            run_id=command.run_id,
+            run_id=report_id,
             caller=caller,
             origin=origin,
             parent=source,
@@ -325,14 +311,14 @@ async def _refuse_work(
         raise Denied(decision.reason, code=decision.rule)
 
 
-async def _steered_before(tx: Transaction, command: SteerChild, told: SessionRow) -> Steered:
+async def _steered_before(tx: Transaction, command: SteerChild, message_id: MessageId, told: SessionRow) -> Steered:
     """The answer to the same call before. Its target may have another name by now but must be the same child."""
     try:
         found = await _find_own(tx, command.caller, command.name)
     except REFUSALS:
         found = None
     child = await rows.find_by_row(tx, told)
-    event = await log.find_message(tx, system_grant(told), command.message_id)
+    event = await log.find_message(tx, system_grant(told), message_id)
     if child is None:
         raise _not_found(command.name)
     assert event is not None and event.message is not None

@@ -7,11 +7,10 @@ from datetime import timedelta
 
 from msgspec import Struct, to_builtins
 
-from antiphon.clock import Clock
 from antiphon.domain.attachments import Attachment, GivenAttachment, check_attachments, receipt
 from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
-from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.invisible import is_blank
 from antiphon.domain.keys import SessionKey, parse_agent_id, subagent_key
 from antiphon.domain.message import (
@@ -26,7 +25,6 @@ from antiphon.domain.message import (
 from antiphon.domain.report import Report, ReportState
 from antiphon.domain.run import Purpose, Run
 from antiphon.domain.session import Session, Source
-from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_bytes
@@ -34,7 +32,7 @@ from antiphon.engine.access.caller import Caller, find_origin, refuse_called_off
 from antiphon.engine.access.ceilings import find_ceiling, refuse_above
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.ledger.append import Arrival, Words, made_by, raise_workspace, words_from
-from antiphon.engine.ledger.queue import queue_run
+from antiphon.engine.ledger.queue import new_run_id, queue_run
 from antiphon.engine.reports.messages import SOURCE_TOOL
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.forks import copy_conversation, size_of_copy
@@ -43,7 +41,6 @@ from antiphon.policy.decision import Deny
 from antiphon.policy.flow import is_public
 from antiphon.policy.models import decide_child_model
 from antiphon.policy.spawn import SpawnFacts, decide_spawn
-from antiphon.request_ids import new_run_id
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -86,17 +83,6 @@ class SpawnChild(Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...]
     late_refusals: tuple[AntiphonError, ...]
     """From checks that need no database but come after those that do."""
-    uuid: str
-    files_uuid: str
-    session_id: SessionId
-    run_id: RunId
-    message_id: MessageId
-    at_ms: int
-
-    @property
-    def rel_dir(self) -> str | None:
-        """The directory of the attachments in the child's workspace."""
-        return f"{ATTACHMENTS_DIRECTORY}/{self.files_uuid}" if self.attachments else None
 
 
 class ChildWork(Struct, frozen=True, kw_only=True):
@@ -124,15 +110,11 @@ class Spawned(Struct, frozen=True, kw_only=True):
 class Spawns:
     """Spawns children of sessions."""
 
-    def __init__(
-        self, database: Database, rules: Rules, check_model: Callable[[str], Awaitable[None]], *, clock: Clock, ids: Ids
-    ) -> None:
+    def __init__(self, database: Database, rules: Rules, check_model: Callable[[str], Awaitable[None]]) -> None:
         self._database = database
         self._rules = rules
         self._check_model = check_model
         """Raises `Invalid` for an unusable model. Called only for models that policy lets the caller name."""
-        self._clock = clock
-        self._ids = ids
 
     async def spawn(self, caller: Caller, request: SpawnRequest) -> Spawned:
         """Creates the child and queues its run; never waits. Repeating the same call returns the first answer.
@@ -151,12 +133,6 @@ class Spawns:
             mode=mode,
             attachments=attachments,
             late_refusals=refused,
-            uuid=self._uuid(),
-            files_uuid=self._uuid(),
-            session_id=parse_session_id(f"spawn:{self._ids.random_hex(12)}"),
-            run_id=new_run_id(self._ids),
-            message_id=MessageId(self._ids.new("msg")),
-            at_ms=self._clock.now_ms(),
         )
         return await self._database.run(spawn_child, command, self._rules, sessions=(caller.session,))
 
@@ -186,9 +162,10 @@ class Spawns:
             return error
         return None
 
-    def _uuid(self) -> str:
-        digits = self._ids.random_hex(32)
-        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+def _uuid(tx: Transaction) -> str:
+    digits = tx.random_hex(32)
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def _digest(request: SpawnRequest) -> str:
@@ -237,13 +214,15 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         raise NotFound("Session not found: the caller's own session was deleted.")
     refuse_called_off(origin)
     clearance = await find_ceiling(tx, parent, rules.sinks, place=None if origin is None else origin.place)
-    await _refuse(tx, command, parent, rules, clearance=clearance)
-    own, rel_dir = rules.agents[parent.agent_id], command.rel_dir
+    key = subagent_key(command.agent_id, _uuid(tx))
+    await _refuse(tx, command, parent, rules, key=key, clearance=clearance)
+    own, run_id = rules.agents[parent.agent_id], new_run_id(tx)
+    rel_dir = f"{ATTACHMENTS_DIRECTORY}/{_uuid(tx)}" if command.attachments else None
     standing, copied = await find_standing(tx, caller.principal), 0
     if request.context is Context.FORK:
         copied = await size_of_copy(tx, parent, origin)
         await refuse_bytes(tx, standing, copied, rules.shares)
-    child = await _create(tx, command, parent, rules, clearance=clearance)
+    child = await _create(tx, command, parent, rules, key=key, clearance=clearance)
     if request.context is Context.FORK:
         child = await copy_conversation(tx, parent, child, origin=origin)
         await rows.add_stored_bytes(tx, child.row, str(standing.principal), copied)
@@ -253,7 +232,7 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
     spawn = Spawn(
         child=child.row,
         origin=caller.call_id,
-        run=command.run_id,
+        run=run_id,
         request=command.digest,
         task=request.task,
         mode=command.mode,
@@ -263,12 +242,12 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         attach_as=request.attach_as,
         receipt=None if rel_dir is None else receipt(command.attachments, rel_dir),
     )
-    await spawns.insert(tx, spawn, command.at_ms)
+    await spawns.insert(tx, spawn, tx.now_ms)
     await spawns.add_attachments(tx, child.row, command.attachments)
     if command.attachments and not is_public(child.taint):
         await raise_workspace(tx, child.row, SessionId(child.id), child.taint)
     work = ChildWork(
-        run_id=command.run_id,
+        run_id=run_id,
         caller=caller,
         origin=origin,
         parent=parent,
@@ -276,8 +255,8 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         spawn=spawn,
         is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(parent, child),
     )
-    await queue_work(tx, work, _task_words(command, parent))
-    return Spawned(run_id=command.run_id, child=child.key, mode=command.mode, receipt=spawn.receipt)
+    await queue_work(tx, work, _task_words(tx, command, work, rel_dir=rel_dir))
+    return Spawned(run_id=run_id, child=child.key, mode=command.mode, receipt=spawn.receipt)
 
 
 async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> Spawned:
@@ -289,7 +268,13 @@ async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> 
 
 
 async def _refuse(
-    tx: Transaction, command: SpawnChild, parent: Session, rules: Rules, *, clearance: Classification
+    tx: Transaction,
+    command: SpawnChild,
+    parent: Session,
+    rules: Rules,
+    *,
+    key: SessionKey,
+    clearance: Classification,
 ) -> None:
     """The first reason to refuse the child, in the contract's order. `clearance` is what the child may have at most."""
     agent, own = rules.agents.get(command.agent_id), rules.agents.get(parent.agent_id)
@@ -304,7 +289,7 @@ async def _refuse(
         max_children=own.subagents.max_children,
         allowed_agents=own.subagents.allowed,
         is_sandboxed=own.is_sandboxed(parent.key),
-        will_be_sandboxed=agent is not None and agent.is_sandboxed(_key_of(command)),
+        will_be_sandboxed=agent is not None and agent.is_sandboxed(key),
         requires_sandbox=command.request.requires_sandbox,
     )
     decision = decide_spawn(facts)
@@ -325,12 +310,14 @@ async def _refuse(
         raise command.late_refusals[0]
 
 
-def _key_of(command: SpawnChild) -> SessionKey:
-    return subagent_key(command.agent_id, command.uuid)
-
-
 async def _create(
-    tx: Transaction, command: SpawnChild, parent: Session, rules: Rules, *, clearance: Classification
+    tx: Transaction,
+    command: SpawnChild,
+    parent: Session,
+    rules: Rules,
+    *,
+    key: SessionKey,
+    clearance: Classification,
 ) -> Session:
     """The child's session: at its parent's taint, within its ceiling, without a channel of its own."""
     request, by = command.request, command.caller.run
@@ -339,14 +326,12 @@ async def _create(
         tx,
         OpenSession(
             principal=command.caller.principal,
-            target=NamedTarget(_key_of(command), None),
+            target=NamedTarget(key, None),
             agent_id=command.agent_id,
             base=rules.agents[command.agent_id].classification,
             source=Source(kind="spawn", interactive=False, trigger_id=None if by is None else by.run.id),
             attributes=SessionAttributes(label=request.label, taint=parent.taint, clearance=limit),
             parent=parent.row,
-            new_session_id=command.session_id,
-            at_ms=command.at_ms,
         ),
         await find_standing(tx, command.caller.principal),
     )
@@ -360,10 +345,11 @@ async def _create(
     return child
 
 
-def _task_words(command: SpawnChild, parent: Session) -> Words:
+def _task_words(tx: Transaction, command: SpawnChild, work: ChildWork, *, rel_dir: str | None) -> Words:
     """The task, as the child's first message."""
+    parent = work.parent
     message = UserMessage(
-        message_id=command.message_id,
+        message_id=MessageId(tx.new_id("msg")),
         content=text_content(command.request.task),
         provenance=Provenance(
             kind=ProvenanceKind.INTER_SESSION,
@@ -371,7 +357,7 @@ def _task_words(command: SpawnChild, parent: Session) -> Words:
             source_channel=parent.delivery.channel or parent.key.channel,
             source_tool=SOURCE_TOOL,
         ),
-        report=ReportStep(id=command.run_id, stage=ReportStage.TASK, attachments=command.rel_dir),
+        report=ReportStep(id=work.run_id, stage=ReportStage.TASK, attachments=rel_dir),
     )
     return words_from(parent, message, Arrival.POSTED, classification=made_by(parent))
 

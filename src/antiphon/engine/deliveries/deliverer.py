@@ -156,9 +156,7 @@ class Deliverer(DueLoop[ChannelAccount]):
             await anyio.sleep(RETRY_SECONDS)
 
     async def _claim_and_send(self, head: Head, sender: PartSender) -> None:
-        command = ClaimDelivery(
-            id=head.id, process=self._process, form=sender.form, rules=self._rules, at_ms=self._clock.now_ms()
-        )
+        command = ClaimDelivery(id=head.id, process=self._process, form=sender.form, rules=self._rules)
         claimed = await self._database.run(claim_delivery, command, sessions=sessions_of(head.session))
         self._claiming.worked()
         if claimed is not None:

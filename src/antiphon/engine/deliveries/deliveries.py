@@ -6,7 +6,6 @@ Contract: channels 1, send policy 3, flow 7.
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.channel_form import ChannelForm
 from antiphon.domain.delivery import (
@@ -55,10 +54,9 @@ def sessions_of(session: SessionRow | None) -> tuple[SessionRow, ...]:
 class Deliveries:
     """The owner's view of the outbox, and retries."""
 
-    def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
 
     async def list(self, principal: Principal, where: DeliveryFilter, *, limit: int) -> list[Delivery]:
         """Newest first. Raises `Denied` for anyone but the owner."""
@@ -111,7 +109,6 @@ class ClaimDelivery(Struct, frozen=True, kw_only=True):
     form: ChannelForm
     """What one message of the channel holds."""
     rules: Rules
-    at_ms: int
 
 
 async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | None:
@@ -119,7 +116,7 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
 
     It is checked again here: since it was queued, the place may have lost its clearance. Contract: flow 7.
     """
-    claimed = await outbox.claim(tx, command.id, process=command.process, now_ms=command.at_ms)
+    claimed = await outbox.claim(tx, command.id, process=command.process, now_ms=tx.now_ms)
     if claimed is None:
         return None
     if claimed.is_withdrawal:

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from msgspec import Struct
 
-from antiphon.clock import Clock
 from antiphon.domain.classification import Classification
 from antiphon.domain.delivery import FLOW
 from antiphon.domain.errors import REFUSALS, Conflict, Denied, Invalid, NotFound, TooLarge
@@ -50,7 +49,6 @@ class SendOut(Struct, frozen=True, kw_only=True):
     accounts: tuple[ChannelAccount, ...]
     """The accounts that send."""
     find_group: FindGroup
-    at_ms: int
 
 
 class OutgoingMessages:
@@ -63,13 +61,11 @@ class OutgoingMessages:
         accounts: Collection[ChannelAccount],
         *,
         find_group: FindGroup,
-        clock: Clock,
     ) -> None:
         self._database = database
         self._rules = rules
         self._accounts = tuple(accounts)
         self._find_group = find_group
-        self._clock = clock
 
     async def send(self, caller: Caller, channel: str, recipient: str, text: str) -> str:
         """Queues the text and returns the id of its delivery; the same call again returns the same id.
@@ -92,7 +88,6 @@ class OutgoingMessages:
             text=text,
             accounts=self._accounts,
             find_group=self._find_group,
-            at_ms=self._clock.now_ms(),
         )
         return await self._database.run(send_out, command, self._rules, sessions=(caller.session,))
 
@@ -120,7 +115,7 @@ async def send_out(tx: Transaction, command: SendOut, rules: Rules) -> str:
         text=command.text,
         made_of=made_of,
     )
-    return await deliveries.insert(tx, delivery, command.at_ms)
+    return await deliveries.insert(tx, delivery, tx.now_ms)
 
 
 async def _repeated(query: Query, command: SendOut, sent: QueuedText, rules: Rules) -> str:

@@ -5,7 +5,7 @@ Contract: send 1 to 8, answers 2, flow 4.
 
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import anyio
 from msgspec import Struct
@@ -15,12 +15,11 @@ from antiphon.clock import Clock, time_left
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import REFUSALS, Conflict, Denied, Invalid, NotFound, TooLarge, Unavailable
 from antiphon.domain.exchange import BLIND, REPLY_SKIP, Exchange, ExchangeState
-from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.invisible import is_blank
 from antiphon.domain.message import ExchangeStage, ExchangeStep, UserMessage, text_content
 from antiphon.domain.run import Purpose, Run, RunStatus
-from antiphon.domain.session import Session, Source
-from antiphon.domain.session_ids import parse_session_id
+from antiphon.domain.session import Session
 from antiphon.domain.silence import is_silent
 from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
 from antiphon.engine.access.allowances import refuse_run
@@ -31,14 +30,12 @@ from antiphon.engine.access.send_policy import may_send
 from antiphon.engine.exchanges.turns import Sides, provenance_of
 from antiphon.engine.ledger.append import Arrival, words_from
 from antiphon.engine.ledger.cycles import waits_for
-from antiphon.engine.ledger.queue import queue_run
+from antiphon.engine.ledger.queue import new_run_id, queue_run
 from antiphon.engine.ledger.waits import LONGEST_WAIT, Waits
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import decide_write, may_enter
-from antiphon.policy.standing import Standing
-from antiphon.request_ids import new_run_id
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -75,14 +72,7 @@ class SendMessage(Struct, frozen=True, kw_only=True):
     address: Address
     text: str
     timeout: timedelta
-    exchange_id: str
-    run_id: RunId
-    message_id: MessageId
     open_main: OpenMain
-    new_session_id: SessionId
-    """Of the main session that the message opens, if it does."""
-    now: datetime
-    at_ms: int
 
 
 class SendAnswer(Struct, frozen=True, kw_only=True):
@@ -109,15 +99,12 @@ class Sent(Struct, frozen=True):
 class Exchanges:
     """Messages from session to session."""
 
-    def __init__(
-        self, database: Database, waits: Waits, rules: Rules, *, open_main: OpenMain, clock: Clock, ids: Ids
-    ) -> None:
+    def __init__(self, database: Database, waits: Waits, rules: Rules, *, open_main: OpenMain, clock: Clock) -> None:
         self._database = database
         self._waits = waits
         self._rules = rules
         self._open_main = open_main
         self._clock = clock
-        self._ids = ids
         means = "A reply to somebody who has left is shown only to a repetition of their call."
         self._leaving = Trouble(logger, "Giving up a wait", action="wait_left", means=means)
 
@@ -136,13 +123,7 @@ class Exchanges:
             address=address,
             text=text,
             timeout=timeout,
-            exchange_id=self._ids.new("xch"),
-            run_id=new_run_id(self._ids),
-            message_id=MessageId(self._ids.new("msg")),
             open_main=self._open_main,
-            new_session_id=parse_session_id(f"{Source().kind}:{self._ids.random_hex(12)}"),
-            now=self._clock.now(),
-            at_ms=self._clock.now_ms(),
         )
         sides = (caller.session, await self._locked(command))
         sent = await self._database.run(send_message, command, self._rules, sessions=sides)
@@ -249,7 +230,7 @@ async def _resolve(query: Query, command: SendMessage, rules: Rules, main: NewMa
     own = reach.viewer.session
     try:
         if address.target is not None:
-            new = None if main is None else main.session
+            new = None if main is None else main.session_at(query.now)
             found = await find_target(query, reach, address.target, address.name, new=new)
         else:
             assert address.label is not None
@@ -259,11 +240,6 @@ async def _resolve(query: Query, command: SendMessage, rules: Rules, main: NewMa
             return _Unseen(own, own.parent)
         raise
     return Sides(own, found.session)
-
-
-def _named_main(command: SendMessage, standing: Standing, rules: Rules) -> NewMain | None:
-    target, session_id = command.address.target, command.new_session_id
-    return new_main(target, standing, rules, session_id=session_id, at_ms=command.at_ms)
 
 
 def _names_requester(address: Address, own: Session) -> bool:
@@ -285,11 +261,12 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
         return Sent(made, is_repeated=True)
     refuse_called_off(origin)
     standing = await find_standing(tx, caller.principal)
-    main = _named_main(command, standing, rules)
+    main = new_main(command.address.target, standing, rules)
     sides = await _resolve(tx, command, rules, main)
     if isinstance(sides, Sides):
         _refuse(sides, context_of(caller, sides.requester), rules)
-    chain, hops = _chain_of(origin, command)
+    id = tx.new_id("xch")
+    chain, hops = _chain_of(origin, id)
     await _refuse_chain(tx, chain, hops, rules)
     await refuse_run(tx, standing, rules.shares)
     # The caller's own principal may have been merged since its run began.
@@ -301,7 +278,7 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     source, target = sides.requester, sides.target
     is_cyclic = bool(command.timeout) and origin is not None and await waits_for(tx, target.row, source.row)
     exchange = Exchange(
-        id=command.exchange_id,
+        id=id,
         origin=caller.call_id,
         origin_run=None if origin is None else origin.id,
         requester=source.row,
@@ -314,12 +291,12 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
         is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(source, target),
         task=caller.task,
         request=command.text,
-        request_run=command.run_id,
+        request_run=new_run_id(tx),
         stage=ExchangeState.REQUEST,
         max_turns=rules.exchanges.max_turns if origin is not None else 0,
         max_chain_tokens=rules.exchanges.max_chain_tokens,
         is_awaited=bool(command.timeout) and not is_cyclic,
-        wait_until=command.now + command.timeout if command.timeout and not is_cyclic else None,
+        wait_until=tx.now + command.timeout if command.timeout and not is_cyclic else None,
     )
     await _store(tx, exchange, sides, command)
     if origin is not None:
@@ -335,9 +312,10 @@ async def _send_sealed(
     The caller could otherwise tell from what this unit does whether its requester still exists.
     """
     caller, source = command.caller, unseen.source
-    chain, hops = _chain_of(origin, command)
+    id = tx.new_id("xch")
+    chain, hops = _chain_of(origin, id)
     exchange = Exchange(
-        id=command.exchange_id,
+        id=id,
         origin=caller.call_id,
         origin_run=None if origin is None else origin.id,
         requester=source.row,
@@ -350,14 +328,14 @@ async def _send_sealed(
         is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(source),
         task=caller.task,
         request=command.text,
-        request_run=command.run_id,
+        request_run=new_run_id(tx),
         stage=ExchangeState.SEALED,
         max_turns=0,
         max_chain_tokens=rules.exchanges.max_chain_tokens,
         is_awaited=False,
         code=BLIND,
     )
-    await rows_of_exchanges.insert(tx, exchange, command.at_ms)
+    await rows_of_exchanges.insert(tx, exchange, tx.now_ms)
     if origin is not None:
         await _mark_origin(tx, origin, exchange)
     tx.wake(rows_of_exchanges.SEALED)
@@ -375,9 +353,9 @@ def _refuse(sides: Sides, context: Classification, rules: Rules) -> None:
         raise Denied(f"Message may not be sent to {name}: {denied.reason}", code="send_denied")
 
 
-def _chain_of(origin: Run | None, command: SendMessage) -> tuple[str, int]:
+def _chain_of(origin: Run | None, exchange: str) -> tuple[str, int]:
     if origin is None:
-        return command.exchange_id, 1
+        return exchange, 1
     return origin.chain or origin.id, origin.hops + 1
 
 
@@ -401,13 +379,13 @@ async def _refuse_chain(query: Query, chain: str, hops: int, rules: Rules) -> No
 async def _store(tx: Transaction, exchange: Exchange, sides: Sides, command: SendMessage) -> None:
     source, target = sides.requester, sides.target
     message = UserMessage(
-        message_id=command.message_id,
+        message_id=MessageId(tx.new_id("msg")),
         content=text_content(command.text),
         provenance=provenance_of(source),
         exchange=ExchangeStep(id=exchange.id, stage=ExchangeStage.REQUEST),
     )
     run = NewRun(
-        id=command.run_id,
+        id=exchange.request_run,
         purpose=Purpose.REQUEST,
         incarnation=SessionId(target.id),
         agent_id=target.agent_id,
@@ -426,7 +404,7 @@ async def _store(tx: Transaction, exchange: Exchange, sides: Sides, command: Sen
         words_from(source, message, Arrival.POSTED, classification=context_of(command.caller, source).distrusted()),
         run,
     )
-    await rows_of_exchanges.insert(tx, exchange, command.at_ms)
+    await rows_of_exchanges.insert(tx, exchange, tx.now_ms)
 
 
 async def _mark_origin(tx: Transaction, origin: Run, exchange: Exchange) -> None:

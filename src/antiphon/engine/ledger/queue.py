@@ -5,9 +5,17 @@ from msgspec.structs import replace
 from antiphon.domain.actor import Asker
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.engine.ledger.append import Recipient, Words, append_words
+from antiphon.request_ids import note_run
 from antiphon.store import runs as ledger
 from antiphon.store.database import Transaction
 from antiphon.store.runs import EndedRun, NewRun
+
+
+def new_run_id(tx: Transaction) -> RunId:
+    """The id of a new run, which the unit's request asks for."""
+    run_id = RunId(tx.new_id("run"))
+    note_run(run_id, tx.request_id)
+    return run_id
 
 
 async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun) -> int:

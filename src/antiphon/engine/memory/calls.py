@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from antiphon.clock import Clock
 from antiphon.domain.classification import Classification, join_all
 from antiphon.domain.errors import Denied, Limited, NotFound
-from antiphon.domain.ids import Ids, NoteId
+from antiphon.domain.ids import NoteId
 from antiphon.domain.note import MemoryScope, Note, ReadableNotes
 from antiphon.domain.session import Session
 from antiphon.domain.words import query_words
@@ -34,12 +33,10 @@ class FoundNotes(Struct, frozen=True):
 class ChangeMemory(Struct, frozen=True, kw_only=True):
     caller: Caller
     rules: Rules
-    id: NoteId
-    """Of the note to change, or of the new one."""
-    text: str | None = None
+    id: NoteId | None
+    """Of the note to change; None for a new one."""
+    text: str | None
     """None deletes the note."""
-    is_new: bool = False
-    at_ms: int
 
 
 class _Memory(Struct, frozen=True):
@@ -53,11 +50,9 @@ class _Memory(Struct, frozen=True):
 class Memories:
     """Each raises `Denied` (`no_memory`) for a session without memory, `Limited` (`memory_limit`) after many calls."""
 
-    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
-        self._ids = ids
 
     async def search(self, caller: Caller, query: str | None, *, limit: int) -> FoundNotes:
         """The best matches; the newest notes without a query. Raises `Invalid` (`invalid_query`)."""
@@ -67,7 +62,7 @@ class Memories:
 
     async def add(self, caller: Caller, text: str) -> Note:
         """Raises `Invalid` (`invalid_note`), `Conflict` (`memory_full`)."""
-        return await self._change(caller, NoteId(self._ids.new("note")), text, is_new=True)
+        return await self._change(caller, None, text)
 
     async def update(self, caller: Caller, id: NoteId, text: str) -> Note:
         """Raises `Invalid` (`invalid_note`), `NotFound`, `Denied` (`write_down`, `shared_note`)."""
@@ -77,11 +72,9 @@ class Memories:
         """Raises `NotFound`, `Denied` (`write_down`, `shared_note`)."""
         return await self._change(caller, id, None)
 
-    async def _change(self, caller: Caller, id: NoteId, text: str | None, *, is_new: bool = False) -> Note:
+    async def _change(self, caller: Caller, id: NoteId | None, text: str | None) -> Note:
         _count(caller)
-        command = ChangeMemory(
-            caller=caller, rules=self._rules, id=id, text=text, is_new=is_new, at_ms=self._clock.now_ms()
-        )
+        command = ChangeMemory(caller=caller, rules=self._rules, id=id, text=text)
         return await self._database.run(change_memory, command, sessions=(caller.session,))
 
 
@@ -112,11 +105,11 @@ async def change_memory(tx: Transaction, command: ChangeMemory) -> Note:
         session=memory.session.row,
         seq=memory.session.last_seq if origin is None else origin.newest_seq,
         call_id=caller.call_id,
-        at_ms=command.at_ms,
     )
-    if command.text is None:
-        return await delete_note(tx, author, command.id)
-    return await (add_note if command.is_new else update_note)(tx, author, command.id, command.text)
+    id, text = command.id, command.text
+    if id is None:
+        return await add_note(tx, author, text or "")
+    return await (delete_note(tx, author, id) if text is None else update_note(tx, author, id, text))
 
 
 async def _find_memory(query: Query, caller: Caller, rules: Rules) -> _Memory:

@@ -38,10 +38,9 @@ class NoteAuthor(Struct, frozen=True, kw_only=True):
     """The message from which it learnt."""
     call_id: str | None = None
     """Names the call of a tool, so that a repeated one makes no second note."""
-    at_ms: int
 
 
-async def add_note(tx: Transaction, author: NoteAuthor, id: NoteId, text: str) -> Note:
+async def add_note(tx: Transaction, author: NoteAuthor, text: str) -> Note:
     """The new note; for a repeated call, the note that the first one made."""
     text = parse_note(text)
     scope = author.scope
@@ -53,7 +52,7 @@ async def add_note(tx: Transaction, author: NoteAuthor, id: NoteId, text: str) -
             code="memory_full",
         )
     note = Note(
-        id=id,
+        id=NoteId(tx.new_id("note")),
         agent_id=scope.agent_id,
         holder=scope.holder,
         text=text,
@@ -61,8 +60,8 @@ async def add_note(tx: Transaction, author: NoteAuthor, id: NoteId, text: str) -
         made_by=author.made_by,
         session=author.session,
         seq=author.seq,
-        created_at=moment(author.at_ms),
-        updated_at=moment(author.at_ms),
+        created_at=moment(tx.now_ms),
+        updated_at=moment(tx.now_ms),
     )
     await rows.insert(tx, note, author.call_id)
     return note
@@ -80,7 +79,7 @@ async def update_note(tx: Transaction, author: NoteAuthor, id: NoteId, text: str
         made_of=note.made_of.join(author.made_of),
         made_by=author.made_by,
         version=note.version + 1,
-        updated_at=moment(author.at_ms),
+        updated_at=moment(tx.now_ms),
     )
     await rows.update(tx, changed)
     return changed

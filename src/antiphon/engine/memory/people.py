@@ -3,11 +3,10 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
-from antiphon.domain.ids import AgentId, Ids, NoteId
+from antiphon.domain.ids import AgentId, NoteId
 from antiphon.domain.note import EVERYONE, MemoryScope, Note, parse_note
 from antiphon.domain.person import PersonId, person_principal
 from antiphon.engine.access.reach import Rights, find_reach, refuse_act
@@ -44,26 +43,21 @@ class ChangeNote(Struct, frozen=True, kw_only=True):
     is_shared: bool = False
     version: int | None = None
     """The version that was read: the note is changed only if it is still that one."""
-    at_ms: int
 
 
 class NewNote(Struct, frozen=True, kw_only=True):
     rights: Rights
-    id: NoteId
     agent_id: AgentId
     text: str
     is_shared: bool
-    at_ms: int
 
 
 class Notes:
     """What agents remember, for those whom it concerns: people see and change their own notes, owners all."""
 
-    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
-        self._ids = ids
 
     async def list(self, principal: Principal, where: NoteSearch, *, limit: int) -> list[Note]:
         """The newest first: the reader's own, and those of groups in which they take part; for owners everybody's."""
@@ -80,11 +74,9 @@ class Notes:
         """
         command = NewNote(
             rights=Rights(principal, self._rules),
-            id=NoteId(self._ids.new("note")),
             agent_id=self._rules.agent(agent_id).id,
             text=text,
             is_shared=is_shared,
-            at_ms=self._clock.now_ms(),
         )
         return await self._database.run(_add, command)
 
@@ -108,13 +100,12 @@ class Notes:
             text=text,
             is_shared=is_shared,
             version=version,
-            at_ms=self._clock.now_ms(),
         )
         return await self._database.run(_change, command)
 
     async def delete(self, principal: Principal, id: NoteId) -> Note:
         """Forgets the note, at once. Raises `NotFound`, `Denied` for a note of others."""
-        command = ChangeNote(rights=Rights(principal, self._rules), id=id, at_ms=self._clock.now_ms())
+        command = ChangeNote(rights=Rights(principal, self._rules), id=id)
         return await self._database.run(_delete, command)
 
 
@@ -182,9 +173,8 @@ async def _add(tx: Transaction, command: NewNote) -> Note:
         made_of=classify_message(standing, PUBLIC),
         ceiling=reach.clearance,
         made_by=made_by,
-        at_ms=command.at_ms,
     )
-    return await add_note(tx, author, command.id, command.text)
+    return await add_note(tx, author, command.text)
 
 
 async def _change(tx: Transaction, command: ChangeNote) -> Note:
@@ -203,7 +193,7 @@ async def _change(tx: Transaction, command: ChangeNote) -> Note:
             made_of=note.made_of.join(classify_message(standing, PUBLIC)),
             made_by=str(standing.principal),
             version=note.version + 1,
-            updated_at=moment(command.at_ms),
+            updated_at=moment(tx.now_ms),
         )
         await rows.update(tx, changed)
     if command.is_shared and not note.is_shared:

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.errors import Denied, NotFound
@@ -43,10 +42,9 @@ class Cancelled(NamedTuple):
 class Runs:
     """What people and programs can do with runs."""
 
-    def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
 
     async def get(self, principal: Principal, run_id: RunId) -> Run:
         """The run in the ledger. Raises `NotFound`, also if the principal may not see its session."""

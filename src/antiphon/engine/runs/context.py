@@ -14,7 +14,7 @@ from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, j
 from antiphon.domain.delay import Delay, DelayOver, Delta, LivePiece
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, EventType, NewEvent
-from antiphon.domain.ids import AgentId, ApprovalId, Ids, RunId, SessionRow, StandingApprovalId
+from antiphon.domain.ids import AgentId, Ids, RunId, SessionRow, StandingApprovalId
 from antiphon.domain.message import NO_USAGE, AssistantMessage, ToolResult, Usage, text_of
 from antiphon.domain.person import PersonRole
 from antiphon.domain.run import Run
@@ -282,7 +282,6 @@ class RunContext:
             steps=steps.Steps((event,), self.model.is_counted, model=self.model.name),
             words=Outgoing(text=message.text, made_of=self.made_of, sinks=self._rules.sinks),
             voices=self._rules.voices,
-            at_ms=self.clock.now_ms(),
         )
         session, live = SessionRow(self.run.session), self._live
         if live is not None:
@@ -325,7 +324,6 @@ class RunContext:
                 judged_by=judged_by,
                 allowed_by=allowed_by,
                 workspace=workspace,
-                at_ms=self.clock.now_ms(),
             ),
             sessions=(SessionRow(self.run.session),),
         )
@@ -371,12 +369,9 @@ class RunContext:
         False if the run is to be cancelled, which its worker is about to do.
         """
         command = AskApproval(
-            id=ApprovalId(self.ids.new("appr")),
             calls=calls,
             made_of=self.made_of,
-            expires_at=self.clock.now() + rules.approval.expire_after,
             rules=rules,
-            at_ms=self.clock.now_ms(),
         )
         session = SessionRow(self.run.session)
         has_asked = await self._database.run(ask_approval, self._fence, command, sessions=(session,))

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.approval import (
     Approval,
@@ -18,7 +17,7 @@ from antiphon.domain.approval import (
     on_withdrawn,
 )
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound, TooLarge
-from antiphon.domain.ids import ApprovalId, Ids, StandingApprovalId
+from antiphon.domain.ids import ApprovalId
 from antiphon.domain.person import person_of
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus
@@ -52,20 +51,20 @@ class DecideApproval(Struct, frozen=True, kw_only=True):
     """By the call's id, or one for all calls."""
     fields: Fields
     note: str | None
-    standing_ids: Mapping[str, StandingApprovalId]
-    """By the call's id, for what is allowed always."""
-    at_ms: int
 
 
 class Approvals:
     """What people can do with requests for approval."""
 
-    def __init__(self, database: Database, waits: Waits, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self,
+        database: Database,
+        waits: Waits,
+        rules: Rules,
+    ) -> None:
         self._database = database
         self._waits = waits
         self._rules = rules
-        self._clock = clock
-        self._ids = ids
 
     async def list(self, principal: Principal, where: ApprovalFilter, *, limit: int) -> list[Approval]:
         """Newest first, those that the principal may decide. Raises `Denied` for a principal that may decide none."""
@@ -120,8 +119,6 @@ class Approvals:
             verdicts=verdicts,
             fields=fields or {},
             note=note or None,
-            standing_ids={call.id: StandingApprovalId(self._ids.new("always")) for call in found.calls},
-            at_ms=self._clock.now_ms(),
         )
         return await self._database.run(decide_approval, command, sessions=(found.session,))
 
@@ -180,7 +177,7 @@ async def decide_approval(tx: Transaction, command: DecideApproval) -> Approval:
     if isinstance(decision := decide_answer(standing, approval, verdicts), Deny):
         raise _denied(decision)
     refuse_always(approval, verdicts, command.fields)
-    at = moment(command.at_ms)
+    at = moment(tx.now_ms)
     if at >= approval.expires_at:
         await tx.keep(expire_approval, approval.id)
     else:
@@ -197,7 +194,7 @@ async def _store_always(tx: Transaction, decided: Approval, command: DecideAppro
     if any(call.verdict is not None and call.verdict.means.stands for call in decided.calls):
         stored = await approvals.find(tx, decided.id)
         assert stored is not None
-        await store_always(tx, stored, command.fields, command.standing_ids)
+        await store_always(tx, stored, command.fields)
 
 
 def _verdicts(approval: Approval, given: Mapping[str, Verdict] | Verdict) -> Mapping[str, Verdict]:

@@ -111,7 +111,6 @@ class FinishRun(Struct, frozen=True, kw_only=True):
     """If set, the reply is checked when it is queued, not only when it is claimed; None for fixed words."""
     checkpoints: CheckpointRules | None = None
     """When the session looks back; None if it never does."""
-    at_ms: int
 
 
 async def end_run(tx: Transaction, found: InLog, command: FinishRun) -> Run | NewInput:

@@ -139,10 +139,10 @@ async def _take_over(tx: Transaction, first: FirstRun, claimant: Claimant) -> Ru
     """The run, claimed again; after too many crashes it is ended instead. Contract: runs 8."""
     found, run = first.in_log, first.in_log.run
     if first.is_suspended:
-        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=SUSPENDED, at_ms=tx.now_ms))
+        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=SUSPENDED))
         return await _claim_next(tx, SessionRow(run.session), claimant)
     if run.purpose is Purpose.TASK and run.attempt and not await _has_done_a_step(tx, run):
-        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=RECOVERED_RUN, at_ms=tx.now_ms))
+        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=RECOVERED_RUN))
         return await _claim_next(tx, SessionRow(run.session), claimant)
     if run.attempt >= MAX_ATTEMPTS:
         outcome = Outcome(
@@ -150,7 +150,7 @@ async def _take_over(tx: Transaction, first: FirstRun, claimant: Claimant) -> Ru
             error=f"The process died {run.attempt} times during this run; it is not tried again.",
             code="crashed",
         )
-        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=outcome, at_ms=tx.now_ms))
+        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=outcome))
         return await _claim_next(tx, SessionRow(run.session), claimant)
     return await _start(tx, found, claimant)
 
@@ -228,7 +228,6 @@ class RecordStep(Struct, frozen=True, kw_only=True):
     words: Outgoing
     """What it says beside its calls."""
     voices: Voices
-    at_ms: int
 
 
 async def record_step(tx: Transaction, fence: Fence, command: RecordStep) -> int | None:
@@ -277,7 +276,6 @@ class BeginCall(Struct, frozen=True, kw_only=True):
     """What the principal was when the call was judged."""
     allowed_by: StandingApprovalId | None = None
     workspace: WorkspaceUse | None = None
-    at_ms: int
 
 
 class BegunCall(Struct, frozen=True):

@@ -1,12 +1,9 @@
 """Buttons under requests for approval: pressing one decides as the person who pressed it. Contract: approvals 3, 4."""
 
-from msgspec import Struct
-
 from antiphon.domain.approval import Verdict
 from antiphon.domain.errors import REFUSALS, Conflict, Denied, NotFound
-from antiphon.domain.ids import ApprovalId, StandingApprovalId
+from antiphon.domain.ids import ApprovalId
 from antiphon.engine.access.reach import Rights
-from antiphon.engine.ledger.append import derived_id
 from antiphon.engine.runs.decisions import DecideApproval, decide_approval
 from antiphon.store import approvals
 from antiphon.store.database import Transaction
@@ -14,36 +11,24 @@ from antiphon.store.database import Transaction
 UNKNOWN = "This button belongs to nothing that can be decided any more."
 
 
-class Press(Struct, frozen=True, kw_only=True):
-    """Somebody pressed a button."""
+async def press(tx: Transaction, rights: Rights, data: str) -> str:
+    """Decides the request as the person to whom the pressing account is linked; returns the sentence to show them.
 
-    rights: Rights
-    """Those of the person to whom the pressing account is linked."""
-    data: str
-    """What the button carries: `<approval id>:<verdict>`."""
-    at_ms: int
-
-
-async def press(tx: Transaction, command: Press) -> str:
-    """Decides the request, if the person may; returns the sentence to show them."""
-    id, _, said = command.data.partition(":")
+    `data` is what the button carries: `<approval id>:<verdict>`.
+    """
+    id, _, said = data.partition(":")
     verdict = next((each for each in Verdict if each.value == said), None)
     if verdict is None:
         return UNKNOWN
     approval_id = ApprovalId(id)
-    approval = await approvals.find(tx, approval_id)
-    if approval is None:
+    if await approvals.find(tx, approval_id) is None:
         return UNKNOWN
     decision = DecideApproval(
-        rights=command.rights,
+        rights=rights,
         id=approval_id,
         verdicts=verdict,
         fields={},
         note=None,
-        standing_ids={
-            call.id: StandingApprovalId(derived_id("always", command.at_ms, id, call.id)) for call in approval.calls
-        },
-        at_ms=command.at_ms,
     )
     try:
         async with tx.attempt():

@@ -1,8 +1,8 @@
 """A task fires: its slot, its session and its run, in one unit. Contract: tasks 1, keys 7."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import SYSTEM
@@ -11,16 +11,15 @@ from antiphon.domain.message import Provenance, ProvenanceKind, UserMessage, tex
 from antiphon.domain.run import Purpose
 from antiphon.domain.schedule import Every
 from antiphon.domain.session import HERE, NOWHERE, Session, Source
-from antiphon.domain.session_ids import TASK_NAMESPACE, parse_session_id
 from antiphon.domain.stored_task import StoredTask, TaskSlot, session_id_of
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.task import Around, Begin, Skip, SlotOutcome, TellMaker, on_clock_back, on_due, prompt_of
 from antiphon.engine.access.ceilings import find_place_clearance
 from antiphon.engine.firings.notices import tell
 from antiphon.engine.ledger.append import Words
-from antiphon.engine.ledger.queue import queue_run
+from antiphon.engine.ledger.queue import new_run_id, queue_run
 from antiphon.engine.rules import Rules
-from antiphon.engine.sessions.resets import Renewal, begin_anew
+from antiphon.engine.sessions.resets import begin_anew
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
 from antiphon.policy.flow import classify_message, is_public, may_enter
 from antiphon.policy.rights import may_open
@@ -38,24 +37,7 @@ KEPT = timedelta(days=90)
 """How long slots are kept."""
 
 
-class Firing(Struct, frozen=True, kw_only=True):
-    """What a unit that fires a task needs from outside."""
-
-    rules: Rules
-    run_id: RunId
-    message_id: MessageId
-    may_repeat: bool = False
-    """Whether somebody may ask for the run again under that id."""
-    random: str
-    """12 hexadecimal digits, for the id of an incarnation."""
-    now: datetime
-
-    @property
-    def at_ms(self) -> int:
-        return milliseconds(self.now)
-
-
-async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
+async def fire_due(tx: Transaction, task_id: TaskId, rules: Rules) -> bool:
     """Does what is due of the task; False if nothing is, because another process was faster or somebody paused it."""
     task = await lock_task(tx, task_id)
     if task is None:
@@ -63,30 +45,32 @@ async def fire_due(tx: Transaction, task_id: TaskId, firing: Firing) -> bool:
     standing = await find_standing(tx, task.maker)
     session = await rows.find_by_key(tx, task.key)
     around = Around(
-        now=firing.now,
+        now=tx.now,
         is_running=await is_running(tx, task, session),
-        may_run=may_fire(task, standing, firing.rules),
-        may_leave=await may_leave(tx, task, firing.rules),
+        may_run=may_fire(task, standing, rules),
+        may_leave=await may_leave(tx, task, rules),
     )
     step = on_due(task, await with_use(tx, task, around))
     if step.task == task and not step.actions:
         return False
-    columns = tasks.step_columns(step.task, task, firing.at_ms)
+    columns = tasks.step_columns(step.task, task, tx.now_ms)
     for action in step.actions:
         match action:
             case Begin(slot, missed):
-                due = _slot(task, slot, missed, firing)
-                if not await tasks.insert_slot(tx, replace(due, run=firing.run_id)):
+                run_id = new_run_id(tx)
+                due = TaskSlot(task=task.id, slot_at=slot, missed=missed, fired_at=tx.now, run=run_id)
+                if not await tasks.insert_slot(tx, due):
                     # It fired before the clock went back, or before the task was resumed.
                     columns = {"next_at": columns["next_at"]}
                     break
                 columns |= {"last_slot_at": milliseconds(slot), "last_outcome": None}
-                await begin_run(tx, task, standing, session, missed=missed, firing=firing)
-                await tasks.forget_slots(tx, task.id, firing.now - KEPT)
+                begun = TaskRun(run_id, MessageId(tx.new_id("msg")), missed=missed)
+                await begin_run(tx, task, standing, session, begun=begun, rules=rules)
+                await tasks.forget_slots(tx, task.id, tx.now - KEPT)
             case Skip(slot, why, missed):
-                outcome = SlotOutcome.SKIPPED
-                skipped = replace(_slot(task, slot, missed, firing), outcome=outcome, why=why, ended_at=firing.now)
-                if await tasks.insert_slot(tx, skipped):
+                outcome, now = SlotOutcome.SKIPPED, tx.now
+                skipped = TaskSlot(task=task.id, slot_at=slot, missed=missed, fired_at=now)
+                if await tasks.insert_slot(tx, replace(skipped, outcome=outcome, why=why, ended_at=now)):
                     columns |= {"skips": task.skips + max(missed, 1)}
                     columns |= {"last_slot_at": milliseconds(slot), "last_outcome": outcome.value}
             case TellMaker(why):
@@ -109,10 +93,6 @@ async def set_right(tx: Transaction, task_id: TaskId) -> None:
         await tasks.set_beside(tx, task.id, tx.now + right.schedule.trigger.interval)
     columns = tasks.step_columns(right, task, milliseconds(tx.now))
     await tasks.change(tx, task.id, columns | {"schedule": json_text(right.schedule)})
-
-
-def _slot(task: StoredTask, at: datetime, missed: int, firing: Firing) -> TaskSlot:
-    return TaskSlot(task=task.id, slot_at=at, missed=missed, fired_at=firing.now)
 
 
 async def lock_task(tx: Transaction, id: TaskId) -> StoredTask | None:
@@ -155,35 +135,38 @@ def may_fire(task: StoredTask, standing: Standing, rules: Rules) -> bool:
     return task.agent_id in rules.agents and may_open(standing, task.agent_id, rules.user_agents)
 
 
+class TaskRun(NamedTuple):
+    """The ids of a task's run and of its message."""
+
+    run_id: RunId
+    message_id: MessageId
+    may_repeat: bool = False
+    """Whether somebody may ask for the run again under that id."""
+    missed: int = 0
+    """Slots before this one that did not fire."""
+
+
 async def begin_run(
-    tx: Transaction, task: StoredTask, standing: Standing, session: Session | None, *, missed: int, firing: Firing
+    tx: Transaction, task: StoredTask, standing: Standing, session: Session | None, *, begun: TaskRun, rules: Rules
 ) -> None:
     """Queues the task's run in its session, with the maker's present rights."""
     if session is None:
-        session = await _create(tx, task, standing, firing)
+        session = await _create(tx, task, standing, rules)
     elif not task.keeps_context:
-        renewal = Renewal(
-            drawn=firing.random,
-            actor=str(SYSTEM),
-            reason="task",
-            rules=firing.rules,
-            now=firing.now,
-            at_ms=firing.at_ms,
-        )
-        session = await begin_anew(tx, session, renewal)
+        session = await begin_anew(tx, session, rules, actor=SYSTEM, reason="task")
     message = UserMessage(
-        message_id=firing.message_id,
-        content=text_content(prompt_of(task.prompt, missed)),
+        message_id=begun.message_id,
+        content=text_content(prompt_of(task.prompt, begun.missed)),
         provenance=Provenance(kind=ProvenanceKind.SCHEDULE),
     )
     words = Words(
         message=message,
         actor=str(standing.principal),
         classification=classify_message(standing, task.made_of),
-        is_addressed=firing.may_repeat,
+        is_addressed=begun.may_repeat,
     )
     run = NewRun(
-        id=firing.run_id,
+        id=begun.run_id,
         purpose=Purpose.TASK,
         incarnation=SessionId(session.id),
         agent_id=task.agent_id,
@@ -195,16 +178,14 @@ async def begin_run(
     await queue_run(tx, session, words, run)
 
 
-async def _create(tx: Transaction, task: StoredTask, standing: Standing, firing: Firing) -> Session:
+async def _create(tx: Transaction, task: StoredTask, standing: Standing, rules: Rules) -> Session:
     opening = OpenSession(
         principal=standing.principal,
         target=NamedTarget(task.key, session_id_of(task.id)),
         agent_id=task.agent_id,
-        base=firing.rules.agent(task.agent_id).classification,
+        base=rules.agent(task.agent_id).classification,
         source=Source(kind="schedule", interactive=False, trigger_id=task.id),
         attributes=SessionAttributes(label=task.name if is_public(task.made_of) else None),
         place=task.place or NOWHERE,
-        new_session_id=parse_session_id(f"{TASK_NAMESPACE}:{firing.random}"),
-        at_ms=firing.at_ms,
     )
     return await create_session(tx, opening, standing)

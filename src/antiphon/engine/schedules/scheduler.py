@@ -10,13 +10,12 @@ from functools import partial
 import anyio
 
 from antiphon.clock import Clock
-from antiphon.domain.ids import Ids, TaskId
+from antiphon.domain.ids import TaskId
 from antiphon.domain.keys import cron_key
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.ledger.due_loop import LOOK_SECONDS, DueLoop, seconds_until
 from antiphon.engine.rules import Rules
 from antiphon.engine.schedules.firing import fire_due, set_right
-from antiphon.engine.schedules.tasks import draw_firing
 from antiphon.feed.notifier import Notifier
 from antiphon.store import tasks
 from antiphon.store.database import Database
@@ -38,7 +37,7 @@ PATIENCE = timedelta(minutes=10)
 class Scheduler(DueLoop[None]):
     """Without tasks that are due it reads one row every half minute."""
 
-    def __init__(self, database: Database, notifier: Notifier, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, notifier: Notifier, rules: Rules, *, clock: Clock) -> None:
         super().__init__(
             partial(notifier.subscribe, TASKS_DUE),
             looking=Trouble(logger, "Firing tasks", action="scheduler_failed", means="Tasks wait."),
@@ -50,7 +49,6 @@ class Scheduler(DueLoop[None]):
         self._database = database
         self._rules = rules
         self._clock = clock
-        self._ids = ids
         self._looked_ms: int | None = None
         """When it looked last; None before the first time."""
 
@@ -78,8 +76,7 @@ class Scheduler(DueLoop[None]):
 
     async def fire(self, id: TaskId) -> bool:
         """Does what is due of the task now; False if nothing is."""
-        firing = draw_firing(self._rules, self._clock, self._ids)
-        return await self._database.run(fire_due, id, firing, sessions=(NamedTarget(cron_key(id), None),))
+        return await self._database.run(fire_due, id, self._rules, sessions=(NamedTarget(cron_key(id), None),))
 
     async def _set_right(self, now_ms: int) -> None:
         """Brings back the slots of tasks that fired while the clock was ahead."""

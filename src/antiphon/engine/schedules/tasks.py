@@ -1,23 +1,21 @@
 """Making, seeing and changing tasks. Every way to a task leads through here. Contract: tasks 1, 2."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from hashlib import sha256
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound
 from antiphon.domain.idempotency import parse_idempotency_key
-from antiphon.domain.ids import Ids, MessageId, SessionRow, TaskId
+from antiphon.domain.ids import MessageId, SessionRow, TaskId
 from antiphon.domain.keys import cron_key
 from antiphon.domain.person import person_of
 from antiphon.domain.schedule import Schedule, in_words, next_slot
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionType
-from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.stored_task import (
     MOST_TASKS,
     NewTask,
@@ -35,8 +33,9 @@ from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
 from antiphon.engine.access.mains import new_main
 from antiphon.engine.access.reach import Actor, Rights, find_reach, find_session, refuse_act
 from antiphon.engine.deliveries import outbox
+from antiphon.engine.ledger.queue import new_run_id
 from antiphon.engine.rules import Rules
-from antiphon.engine.schedules.firing import Firing, begin_run, is_running, may_fire, may_leave, with_use
+from antiphon.engine.schedules.firing import TaskRun, begin_run, is_running, may_fire, may_leave, with_use
 from antiphon.engine.sessions.sessions import (
     OpenSession,
     SessionOpening,
@@ -52,13 +51,12 @@ from antiphon.policy.reach import Reach
 from antiphon.policy.rights import decide_act, reaches_all
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
-from antiphon.request_ids import new_run_id
 from antiphon.store import events as log
 from antiphon.store import people, standing_approvals
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as sessions_rows
 from antiphon.store import tasks as rows
-from antiphon.store.codec import milliseconds, moment
+from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.people import find_standing, list_merged
 
@@ -76,15 +74,10 @@ class CreateTasks(Struct, frozen=True, kw_only=True):
     opening: OpenSession | None = None
     """How a chat opens that session; None if it exists."""
     new: tuple[NewTask, ...]
-    ids: tuple[TaskId, ...]
-    """An id for each."""
     place: DeliveryContext | None = None
     """The chat in which they are made, for their results; None if these stay in the log."""
     route: Classification = PUBLIC
     """The classification of the route on which the words came."""
-    random: str
-    """12 hexadecimal digits, for the id of the agent's main session if that does not exist yet."""
-    now: datetime
 
 
 class TaskCall(Struct, frozen=True, kw_only=True):
@@ -109,7 +102,6 @@ class EditTask(Struct, frozen=True, kw_only=True):
     version: int | None
     """The version that was edited; None for any."""
     route: Classification = PUBLIC
-    now: datetime
 
 
 class Tasks:
@@ -119,11 +111,9 @@ class Tasks:
     exist (`NotFound`). Guests are refused (`Denied`).
     """
 
-    def __init__(self, database: Database, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
-        self._ids = ids
 
     async def create(
         self,
@@ -158,11 +148,8 @@ class Tasks:
             rights=self._rights(actor),
             target=target,
             new=tuple(map(_checked, new)),
-            ids=tuple(TaskId(f"task-{self._ids.random_hex(10)}") for _ in new),
             place=place,
             route=route,
-            random=self._ids.random_hex(12),
-            now=self._clock.now(),
         )
 
     async def check(self, actor: Actor) -> None:
@@ -205,7 +192,6 @@ class Tasks:
             edit=_checked_edit(edit),
             version=version,
             route=route,
-            now=self._clock.now(),
         )
         return await self._database.run(edit_task, command)
 
@@ -221,10 +207,10 @@ class Tasks:
         (`task_limit`) and for a task that has ended (`task_ended`), and `Denied` if its maker may no longer do what it
         does (`task_maker`), or if its results may not go to its place any more (`above_clearance`).
         """
-        call, firing = self._call(actor, id, target), self.firing()
+        call = self._call(actor, id, target)
         key = None if idempotency_key is None else parse_idempotency_key(idempotency_key)
         sessions = (NamedTarget(cron_key(id), None),)
-        return await self._database.run(run_task, call, firing, key, sessions=sessions)
+        return await self._database.run(run_task, call, key, sessions=sessions)
 
     async def pause(self, actor: Actor, id: TaskId, target: NamedTarget | None = None) -> StoredTask:
         """The task does not fire until it is resumed. Raises `Conflict` if it has ended (`task_ended`)."""
@@ -243,25 +229,11 @@ class Tasks:
         """Lets the task's runs reach sessions of other agents, as far as settings allow it to any. For owners alone."""
         return await self._database.run(approve_task, self._call(actor, id, target))
 
-    def firing(self) -> Firing:
-        """What `run_task` needs from outside."""
-        return draw_firing(self._rules, self._clock, self._ids)
-
     def _call(self, actor: Actor, id: TaskId, target: NamedTarget | None) -> TaskCall:
         return TaskCall(rights=self._rights(actor), id=id, target=target)
 
     def _rights(self, actor: Actor) -> Rights:
         return Rights(actor, self._rules)
-
-
-def draw_firing(rules: Rules, clock: Clock, ids: Ids) -> Firing:
-    return Firing(
-        rules=rules,
-        run_id=new_run_id(ids),
-        message_id=MessageId(ids.new("msg")),
-        random=ids.random_hex(12),
-        now=moment(clock.now_ms()),
-    )
 
 
 async def refuse_tasks(query: Query, rights: Rights) -> None:
@@ -326,7 +298,7 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
     await _refuse_more(tx, scope.standing, len(command.new))
     clearance = scope.reach.clearance
     for number, new in enumerate(command.new):
-        if next_slot(new.schedule, command.now) is None:
+        if next_slot(new.schedule, tx.now) is None:
             raise _never_fires(new.schedule)
         earlier = {each.name for each in command.new[:number]}
         if new.name in earlier or await rows.has_name(tx, home.row, new.name, clearance):
@@ -334,9 +306,9 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
     await rows.delete_ended(tx, scope.standing.principal, kept=MOST_TASKS)
     session = home if isinstance(home, Session) else (await carry_out(tx, home)).session
     created: list[StoredTask] = []
-    for id, new in zip(command.ids, command.new, strict=True):
+    for new in command.new:
         task = StoredTask(
-            id=id,
+            id=TaskId(f"task-{tx.random_hex(10)}"),
             agent_id=session.agent_id,
             maker=scope.standing.principal,
             session=session.row,
@@ -346,14 +318,14 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
             made_of=made_of,
             place=place,
             schedule=new.schedule,
-            next_at=next_slot(new.schedule, command.now),
+            next_at=next_slot(new.schedule, tx.now),
             missed=new.missed,
             grace=new.grace,
             limits=new.limits,
             keeps_context=new.keeps_context,
             is_sandboxed=caller is not None and (caller.is_sandboxed or rules.are_sandboxed(session)),
-            created_at=command.now,
-            updated_at=command.now,
+            created_at=tx.now,
+            updated_at=tx.now,
         )
         await rows.insert(tx, task)
         created.append(task)
@@ -371,8 +343,7 @@ async def _home(query: Query, command: CreateTasks, scope: _Scope) -> Session | 
         return (await find_session(query, command.rights, Act.TASKS, target)).session
     except NotFound as error:
         missing = error
-    session_id, at_ms = parse_session_id(f"api:{command.random}"), milliseconds(command.now)
-    new = new_main(target, standing, rules, session_id=session_id, at_ms=at_ms)
+    new = new_main(target, standing, rules)
     if new is None:
         raise missing
     opening = opening_of_main(new)
@@ -479,7 +450,7 @@ async def edit_task(tx: Transaction, command: EditTask) -> StoredTask:
         made_of = await _edited(tx, command, held)
         columns |= rows.made_of_columns(made_of)
     if edit.schedule is not None:
-        if (slot := next_slot(edit.schedule, command.now)) is None:
+        if (slot := next_slot(edit.schedule, tx.now)) is None:
             raise _never_fires(edit.schedule)
         columns["next_at"] = milliseconds(slot)
     allows = not isinstance(decide_act(scope.standing, Act.APPROVE_ALWAYS), Deny)
@@ -504,32 +475,33 @@ async def _edited(query: Query, command: EditTask, held: _Held) -> Classificatio
     return made_of
 
 
-async def run_task(tx: Transaction, call: TaskCall, firing: Firing, key: str | None = None) -> TaskSlot:
+async def run_task(tx: Transaction, call: TaskCall, key: str | None = None) -> TaskSlot:
     """Begins a run of the task now; with the `key` of a run that the person has begun, returns that one's slot."""
-    held = await _hold(tx, call)
+    held, rules = await _hold(tx, call), call.rights.rules
     task = held.task
     session = await sessions_rows.find_by_key(tx, task.key)
+    begun = TaskRun(new_run_id(tx), MessageId(tx.new_id("msg")))
     if key is not None:
         principal = held.scope.standing.principal
-        firing = replace(firing, message_id=_message_named(principal, key), may_repeat=True)
+        begun = begun._replace(message_id=_message_named(principal, key), may_repeat=True)
         if session is not None and (first := await _find_begun(tx, session, principal, key)) is not None:
             return first
     if task.state is TaskState.ENDED:
         raise _has_ended(task)
     standing = await find_standing(tx, task.maker)
-    if not may_fire(task, standing, firing.rules):
+    if not may_fire(task, standing, rules):
         raise Denied("Task may not run: its maker lacks the rights, or its agent is gone.", code="task_maker")
-    if not await may_leave(tx, task, firing.rules):
+    if not await may_leave(tx, task, rules):
         raise Denied("What the task is made of may no longer go to the place of its results.", code="above_clearance")
-    around = Around(now=firing.now, is_running=await is_running(tx, task, session), may_run=True)
+    around = Around(now=tx.now, is_running=await is_running(tx, task, session), may_run=True)
     why = find_obstacle(task.limits, await with_use(tx, task, around))
     if why is not None and why in _REACHED:
         raise Conflict(f"Task did not run: {task.name!r} has reached {_REACHED[why]}.", code="task_limit")
-    slot = TaskSlot(task=task.id, slot_at=firing.now, is_manual=True, run=firing.run_id, fired_at=firing.now)
+    slot = TaskSlot(task=task.id, slot_at=tx.now, is_manual=True, run=begun.run_id, fired_at=tx.now)
     if why is not None or not await rows.insert_slot(tx, slot):
         raise Conflict(f"Task did not run: {task.name!r} is running already.", code="task_running")
-    await begin_run(tx, task, standing, session, missed=0, firing=firing)
-    await rows.change(tx, task.id, {"last_slot_at": firing.at_ms, "last_outcome": None})
+    await begin_run(tx, task, standing, session, begun=begun, rules=rules)
+    await rows.change(tx, task.id, {"last_slot_at": tx.now_ms, "last_outcome": None})
     return slot
 
 

@@ -7,7 +7,6 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Classification, join_all
 from antiphon.domain.errors import Conflict
@@ -18,7 +17,6 @@ from antiphon.domain.left_out import moved
 from antiphon.domain.message import AssistantMessage, JsonObject, Message, ToolResult, UserMessage
 from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext, Session, Source
-from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Input, OpenCall, Summary, Transcript
 from antiphon.engine.access.allowances import refuse_bytes, refuse_session
@@ -73,9 +71,7 @@ class ForkSession(Struct, frozen=True, kw_only=True):
     seq: int | None
     """The last event to keep; None for all."""
     new_segment: str
-    new_session_id: SessionId
     rules: Rules
-    at_ms: int
     opening: ForkOpening | None = None
     """Where a fork for a chat belongs; None for a session of its own."""
 
@@ -110,7 +106,6 @@ class StagedFork(Struct, frozen=True, kw_only=True):
     """The process that makes it."""
     incarnation: SessionId
     prepared: PreparedFork
-    at_ms: int
 
     @property
     def claim(self) -> tuple[int, str]:
@@ -126,11 +121,10 @@ class _Judged(Struct, frozen=True, kw_only=True):
 class Forks:
     """Large copies are made in pages: other units are stored between them. Nobody sees the session before its end."""
 
-    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids, *, process: ProcessId) -> None:
+    def __init__(self, database: Database, rules: Rules, ids: Ids, *, process: ProcessId) -> None:
         self._database = database
         self._rules = rules
         self._process = process
-        self._clock = clock
         self._ids = ids
         self._copying = anyio.Lock()
         self._under_way: set[SessionRow] = set()
@@ -158,9 +152,7 @@ class Forks:
             target=target,
             seq=seq,
             new_segment=self._ids.random_hex(12),
-            new_session_id=parse_session_id(f"api:{self._ids.random_hex(12)}"),
             rules=self._rules,
-            at_ms=self._clock.now_ms(),
         )
 
     async def _fork_in_pages(self, command: ForkSession) -> Session | None:
@@ -227,18 +219,18 @@ async def begin_fork(
     new = rows.NewSession(
         key=key, agent_id=source.agent_id, id=incarnation, source=_origin_of(command, source), metadata={}, columns={}
     )
-    row = await rows.insert_hidden(tx, new, command.at_ms)
+    row = await rows.insert_hidden(tx, new, tx.now_ms)
     await add_maker(tx, row, judged.standing)
     await rows.add_stored_bytes(tx, row, str(judged.standing.principal), prepared.size)
     await copies.begin(tx, row, process)
-    return StagedFork(row=row, process=process, incarnation=incarnation, prepared=prepared, at_ms=command.at_ms)
+    return StagedFork(row=row, process=process, incarnation=incarnation, prepared=prepared)
 
 
 async def store_page(tx: Transaction, staged: StagedFork, page: Sequence[NewEvent], first: int) -> bool:
     """Stores some of the copies, numbered from `first`; False if the copy was given up meanwhile."""
     if not await copies.advance(tx, staged.claim, first + len(page) - 1):
         return False
-    addition = Addition(incarnation=staged.incarnation, events=page, at_ms=staged.at_ms)
+    addition = Addition(incarnation=staged.incarnation, events=page, at_ms=tx.now_ms)
     await log.store(tx, staged.row, addition, first=first, base=staged.prepared.basis.base)
     return True
 
@@ -353,8 +345,6 @@ async def _store(
             base=source.base,
             attributes=SessionAttributes(label=label, clearance=source.clearance, metadata={"forkedFrom": forked_from}),
             place=place,
-            new_session_id=command.new_session_id,
-            at_ms=command.at_ms,
         ),
         standing,
     )

@@ -9,13 +9,12 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.checkpoint import has_checkpoints, on_message_untriggered
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
 from antiphon.domain.event import Event
-from antiphon.domain.ids import Ids, MessageId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import Ids, MessageId, RunId, SessionRow
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.message import (
     EXTERNAL,
@@ -31,7 +30,7 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import Purpose, Run, RunStatus
-from antiphon.domain.session import HERE, DeliveryContext, SessionType, Source
+from antiphon.domain.session import HERE, DeliveryContext, SessionType
 from antiphon.domain.session_ids import is_of_task
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_bytes, refuse_pace, refuse_run, stored_bytes
@@ -42,7 +41,7 @@ from antiphon.engine.access.send_policy import may_post
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Outgoing
 from antiphon.engine.ledger.append import Arrival, Untriggered, Words, append_words, may_be_noticed
-from antiphon.engine.ledger.queue import join_run, queue_run
+from antiphon.engine.ledger.queue import join_run, new_run_id, queue_run
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.ends import CANCELLED_AWAITING, call_off
 from antiphon.engine.sessions.resets import begin_anew_if_stale
@@ -54,7 +53,7 @@ from antiphon.engine.sessions.senders import (
     judge_sender,
     principal_of,
 )
-from antiphon.engine.sessions.sessions import Sessions, create_session, head_of_new, of_task, opening_of_main
+from antiphon.engine.sessions.sessions import create_session, head_of_new, of_task, opening_of_main
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import classify_message, is_public
@@ -62,7 +61,6 @@ from antiphon.policy.reach import Grant
 from antiphon.policy.rights import STAYS, is_favoured
 from antiphon.policy.standing import Standing
 from antiphon.policy.trigger import is_triggering
-from antiphon.request_ids import new_run_id
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -111,10 +109,6 @@ class PostMessage(Struct, frozen=True, kw_only=True, gc=False):
     mode: QueueMode
     is_mode_chosen: bool
     """Whether the sender chose the mode; otherwise the session's own mode goes before it."""
-    run_id: RunId
-    """Of the run that answers, if one must be queued."""
-    new_session_id: SessionId
-    """Of an incarnation that must begin: of an agent's main session, or the next one of a stale session."""
     rules: Rules
     place: DeliveryContext | None
     """The place of the reply, as given by the channel that brought the message."""
@@ -132,8 +126,6 @@ class PostMessage(Struct, frozen=True, kw_only=True, gc=False):
     """When it was written, if its platform says so and that was before now: it counts among messages of that time."""
     held_bytes: int | None = None
     """What is held for it of its sender's share, if it waited; then it was counted when it came in."""
-    now: datetime
-    at_ms: int
 
 
 class Posted(Struct, frozen=True, gc=False):
@@ -155,7 +147,6 @@ class AppendMessage(Struct, frozen=True, gc=False):
     rules: Rules
     occurred_at: datetime | None
     is_of_channel: bool
-    at_ms: int
 
     @property
     def is_signed(self) -> bool:
@@ -166,11 +157,9 @@ class AppendMessage(Struct, frozen=True, gc=False):
 class Inbox:
     """The entry of messages into sessions."""
 
-    def __init__(self, database: Database, sessions: Sessions, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules, ids: Ids) -> None:
         self._database = database
-        self._sessions = sessions
         self._rules = rules
-        self._clock = clock
         self._ids = ids
 
     async def post(
@@ -222,15 +211,11 @@ class Inbox:
             may_repeat=message_id is not None,
             mode=mode or envelope.queue_mode or self._rules.queue_mode,
             is_mode_chosen=mode is not None,
-            run_id=new_run_id(self._ids),
-            new_session_id=self._sessions.new_session_id(Source()),
             rules=self._rules,
             place=envelope.place,
             route=envelope.classification,
             is_delivered=envelope.deliver,
             is_of_channel=envelope.is_of_channel,
-            now=self._clock.now(),
-            at_ms=self._clock.now_ms(),
         )
 
     async def append(
@@ -261,9 +246,8 @@ class Inbox:
             )
         else:
             raise Invalid(f"Role cannot be appended: {role.value!r}. Use 'user' or 'assistant'.", code="invalid_role")
-        may_repeat, at_ms = message_id is not None, self._clock.now_ms()
-        is_of_channel = envelope.is_of_channel
-        command = AppendMessage(speaker, target, message, may_repeat, self._rules, occurred_at, is_of_channel, at_ms)
+        may_repeat, is_of_channel = message_id is not None, envelope.is_of_channel
+        command = AppendMessage(speaker, target, message, may_repeat, self._rules, occurred_at, is_of_channel)
         return await self._database.run(append_message, command, sessions=(target,))
 
     def _message_id(self, given: str | None) -> MessageId:
@@ -317,7 +301,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted:
 
 async def _post_in_new_main(tx: Transaction, command: PostMessage, missing: NotFound) -> Posted:
     standing = await find_standing(tx, command.principal)
-    new = new_main(command.target, standing, command.rules, session_id=command.new_session_id, at_ms=command.at_ms)
+    new = new_main(command.target, standing, command.rules)
     if new is None:
         raise missing
     opening = opening_of_main(new)
@@ -370,7 +354,7 @@ async def judge_post(
         raise Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied")
     shares = command.rules.shares
     if is_counted and command.held_bytes is None:
-        at_ms = command.at_ms if command.sent_ms is None else command.sent_ms
+        at_ms = tx.now_ms if command.sent_ms is None else command.sent_ms
         await refuse_pace(tx, standing, shares, at_ms=at_ms)
     await refuse_bytes(tx, standing, _size_of(command) - (command.held_bytes or 0), shares)
     judged = JudgedPost(
@@ -412,25 +396,21 @@ async def store_post(tx: Transaction, judged: JudgedPost, session: SessionHead) 
     message, joined = command.message, judged.joined
     # Other sessions see a reset, and must not learn of a message above them that no run answers.
     if judged.triggers or await may_be_noticed(tx, session.row, _made_of(command, standing)):
-        session = await begin_anew_if_stale(
-            tx,
-            session,
-            command.rules,
-            session_id=command.new_session_id,
-        )
+        session = await begin_anew_if_stale(tx, session, command.rules)
     if judged.interrupted is not None:
         await call_off(tx, judged.interrupted, CANCELLED_AWAITING)
         # A run that waited for an approval has ended in the log.
         session = await rows.find_head(tx, session.row) or session
-    words, run_id = _words(session, command, standing), (joined or command.run_id) if judged.triggers else None
+    words, run_id = _words(session, command, standing), joined
     if not judged.triggers:
-        words = replace(words, untriggered=_untriggered(session, command))
+        words = replace(words, untriggered=_untriggered(session, command, tx.now_ms))
         seq = await append_words(tx, session, words)
     elif joined is not None:
         seq = await join_run(tx, session, words, joined)
     else:
+        run_id = new_run_id(tx)
         run = NewRun(
-            id=command.run_id,
+            id=run_id,
             purpose=Purpose.MESSAGE,
             incarnation=session.id,
             agent_id=session.agent_id,
@@ -565,13 +545,13 @@ def _words(session: SessionHead, command: PostMessage, standing: Standing) -> Wo
     )
 
 
-def _untriggered(session: SessionHead, command: PostMessage) -> Untriggered | None:
+def _untriggered(session: SessionHead, command: PostMessage, at_ms: int) -> Untriggered | None:
     """How a message counts that starts no run; None in a session that never looks back. Contract: checkpoints 1."""
     rules = command.rules
     agent = rules.agents.get(session.agent_id)
     if agent is None or not has_checkpoints(session.source_kind, agent.model, rules.checkpoints):
         return None
-    return Untriggered(due_at=on_message_untriggered(session.untriggered_count + 1, command.at_ms))
+    return Untriggered(due_at=on_message_untriggered(session.untriggered_count + 1, at_ms))
 
 
 @lru_cache(maxsize=4096)
@@ -597,7 +577,7 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted:
         return await _repeated(tx, session, first, principal=standing.principal, message=message)
     is_counted, shares = not is_favoured(standing), command.rules.shares
     if is_counted:
-        await refuse_pace(tx, standing, shares, at_ms=command.at_ms)
+        await refuse_pace(tx, standing, shares, at_ms=tx.now_ms)
         await refuse_bytes(tx, standing, stored_bytes(message.content), shares)
     if sender is not None:
         await admit_sender(tx, sender)

@@ -34,7 +34,6 @@ _ACTS = {
 class SessionPatch(Struct, frozen=True, kw_only=True):
     changes: Mapping[str, SqlValue]
     """Columns of the row, with their new values."""
-    at_ms: int
 
 
 async def patch_session(tx: Transaction, rights: Rights, target: NamedTarget, patch: SessionPatch) -> Session:

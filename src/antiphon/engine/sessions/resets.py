@@ -1,15 +1,11 @@
 """Resetting: the same key, a new incarnation. Contract: sessions 6."""
 
-from datetime import datetime
-
-from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import SYSTEM, Principal
 from antiphon.domain.errors import Denied
 from antiphon.domain.event import EventType, NewEvent
-from antiphon.domain.ids import Ids, SessionId
+from antiphon.domain.ids import SessionId
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import Session
@@ -33,63 +29,30 @@ from antiphon.store.people import find_standing
 from antiphon.store.sessions import SessionHead
 
 
-class BeginAnew(Struct, frozen=True, kw_only=True):
-    rights: Rights
-    target: NamedTarget
-    drawn: str
-    """A random part for the new id."""
-    now: datetime
-    at_ms: int
-
-
 class Resets:
     """Resets by people. Resets by configured policy happen when a message arrives."""
 
-    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
-        self._ids = ids
 
     async def reset(self, principal: Principal, target: NamedTarget) -> Session:
         """The session in its new incarnation. Ends its queued runs and cancels its active one."""
-        command = BeginAnew(
-            rights=Rights(principal, self._rules),
-            target=target,
-            drawn=self._ids.random_hex(12),
-            now=self._clock.now(),
-            at_ms=self._clock.now_ms(),
-        )
-        return await self._database.run(reset_session, command, sessions=(target,))
+        return await self._database.run(reset_session, Rights(principal, self._rules), target, sessions=(target,))
 
 
-async def reset_session(tx: Transaction, command: BeginAnew) -> Session:
-    found = await find_session(tx, command.rights, Act.CHANGE, command.target)
-    standing = await find_standing(tx, command.rights.principal)
+async def reset_session(tx: Transaction, rights: Rights, target: NamedTarget) -> Session:
+    found = await find_session(tx, rights, Act.CHANGE, target)
+    standing = await find_standing(tx, rights.principal)
     if not may_reset(standing, found.session.source.type):
         raise Denied("Only owners may reset a session of a group", code="forbidden")
-    actor = str(standing.principal)
-    renewal = Renewal(
-        drawn=command.drawn,
-        actor=actor,
-        reason="reset",
-        rules=command.rights.rules,
-        now=command.now,
-        at_ms=command.at_ms,
-    )
-    renewed = await begin_anew(tx, found.session, renewal)
+    renewed = await begin_anew(tx, found.session, rights.rules, actor=standing.principal, reason="reset")
     if not may_clear(standing):
         renewed = replace(renewed, taint=await keep_taint(tx, SessionId(found.session.id), SessionId(renewed.id)))
     return shown_session(renewed, found.grant.clearance)
 
 
-async def begin_anew_if_stale(
-    tx: Transaction,
-    head: SessionHead,
-    rules: Rules,
-    *,
-    session_id: SessionId,
-) -> SessionHead:
+async def begin_anew_if_stale(tx: Transaction, head: SessionHead, rules: Rules) -> SessionHead:
     """The session, in a new incarnation if its reset rule says that the present one is over."""
     if rules.resets.is_off:
         return head
@@ -100,32 +63,18 @@ async def begin_anew_if_stale(
         return head
     if session.pending_approvals or await ledger.is_busy(tx, session.row) or await spawns.is_expecting(tx, session.row):
         return head  # the awaited work belongs to this conversation
-    drawn = session_id.partition(":")[2]
-    renewal = Renewal(drawn=drawn, actor=str(SYSTEM), reason=rule.mode.value, rules=rules, now=tx.now, at_ms=tx.now_ms)
-    await begin_anew(tx, session, renewal)
+    await begin_anew(tx, session, rules, actor=SYSTEM, reason=rule.mode.value)
     renewed = await rows.find_head(tx, head.row)
     assert renewed is not None
     return renewed
 
 
-class Renewal(Struct, frozen=True, kw_only=True):
-    """Why and when a session begins anew."""
-
-    drawn: str
-    """A random part for the new id."""
-    actor: str
-    reason: str
-    rules: Rules
-    now: datetime
-    at_ms: int
-
-
-async def begin_anew(tx: Transaction, session: Session, renewal: Renewal) -> Session:
+async def begin_anew(tx: Transaction, session: Session, rules: Rules, *, actor: Principal, reason: str) -> Session:
     """Ends the incarnation with its runs, and starts the next one at the base classification.
 
     A checkpoint of the ended conversation is queued. Contract: sessions 6, checkpoints 1.
     """
-    at_ms = renewal.at_ms
+    at_ms = tx.now_ms
     outcome = Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
     if active := await ledger.find_active(tx, session.row):
         await ledger.change(tx, active.id, {"code": "reset"})
@@ -137,19 +86,20 @@ async def begin_anew(tx: Transaction, session: Session, renewal: Renewal) -> Ses
     for run in await ledger.find_queued(tx, session.row):
         await end_queued_run(tx, run, outcome)
     is_channels = session.source.kind == "channel" or session.key.channel is not None
-    rest = f"{renewal.now:%Y%m%d}-{renewal.drawn}" if is_channels else renewal.drawn
+    random = tx.random_hex(12)
+    rest = f"{tx.now:%Y%m%d}-{random}" if is_channels else random
     new_id = next_session_id(session.id, rest)
     current = await rows.find_by_row(tx, session.row)
     assert current is not None
-    await queue_checkpoint(tx, current, renewal.rules)
+    await queue_checkpoint(tx, current, rules)
     await incarnations.end(tx, session.id, last_seq=current.last_seq, at_ms=at_ms)
     first_seq = current.last_seq + 1
     await incarnations.start(tx, session.row, new_id, first_seq=first_seq, at_ms=at_ms, workspace_seq=first_seq)
     started = NewEvent(
         type=EventType.SESSION_STARTED,
-        actor=renewal.actor,
+        actor=str(actor),
         classification=session.base,
-        data={"sessionId": new_id, "reason": renewal.reason, "previousSessionId": session.id},
+        data={"sessionId": new_id, "reason": reason, "previousSessionId": session.id},
     )
     changes: dict[str, SqlValue] = {
         "incarnation": new_id,

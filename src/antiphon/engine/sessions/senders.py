@@ -4,7 +4,6 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.person import Identity, Person, PersonRole, person_principal
 from antiphon.domain.session import Session
@@ -19,7 +18,6 @@ from antiphon.policy.rights import reaches_all
 from antiphon.policy.standing import Standing
 from antiphon.store import people
 from antiphon.store import sessions as rows
-from antiphon.store.codec import moment
 from antiphon.store.database import Query, Transaction
 from antiphon.store.people import find_standing
 
@@ -33,7 +31,6 @@ class AdmitSender(Struct, frozen=True, kw_only=True):
     target: NamedTarget
     identity: Identity
     name: str
-    at_ms: int
 
     @property
     def principal(self) -> Principal:
@@ -50,9 +47,8 @@ def principal_of(speaker: Speaker) -> Principal:
 
 
 class Senders:
-    def __init__(self, rules: Rules, clock: Clock) -> None:
+    def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._clock = clock
 
     def identity(self, channel: Principal, id: str) -> Identity:
         """The account that has this immutable id on the channel."""
@@ -70,7 +66,6 @@ class Senders:
             target=target,
             identity=self.identity(channel, id),
             name=bracketed_name(name or id),
-            at_ms=self._clock.now_ms(),
         )
 
 
@@ -105,7 +100,7 @@ async def admit_sender(tx: Transaction, judged: JudgedSender) -> None:
     if not judged.is_joining:
         return
     command, id = judged.command, judged.command.identity.person_id
-    guest = Person(id=id, name=command.name, role=PersonRole.GUEST, created_at=moment(command.at_ms))
+    guest = Person(id=id, name=command.name, role=PersonRole.GUEST, created_at=tx.now)
     await people.insert(tx, guest)
-    await people.insert_identity(tx, command.identity, id, command.at_ms)
+    await people.insert_identity(tx, command.identity, id, tx.now_ms)
     await rows.add_participant(tx, judged.session.row, str(judged.standing.principal))

@@ -6,13 +6,12 @@ from typing import NamedTuple
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.agent import Agent
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.event import EventType, NewEvent
-from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
+from antiphon.domain.ids import UNBORN, AgentId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.new_keys import check_new_key
@@ -108,9 +107,6 @@ class OpenSession(Struct, frozen=True, kw_only=True):
     """
     newcomer: Newcomer | None = None
     """The person that the channel brings; stored if it is not known yet."""
-    new_session_id: SessionId
-    """Of the incarnation, if the session is new and the target names none."""
-    at_ms: int
 
 
 class Opened(Struct, frozen=True):
@@ -144,12 +140,10 @@ class LiveSession(Struct, frozen=True):
 class Sessions:
     """Use cases of sessions, for a principal that the edge has authenticated."""
 
-    def __init__(self, database: Database, rules: Rules, workspaces: Workspaces, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules, workspaces: Workspaces) -> None:
         self._database = database
         self._rules = rules
         self._workspaces = workspaces
-        self._clock = clock
-        self._ids = ids
 
     def target(self, text: str, *, agent_id: AgentId | None = None) -> NamedTarget:
         """The target that a person or program names; `main` is the default agent's main session."""
@@ -190,8 +184,6 @@ class Sessions:
             attributes=attributes,
             place=place,
             newcomer=newcomer,
-            new_session_id=self.new_session_id(_source_of_id(target, source)),
-            at_ms=self._clock.now_ms(),
         )
         return await self._database.run(open_session, command, self._rules, sessions=(target,))
 
@@ -203,15 +195,6 @@ class Sessions:
                 code="agent_mismatch",
             )
         return self._rules.agent(named or agent_id or self._rules.default_agent).id
-
-    def new_session_id(self, source: Source) -> SessionId:
-        """An id in the source's namespace; ids of channels contain platform and date. Contract: keys 7."""
-        random = self._ids.random_hex(12)
-        if source.kind == "channel":
-            day = self._clock.now().strftime("%Y%m%d")
-            return parse_session_id(f"{source.platform or 'channel'}:{day}-{random}")
-        namespace = "web" if source.platform == "web" else source.kind
-        return parse_session_id(f"{namespace}:{random}")
 
     async def openable_agents(self, principal: Principal) -> list[Agent]:
         """The configured agents with which the principal may open sessions."""
@@ -242,7 +225,7 @@ class Sessions:
 
     async def patch(self, principal: Principal, target: NamedTarget, changes: Mapping[str, SqlValue]) -> Session:
         """Changes columns of the row and logs the change; patches of different fields do not conflict."""
-        patch = SessionPatch(changes=dict(changes), at_ms=self._clock.now_ms())
+        patch = SessionPatch(changes=dict(changes))
         return await self._database.run(patch_session, self._rights(principal), target, patch, sessions=(target,))
 
     async def delete(self, principal: Principal, target: NamedTarget) -> None:
@@ -306,7 +289,7 @@ async def judge_opening(query: Query, command: OpenSession, rules: Rules) -> Ses
     if is_of_task(key_of(command)):
         raise of_task(key_of(command))
     is_from_peer = command.source.platform == PEER_NAMESPACE
-    if is_from_peer or is_of_peer(key_of(command), command.target.session_id or command.new_session_id):
+    if is_from_peer or is_of_peer(key_of(command), command.target.session_id or UNBORN):
         raise Denied("Session belongs to a peer: its namespace 'peer' is reserved. Use another one.", code="reserved")
     if command.place is None:
         _refuse_new(command, standing, rules)
@@ -441,9 +424,9 @@ async def _introduce(tx: Transaction, command: OpenSession) -> None:
     if newcomer is None:
         return
     id = newcomer.identity.person_id
-    guest = Person(id=id, name=newcomer.name, role=PersonRole.GUEST, created_at=moment(command.at_ms))
+    guest = Person(id=id, name=newcomer.name, role=PersonRole.GUEST, created_at=moment(tx.now_ms))
     await people.insert(tx, guest)
-    await people.insert_identity(tx, newcomer.identity, id, command.at_ms)
+    await people.insert_identity(tx, newcomer.identity, id, tx.now_ms)
 
 
 async def create_session(tx: Transaction, command: OpenSession, standing: Standing) -> Session:
@@ -452,7 +435,7 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
     session_id = command.target.session_id
     is_spawned = command.parent is not None and session_id is None
     free = None if is_spawned else await _free_session_id(tx, key, session_id)
-    session_id = free or command.new_session_id
+    session_id = free or _new_session_id(tx, command)
     attributes = command.attributes
     columns: dict[str, SqlValue] = {"label": attributes.label}
     if type_of_new(command) is SessionType.GROUP:
@@ -473,7 +456,7 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
         metadata=attributes.metadata,
         columns=columns,
     )
-    row = await rows.insert(tx, new, command.at_ms)
+    row = await rows.insert(tx, new, tx.now_ms)
     if command.parent is not None:
         await rows.set_parent(tx, row, command.parent)
     started = NewEvent(
@@ -482,7 +465,7 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
         classification=PUBLIC,
         data={"sessionId": session_id, "reason": "opened"},
     )
-    await append_events(tx, row, Addition(incarnation=session_id, events=[started], at_ms=command.at_ms))
+    await append_events(tx, row, Addition(incarnation=session_id, events=[started], at_ms=tx.now_ms))
     await add_maker(tx, row, standing)
     session = await rows.find_by_row(tx, row)
     assert session is not None
@@ -496,8 +479,6 @@ def opening_of_main(new: NewMain) -> OpenSession:
         agent_id=new.agent.id,
         base=new.agent.classification,
         source=Source(),
-        new_session_id=new.session_id,
-        at_ms=new.at_ms,
     )
 
 
@@ -520,7 +501,7 @@ def head_of_new(command: OpenSession) -> SessionHead:
         row=NOBODY,
         key=key.value,
         agent_id=command.agent_id,
-        id=command.new_session_id,
+        id=command.target.session_id or UNBORN,
         status=SessionStatus.IDLE.value,
         type=type_of_new(command).value,
         last_seq=0,
@@ -556,6 +537,15 @@ def key_of(command: OpenSession) -> SessionKey:
     return key_from_session_id(command.agent_id, command.target.session_id)
 
 
+def _new_session_id(tx: Transaction, command: OpenSession) -> SessionId:
+    """An id in the source's namespace; ids of channels contain platform and date. Contract: keys 7."""
+    source, random = _source_of_id(command.target, command.source), tx.random_hex(12)
+    if source.kind == "channel":
+        return parse_session_id(f"{source.platform or 'channel'}:{tx.now:%Y%m%d}-{random}")
+    namespace = "web" if source.platform == "web" else source.kind
+    return parse_session_id(f"{namespace}:{random}")
+
+
 async def _free_session_id(tx: Transaction, key: SessionKey, named: SessionId | None) -> SessionId | None:
     """The requested id, or the one that the key spells (`agent:x:cli:work`), unless it is taken."""
     candidate = named or id_from_key(key)
@@ -581,12 +571,12 @@ async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Se
         changes["label"] = label
     if session.status is SessionStatus.INACTIVE:
         changes["status"] = SessionStatus.IDLE.value
-        await spawns.archive_again(tx, session.row, command.at_ms)
+        await spawns.archive_again(tx, session.row, tx.now_ms)
     if command.place is not None and command.place != session.delivery:
         changes |= _place_columns(command.place)
     if not changes:
         return session
-    changes["interacted_at"] = max(command.at_ms, milliseconds(session.interacted_at))
+    changes["interacted_at"] = max(tx.now_ms, milliseconds(session.interacted_at))
     await change_session(tx, session, changes, actor=str(command.principal))
     changed = await rows.find_by_row(tx, session.row)
     assert changed is not None

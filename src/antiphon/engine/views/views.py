@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from antiphon.clock import Clock
 from antiphon.domain.errors import Denied
 from antiphon.domain.event import Event
 from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
@@ -57,10 +56,9 @@ class AgentsView(Struct, frozen=True):
 class Views:
     """The views that tools show. Every answer stays within the caller's scope, in one snapshot."""
 
-    def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
-        self._clock = clock
 
     async def list(
         self, caller: Caller, where: SessionFilter, *, limit: int, message_limit: int, after: ListCursor | None

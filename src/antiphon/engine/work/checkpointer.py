@@ -11,7 +11,7 @@ import anyio
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
-from antiphon.domain.ids import Ids, ProcessId
+from antiphon.domain.ids import ProcessId
 from antiphon.engine.checkpoints.introspector import BegunCheckpoint, Introspector, LookedBack
 from antiphon.engine.checkpoints.reading import BegunCheckpointReader
 from antiphon.engine.checkpoints.steps import (
@@ -25,7 +25,7 @@ from antiphon.engine.ledger.due_loop import LOOK_SECONDS, DueLoop, seconds_until
 from antiphon.engine.ledger.fence import Fenced
 from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
-from antiphon.request_ids import executing_run, new_run_id
+from antiphon.request_ids import executing_run
 from antiphon.store.checkpoints import CHECKPOINT_DUE, DueCheckpoint, list_due, next_due
 from antiphon.store.database import Database
 from antiphon.trouble import Setbacks, Trouble
@@ -54,7 +54,6 @@ class Checkpointer(DueLoop[anyio.CancelScope]):
         *,
         process: ProcessId,
         clock: Clock,
-        ids: Ids,
     ) -> None:
         super().__init__(
             partial(notifier.subscribe, CHECKPOINT_DUE),
@@ -72,7 +71,6 @@ class Checkpointer(DueLoop[anyio.CancelScope]):
         self._rules = rules
         self._process = process
         self._clock = clock
-        self._ids = ids
 
     async def run(self) -> None:
         if self._rules.checkpoints.is_enabled:
@@ -103,8 +101,6 @@ class Checkpointer(DueLoop[anyio.CancelScope]):
             due=due,
             process=self._process,
             rules=self._rules,
-            run_id=new_run_id(self._ids),
-            at_ms=self._clock.now_ms(),
         )
         begun = await self._database.run(begin_checkpoint, command, sessions=(due.session,))
         if begun is not None:
@@ -146,7 +142,7 @@ class Checkpointer(DueLoop[anyio.CancelScope]):
                 if looked is None:
                     await self._database.run(hand_back_checkpoint, begun.fence, sessions=(session,))
                 else:
-                    finish = FinishCheckpoint(begun=begun, looked=looked, rules=self._rules, at_ms=self._clock.now_ms())
+                    finish = FinishCheckpoint(begun=begun, looked=looked, rules=self._rules)
                     await self._database.run(finish_checkpoint, finish, sessions=(session,))
                 self._looking.worked()
                 return

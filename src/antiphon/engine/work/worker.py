@@ -413,7 +413,6 @@ class Worker:
             made_of=made_of,
             sinks=self._rules.sinks,
             checkpoints=self._checkpoints_of(run, model),
-            at_ms=self._clock.now_ms(),
         )
         fence, live = Fence(run.id, run.fence), self._runtime.live
         if live is not None:
