@@ -50,11 +50,10 @@ from antiphon.engine.chats.accounts import Accounts
 from antiphon.engine.chats.answered import find_answered_group
 from antiphon.engine.chats.commands import ChatCommands
 from antiphon.engine.chats.groups import Groups
-from antiphon.engine.chats.hooks import Hooks
 from antiphon.engine.chats.linking import Links
 from antiphon.engine.chats.nodes import Nodes
 from antiphon.engine.chats.pairing import Pairings
-from antiphon.engine.chats.peer_chats import PeerChats
+from antiphon.engine.chats.program_chats import ProgramChats
 from antiphon.engine.chats.reception import Reception
 from antiphon.engine.chats.routing import Routes
 from antiphon.engine.checkpoints.checkpoints import Checkpoints
@@ -370,51 +369,20 @@ def build(
         sessions=sessions,
         inbox=inbox,
         senders=Senders(rules),
-        commands=ChatCommands(
-            database,
-            rules,
-        ),
-        peer_chats=PeerChats(database, rules),
-        hooks=Hooks(
-            database,
-            rules,
-        ),
-        nodes=Nodes(
-            database,
-            tokens,
-            rules,
-        ),
-        pairings=Pairings(
-            database,
-            rules,
-        ),
+        commands=ChatCommands(database, rules),
+        program_chats=ProgramChats(database, rules),
+        nodes=Nodes(database, tokens, rules),
+        pairings=Pairings(database, rules),
         groups=Groups(database, rules),
         routes=Routes(database, rules),
-        links=Links(
-            database,
-            rules,
-        ),
+        links=Links(database, rules),
         runs=Runs(database, rules),
-        approvals=Approvals(
-            database,
-            waits,
-            rules,
-        ),
+        approvals=Approvals(database, waits, rules),
         standing_approvals=StandingApprovals(database),
-        notes=Notes(
-            database,
-            rules,
-        ),
+        notes=Notes(database, rules),
         tasks=tasks,
-        resets=Resets(
-            database,
-            rules,
-        ),
-        checkpoints=Checkpoints(
-            database,
-            waits,
-            rules,
-        ),
+        resets=Resets(database, rules),
+        checkpoints=Checkpoints(database, waits, rules),
         forks=Forks(database, rules, ids, process=process),
         history=history,
         search=search,

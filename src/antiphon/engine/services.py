@@ -17,11 +17,10 @@ from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.standing import StandingApprovals
 from antiphon.engine.chats.commands import ChatCommands
 from antiphon.engine.chats.groups import Groups
-from antiphon.engine.chats.hooks import Hooks
 from antiphon.engine.chats.linking import Links
 from antiphon.engine.chats.nodes import Nodes
 from antiphon.engine.chats.pairing import Pairings
-from antiphon.engine.chats.peer_chats import PeerChats
+from antiphon.engine.chats.program_chats import ProgramChats
 from antiphon.engine.chats.routing import Routes
 from antiphon.engine.checkpoints.checkpoints import Checkpoints
 from antiphon.engine.deliveries.deliveries import Deliveries
@@ -63,8 +62,7 @@ class Services(Struct, frozen=True, kw_only=True):
     inbox: Inbox
     senders: Senders
     commands: ChatCommands
-    peer_chats: PeerChats
-    hooks: Hooks
+    program_chats: ProgramChats
     nodes: Nodes
     pairings: Pairings
     groups: Groups

@@ -1,8 +1,11 @@
 """Messages of hooks: proved by their signature, read as text or as data, stored once. Contract: channels 1, keys 1."""
 
+import hashlib
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, cast
+from uuid import UUID
 
 from msgspec import Meta, Raw, Struct
 from msgspec.json import Decoder
@@ -11,14 +14,22 @@ from msgspec.structs import replace
 from antiphon.channels.hook.settings import HookSettings, HookSignature
 from antiphon.channels.hook.signature import forms_of, verify_hook
 from antiphon.channels.posted import MAX_WAIT_SECONDS, Name, with_end
-from antiphon.domain.message import Part, TextPart
+from antiphon.domain.actor import Principal
+from antiphon.domain.ids import MessageId
+from antiphon.domain.keys import SessionKey, hook_key
+from antiphon.domain.message import Part, Provenance, ProvenanceKind, TextPart
 from antiphon.domain.person import person_principal
 from antiphon.domain.run import RunStatus
-from antiphon.engine.chats.hooks import HookMessage, place_of_caller
+from antiphon.domain.session import DeliveryContext, Source
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.places import ChatAddress
+from antiphon.engine.chats.program_chats import ProgramChat
 from antiphon.engine.deliveries.replies import Replies
 from antiphon.engine.services import Services
+from antiphon.engine.sessions.inbox import Envelope, PostMessage
+from antiphon.engine.sessions.sessions import Newcomer
 from antiphon.incoming import decode
-from antiphon.policy.machines import identity_of_hook
+from antiphon.policy.machines import HOOK, identity_of_hook
 from antiphon.wire.runs import PostedShape
 from antiphon.wire.runs import posted as shown_posted
 
@@ -74,20 +85,11 @@ class HookInbox:
             secret, signature = self._nobody, forms[0]
         signed = verify_hook(secret, name, signature, headers, body=body, now=services.clock.now().timestamp())
         assert hook is not None
-        services.buckets.take(person_principal(identity_of_hook(name).person_id), is_favoured=False)
+        services.buckets.take(_principal_of(hook), is_favoured=False)
         message = _read(body, hook)
         message_id = message.message_id or signed
-        posted = await services.hooks.post(
-            HookMessage(
-                hook=name,
-                agent_id=hook.agent_id,
-                session_key=hook.session_key,
-                place=hook.place,
-                queue_mode=hook.queue_mode,
-                classification=hook.classification,
-                message_id=message_id,
-                content=_content(message, name),
-            )
+        posted = await services.program_chats.post(
+            _chat_of(hook, message_id), message_id, self._posting(hook, message_id, _content(message, name))
         )
         answer = replace(shown_posted(posted), message_id=message_id)
         if message.wait is None or posted.run_id is None:
@@ -95,7 +97,57 @@ class HookInbox:
         run = await services.waits.wait(posted.run_id, timedelta(seconds=message.wait), posted.session)
         if run is None:
             return replace(answer, status=RunStatus.TIMEOUT)
-        return with_end(answer, run, await self._replies.outward(run, place_of_caller(name)), is_told=False)
+        return with_end(answer, run, await self._replies.outward(run, _place_of_caller(name)), is_told=False)
+
+    def _posting(self, hook: HookSettings, message_id: str, content: tuple[Part, ...]) -> PostMessage:
+        """The message as the hook's, under an id of any length that its sender chose."""
+        envelope = Envelope(
+            sender=hook.name,
+            is_of_channel=True,
+            place=hook.place,
+            queue_mode=hook.queue_mode,
+            classification=hook.classification.distrusted(),
+        )
+        key = _key_of(hook, message_id)
+        drawn = self._services.inbox.posting(_principal_of(hook), NamedTarget(key, None), content, envelope=envelope)
+        id, provenance = MessageId(f"{HOOK}:{hook.name}:{message_id}"), Provenance(kind=ProvenanceKind.HOOK)
+        return replace(drawn, message=replace(drawn.message, message_id=id, provenance=provenance), may_repeat=True)
+
+
+def _principal_of(hook: HookSettings) -> Principal:
+    return person_principal(identity_of_hook(hook.name).person_id)
+
+
+def _key_of(hook: HookSettings, message_id: str) -> SessionKey:
+    """The session of the message's first arrival. A repetition has the same key, so both wait for the same lock."""
+    if hook.session_key is not None:
+        return hook.session_key
+    digest = hashlib.sha256(f"{hook.name}\0{message_id}".encode()).digest()
+    return hook_key(str(UUID(bytes=digest[:16], version=5)))
+
+
+def _chat_of(hook: HookSettings, message_id: str) -> ProgramChat:
+    """A hook is a guest of its own, in any number of sessions; its messages and their bytes are limited."""
+    identity, name = identity_of_hook(hook.name), f"hook {hook.name}"
+    return ProgramChat(
+        principal=_principal_of(hook),
+        identity=identity,
+        name=name,
+        newcomer=Newcomer(identity, name),
+        place=hook.place,
+        address=ChatAddress(channel=HOOK, account=hook.name, peer="", thread=""),
+        agent_id=hook.agent_id,
+        key_with=lambda agent_id: _key_of(hook, message_id),
+        is_fixed=True,
+        source=Source(kind=HOOK, interactive=False, trigger_id=hook.name),
+        classification=hook.classification,
+        most_sessions=sys.maxsize,
+    )
+
+
+def _place_of_caller(name: str) -> DeliveryContext:
+    """The program that waits for a reply, as a place: what may be told there is what its guest may have."""
+    return DeliveryContext(channel=HOOK, to=name, account_id=name)
 
 
 def _read(body: bytes, hook: HookSettings) -> HookBody:

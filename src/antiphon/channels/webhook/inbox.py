@@ -20,11 +20,11 @@ from antiphon.domain.keys import DmScope, SessionKey, direct_key, main_key, thre
 from antiphon.domain.message import text_content
 from antiphon.domain.person import Identity, person_principal
 from antiphon.domain.run import Run, RunStatus
-from antiphon.domain.session import NOWHERE, DeliveryContext
+from antiphon.domain.session import NOWHERE, DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.places import ChatAddress
-from antiphon.engine.chats.peer_chats import PeerChat
+from antiphon.engine.chats.program_chats import ProgramChat
 from antiphon.engine.deliveries.replies import ChannelReply, Replies
 from antiphon.engine.services import Services
 from antiphon.engine.sessions.inbox import MAX_MESSAGE_ID, Envelope
@@ -111,7 +111,7 @@ class WebhookInbox:
                 classification=webhook.classification,
             ),
         )
-        posted = await services.peer_chats.post(chat, message.message_id, posting)
+        posted = await services.program_chats.post(chat, message.message_id, posting)
         answer = replace(shown_posted(posted), message_id=message.message_id)
         if message.wait is None or posted.run_id is None:
             return answer
@@ -120,9 +120,9 @@ class WebhookInbox:
             return replace(answer, status=RunStatus.TIMEOUT)
         return _with_end(answer, run, await self._replies.outward(run, _chat(webhook, message)), webhook)
 
-    async def _carry_out(self, chat: PeerChat, message: WebhookMessage, command: ChatCommand) -> PostedShape:
+    async def _carry_out(self, chat: ProgramChat, message: WebhookMessage, command: ChatCommand) -> PostedShape:
         """The answer to a command, which is no message of the session. A waiting caller gets it at once."""
-        done = await self._services.peer_chats.carry_out(chat, message.message_id, command)
+        done = await self._services.program_chats.carry_out(chat, message.message_id, command)
         return PostedShape(
             session_key=str(done.session_key),
             message_id=message.message_id,
@@ -133,14 +133,14 @@ class WebhookInbox:
             reply=None if message.wait is None else done.answer,
         )
 
-    def _chat_of(self, webhook: WebhookSettings, message: WebhookMessage, principal: Principal) -> PeerChat:
+    def _chat_of(self, webhook: WebhookSettings, message: WebhookMessage, principal: Principal) -> ProgramChat:
         def key_with(agent_id: AgentId) -> SessionKey:
             """The session of the chat, or the session that all chats share. Contract: keys 3, 5."""
             if self._is_global:
                 return main_key(agent_id)
             return key_of(replace_settings(webhook, agent_id=agent_id), message.peer, message.thread_id)
 
-        return PeerChat(
+        return ProgramChat(
             principal=principal,
             identity=identity_of(webhook, message.peer),
             name=bracketed_name(message.sender or message.peer),
@@ -155,6 +155,7 @@ class WebhookInbox:
             agent_id=webhook.agent_id,
             key_with=key_with,
             is_fixed=self._is_global,
+            source=Source(kind="channel", platform=NAME),
             classification=webhook.classification,
         )
 

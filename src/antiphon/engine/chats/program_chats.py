@@ -1,7 +1,7 @@
-"""Chats of webhooks: each peer has one, with a route and commands like any other chat. Contract: channels 1, 2, 4.
+"""Chats of programs that post to webhooks and hooks. Contract: keys 1, 4, channels 1, 2, 4.
 
-What a peer says is pinned to the session that it went to, so that a repeated message finds its first answer even if
-the chat uses another session now.
+A webhook's peer has a chat with a route and commands, like any other; a hook's messages go where its settings say.
+Each is pinned to the session that it went to, so that a repeated one finds its first answer wherever the chat is now.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Classification
 from antiphon.domain.commands import ChatCommand
-from antiphon.domain.errors import Conflict
+from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import AgentId, MessageId
 from antiphon.domain.keys import ChatType, SessionKey, parse_key
 from antiphon.domain.person import Identity
@@ -24,6 +24,7 @@ from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.places import ChatAddress, ChatRoute, find_route
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.commands import perform
+from antiphon.engine.chats.entry import SessionMoved, target_of
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted, PostMessage
@@ -36,33 +37,38 @@ from antiphon.store.arrivals import ArrivalRow, PostedRow
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.people import find_standing, find_standing_of_account
 
+MOST_TRIES = 5
 ONCE = "This command was carried out already."
 """The answer to a command that comes again and would change something."""
 
 
-class PeerChat(Struct, frozen=True, kw_only=True):
-    """Where a peer writes, and with which rights."""
+class ProgramChat(Struct, frozen=True, kw_only=True):
+    """Where a program writes, and with which rights."""
 
     principal: Principal
-    """That of the peer's messages, unless the account is linked to somebody."""
+    """That of its messages, unless the account is linked to somebody."""
     identity: Identity
-    """The peer's account."""
+    """Its account."""
     name: str
     newcomer: Newcomer | None
     """The person to store with the first message; None if all messages are the owner's."""
     place: DeliveryContext
-    """Where answers are sent; nowhere if the webhook has no address."""
+    """Where answers are sent; nowhere if they stay in the log."""
     address: ChatAddress
     agent_id: AgentId
     """The agent that the settings name."""
     key_with: Callable[[AgentId], SessionKey]
     """The chat's own session with an agent."""
     is_fixed: bool
-    """Whether the chat always uses the same session, which it shares with all others."""
+    """Whether the chat always uses the session that `key_with` names."""
+    source: Source
+    """Of a session that is new."""
     classification: Classification
+    most_sessions: int | None = None
+    """In how many sessions the program may take part; None for what its person may."""
 
 
-class PeerStanding(NamedTuple):
+class _Standing(NamedTuple):
     """The chat as it stands."""
 
     principal: Principal
@@ -77,43 +83,49 @@ class CommandDone(Struct, frozen=True, kw_only=True):
     """None for a sender who may not use the command."""
 
 
-class PeerChats:
+class ProgramChats:
     def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
 
-    async def post(self, chat: PeerChat, message_id: str, posting: PostMessage) -> Posted:
-        """Opens the session of a message, stores it there as the peer's, and pins it to that session, in one unit.
+    async def post(self, chat: ProgramChat, message_id: str, posting: PostMessage) -> Posted:
+        """Opens the session of a message, stores it there as the program's, and pins it there, in one unit.
 
         `posting` is the command of `Inbox.post`, whatever its principal and target. Raises `NotFound`, `Denied`,
-        `Invalid`, `Conflict`, `Limited`; then nothing is stored.
+        `Invalid`, `Limited`, and `Conflict`, also for a session of another agent (`agent_mismatch`); then nothing is
+        stored.
         """
-        command = PostPeerMessage(chat=chat, message_id=message_id, posting=posting)
-        target = NamedTarget((await self._database.read(_found_for, command)).key, None)
-        return await self._database.run(_post, command, sessions=(target,))
+        command = PostProgramMessage(chat=chat, message_id=message_id, posting=posting)
+        key = (await self._database.read(_found_for, command)).key
+        for _ in range(MOST_TRIES):
+            try:
+                return await self._database.run(_post, command, key, sessions=(target_of(key),))
+            except SessionMoved as moved:
+                key = moved.key
+        raise Unavailable("Program posts to another session again and again. Try once more.", code="store_busy")
 
-    async def carry_out(self, chat: PeerChat, message_id: str, command: ChatCommand) -> CommandDone:
+    async def carry_out(self, chat: ProgramChat, message_id: str, command: ChatCommand) -> CommandDone:
         """Carries out a command, once, and queues its answer if the webhook has an address. Raises `Conflict`."""
         target = await self._database.read(_target_of, chat, self._rules)
-        typed = PeerCommand(chat=chat, message_id=message_id, command=command, rules=self._rules)
+        typed = ProgramCommand(chat=chat, message_id=message_id, command=command, rules=self._rules)
         return await self._database.run(_carry_out, typed, sessions=(target,))
 
 
-class PeerCommand(Struct, frozen=True, kw_only=True):
-    chat: PeerChat
+class ProgramCommand(Struct, frozen=True, kw_only=True):
+    chat: ProgramChat
     message_id: str
     command: ChatCommand
     rules: Rules
 
 
-class PostPeerMessage(Struct, frozen=True, kw_only=True):
-    chat: PeerChat
+class PostProgramMessage(Struct, frozen=True, kw_only=True):
+    chat: ProgramChat
     message_id: str
-    """As the peer names it."""
+    """As the program names it."""
     posting: PostMessage
 
 
-class _PeerTarget(NamedTuple):
+class _Destination(NamedTuple):
     """Where a message goes."""
 
     principal: Principal
@@ -123,14 +135,15 @@ class _PeerTarget(NamedTuple):
     """What became of it, if it came before."""
 
 
-def _arrival(chat: PeerChat, message_id: str) -> arrivals.ArrivalName:
-    """The message's name among all of the webhook: its id is unique only in its chat."""
-    said = "\0".join((chat.address.peer, chat.address.thread, message_id))
+def _arrival(chat: ProgramChat, message_id: str) -> arrivals.ArrivalName:
+    """The message's name among all of its webhook or hook. An id is unique only in its chat."""
+    address = chat.address
+    said = "\0".join((address.peer, address.thread, message_id)) if address.peer else message_id
     name = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
     return arrivals.ArrivalName(chat.address.channel, chat.address.account, name)
 
 
-async def _look(query: Query, chat: PeerChat, rules: Rules) -> PeerStanding:
+async def _look(query: Query, chat: ProgramChat, rules: Rules) -> _Standing:
     identity = chat.identity
     linked = None
     if chat.newcomer is not None:
@@ -141,50 +154,55 @@ async def _look(query: Query, chat: PeerChat, rules: Rules) -> PeerStanding:
         route = ChatRoute(address=chat.address, agent_id=chat.agent_id, base_key=key, session_key=key)
     else:
         route = await find_route(query, rules, chat.address, chat.agent_id, key_with=chat.key_with)
-    return PeerStanding(principal, route)
+    return _Standing(principal, route)
 
 
-async def _target_of(query: Query, chat: PeerChat, rules: Rules) -> NamedTarget:
+async def _target_of(query: Query, chat: ProgramChat, rules: Rules) -> NamedTarget:
     """The session that the unit will lock; the unit looks again."""
     return NamedTarget((await _look(query, chat, rules)).route.session_key, None)
 
 
-async def _found_for(query: Query, command: PostPeerMessage) -> _PeerTarget:
+async def _found_for(query: Query, command: PostProgramMessage) -> _Destination:
     chat, (principal, route) = command.chat, await _look(query, command.chat, command.posting.rules)
     pinned = await arrivals.find(query, _arrival(chat, command.message_id))
     if pinned is None or pinned.posted is None:
-        return _PeerTarget(principal, route.session_key, route.agent_id, pinned)
+        return _Destination(principal, route.session_key, route.agent_id, pinned)
     key = parse_key(pinned.posted.session_key)
-    return _PeerTarget(principal, key, key.agent_id or route.agent_id, pinned)
+    return _Destination(principal, key, key.agent_id or route.agent_id, pinned)
 
 
-async def _post(tx: Transaction, command: PostPeerMessage) -> Posted:
+async def _post(tx: Transaction, command: PostProgramMessage, foreseen: SessionKey) -> Posted:
     chat, posting, rules = command.chat, command.posting, command.posting.rules
     principal, key, agent_id, pinned = await _found_for(tx, command)
     if pinned is not None and pinned.outcome is arrivals.ArrivalOutcome.COMMAND:
         raise _reused(command.message_id)
+    if key != foreseen:
+        raise SessionMoved(key)
+    await _refuse_other_agent(tx, key, agent_id)
     opening = OpenSession(
         principal=principal,
         target=NamedTarget(key, None),
         agent_id=agent_id,
         base=rules.agent(agent_id).classification,
-        source=Source(kind="channel", platform=chat.address.channel),
+        source=chat.source,
         attributes=SessionAttributes(taint=chat.classification),
         place=chat.place,
         newcomer=chat.newcomer,
     )
     posting = replace(posting, principal=principal, target=NamedTarget(key, None))
+    if chat.most_sessions is not None:
+        rules = replace(rules, shares=replace(rules.shares, sessions=chat.most_sessions))
     entered = await open_and_post(tx, opening, posting, rules)
-    if chat.newcomer is not None and chat.place.is_outside:
+    if chat.newcomer is not None and chat.place.is_outside and chat.place.channel == chat.identity.channel:
         await chat_names.put(tx, chat.place, bracketed_name(chat.name))
-    if pinned is None:
+    if pinned is None or pinned.posted is None:
         row = PostedRow(entered.session.row, str(key), MessageId(command.message_id), entered.posted.seq, None)
         place = _arrival(chat, command.message_id)
         await arrivals.store(tx, place, ArrivalRow(arrivals.ArrivalOutcome.POSTED, row), tx.now_ms)
     return entered.posted
 
 
-async def _carry_out(tx: Transaction, typed: PeerCommand) -> CommandDone:
+async def _carry_out(tx: Transaction, typed: ProgramCommand) -> CommandDone:
     peer, message_id, command, rules = typed.chat, typed.message_id, typed.command, typed.rules
     principal, route = await _look(tx, peer, rules)
     session, place = await rows.find_by_key(tx, route.session_key), _arrival(peer, message_id)
@@ -212,6 +230,19 @@ async def _carry_out(tx: Transaction, typed: PeerCommand) -> CommandDone:
             await enqueue_notice(tx, peer.place, answer, name=name)
     return CommandDone(
         session_key=route.session_key, last_seq=0 if session is None else session.last_seq, answer=answer
+    )
+
+
+async def _refuse_other_agent(query: Query, key: SessionKey, wanted: AgentId) -> None:
+    agent = key.agent_id
+    if agent is None and (existing := await rows.find_head_by_key(query, key)) is not None:
+        agent = AgentId(existing.agent_id)
+    if agent in (None, wanted):
+        return
+    raise Conflict(
+        f"Session belongs to another agent: {str(key)!r} is {agent!r}'s, and the hook's is {wanted!r}. "
+        "Delete the session, or set another session_key.",
+        code="agent_mismatch",
     )
 
 
