@@ -31,7 +31,7 @@ from antiphon.gateway import operations as operations_package
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import Guard
 from antiphon.gateway.openapi import describe
-from antiphon.gateway.operations.operation import AnyOperation, Ask, Params, TargetKind, declared_in
+from antiphon.gateway.operations.operation import AnyOperation, OperationRequest, Params, TargetKind, declared_in
 from antiphon.gateway.operations.table import TABLE, table_of
 from antiphon.gateway.page.table import ROUTES as PAGE
 from antiphon.gateway.socket.methods import METHODS
@@ -180,11 +180,11 @@ def test_an_operation_that_stands_twice_is_an_error() -> None:
 
 
 MODULE = """
-from antiphon.gateway.operations.operation import Ask, NoParams, operation
+from antiphon.gateway.operations.operation import NoParams, OperationRequest, operation
 from antiphon.wire.health import Alive
 
 @operation("whales.list", "GET /whales", scope=None)
-async def list_whales({arguments}){answer}:
+async def list_whales(request: OperationRequest, {arguments}){answer}:
     return Alive(ok=True)
 """
 
@@ -192,7 +192,10 @@ async def list_whales({arguments}){answer}:
 @requirement("access:5")
 @pytest.mark.parametrize(
     ("arguments", "answer", "missing"),
-    [("ask: Ask, params", " -> Alive", "'params'"), ("ask: Ask, params: NoParams", "", "'return'")],
+    [
+        ("params", " -> Alive", "'params'"),
+        ("params: NoParams", "", "'return'"),
+    ],
     ids=["params", "answer"],
 )
 def test_an_operation_whose_handler_lacks_a_hint_is_named_when_the_table_is_imported(
@@ -537,7 +540,9 @@ async def test_operations_answer_by_who_asks_alone(open_home: OpenHome) -> None:
                 )
                 await check_door(operation, nobody, bound, hidden, missing)
                 if operation.scope is not None and operation.name not in OF_ONESELF:
-                    guest = Ask(gateway=gateway_of(served), who=Principal(PrincipalKind.PERSON, "webhook:door:eve"))
+                    guest = OperationRequest(
+                        gateway=gateway_of(served), who=Principal(PrincipalKind.PERSON, "webhook:door:eve")
+                    )
                     told = [await told_to(operation, guest, each) for each in (hidden, missing)]
                     assert told[0] == told[1], operation.name
                     request = request_of(served.client, operation, missing)
@@ -562,7 +567,7 @@ async def check_door(
             assert len({answer.content for answer in answers}) == 1, operation.name
 
 
-async def told_to(operation: AnyOperation, guest: Ask, params: Json) -> object:
+async def told_to(operation: AnyOperation, guest: OperationRequest, params: Json) -> object:
     """What the guest is refused with, without the names that it gave itself; a search has found nothing."""
     if operation.name == "agents.list":
         agents = await operation.handle(guest, msgspec.convert(params, operation.params))

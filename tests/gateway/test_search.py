@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from antiphon.domain.actor import Principal, PrincipalKind
-from antiphon.gateway.operations.operation import Ask
+from antiphon.gateway.operations.operation import OperationRequest
 from antiphon.gateway.operations.search import FindParams, find
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -92,7 +92,7 @@ async def test_a_guest_finds_what_it_takes_part_in_and_no_sign_of_the_rest(serve
         await served.client.patch(f"/sessions/{key}", json={"label": f"Harbour of {key[-5:]}"})
         await served.append(key, "a harbour")
     await until_indexed(served.app)
-    guest = Ask(gateway=gateway_of(served), who=GUEST)
+    guest = OperationRequest(gateway=gateway_of(served), who=GUEST)
     found = msgspec.to_builtins(await find.handle(guest, FindParams(q="harbour", limit=1)))
     assert [row["key"] for row in found["sessions"]] == [CHAT] and not found["moreSessions"]
     assert [hit["sessionKey"] for hit in found["messages"]] == [CHAT] and "nextCursor" not in found

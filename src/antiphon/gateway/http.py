@@ -114,11 +114,11 @@ class _RoutePlace:
         self._others = [each for each in bound if each[0].http.when is not None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        operation, binding = self._choose(request) if self._others else self._usual
-        ask = admit(operation, self._gateway, scope, http=request)
-        params = await binding.read(request)
-        answer = await operation.handle(ask, params)
+        on_http = Request(scope, receive)
+        operation, binding = self._choose(on_http) if self._others else self._usual
+        request = admit(operation, self._gateway, scope, http=on_http)
+        params = await binding.read(on_http)
+        answer = await operation.handle(request, params)
         if isinstance(answer, Response):
             await answer(scope, receive, send)
         elif isinstance(answer, HttpReply):

@@ -68,7 +68,7 @@ class ProgramChat(Struct, frozen=True, kw_only=True):
     """In how many sessions the program may take part; None for what its person may."""
 
 
-class _Standing(NamedTuple):
+class _ProgramRoute(NamedTuple):
     """The chat as it stands."""
 
     principal: Principal
@@ -125,7 +125,7 @@ class PostProgramMessage(Struct, frozen=True, kw_only=True):
     posting: PostMessage
 
 
-class _Destination(NamedTuple):
+class _ProgramTarget(NamedTuple):
     """Where a message goes."""
 
     principal: Principal
@@ -143,7 +143,7 @@ def _arrival(chat: ProgramChat, message_id: str) -> arrivals.ArrivalName:
     return arrivals.ArrivalName(chat.address.channel, chat.address.account, name)
 
 
-async def _look(query: Query, chat: ProgramChat, rules: Rules) -> _Standing:
+async def _look(query: Query, chat: ProgramChat, rules: Rules) -> _ProgramRoute:
     identity = chat.identity
     linked = None
     if chat.newcomer is not None:
@@ -154,7 +154,7 @@ async def _look(query: Query, chat: ProgramChat, rules: Rules) -> _Standing:
         route = ChatRoute(address=chat.address, agent_id=chat.agent_id, base_key=key, session_key=key)
     else:
         route = await find_route(query, rules, chat.address, chat.agent_id, key_with=chat.key_with)
-    return _Standing(principal, route)
+    return _ProgramRoute(principal, route)
 
 
 async def _target_of(query: Query, chat: ProgramChat, rules: Rules) -> NamedTarget:
@@ -162,13 +162,13 @@ async def _target_of(query: Query, chat: ProgramChat, rules: Rules) -> NamedTarg
     return NamedTarget((await _look(query, chat, rules)).route.session_key, None)
 
 
-async def _found_for(query: Query, command: PostProgramMessage) -> _Destination:
+async def _found_for(query: Query, command: PostProgramMessage) -> _ProgramTarget:
     chat, (principal, route) = command.chat, await _look(query, command.chat, command.posting.rules)
     pinned = await arrivals.find(query, _arrival(chat, command.message_id))
     if pinned is None or pinned.posted is None:
-        return _Destination(principal, route.session_key, route.agent_id, pinned)
+        return _ProgramTarget(principal, route.session_key, route.agent_id, pinned)
     key = parse_key(pinned.posted.session_key)
-    return _Destination(principal, key, key.agent_id or route.agent_id, pinned)
+    return _ProgramTarget(principal, key, key.agent_id or route.agent_id, pinned)
 
 
 async def _post(tx: Transaction, command: PostProgramMessage, foreseen: SessionKey) -> Posted:

@@ -22,10 +22,10 @@ from antiphon.engine.access.signin import LINK_LIFE
 from antiphon.engine.access.tokens import Token
 from antiphon.gateway.authentication import PAGE_HEADER, browser_cookie, read_cookie
 from antiphon.gateway.operations.operation import (
-    Ask,
     Http,
     HttpReply,
     NoParams,
+    OperationRequest,
     Params,
     TargetKind,
     operation,
@@ -89,12 +89,14 @@ class Prove(Params, frozen=True, kw_only=True):
 
 
 @operation("tokens.list", "GET /tokens", scope=TokenScope.ADMIN)
-async def list_tokens(ask: Ask, params: NoParams) -> wire.TokenList:
+async def list_tokens(request: OperationRequest, params: NoParams) -> wire.TokenList:
     """Lists valid tokens and signed-in browsers, without their secrets."""
-    tokens = await ask.services.tokens.list(ask.principal)
-    compartments = await _compartments(ask, tokens)
+    tokens = await request.services.tokens.list(request.principal)
+    compartments = await _compartments(request, tokens)
     rows = [wire.token_row(token, compartments) for token in tokens]
-    rows += [wire.browser_row(browser, ask.browser) for browser in await ask.services.sign_in.list(ask.principal)]
+    rows += [
+        wire.browser_row(browser, request.browser) for browser in await request.services.sign_in.list(request.principal)
+    ]
     return wire.TokenList(count=len(rows), tokens=rows)
 
 
@@ -104,7 +106,7 @@ async def list_tokens(ask: Ask, params: NoParams) -> wire.TokenList:
     scope=TokenScope.ADMIN,
     target=TargetKind.SESSION,
 )
-async def create_token(ask: Ask, params: CreateToken) -> wire.TokenRow:
+async def create_token(request: OperationRequest, params: CreateToken) -> wire.TokenRow:
     """Creates a token of a session, a person, a channel or a node. It is shown only now."""
     scopes = USUAL_SCOPES if params.scopes is None else read_scopes(params.scopes)
     served = (params.session_key, params.person_id, params.namespace, params.node_id)
@@ -121,56 +123,62 @@ async def create_token(ask: Ask, params: CreateToken) -> wire.TokenRow:
     everybody = None if params.namespace is not None else PEOPLE
     clearance = None if params.clearance is None else params.clearance.named(person=everybody)
     if params.session_key is not None:
-        token, secret = await ask.services.tokens.create(
-            ask.principal, ask.target(params.session_key), name=params.name, life=life, clearance=clearance
+        token, secret = await request.services.tokens.create(
+            request.principal, request.target(params.session_key), name=params.name, life=life, clearance=clearance
         )
     elif params.person_id is not None:
-        token, secret = await ask.services.tokens.create_for_person(
-            ask.principal,
+        token, secret = await request.services.tokens.create_for_person(
+            request.principal,
             params.person_id,
             scopes,
-            held=ask.scopes,
+            held=request.scopes,
             name=params.name,
             life=life,
             clearance=clearance,
         )
     elif params.namespace is not None:
-        token, secret = await ask.services.tokens.create_for_channel(
-            ask.principal, params.namespace, scopes, held=ask.scopes, name=params.name, life=life, clearance=clearance
-        )
-    else:
-        assert params.node_id is not None
-        token, secret = await ask.services.nodes.create_token(
-            ask.principal,
-            params.node_id,
-            agent_id=params.agent_id,
-            held=ask.scopes,
+        token, secret = await request.services.tokens.create_for_channel(
+            request.principal,
+            params.namespace,
+            scopes,
+            held=request.scopes,
             name=params.name,
             life=life,
             clearance=clearance,
         )
-    return wire.token_row(token, await _compartments(ask, [token]), secret)
+    else:
+        assert params.node_id is not None
+        token, secret = await request.services.nodes.create_token(
+            request.principal,
+            params.node_id,
+            agent_id=params.agent_id,
+            held=request.scopes,
+            name=params.name,
+            life=life,
+            clearance=clearance,
+        )
+    return wire.token_row(token, await _compartments(request, [token]), secret)
 
 
-async def _compartments(ask: Ask, tokens: Sequence[Token]) -> Compartments:
+async def _compartments(request: OperationRequest, tokens: Sequence[Token]) -> Compartments:
     """The names for the clearances of these tokens; reads nothing without any."""
     has_any = any(token.clearance is not None and token.clearance.compartments for token in tokens)
-    return await ask.services.compartments.list(ask.principal) if has_any else NO_COMPARTMENTS
+    return await request.services.compartments.list(request.principal) if has_any else NO_COMPARTMENTS
 
 
 @operation("tokens.rotate", "POST /tokens/{token_id}/rotate", scope=TokenScope.ADMIN, target=TargetKind.TOKEN)
-async def rotate_token(ask: Ask, params: NamedToken) -> wire.TokenRow:
+async def rotate_token(request: OperationRequest, params: NamedToken) -> wire.TokenRow:
     """Replaces the token's secret: the old one is refused at once. The new one is shown only this once."""
-    ask.outlive_credential()
-    token, secret = await ask.services.tokens.rotate(ask.principal, params.token_id, held=ask.scopes)
-    return wire.token_row(token, await _compartments(ask, [token]), secret)
+    request.outlive_credential()
+    token, secret = await request.services.tokens.rotate(request.principal, params.token_id, held=request.scopes)
+    return wire.token_row(token, await _compartments(request, [token]), secret)
 
 
 @operation("tokens.rotate-owner", "POST /tokens/rotate", scope=TokenScope.ADMIN)
-async def rotate_owner_token(ask: Ask, params: NoParams) -> wire.RotatedToken:
+async def rotate_owner_token(request: OperationRequest, params: NoParams) -> wire.RotatedToken:
     """Replaces the owner's token in the home's file, and ends the browsers and links that the old token admitted."""
-    ask.outlive_credential()
-    return wire.RotatedToken(ok=True, file=await ask.gateway.rotate_owner_token(ask.principal))
+    request.outlive_credential()
+    return wire.RotatedToken(ok=True, file=await request.gateway.rotate_owner_token(request.principal))
 
 
 @operation(
@@ -179,24 +187,24 @@ async def rotate_owner_token(ask: Ask, params: NoParams) -> wire.RotatedToken:
     scope=TokenScope.ADMIN,
     target=TargetKind.TOKEN,
 )
-async def revoke_token(ask: Ask, params: NamedToken) -> None:
+async def revoke_token(request: OperationRequest, params: NamedToken) -> None:
     """Ends a token or a browser: its next request is refused, and open requests end within a second."""
-    if ask.browser is not None and ask.browser.id == params.token_id:
-        ask.outlive_credential()
-    await ask.services.tokens.revoke(ask.principal, params.token_id)
+    if request.browser is not None and request.browser.id == params.token_id:
+        request.outlive_credential()
+    await request.services.tokens.revoke(request.principal, params.token_id)
 
 
 @operation("links.create", "POST /auth/link", scope=TokenScope.ADMIN)
-async def create_link(ask: Ask, params: NoParams) -> wire.SignInLink:
+async def create_link(request: OperationRequest, params: NoParams) -> wire.SignInLink:
     """Creates a code for a sign-in link, for the owner who asks. Needs all scopes, because a browser has all."""
-    code = await ask.services.sign_in.new_link_code(ask.principal, held=ask.scopes)
+    code = await request.services.sign_in.new_link_code(request.principal, held=request.scopes)
     return wire.SignInLink(code=code, expires_in_seconds=int(LINK_LIFE.total_seconds()))
 
 
 @operation("browsers.sign-in", Http("POST /auth/exchange", is_only=True), scope=None)
-async def sign_in(ask: Ask, params: SignInParams) -> HttpReply[wire.SignedIn]:
+async def sign_in(request: OperationRequest, params: SignInParams) -> HttpReply[wire.SignedIn]:
     """Redeems a link's code, once: sets the cookie and returns the page's secret that belongs to it."""
-    service, headers, scheme = ask.services.sign_in, ask.request.headers, ask.request.scope["scheme"]
+    service, headers, scheme = request.services.sign_in, request.on_http.headers, request.on_http.scope["scheme"]
     found = await service.exchange(params.code, browser_name(headers.get("user-agent", "")))
     if found is None:
         raise Denied("Link was already used or has expired. `antiphon open` prints a new one.", code="bad_code")
@@ -209,20 +217,20 @@ async def sign_in(ask: Ask, params: SignInParams) -> HttpReply[wire.SignedIn]:
 
 
 @operation("browsers.sign-out", Http("POST /auth/sign-out", statuses=NOTHING, is_only=True), scope=TokenScope.READ)
-async def sign_out(ask: Ask, params: NoParams) -> HttpReply[None]:
+async def sign_out(request: OperationRequest, params: NoParams) -> HttpReply[None]:
     """Signs out the browser that asks; its open streams end too."""
-    if ask.browser is None:
+    if request.browser is None:
         raise Denied("Only a browser can sign out. To replace the owner's token, run `antiphon tokens rotate`.")
-    ask.outlive_credential()
-    await ask.services.sign_in.sign_out(ask.browser)
+    request.outlive_credential()
+    await request.services.sign_in.sign_out(request.browser)
     return HttpReply(
-        None, headers={"Set-Cookie": browser_cookie(ask.request.headers, ask.request.scope["scheme"], None)}
+        None, headers={"Set-Cookie": browser_cookie(request.on_http.headers, request.on_http.scope["scheme"], None)}
     )
 
 
 @operation("gateways.prove", Http("POST /auth/prove", is_only=True), scope=None)
-async def prove(ask: Ask, params: Prove) -> wire.Proof:
+async def prove(request: OperationRequest, params: Prove) -> wire.Proof:
     """Proves that this is the home's gateway to a client that knows the owner's token and has not sent it."""
-    host, port = ask.request.scope["server"]
-    key = await ask.services.ownership.proof_key()
+    host, port = request.on_http.scope["server"]
+    key = await request.services.ownership.proof_key()
     return wire.Proof(proof=identity_proof(key, params.nonce, host, port))

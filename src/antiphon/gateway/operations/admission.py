@@ -5,7 +5,7 @@ from starlette.requests import Request
 from antiphon.gateway.asgi import Scope
 from antiphon.gateway.authentication import check_scope, limits_of
 from antiphon.gateway.context import Gateway
-from antiphon.gateway.operations.operation import AnyOperation, Ask, SocketWaits
+from antiphon.gateway.operations.operation import AnyOperation, OperationRequest, SocketWaits
 
 
 def admit(
@@ -15,7 +15,7 @@ def admit(
     *,
     http: Request | None = None,
     waits: SocketWaits | None = None,
-) -> Ask:
+) -> OperationRequest:
     """The caller's request. Raises `Denied` unless the caller's credential has the operation's scope.
 
     Open operations answer every credential, as they answer callers without one.
@@ -25,7 +25,7 @@ def admit(
         check_scope(
             limits, operation.scope, serves_bound=operation.serves_bound, serves_nodes=operation.http.serves_nodes
         )
-    return Ask(
+    return OperationRequest(
         gateway=gateway,
         who=asgi.get("antiphon.principal"),
         scopes=limits.scopes,

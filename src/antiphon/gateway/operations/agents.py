@@ -1,15 +1,15 @@
 """The operation that lists agents. Contract: gateway 4."""
 
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.operation import Ask, NoParams, operation
+from antiphon.gateway.operations.operation import NoParams, OperationRequest, operation
 from antiphon.wire import agents as wire
 
 
 @operation("agents.list", "GET /agents", scope=TokenScope.READ)
-async def list_agents(ask: Ask, params: NoParams) -> wire.AgentList:
+async def list_agents(request: OperationRequest, params: NoParams) -> wire.AgentList:
     """Lists the configured agents with which the caller may open sessions, in the order of the settings."""
-    found = await ask.services.sessions.openable_agents(ask.principal)
-    default = ask.services.rules.default_agent
+    found = await request.services.sessions.openable_agents(request.principal)
+    default = request.services.rules.default_agent
     return wire.AgentList(
         count=len(found),
         agents=[

@@ -12,7 +12,7 @@ from antiphon.domain.ids import ApprovalId, StandingApprovalId
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.runs.decisions import ApprovalFilter
 from antiphon.gateway.operations.following import Seconds
-from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
+from antiphon.gateway.operations.operation import Http, OperationRequest, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import approvals as wire
 
@@ -67,25 +67,27 @@ class NamedStandingApproval(Params, frozen=True, kw_only=True):
 
 
 @operation("approvals.list", "GET /approvals", scope=TokenScope.APPROVALS)
-async def list_approvals(ask: Ask, params: ListApprovals) -> wire.ApprovalList:
+async def list_approvals(request: OperationRequest, params: ListApprovals) -> wire.ApprovalList:
     """Lists requests to approve calls, newest first; `before` is the last `approvalId` of a page."""
     row = None
     if params.session is not None:
-        row = (await ask.services.sessions.get(ask.principal, ask.target(params.session))).session.row
+        row = (await request.services.sessions.get(request.principal, request.target(params.session))).session.row
     before = None if params.before is None else ApprovalId(params.before)
     where = ApprovalFilter(session=row, state=params.status, before=before)
     limit = min(max(params.limit, 1), MAX_LIMIT)
-    found = await ask.services.approvals.list(ask.principal, where, limit=limit)
-    names = await ask.services.names.read(name for approval in found for name in wire.named_in(approval))
-    await ask.services.names.read_compartments(approval.made_of for approval in found)
-    shown = [wire.approval(approval, names, ask.services.names.compartments) for approval in found]
+    found = await request.services.approvals.list(request.principal, where, limit=limit)
+    names = await request.services.names.read(name for approval in found for name in wire.named_in(approval))
+    await request.services.names.read_compartments(approval.made_of for approval in found)
+    shown = [wire.approval(approval, names, request.services.names.compartments) for approval in found]
     return wire.ApprovalList(count=len(found), approvals=shown)
 
 
 @operation("approvals.get", "GET /approvals/{approval_id}", scope=TokenScope.APPROVALS, target=TargetKind.APPROVAL)
-async def get_approval(ask: Ask, params: NamedApproval) -> wire.ApprovalShape:
+async def get_approval(request: OperationRequest, params: NamedApproval) -> wire.ApprovalShape:
     """Returns the request."""
-    return await _shown(ask, await ask.services.approvals.get(ask.principal, ApprovalId(params.approval_id)))
+    return await _shown(
+        request, await request.services.approvals.get(request.principal, ApprovalId(params.approval_id))
+    )
 
 
 @operation(
@@ -94,42 +96,46 @@ async def get_approval(ask: Ask, params: NamedApproval) -> wire.ApprovalShape:
     scope=TokenScope.APPROVALS,
     target=TargetKind.APPROVAL,
 )
-async def wait_for_decision(ask: Ask, params: WaitForApproval) -> wire.ApprovalShape:
+async def wait_for_decision(request: OperationRequest, params: WaitForApproval) -> wire.ApprovalShape:
     """With `wait`, returns the request once it is decided, or as it is when the wait is over.
 
     An approved call from outside a run has its `result` then, unless it still runs.
     """
     id, timeout = ApprovalId(params.approval_id), timedelta(seconds=params.wait)
-    with ask.waiting():
-        return await _shown(ask, await ask.services.approvals.wait(ask.principal, id, timeout))
-    return await _shown(ask, await ask.services.approvals.get(ask.principal, id))
+    with request.waiting():
+        return await _shown(request, await request.services.approvals.wait(request.principal, id, timeout))
+    return await _shown(request, await request.services.approvals.get(request.principal, id))
 
 
 @operation("approvals.resolve", "POST /approvals/{approval_id}", scope=TokenScope.APPROVALS, target=TargetKind.APPROVAL)
-async def resolve_approval(ask: Ask, params: ResolveApproval) -> wire.ApprovalShape:
+async def resolve_approval(request: OperationRequest, params: ResolveApproval) -> wire.ApprovalShape:
     """Decides the request: `once` lets a call run one time, `always` also later ones, `deny` none. The first counts.
 
     Give `decision` for all calls, or `decisions` with one for each. Only owners decide `always`: calls of the tool with
     the same arguments, or with the same values of `fields`, do not ask any more if the same principal causes them with
     the same agent; a command is allowed until its run ends.
     """
-    found = await ask.services.approvals.get(ask.principal, ApprovalId(params.approval_id))
+    found = await request.services.approvals.get(request.principal, ApprovalId(params.approval_id))
     verdicts = _verdicts(params)
     if params.decision is None:
         fields = {each.call_id: tuple(each.fields) for each in params.decisions or () if each.fields is not None}
     else:
         fields = {} if params.fields is None else {call.id: tuple(params.fields) for call in found.calls}
-    resolved = await ask.services.approvals.resolve(ask.principal, found.id, verdicts, fields=fields, note=params.note)
-    return await _shown(ask, resolved)
+    resolved = await request.services.approvals.resolve(
+        request.principal, found.id, verdicts, fields=fields, note=params.note
+    )
+    return await _shown(request, resolved)
 
 
 @operation("standing-approvals.list", "GET /standing-approvals", scope=TokenScope.APPROVALS)
-async def list_standing_approvals(ask: Ask, params: ListStandingApprovals) -> wire.StandingApprovalList:
+async def list_standing_approvals(
+    request: OperationRequest, params: ListStandingApprovals
+) -> wire.StandingApprovalList:
     """Lists what owners allow always, newest first; `before` is the last `standingId` of a page."""
     before = None if params.before is None else StandingApprovalId(params.before)
     limit = min(max(params.limit, 1), MAX_LIMIT)
-    found = await ask.services.standing_approvals.list(ask.principal, before=before, limit=limit)
-    names = await ask.services.names.read(name for each in found for name in wire.named_in(each))
+    found = await request.services.standing_approvals.list(request.principal, before=before, limit=limit)
+    names = await request.services.names.read(name for each in found for name in wire.named_in(each))
     return wire.StandingApprovalList(
         count=len(found), standing_approvals=[wire.standing_approval(each, names) for each in found]
     )
@@ -141,17 +147,19 @@ async def list_standing_approvals(ask: Ask, params: ListStandingApprovals) -> wi
     scope=TokenScope.APPROVALS,
     target=TargetKind.STANDING_APPROVAL,
 )
-async def revoke_standing_approval(ask: Ask, params: NamedStandingApproval) -> wire.StandingApprovalShape:
+async def revoke_standing_approval(
+    request: OperationRequest, params: NamedStandingApproval
+) -> wire.StandingApprovalShape:
     """Ends a standing approval: its calls ask again, also those that are about to begin."""
     id = StandingApprovalId(params.standing_id)
-    revoked = await ask.services.standing_approvals.revoke(ask.principal, id)
-    return wire.standing_approval(revoked, await ask.services.names.read(wire.named_in(revoked)))
+    revoked = await request.services.standing_approvals.revoke(request.principal, id)
+    return wire.standing_approval(revoked, await request.services.names.read(wire.named_in(revoked)))
 
 
-async def _shown(ask: Ask, approval: Approval) -> wire.ApprovalShape:
-    names = await ask.services.names.read(wire.named_in(approval))
-    await ask.services.names.read_compartments([approval.made_of])
-    return wire.approval(approval, names, ask.services.names.compartments)
+async def _shown(request: OperationRequest, approval: Approval) -> wire.ApprovalShape:
+    names = await request.services.names.read(wire.named_in(approval))
+    await request.services.names.read_compartments([approval.made_of])
+    return wire.approval(approval, names, request.services.names.compartments)
 
 
 def _verdicts(params: ResolveApproval) -> Mapping[str, Verdict] | Verdict:

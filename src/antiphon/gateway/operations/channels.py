@@ -11,7 +11,7 @@ from antiphon.channels.kind import PostAddress
 from antiphon.channels.kinds import own_kinds
 from antiphon.domain.errors import Invalid
 from antiphon.gateway.bodies import WEBHOOK_BYTES, body_too_large
-from antiphon.gateway.operations.operation import AnyOperation, Ask, Http, Operation, Params, TargetKind
+from antiphon.gateway.operations.operation import AnyOperation, Http, Operation, OperationRequest, Params, TargetKind
 
 
 def receiving(channel: str, address: PostAddress) -> AnyOperation:
@@ -19,16 +19,16 @@ def receiving(channel: str, address: PostAddress) -> AnyOperation:
     segment = address.path[address.path.index("{") + 1 : address.path.index("}")]
     params = defstruct(f"ReceiveOf{channel.capitalize()}", [(segment, str)], bases=(Params,), frozen=True, kw_only=True)
 
-    async def receive(ask: Ask, params: Params) -> Struct:
-        receiver, account = ask.gateway.receivers.get(channel), getattr(params, segment)
+    async def receive(request: OperationRequest, params: Params) -> Struct:
+        receiver, account = request.gateway.receivers.get(channel), getattr(params, segment)
         if receiver is None:
             raise address.unproven()
         for name in address.headers:
-            if len(ask.request.headers.getlist(name)) > 1:
+            if len(request.on_http.headers.getlist(name)) > 1:
                 raise Invalid(f"Header is given twice: {name!r}. Send it once.", code="repeated_header")
-        headers = {key.lower(): value for key, value in ask.request.headers.items()}
+        headers = {key.lower(): value for key, value in request.on_http.headers.items()}
         receiver.check(account, headers)
-        return await receiver.receive(account, headers, await _read_body(ask))
+        return await receiver.receive(account, headers, await _read_body(request))
 
     return Operation(
         name=address.operation,
@@ -55,10 +55,10 @@ def foreign(addresses: Mapping[str, PostAddress]) -> list[AnyOperation]:
     return [receiving(name, address) for name, address in addresses.items() if name not in own_kinds()]
 
 
-async def _read_body(ask: Ask) -> bytes:
+async def _read_body(request: OperationRequest) -> bytes:
     """The body as it was sent. It must be small, because the sender is not proved yet."""
     body = bytearray()
-    async for part in ask.request.stream():
+    async for part in request.on_http.stream():
         body += part
         if len(body) > WEBHOOK_BYTES:
             raise body_too_large(WEBHOOK_BYTES)

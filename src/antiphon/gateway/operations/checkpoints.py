@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from antiphon.domain.tokens import TokenScope
 from antiphon.gateway.operations.following import Seconds
-from antiphon.gateway.operations.operation import Ask, Http, TargetKind, operation
+from antiphon.gateway.operations.operation import Http, OperationRequest, TargetKind, operation
 from antiphon.gateway.operations.sessions import NamedSession
 from antiphon.wire.checkpoints import CheckpointShape
 
@@ -21,14 +21,14 @@ class CheckpointSession(NamedSession, frozen=True, kw_only=True):
     scope=TokenScope.WRITE,
     target=TargetKind.SESSION,
 )
-async def checkpoint_session(ask: Ask, params: CheckpointSession) -> CheckpointShape:
+async def checkpoint_session(request: OperationRequest, params: CheckpointSession) -> CheckpointShape:
     """Has the session look back at its present conversation, and waits for the end, at most `wait` seconds.
 
     `checkpointed` is false, with a `code`, if nothing is new, another checkpoint is at work, or this one failed.
     """
     timeout = timedelta(seconds=params.wait)
-    with ask.waiting():
-        outcome = await ask.services.checkpoints.ask(ask.principal, ask.target(params.key), timeout)
+    with request.waiting():
+        outcome = await request.services.checkpoints.ask(request.principal, request.target(params.key), timeout)
     return CheckpointShape(
         session_key=outcome.session_key,
         checkpointed=outcome.is_done,

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from antiphon.domain.tokens import TokenScope
 from antiphon.gateway.operations.messages import SenderName, SenderParams, speaker_of
-from antiphon.gateway.operations.operation import Ask, TargetKind, operation
+from antiphon.gateway.operations.operation import OperationRequest, TargetKind, operation
 from antiphon.gateway.operations.sessions import NamedSession
 from antiphon.wire import commands as wire
 
@@ -24,12 +24,12 @@ class RunCommand(NamedSession, frozen=True, kw_only=True):
 
 
 @operation("commands.run", "POST /sessions/{key}/command", scope=TokenScope.WRITE, target=TargetKind.SESSION)
-async def run_command(ask: Ask, params: RunCommand) -> wire.CommandAnswer:
+async def run_command(request: OperationRequest, params: RunCommand) -> wire.CommandAnswer:
     """Carries out a command of the session's chat, such as `/status` or `/stop`, at once, and returns its answer.
 
     `isCommand` is false for any other text. Post that as a message: posted messages are never read as commands.
     """
-    target = ask.target(params.key)
-    speaker = speaker_of(ask, target, params.sender)
-    answer = await ask.services.commands.run(speaker, target, params.text, held=ask.scopes)
+    target = request.target(params.key)
+    speaker = speaker_of(request, target, params.sender)
+    answer = await request.services.commands.run(speaker, target, params.text, held=request.scopes)
     return wire.command_answer(answer)

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.operation import Ask, NoParams, Params, operation
+from antiphon.gateway.operations.operation import NoParams, OperationRequest, Params, operation
 from antiphon.wire import compartments as wire
 
 
@@ -15,12 +15,12 @@ class CreateCompartment(Params, frozen=True, kw_only=True):
 
 
 @operation("compartments.list", "GET /compartments", scope=TokenScope.ADMIN)
-async def list_compartments(ask: Ask, params: NoParams) -> wire.CompartmentList:
+async def list_compartments(request: OperationRequest, params: NoParams) -> wire.CompartmentList:
     """Lists the names that classifications may use, in the order in which they were created."""
-    return wire.compartment_list(await ask.services.compartments.list(ask.principal))
+    return wire.compartment_list(await request.services.compartments.list(request.principal))
 
 
 @operation("compartments.create", "POST /compartments", scope=TokenScope.ADMIN)
-async def create_compartment(ask: Ask, params: CreateCompartment) -> wire.CompartmentShape:
+async def create_compartment(request: OperationRequest, params: CreateCompartment) -> wire.CompartmentShape:
     """Creates a compartment. Its name is never reused, and there can be at most 62."""
-    return wire.compartment(await ask.services.compartments.create(ask.principal, params.name), params.name)
+    return wire.compartment(await request.services.compartments.create(request.principal, params.name), params.name)

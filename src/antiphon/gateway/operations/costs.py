@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from antiphon.domain.keys import parse_agent_id
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.operation import Ask, Params, operation
+from antiphon.gateway.operations.operation import OperationRequest, Params, operation
 from antiphon.wire import costs as wire
 
 MAX_DAYS = 366
@@ -18,10 +18,10 @@ class GetCosts(Params, frozen=True, kw_only=True):
 
 
 @operation("costs.get", "GET /costs", scope=TokenScope.READ)
-async def get_costs(ask: Ask, params: GetCosts) -> wire.CostsShape:
+async def get_costs(request: OperationRequest, params: GetCosts) -> wire.CostsShape:
     """Returns what the runs that you may see used, by day, agent, person and model, with the daily caps.
 
     Deleted sessions do not count any more.
     """
     agent_id = None if params.agent_id is None else parse_agent_id(params.agent_id)
-    return wire.costs(await ask.services.costs.read(ask.principal, days=params.days, agent_id=agent_id))
+    return wire.costs(await request.services.costs.read(request.principal, days=params.days, agent_id=agent_id))

@@ -23,7 +23,7 @@ from antiphon.engine.access.reach import Found
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.engine.views.history import HistoryPage
 from antiphon.feed.follow import Frame, Permit, View
-from antiphon.gateway.operations.operation import Ask, Header
+from antiphon.gateway.operations.operation import Header, OperationRequest
 from antiphon.gateway.sse import SSE_TYPE, FollowResponse, frame, reset_frame, run_view
 from antiphon.policy.reach import Grant
 from antiphon.wire.encoding import compact_json
@@ -110,19 +110,21 @@ def _oldest_beyond(sizes: Sequence[int]) -> tuple[int, int]:
     return dropped, total
 
 
-async def wait_for_run(ask: Ask, run_id: RunId, seconds: float, session: SessionRow | None = None) -> Run | None:
+async def wait_for_run(
+    request: OperationRequest, run_id: RunId, seconds: float, session: SessionRow | None = None
+) -> Run | None:
     """The run that ended the work, as the caller may see it then; None if it has not ended in that time."""
     run = None
-    with ask.waiting():
-        run = await ask.services.waits.wait(run_id, timedelta(seconds=seconds), session)
-    return None if run is None else await ask.services.runs.shown(ask.principal, run)
+    with request.waiting():
+        run = await request.services.waits.wait(run_id, timedelta(seconds=seconds), session)
+    return None if run is None else await request.services.runs.shown(request.principal, run)
 
 
-async def with_end(ask: Ask, stored: Posted, seconds: float) -> PostedShape:
+async def with_end(request: OperationRequest, stored: Posted, seconds: float) -> PostedShape:
     """The result of posting, once the run that answers the message has ended, or as `timeout`."""
     if stored.run_id is None:
         return posted(stored)
-    run = await wait_for_run(ask, stored.run_id, seconds, stored.session)
+    run = await wait_for_run(request, stored.run_id, seconds, stored.session)
     if run is None:
         return replace(posted(stored), status=RunStatus.TIMEOUT)
     return replace(
@@ -135,19 +137,19 @@ async def with_end(ask: Ask, stored: Posted, seconds: float) -> PostedShape:
     )
 
 
-def permit_for(ask: Ask, target: NamedTarget, grant: Grant) -> Permit:
+def permit_for(request: OperationRequest, target: NamedTarget, grant: Grant) -> Permit:
     """The caller's grant, and what decides anew what the caller may read of the session."""
 
     async def decide() -> Grant | None:
         try:
-            return (await ask.services.sessions.get(ask.principal, target)).grant
+            return (await request.services.sessions.get(request.principal, target)).grant
         except (Denied, NotFound):
             return None
 
-    return Permit(grant, decide, ask.rights_changed)
+    return Permit(grant, decide, request.rights_changed)
 
 
-async def stream_run(ask: Ask, stored: Posted, run_id: RunId) -> FollowResponse:
+async def stream_run(request: OperationRequest, stored: Posted, run_id: RunId) -> FollowResponse:
     """Streams the result of posting, then the run's events until it ends."""
     is_over = False
 
@@ -155,14 +157,14 @@ async def stream_run(ask: Ask, stored: Posted, run_id: RunId) -> FollowResponse:
         nonlocal is_over
         is_over = True
 
-    held = ask.services.hub.hold(stored.session)  # the run does not wait until the stream begins
-    target = ask.target(stored.session_key)
-    found = await ask.services.sessions.get(ask.principal, target)
+    held = request.services.hub.hold(stored.session)  # the run does not wait until the stream begins
+    target = request.target(stored.session_key)
+    found = await request.services.sessions.get(request.principal, target)
     return FollowResponse(
-        ask.services.hub,
-        replace(permit_for(ask, target, found.grant), held=held),
+        request.services.hub,
+        replace(permit_for(request, target, found.grant), held=held),
         after=stored.seq,
-        view=run_view(run_id, ask.services.names, end),
+        view=run_view(run_id, request.services.names, end),
         first=[frame("message_ack", posted(stored))],
         is_over=lambda: is_over,
         cut=frame("error", {"code": "stopped", "message": STOPPED, "runId": run_id}),

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
-from antiphon.gateway.operations.operation import Ask, NoParams, Params, TargetKind, operation
+from antiphon.gateway.operations.operation import NoParams, OperationRequest, Params, TargetKind, operation
 from antiphon.wire import groups as wire
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -20,19 +20,23 @@ class NamedGroup(Params, frozen=True, kw_only=True):
 
 
 @operation("groups.list", "GET /groups", scope=TokenScope.ADMIN)
-async def list_groups(ask: Ask, params: NoParams) -> wire.GroupList:
+async def list_groups(request: OperationRequest, params: NoParams) -> wire.GroupList:
     """Lists the groups that this home's bots are or were in, and whether they may answer there."""
-    found = await ask.services.groups.list(ask.principal)
+    found = await request.services.groups.list(request.principal)
     return wire.GroupList(count=len(found), groups=[wire.group(each) for each in found])
 
 
 @operation("groups.allow", "POST /groups/{group_id}/allow", scope=TokenScope.ADMIN, target=TargetKind.GROUP)
-async def allow_group(ask: Ask, params: NamedGroup) -> wire.GroupShape:
+async def allow_group(request: OperationRequest, params: NamedGroup) -> wire.GroupShape:
     """Lets the bot answer in a group, from the next message on."""
-    return wire.group(await ask.services.groups.allow(ask.principal, params.channel, params.account, params.group_id))
+    return wire.group(
+        await request.services.groups.allow(request.principal, params.channel, params.account, params.group_id)
+    )
 
 
 @operation("groups.refuse", "POST /groups/{group_id}/refuse", scope=TokenScope.ADMIN, target=TargetKind.GROUP)
-async def refuse_group(ask: Ask, params: NamedGroup) -> wire.GroupShape:
+async def refuse_group(request: OperationRequest, params: NamedGroup) -> wire.GroupShape:
     """Keeps the bot silent in a group; nothing that is written there is stored."""
-    return wire.group(await ask.services.groups.refuse(ask.principal, params.channel, params.account, params.group_id))
+    return wire.group(
+        await request.services.groups.refuse(request.principal, params.channel, params.account, params.group_id)
+    )

@@ -1,19 +1,19 @@
 """Operations for supervisors: whether the process is alive, and whether it can work."""
 
-from antiphon.gateway.operations.operation import Ask, Http, NoParams, operation
+from antiphon.gateway.operations.operation import Http, NoParams, OperationRequest, operation
 from antiphon.wire import health as wire
 
 
 @operation("health.get", Http("GET /health", is_lenient=True), scope=None)
-async def get_health(ask: Ask, params: NoParams) -> wire.Alive:
+async def get_health(request: OperationRequest, params: NoParams) -> wire.Alive:
     """Answers whenever the process is alive."""
     return wire.Alive(ok=True)
 
 
 @operation("health.ready", Http("GET /ready", is_lenient=True), scope=None)
-async def check_ready(ask: Ask, params: NoParams) -> wire.ReadyShape:
+async def check_ready(request: OperationRequest, params: NoParams) -> wire.ReadyShape:
     """Answers 200 if messages can be accepted and stored; without a worker they wait until one starts."""
-    ready = await ask.services.health.check()
+    ready = await request.services.health.check()
     notes = [f"Channel {name!r} is broken: {problem}" for name, problem in ready.broken_channels.items()]
     if not ready.workers:
         notes.insert(0, "No worker is running: messages are stored, and answered once a worker starts.")

@@ -1,7 +1,7 @@
 """The operation that lists the earlier conversations of a session. Contract: sessions 6, gateway 4."""
 
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.operation import Ask, TargetKind, operation
+from antiphon.gateway.operations.operation import OperationRequest, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit, NamedSession
 from antiphon.wire import incarnations as wire
 
@@ -16,9 +16,9 @@ class ListIncarnations(NamedSession, frozen=True, kw_only=True):
 @operation(
     "sessions.incarnations", "GET /sessions/{key}/incarnations", scope=TokenScope.READ, target=TargetKind.SESSION
 )
-async def list_incarnations(ask: Ask, params: ListIncarnations) -> wire.IncarnationList:
+async def list_incarnations(request: OperationRequest, params: ListIncarnations) -> wire.IncarnationList:
     """Lists the earlier conversations of a session, which resets have ended, newest first."""
-    services, principal, target = ask.services, ask.principal, ask.target(params.key)
+    services, principal, target = request.services, request.principal, request.target(params.key)
     about = ("GET /sessions/{key}/incarnations", str(principal), repr(target))
     page = await services.incarnations.ended(
         principal,

@@ -10,7 +10,7 @@ from antiphon.domain.note import Note
 from antiphon.domain.person import PersonId
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.memory.people import NoteSearch
-from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
+from antiphon.gateway.operations.operation import Http, OperationRequest, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import notes as wire
 
@@ -48,7 +48,7 @@ class UpdateNote(NamedNote, frozen=True, kw_only=True):
 
 
 @operation("memory.list", "GET /memory", scope=TokenScope.READ)
-async def list_notes(ask: Ask, params: ListNotes) -> wire.NoteList:
+async def list_notes(request: OperationRequest, params: ListNotes) -> wire.NoteList:
     """Lists what agents remember of the caller, and of groups in which they take part; for owners everybody's notes."""
     limit = min(max(params.limit, 1), MAX_LIMIT)
     where = NoteSearch(
@@ -56,43 +56,45 @@ async def list_notes(ask: Ask, params: ListNotes) -> wire.NoteList:
         person=None if params.person_id is None else PersonId(params.person_id),
         before=None if params.before is None else NoteId(params.before),
     )
-    found = await ask.services.notes.list(ask.principal, where, limit=limit + 1)
-    page = await _shown(ask, found[:limit])
+    found = await request.services.notes.list(request.principal, where, limit=limit + 1)
+    page = await _shown(request, found[:limit])
     return wire.NoteList(count=len(page), notes=page, next=page[-1].note_id if len(found) > limit else None)
 
 
 @operation("memory.get", "GET /memory/{note_id}", scope=TokenScope.READ, target=TargetKind.NOTE)
-async def get_note(ask: Ask, params: NamedNote) -> wire.NoteShape:
+async def get_note(request: OperationRequest, params: NamedNote) -> wire.NoteShape:
     """Returns one note."""
-    return await _one(ask, await ask.services.notes.get(ask.principal, NoteId(params.note_id)))
+    return await _one(request, await request.services.notes.get(request.principal, NoteId(params.note_id)))
 
 
 @operation("memory.add", Http("POST /memory", statuses={201: "The new note."}), scope=TokenScope.WRITE)
-async def add_note(ask: Ask, params: AddNote) -> wire.NoteShape:
+async def add_note(request: OperationRequest, params: AddNote) -> wire.NoteShape:
     """Adds a note of the caller, which the agent sees in their direct chats; `shared` by an owner, in all chats."""
-    agent = ask.services.rules.default_agent if params.agent_id is None else AgentId(params.agent_id)
-    return await _one(ask, await ask.services.notes.add(ask.principal, agent, params.text, is_shared=params.shared))
+    agent = request.services.rules.default_agent if params.agent_id is None else AgentId(params.agent_id)
+    return await _one(
+        request, await request.services.notes.add(request.principal, agent, params.text, is_shared=params.shared)
+    )
 
 
 @operation("memory.update", "PATCH /memory/{note_id}", scope=TokenScope.WRITE, target=TargetKind.NOTE)
-async def update_note(ask: Ask, params: UpdateNote) -> wire.NoteShape:
+async def update_note(request: OperationRequest, params: UpdateNote) -> wire.NoteShape:
     """Corrects a note of the caller, or shares it. Agents see the new text from their next runs on."""
-    changed = await ask.services.notes.change(
-        ask.principal, NoteId(params.note_id), params.text, is_shared=params.shared, version=params.version
+    changed = await request.services.notes.change(
+        request.principal, NoteId(params.note_id), params.text, is_shared=params.shared, version=params.version
     )
-    return await _one(ask, changed)
+    return await _one(request, changed)
 
 
 @operation("memory.delete", "DELETE /memory/{note_id}", scope=TokenScope.WRITE, target=TargetKind.NOTE)
-async def delete_note(ask: Ask, params: NamedNote) -> wire.NoteShape:
+async def delete_note(request: OperationRequest, params: NamedNote) -> wire.NoteShape:
     """Forgets a note of the caller, and returns it. Conversations in which it was said keep their words."""
-    return await _one(ask, await ask.services.notes.delete(ask.principal, NoteId(params.note_id)))
+    return await _one(request, await request.services.notes.delete(request.principal, NoteId(params.note_id)))
 
 
-async def _one(ask: Ask, note: Note) -> wire.NoteShape:
-    return (await _shown(ask, [note]))[0]
+async def _one(request: OperationRequest, note: Note) -> wire.NoteShape:
+    return (await _shown(request, [note]))[0]
 
 
-async def _shown(ask: Ask, notes: Sequence[Note]) -> list[wire.NoteShape]:
-    names = await ask.services.names.read(name for each in notes for name in wire.named_in(each))
+async def _shown(request: OperationRequest, notes: Sequence[Note]) -> list[wire.NoteShape]:
+    names = await request.services.names.read(name for each in notes for name in wire.named_in(each))
     return [wire.note(each, names) for each in notes]

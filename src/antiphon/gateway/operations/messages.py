@@ -36,7 +36,7 @@ from antiphon.gateway.operations.following import (
     view_of,
     with_end,
 )
-from antiphon.gateway.operations.operation import Answered, Ask, Http, TargetKind, operation
+from antiphon.gateway.operations.operation import Answered, Http, OperationRequest, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit, NamedSession
 from antiphon.gateway.sse import FollowResponse, event_view, frame, message_view
 from antiphon.incoming import GivenAttribution
@@ -138,15 +138,15 @@ _MESSAGES = Http("POST /sessions/{key}/messages", max_body_bytes=LARGE_BYTES)
     scope=TokenScope.WRITE,
     target=TargetKind.SESSION,
 )
-async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResponse:
+async def post_message(request: OperationRequest, params: PostParams) -> PostedShape | FollowResponse:
     """Posts a message. Answers at once, after its run (`wait`), or with a stream (`stream`)."""
-    target = ask.target(params.key)
-    _check_node(ask, target, params.key)
+    target = request.target(params.key)
+    _check_node(request, target, params.key)
     if params.role != "user" or params.occurred_at is not None:
         raise Invalid("'role' and 'occurredAt' are for appending. Use ?append=1.", code="invalid_message")
     parts = params.parts()
-    stored = await ask.services.inbox.post(
-        speaker_of(ask, target, params.sender),
+    stored = await request.services.inbox.post(
+        speaker_of(request, target, params.sender),
         target,
         parts,
         message_id=params.message_id,
@@ -155,27 +155,27 @@ async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResp
             sender=params.sender_name,
             mentioned=params.mentioned,
             attribution=params.words_of,
-            is_of_channel=channel_of(ask.principal) is not None,
-            channel=_channel_of(ask),
+            is_of_channel=channel_of(request.principal) is not None,
+            channel=_channel_of(request),
             deliver=params.deliver,
         ),
     )
     if params.stream and stored.run_id is not None:
-        return await stream_run(ask, stored, stored.run_id)
-    return posted(stored) if params.wait is None else await with_end(ask, stored, params.wait)
+        return await stream_run(request, stored, stored.run_id)
+    return posted(stored) if params.wait is None else await with_end(request, stored, params.wait)
 
 
 @operation("sessions.append", replace(_MESSAGES, when="append"), scope=TokenScope.WRITE, target=TargetKind.SESSION)
-async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
+async def append_message(request: OperationRequest, params: AppendParams) -> PostedShape:
     """Stores a message without starting a run."""
     if params.role != "user" and params.attribution is not None:
         raise Invalid("'attribution' is for messages of role 'user'. Leave it out.", code="invalid_message")
     occurred_at = None
     if params.occurred_at is not None:
         occurred_at = datetime.fromtimestamp(params.occurred_at / 1000, UTC)
-    target, parts = ask.target(params.key), params.parts()
-    stored = await ask.services.inbox.append(
-        speaker_of(ask, target, params.sender),
+    target, parts = request.target(params.key), params.parts()
+    stored = await request.services.inbox.append(
+        speaker_of(request, target, params.sender),
         target,
         parts,
         message_id=params.message_id,
@@ -183,7 +183,7 @@ async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
         envelope=Envelope(
             sender=params.sender_name,
             attribution=params.words_of,
-            is_of_channel=channel_of(ask.principal) is not None,
+            is_of_channel=channel_of(request.principal) is not None,
         ),
         occurred_at=occurred_at,
     )
@@ -196,15 +196,15 @@ async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
     scope=TokenScope.READ,
     target=TargetKind.SESSION,
 )
-async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | FollowResponse:
+async def read_history(request: OperationRequest, params: ReadHistory) -> wire.HistoryShape | FollowResponse:
     """Returns the newest messages, oldest first; with `follow=1`, continues live."""
-    services, principal, target = ask.services, ask.principal, ask.target(params.key)
+    services, principal, target = request.services, request.principal, request.target(params.key)
     view = message_view(services.names, include_tools=params.include_tools)
     if params.follow:
         found = await services.sessions.get(principal, target)
         view = view_of(view, found.as_named.id, is_ended=found.is_ended)
         if params.after is not None and is_in_log(found.as_named, params.after):
-            return FollowResponse(services.hub, permit_for(ask, target, found.grant), after=params.after, view=view)
+            return FollowResponse(services.hub, permit_for(request, target, found.grant), after=params.after, view=view)
     about = ("GET /sessions/{key}/history", str(principal), repr(target), repr(params.include_tools))
     before = None if params.up_to is None else params.up_to + 1
     page = await services.history.page(
@@ -224,7 +224,7 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
         first.insert(0, reset_of(page.session, params.after))
     return FollowResponse(
         services.hub,
-        permit_for(ask, target, page.grant),
+        permit_for(request, target, page.grant),
         after=page.last_seq,
         view=view,
         first=first,
@@ -243,16 +243,16 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
     scope=TokenScope.READ,
     target=TargetKind.SESSION,
 )
-async def follow_events(ask: Ask, params: FollowEvents) -> wire.EventShape | FollowResponse:
+async def follow_events(request: OperationRequest, params: FollowEvents) -> wire.EventShape | FollowResponse:
     """Streams every event of the log, from the start or after a cursor, then live."""
-    target = ask.target(params.key)
-    found = await ask.services.sessions.get(ask.principal, target)
+    target = request.target(params.key)
+    found = await request.services.sessions.get(request.principal, target)
     session = found.as_named
     after, first = resume(session, params.after, otherwise=start_of(found))
-    view = view_of(event_view(ask.services.names), session.id, is_ended=found.is_ended)
+    view = view_of(event_view(request.services.names), session.id, is_ended=found.is_ended)
     return FollowResponse(
-        ask.services.hub,
-        permit_for(ask, target, found.grant),
+        request.services.hub,
+        permit_for(request, target, found.grant),
         after=after,
         view=view,
         first=first,
@@ -265,11 +265,11 @@ async def follow_events(ask: Ask, params: FollowEvents) -> wire.EventShape | Fol
     scope=TokenScope.READ,
     target=TargetKind.SESSION,
 )
-async def read_transcript(ask: Ask, params: NamedSession) -> Answered[wire.EventShape]:
+async def read_transcript(request: OperationRequest, params: NamedSession) -> Answered[wire.EventShape]:
     """Returns the events of the present incarnation, or of an ended one by its id, one JSON object per line."""
-    target = ask.target(params.key)
-    await ask.services.sessions.get(ask.principal, target)
-    events, names = ask.services.history.events(ask.principal, target), ask.services.names
+    target = request.target(params.key)
+    await request.services.sessions.get(request.principal, target)
+    events, names = request.services.history.events(request.principal, target), request.services.names
     await names.refresh()
     first = await anext(events, None)  # before the answer begins: a store that cannot be read is an error, not a cut
 
@@ -287,12 +287,12 @@ async def read_transcript(ask: Ask, params: NamedSession) -> Answered[wire.Event
     return StreamingResponse(lines(), media_type=JSON_LINES)
 
 
-def speaker_of(ask: Ask, target: NamedTarget, sender: str | SenderParams | None) -> Speaker:
+def speaker_of(request: OperationRequest, target: NamedTarget, sender: str | SenderParams | None) -> Speaker:
     """Whose words the message holds: the caller's own, or those of the sender for whom a channel speaks.
 
     Raises `Invalid` for a channel's message without a sender, and for a sender named by anybody else.
     """
-    services, caller = ask.services, ask.principal
+    services, caller = request.services, request.principal
     if channel_of(caller) is None:
         if isinstance(sender, SenderParams):
             raise Invalid(
@@ -307,15 +307,15 @@ def speaker_of(ask: Ask, target: NamedTarget, sender: str | SenderParams | None)
     return services.senders.admitting(caller, target, sender.id, sender.name)
 
 
-def _check_node(ask: Ask, target: NamedTarget, named: str) -> None:
+def _check_node(request: OperationRequest, target: NamedTarget, named: str) -> None:
     """Raises `NotFound` unless a node posts to its own session. Contract: keys 1, access 2."""
-    if ask.node is not None and (target.key is None or str(target.key) != ask.node):
-        raise NotFound(f"Session not found: {named[:200]!r}. The token of a node posts to {ask.node!r} alone.")
+    if request.node is not None and (target.key is None or str(target.key) != request.node):
+        raise NotFound(f"Session not found: {named[:200]!r}. The token of a node posts to {request.node!r} alone.")
 
 
-def _channel_of(ask: Ask) -> str | None:
+def _channel_of(request: OperationRequest) -> str | None:
     """The page is a channel of its own; a program has none."""
-    return None if ask.browser is None else WEBCHAT
+    return None if request.browser is None else WEBCHAT
 
 
 def _part(item: TextItem | ImageItem) -> Part:

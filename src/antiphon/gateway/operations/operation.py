@@ -124,7 +124,7 @@ class SocketWaits:
             wait.cancel()
 
 
-class Ask(Struct, frozen=True, kw_only=True):
+class OperationRequest(Struct, frozen=True, kw_only=True):
     """One request for an operation, over HTTP or a socket, with its caller."""
 
     gateway: Gateway
@@ -154,7 +154,7 @@ class Ask(Struct, frozen=True, kw_only=True):
         return self.who
 
     @property
-    def request(self) -> Request:
+    def on_http(self) -> Request:
         """For operations on HTTP itself: cookies and signatures."""
         assert self.http is not None
         return self.http
@@ -221,7 +221,7 @@ class Operation(Struct, Generic[P, A], frozen=True, kw_only=True):
     http: Http
     serves_bound: bool
     """Whether it answers a token that is bound to a session."""
-    handle: Callable[[Ask, P], Awaitable[Answered[A]]]
+    handle: Callable[[OperationRequest, P], Awaitable[Answered[A]]]
     description: str
 
     @property
@@ -252,13 +252,13 @@ def operation(
     scope: TokenScope | None,
     target: TargetKind = TargetKind.NONE,
     serves_bound: bool = False,
-) -> Callable[[Callable[[Ask, P], Awaitable[Answered[A]]]], Operation[P, A]]:
+) -> Callable[[Callable[[OperationRequest, P], Awaitable[Answered[A]]]], Operation[P, A]]:
     """Declares an operation on its handler, whose hints are its types and whose docstring is its description.
 
     A text for `http` is the address alone. Raises `TypeError` for a handler that lacks a hint.
     """
 
-    def declared(handle: Callable[[Ask, P], Awaitable[Answered[A]]]) -> Operation[P, A]:
+    def declared(handle: Callable[[OperationRequest, P], Awaitable[Answered[A]]]) -> Operation[P, A]:
         params, answer = types_of(name, handle)
         made = Operation[P, A](
             name=name,

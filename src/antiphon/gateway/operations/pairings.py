@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.tokens import refuse_clearance, refuse_credential
-from antiphon.gateway.operations.operation import Ask, Http, NoParams, Params, TargetKind, operation
+from antiphon.gateway.operations.operation import Http, NoParams, OperationRequest, Params, TargetKind, operation
 from antiphon.wire import pairings as wire
 
 
@@ -24,28 +24,30 @@ class ApprovePairing(NamedPairing, frozen=True, kw_only=True):
 
 
 @operation("pairings.list", "GET /pairings", scope=TokenScope.ADMIN)
-async def list_pairings(ask: Ask, params: NoParams) -> wire.PairingList:
+async def list_pairings(request: OperationRequest, params: NoParams) -> wire.PairingList:
     """Lists the people who wait to be admitted, the oldest first."""
-    found = await ask.services.pairings.list(ask.principal)
+    found = await request.services.pairings.list(request.principal)
     return wire.PairingList(count=len(found), pairings=[wire.pairing(each) for each in found])
 
 
 @operation("pairings.approve", "POST /pairings/{pairing}/approve", scope=TokenScope.ADMIN, target=TargetKind.PAIRING)
-async def approve_pairing(ask: Ask, params: ApprovePairing) -> wire.AdmittedShape:
+async def approve_pairing(request: OperationRequest, params: ApprovePairing) -> wire.AdmittedShape:
     """Admits somebody, as a guest or as the person `into`. What they wrote first is posted now, and answered."""
-    approved = await ask.services.pairings.approve(ask.principal, params.pairing, into=params.into, held=ask.scopes)
+    approved = await request.services.pairings.approve(
+        request.principal, params.pairing, into=params.into, held=request.scopes
+    )
     return wire.admitted(approved)
 
 
 @operation("pairings.refuse", "POST /pairings/{pairing}/refuse", scope=TokenScope.ADMIN, target=TargetKind.PAIRING)
-async def refuse_pairing(ask: Ask, params: NamedPairing) -> wire.PairingShape:
+async def refuse_pairing(request: OperationRequest, params: NamedPairing) -> wire.PairingShape:
     """Refuses somebody, who is not told, and gets no other code for a day. What they wrote is deleted."""
-    return wire.pairing(await ask.services.pairings.refuse(ask.principal, params.pairing))
+    return wire.pairing(await request.services.pairings.refuse(request.principal, params.pairing))
 
 
 @operation("link-codes.create", Http("POST /link-codes", statuses={201: "The new code."}), scope=TokenScope.ADMIN)
-async def create_link_code(ask: Ask, params: NoParams) -> wire.LinkCodeShape:
+async def create_link_code(request: OperationRequest, params: NoParams) -> wire.LinkCodeShape:
     """Creates a code that links an account of a channel to the caller: send `/link <code>` there, within an hour."""
-    refuse_credential(ask.scopes)
-    refuse_clearance(ask.principal, None)
-    return wire.link_code(await ask.services.links.make_code(ask.principal))
+    refuse_credential(request.scopes)
+    refuse_clearance(request.principal, None)
+    return wire.link_code(await request.services.links.make_code(request.principal))

@@ -9,7 +9,7 @@ from antiphon.domain.keys import SessionKey
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.places import ChatAddress
 from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
-from antiphon.gateway.operations.operation import Ask, Http, NoParams, Params, TargetKind, operation
+from antiphon.gateway.operations.operation import Http, NoParams, OperationRequest, Params, TargetKind, operation
 from antiphon.wire import routes as wire
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -39,22 +39,22 @@ class SetRoute(NamedRoute, frozen=True, kw_only=True):
 
 
 @operation("routes.list", "GET /routes", scope=TokenScope.ADMIN)
-async def list_routes(ask: Ask, params: NoParams) -> wire.RouteList:
+async def list_routes(request: OperationRequest, params: NoParams) -> wire.RouteList:
     """Lists the chats for which somebody chose an agent or a session."""
-    found = await ask.services.routes.list(ask.principal)
+    found = await request.services.routes.list(request.principal)
     return wire.RouteList(count=len(found), routes=[wire.route(each) for each in found])
 
 
 @operation("routes.set", "POST /routes", scope=TokenScope.ADMIN, target=TargetKind.SESSION)
-async def set_route(ask: Ask, params: SetRoute) -> wire.RouteShape:
+async def set_route(request: OperationRequest, params: SetRoute) -> wire.RouteShape:
     """Chooses the agent and the session of a chat's next message.
 
     People who write in the chat then take part in a chosen session: they can read and write in it, as `note` says.
     """
     agent = None if params.agent_id is None else AgentId(params.agent_id)
-    key = await _key_of(ask, params.session_key)
-    chosen = await ask.services.routes.set(
-        ask.principal, params.address, agent_id=agent, session_key=key, version=params.version
+    key = await _key_of(request, params.session_key)
+    chosen = await request.services.routes.set(
+        request.principal, params.address, agent_id=agent, session_key=key, version=params.version
     )
     return wire.route(chosen)
 
@@ -64,13 +64,13 @@ async def set_route(ask: Ask, params: SetRoute) -> wire.RouteShape:
     Http("DELETE /routes", query=("channel", "account", "peer", "thread", "version")),
     scope=TokenScope.ADMIN,
 )
-async def clear_route(ask: Ask, params: NamedRoute) -> wire.RouteShape:
+async def clear_route(request: OperationRequest, params: NamedRoute) -> wire.RouteShape:
     """Lets a chat follow the settings again."""
-    return wire.route(await ask.services.routes.set(ask.principal, params.address, version=params.version))
+    return wire.route(await request.services.routes.set(request.principal, params.address, version=params.version))
 
 
-async def _key_of(ask: Ask, name: str | None) -> SessionKey | None:
+async def _key_of(request: OperationRequest, name: str | None) -> SessionKey | None:
     """The key of an existing session, by key or id. Raises `NotFound`, `Invalid`."""
     if name is None:
         return None
-    return (await ask.services.sessions.get(ask.principal, ask.target(name))).session.key
+    return (await request.services.sessions.get(request.principal, request.target(name))).session.key

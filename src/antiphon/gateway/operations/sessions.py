@@ -19,7 +19,7 @@ from antiphon.engine.sessions.patches import session_columns
 from antiphon.engine.sessions.sessions import ListCursor, SessionAttributes, SessionFilter, SessionPage
 from antiphon.engine.views.trees import LastRun
 from antiphon.gateway.context import Gateway
-from antiphon.gateway.operations.operation import Ask, Http, HttpReply, Params, TargetKind, operation
+from antiphon.gateway.operations.operation import Http, HttpReply, OperationRequest, Params, TargetKind, operation
 from antiphon.incoming import misfit
 from antiphon.wire import sessions as wire
 from antiphon.wire.contents import ContentsShape, contents
@@ -104,9 +104,9 @@ class ForkParams(NamedSession, frozen=True, kw_only=True):
     seq: Annotated[int, Meta(ge=1, lt=10**18)] | None = None
 
 
-def filter_of(ask: Ask, params: ListSessions) -> SessionFilter:
+def filter_of(request: OperationRequest, params: ListSessions) -> SessionFilter:
     """The rows that the list shows."""
-    services, minutes = ask.services, params.active_minutes
+    services, minutes = request.services, params.active_minutes
     return SessionFilter(
         agent_id=services.rules.agent_id(params.agent_id),
         kinds=None if params.kinds is None else frozenset(params.kinds),
@@ -128,36 +128,40 @@ def row_of(gateway: Gateway, session: SessionSummary, last: LastRun | None) -> w
     return replace(row, metadata=None)
 
 
-def _row_of(ask: Ask, params: ListSessions, session: SessionSummary, last: LastRun | None) -> wire.SessionShape:
-    row = row_of(ask.gateway, session, last)
+def _row_of(
+    request: OperationRequest, params: ListSessions, session: SessionSummary, last: LastRun | None
+) -> wire.SessionShape:
+    row = row_of(request.gateway, session, last)
     return replace(row, metadata=session.metadata or None) if params.include_metadata else row
 
 
-async def page_of(ask: Ask, params: ListSessions) -> tuple[SessionPage, wire.SessionList]:
+async def page_of(request: OperationRequest, params: ListSessions) -> tuple[SessionPage, wire.SessionList]:
     """The page of the list that the caller asks for, and its form. Raises `Denied`."""
-    services, minutes = ask.services, params.active_minutes
-    where = filter_of(ask, params)
+    services, minutes = request.services, params.active_minutes
+    where = filter_of(request, params)
     kinds = sorted(params.kinds or ())
     asked = (params.agent_id, kinds, params.label, params.search, minutes, params.include_inactive)
-    about = ("GET /sessions", str(ask.principal), repr(asked))
+    about = ("GET /sessions", str(request.principal), repr(asked))
     after = None
     if params.cursor is not None:
         updated_at_ms, row = services.cursors.unseal(about, params.cursor)
         after = ListCursor(updated_at_ms, SessionRow(row))
-    page = await services.sessions.list(ask.principal, where, limit=min(max(params.limit, 1), MAX_LIMIT), after=after)
+    page = await services.sessions.list(
+        request.principal, where, limit=min(max(params.limit, 1), MAX_LIMIT), after=after
+    )
     following = page.next
     shown = wire.SessionList(
         count=len(page.sessions),
-        sessions=[_row_of(ask, params, each, page.last_runs.get(each.row)) for each in page.sessions],
+        sessions=[_row_of(request, params, each, page.last_runs.get(each.row)) for each in page.sessions],
         next_cursor=None if following is None else services.cursors.seal(about, following.updated_at_ms, following.row),
     )
     return page, shown
 
 
 @operation("sessions.list", "GET /sessions", scope=TokenScope.READ)
-async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
+async def list_sessions(request: OperationRequest, params: ListSessions) -> wire.SessionList:
     """Lists sessions, newest first."""
-    return (await page_of(ask, params))[1]
+    return (await page_of(request, params))[1]
 
 
 @operation(
@@ -165,9 +169,9 @@ async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
     Http("POST /sessions", statuses={201: "The session is new.", 200: "The session existed."}),
     scope=TokenScope.WRITE,
 )
-async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.SessionShape]:
+async def create_session(request: OperationRequest, params: CreateSession) -> HttpReply[wire.SessionShape]:
     """Creates the session (201) or reopens it (200)."""
-    services = ask.services
+    services = request.services
     named = params.key if params.key is not None else params.session_id
     if params.key is not None and params.session_id is not None:
         raise Invalid("Session takes 'key' or 'sessionId', not both.", code="invalid_request")
@@ -180,7 +184,7 @@ async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.Sess
         target = NamedTarget(None, SessionId(named))
     source = params.source
     opened = await services.sessions.open(
-        ask.principal,
+        request.principal,
         target,
         agent_id=agent_id,
         source=Source(**asdict(source)),
@@ -194,66 +198,70 @@ async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.Sess
     )
     row = wire.session_row(
         opened.session,
-        default_model=ask.gateway.default_model(opened.session.agent_id),
-        names_provider=ask.gateway.names_provider,
+        default_model=request.gateway.default_model(opened.session.agent_id),
+        names_provider=request.gateway.names_provider,
     )
     return HttpReply(row, status=201 if opened.is_new else 200)
 
 
 @operation("sessions.get", "GET /sessions/{key}", scope=TokenScope.READ, target=TargetKind.SESSION)
-async def get_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
+async def get_session(request: OperationRequest, params: NamedSession) -> wire.SessionShape:
     """Returns the session's row; the id of an ended incarnation returns the row of that one."""
-    found = await ask.services.sessions.get(ask.principal, ask.target(params.key))
+    found = await request.services.sessions.get(request.principal, request.target(params.key))
     return wire.found_row(
         found,
-        default_model=ask.gateway.default_model(found.session.agent_id),
-        names_provider=ask.gateway.names_provider,
+        default_model=request.gateway.default_model(found.session.agent_id),
+        names_provider=request.gateway.names_provider,
     )
 
 
 @operation("sessions.patch", "PATCH /sessions/{key}", scope=TokenScope.WRITE, target=TargetKind.SESSION)
-async def patch_session(ask: Ask, params: PatchSession) -> wire.SessionShape:
+async def patch_session(request: OperationRequest, params: PatchSession) -> wire.SessionShape:
     """Changes the named fields; null unsets a field."""
     named: dict[str, object] = {
         name: value for name, value in asdict(params).items() if name != "key" and value is not UNSET
     }
     if isinstance(model := named.get("model"), str):
-        await ask.gateway.check_model(model)
+        await request.gateway.check_model(model)
     if isinstance(clearance := named.get("clearance"), ClassificationParams):
         named["clearance"] = clearance.parsed()
     for name, shown in (("label", "label"), ("display_name", "displayName")):
         if isinstance(text := named.get(name), str):
             named[name] = _checked_label(shown, text)
-    sessions, target = ask.services.sessions, ask.target(params.key)
+    sessions, target = request.services.sessions, request.target(params.key)
     if not named:
-        session = (await sessions.get(ask.principal, target)).shown
+        session = (await sessions.get(request.principal, target)).shown
     else:
-        session = await sessions.patch(ask.principal, target, session_columns(named))
+        session = await sessions.patch(request.principal, target, session_columns(named))
     return wire.session_row(
-        session, default_model=ask.gateway.default_model(session.agent_id), names_provider=ask.gateway.names_provider
+        session,
+        default_model=request.gateway.default_model(session.agent_id),
+        names_provider=request.gateway.names_provider,
     )
 
 
 @operation("sessions.delete", "DELETE /sessions/{key}", scope=TokenScope.WRITE, target=TargetKind.SESSION)
-async def delete_session(ask: Ask, params: NamedSession) -> wire.DeletedSession:
+async def delete_session(request: OperationRequest, params: NamedSession) -> wire.DeletedSession:
     """Deletes the session with its log."""
-    await ask.services.sessions.delete(ask.principal, ask.target(params.key))
+    await request.services.sessions.delete(request.principal, request.target(params.key))
     return wire.DeletedSession(ok=True, deleted=True)
 
 
 @operation("sessions.reset", "POST /sessions/{key}/reset", scope=TokenScope.WRITE, target=TargetKind.SESSION)
-async def reset_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
+async def reset_session(request: OperationRequest, params: NamedSession) -> wire.SessionShape:
     """Starts a new incarnation under the same key."""
-    session = await ask.services.resets.reset(ask.principal, ask.target(params.key))
+    session = await request.services.resets.reset(request.principal, request.target(params.key))
     return wire.session_row(
-        session, default_model=ask.gateway.default_model(session.agent_id), names_provider=ask.gateway.names_provider
+        session,
+        default_model=request.gateway.default_model(session.agent_id),
+        names_provider=request.gateway.names_provider,
     )
 
 
 @operation("sessions.cancel", "POST /sessions/{key}/cancel", scope=TokenScope.WRITE, target=TargetKind.SESSION)
-async def cancel_session(ask: Ask, params: NamedSession) -> wire.CancelledWork:
+async def cancel_session(request: OperationRequest, params: NamedSession) -> wire.CancelledWork:
     """Cancels the work of the session and of its descendants."""
-    cancelled = await ask.services.runs.cancel_session(ask.principal, ask.target(params.key))
+    cancelled = await request.services.runs.cancel_session(request.principal, request.target(params.key))
     is_any = cancelled.run_id is not None or cancelled.below > 0
     return wire.CancelledWork(ok=True, cancelled=is_any, below=cancelled.below, run_id=cancelled.run_id)
 
@@ -264,11 +272,13 @@ async def cancel_session(ask: Ask, params: NamedSession) -> wire.CancelledWork:
     scope=TokenScope.WRITE,
     target=TargetKind.SESSION,
 )
-async def fork_session(ask: Ask, params: ForkParams) -> wire.SessionShape:
+async def fork_session(request: OperationRequest, params: ForkParams) -> wire.SessionShape:
     """Creates a session with a copy of the log up to `seq`."""
-    session = await ask.services.forks.fork(ask.principal, ask.target(params.key), params.seq)
+    session = await request.services.forks.fork(request.principal, request.target(params.key), params.seq)
     return wire.session_row(
-        session, default_model=ask.gateway.default_model(session.agent_id), names_provider=ask.gateway.names_provider
+        session,
+        default_model=request.gateway.default_model(session.agent_id),
+        names_provider=request.gateway.names_provider,
     )
 
 
@@ -289,6 +299,6 @@ def _checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 @operation("sessions.contents", "GET /sessions/{key}/contents", scope=TokenScope.READ, target=TargetKind.SESSION)
-async def read_contents(ask: Ask, params: NamedSession) -> ContentsShape:
+async def read_contents(request: OperationRequest, params: NamedSession) -> ContentsShape:
     """Returns how much the session holds, which its deletion would take away, and how many children would stay."""
-    return contents(await ask.services.contents.read(ask.principal, ask.target(params.key)))
+    return contents(await request.services.contents.read(request.principal, request.target(params.key)))

@@ -10,7 +10,7 @@ from antiphon.domain.stored_task import MAX_PROMPT_BYTES, StoredTask
 from antiphon.domain.task import MissedPolicy, TaskLimits
 from antiphon.domain.tokens import TokenScope
 from antiphon.domain.written_task import TaskForm, edit_of, new_task, preview_of
-from antiphon.gateway.operations.operation import Ask, Header, Http, Params, TargetKind, operation
+from antiphon.gateway.operations.operation import Header, Http, OperationRequest, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import tasks as wire
 
@@ -108,55 +108,55 @@ class ListTaskRuns(NamedTask, frozen=True, kw_only=True):
 
 
 @operation("tasks.list", "GET /tasks", scope=TokenScope.READ)
-async def list_tasks(ask: Ask, params: ListTasksParams) -> wire.TaskList:
+async def list_tasks(request: OperationRequest, params: ListTasksParams) -> wire.TaskList:
     """Lists tasks, of one session if it is named; `after` is the last `taskId` of a page."""
-    target = None if params.session is None else ask.target(params.session)
+    target = None if params.session is None else request.target(params.session)
     after = None if params.after is None else TaskId(params.after)
     limit = min(max(params.limit, 1), MAX_LIMIT)
-    found = await ask.services.tasks.list(ask.principal, target, after=after, limit=limit)
-    names = await ask.services.names.read(wire.named_in(found))
+    found = await request.services.tasks.list(request.principal, target, after=after, limit=limit)
+    names = await request.services.names.read(wire.named_in(found))
     return wire.TaskList(count=len(found), tasks=[wire.task(each, names) for each in found])
 
 
 @operation(
     "tasks.create", Http("POST /tasks", statuses={201: "Created."}), scope=TokenScope.WRITE, target=TargetKind.SESSION
 )
-async def create_task(ask: Ask, params: CreateTask) -> wire.TaskShape:
+async def create_task(request: OperationRequest, params: CreateTask) -> wire.TaskShape:
     """Makes a task. Give `text`, or `prompt` with one of `every`, `at` and `cron`.
 
     Its runs act with the present rights of its maker. Results stay in the log of the task. Names are unique within a
     session, so the same request again is a conflict and makes no second task.
     """
-    services = ask.services
+    services = request.services
     new = new_task(params.form(params.text), services.rules.task_zone, services.clock.now())
-    (created,) = await services.tasks.create(ask.principal, ask.target(params.session_key), (new,))
-    return await _shown(ask, created)
+    (created,) = await services.tasks.create(request.principal, request.target(params.session_key), (new,))
+    return await _shown(request, created)
 
 
 @operation("tasks.preview", Http("POST /tasks", when="preview"), scope=TokenScope.READ)
-async def preview_task(ask: Ask, params: CreateTask) -> wire.TaskPreview:
+async def preview_task(request: OperationRequest, params: CreateTask) -> wire.TaskPreview:
     """With `?preview`, returns what the task would be, with its next three times, and saves nothing.
 
     It takes what `tasks.create` takes.
     """
-    services = ask.services
-    await services.tasks.check(ask.principal)
+    services = request.services
+    await services.tasks.check(request.principal)
     return wire.preview(preview_of(params.form(params.text), services.rules.task_zone, services.clock.now()))
 
 
 @operation("tasks.get", "GET /tasks/{task_id}", scope=TokenScope.READ, target=TargetKind.TASK)
-async def get_task(ask: Ask, params: NamedTask) -> wire.TaskShape:
+async def get_task(request: OperationRequest, params: NamedTask) -> wire.TaskShape:
     """Returns the task."""
-    return await _shown(ask, await ask.services.tasks.get(ask.principal, TaskId(params.task_id)))
+    return await _shown(request, await request.services.tasks.get(request.principal, TaskId(params.task_id)))
 
 
 @operation("tasks.edit", "PATCH /tasks/{task_id}", scope=TokenScope.WRITE, target=TargetKind.TASK)
-async def edit_task(ask: Ask, params: EditTaskParams) -> wire.TaskShape:
+async def edit_task(request: OperationRequest, params: EditTaskParams) -> wire.TaskShape:
     """Changes the named fields. `limits` replaces all limits. A new time counts from now."""
-    services = ask.services
-    stored = await services.tasks.get(ask.principal, TaskId(params.task_id))
+    services = request.services
+    stored = await services.tasks.get(request.principal, TaskId(params.task_id))
     edit = edit_of(params.form(), stored.schedule.zone, services.clock.now())
-    return await _shown(ask, await services.tasks.edit(ask.principal, stored.id, edit, version=params.version))
+    return await _shown(request, await services.tasks.edit(request.principal, stored.id, edit, version=params.version))
 
 
 class RunTask(NamedTask, frozen=True, kw_only=True):
@@ -170,47 +170,47 @@ class RunTask(NamedTask, frozen=True, kw_only=True):
     scope=TokenScope.WRITE,
     target=TargetKind.TASK,
 )
-async def run_task(ask: Ask, params: RunTask) -> wire.TaskSlotShape:
+async def run_task(request: OperationRequest, params: RunTask) -> wire.TaskSlotShape:
     """Runs the task now, besides its times. `GET /runs/{runId}?wait=` waits for the result.
 
     With an `Idempotency-Key`, a repeated request is the same run.
     """
-    tasks = ask.services.tasks
+    tasks = request.services.tasks
     key = params.idempotency_key
-    return wire.slot(await tasks.run(ask.principal, TaskId(params.task_id), idempotency_key=key))
+    return wire.slot(await tasks.run(request.principal, TaskId(params.task_id), idempotency_key=key))
 
 
 @operation("tasks.runs", "GET /tasks/{task_id}/runs", scope=TokenScope.READ, target=TargetKind.TASK)
-async def list_task_runs(ask: Ask, params: ListTaskRuns) -> wire.TaskSlotList:
+async def list_task_runs(request: OperationRequest, params: ListTaskRuns) -> wire.TaskSlotList:
     """Lists the times at which the task was due or run by hand, newest first, and what became of each."""
     limit = min(max(params.limit, 1), MAX_LIMIT)
-    found = await ask.services.tasks.runs(ask.principal, TaskId(params.task_id), limit=limit)
+    found = await request.services.tasks.runs(request.principal, TaskId(params.task_id), limit=limit)
     return wire.TaskSlotList(count=len(found), runs=[wire.slot(each) for each in found])
 
 
 @operation("tasks.pause", "POST /tasks/{task_id}/pause", scope=TokenScope.WRITE, target=TargetKind.TASK)
-async def pause_task(ask: Ask, params: NamedTask) -> wire.TaskShape:
+async def pause_task(request: OperationRequest, params: NamedTask) -> wire.TaskShape:
     """Stops the task from firing until it is resumed."""
-    return await _shown(ask, await ask.services.tasks.pause(ask.principal, TaskId(params.task_id)))
+    return await _shown(request, await request.services.tasks.pause(request.principal, TaskId(params.task_id)))
 
 
 @operation("tasks.resume", "POST /tasks/{task_id}/resume", scope=TokenScope.WRITE, target=TargetKind.TASK)
-async def resume_task(ask: Ask, params: NamedTask) -> wire.TaskShape:
+async def resume_task(request: OperationRequest, params: NamedTask) -> wire.TaskShape:
     """Lets a paused task fire again, from its next time on."""
-    return await _shown(ask, await ask.services.tasks.resume(ask.principal, TaskId(params.task_id)))
+    return await _shown(request, await request.services.tasks.resume(request.principal, TaskId(params.task_id)))
 
 
 @operation("tasks.approve", "POST /tasks/{task_id}/approve", scope=TokenScope.APPROVALS, target=TargetKind.TASK)
-async def approve_task(ask: Ask, params: NamedTask) -> wire.TaskShape:
+async def approve_task(request: OperationRequest, params: NamedTask) -> wire.TaskShape:
     """Lets the task's runs reach sessions of other agents, as far as the settings let any session. For owners."""
-    return await _shown(ask, await ask.services.tasks.approve(ask.principal, TaskId(params.task_id)))
+    return await _shown(request, await request.services.tasks.approve(request.principal, TaskId(params.task_id)))
 
 
 @operation("tasks.cancel", "DELETE /tasks/{task_id}", scope=TokenScope.WRITE, target=TargetKind.TASK)
-async def cancel_task(ask: Ask, params: NamedTask) -> wire.TaskShape:
+async def cancel_task(request: OperationRequest, params: NamedTask) -> wire.TaskShape:
     """Removes the task, and returns it as it was. A run in progress goes on."""
-    return await _shown(ask, await ask.services.tasks.cancel(ask.principal, TaskId(params.task_id)))
+    return await _shown(request, await request.services.tasks.cancel(request.principal, TaskId(params.task_id)))
 
 
-async def _shown(ask: Ask, stored: StoredTask) -> wire.TaskShape:
-    return wire.task(stored, await ask.services.names.read(wire.named_in((stored,))))
+async def _shown(request: OperationRequest, stored: StoredTask) -> wire.TaskShape:
+    return wire.task(stored, await request.services.names.read(wire.named_in((stored,))))

@@ -9,7 +9,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import TokenScope
 from antiphon.gateway.bodies import LARGE_BYTES
-from antiphon.gateway.operations.operation import Ask, Header, Http, Params, TargetKind, operation
+from antiphon.gateway.operations.operation import Header, Http, OperationRequest, Params, TargetKind, operation
 from antiphon.policy.acts import Act
 from antiphon.wire import tools as wire
 
@@ -28,18 +28,18 @@ class InvokeTool(Params, frozen=True, kw_only=True):
 
 
 @operation("tools.list", "GET /tools", scope=TokenScope.READ, target=TargetKind.SESSION)
-async def list_tools(ask: Ask, params: ListTools) -> wire.ToolList:
+async def list_tools(request: OperationRequest, params: ListTools) -> wire.ToolList:
     """Lists all tools, or those of a session, with the JSON Schema of their arguments.
 
     Tools of MCP servers name their server; only runs of agents call them. Without a session, owners see them.
     """
-    calls = ask.gateway.tool_calls
-    target = await _acting_target(ask, params.session_key)
+    calls = request.gateway.tool_calls
+    target = await _acting_target(request, params.session_key)
     tools = {schema.name: _shape(schema, None) for schema in (calls.schemas if target is None else ())}
     if target is not None:
-        offered = [await ask.gateway.offered_tools.of_session(ask.principal, target)]
-    elif await ask.services.people.may(ask.principal, Act.SET_MODEL):
-        offered = await ask.gateway.offered_tools.of_agents()
+        offered = [await request.gateway.offered_tools.of_session(request.principal, target)]
+    elif await request.services.people.may(request.principal, Act.SET_MODEL):
+        offered = await request.gateway.offered_tools.of_agents()
     else:
         offered = []
     for toolset in offered:
@@ -61,15 +61,19 @@ def _shape(schema: ToolSchema, server: str | None) -> wire.ToolShape:
     target=TargetKind.SESSION,
     serves_bound=True,
 )
-async def invoke_tool(ask: Ask, params: InvokeTool) -> dict[str, Any]:
+async def invoke_tool(request: OperationRequest, params: InvokeTool) -> dict[str, Any]:
     """Calls the tool as that session. Returns the tool's object unchanged, failures included."""
-    target = await _acting_target(ask, params.session_key)
+    target = await _acting_target(request, params.session_key)
     if target is None:
         raise Invalid("Call needs 'sessionKey', the session that it acts as.", code="session_missing")
-    return await ask.gateway.tool_calls.call(
-        ask.holder or ask.principal, target, params.name, params.arguments, idempotency_key=params.idempotency_key
+    return await request.gateway.tool_calls.call(
+        request.holder or request.principal,
+        target,
+        params.name,
+        params.arguments,
+        idempotency_key=params.idempotency_key,
     )
 
 
-async def _acting_target(ask: Ask, named: str | None) -> NamedTarget | None:
-    return await ask.gateway.tool_calls.acting_target(ask.holder, named, ask.services.sessions.target)
+async def _acting_target(request: OperationRequest, named: str | None) -> NamedTarget | None:
+    return await request.gateway.tool_calls.acting_target(request.holder, named, request.services.sessions.target)

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.operation import Ask, Params, TargetKind, operation
+from antiphon.gateway.operations.operation import OperationRequest, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import NamedSession
 from antiphon.wire import trees as wire
 
@@ -36,30 +36,30 @@ class ListWork(Params, frozen=True, kw_only=True):
 
 
 @operation("sessions.tree", "GET /sessions/{key}/tree", scope=TokenScope.READ, target=TargetKind.SESSION)
-async def read_tree(ask: Ask, params: ReadTree) -> wire.TreeShape:
+async def read_tree(request: OperationRequest, params: ReadTree) -> wire.TreeShape:
     """Returns the session and its descendants."""
-    tree = await ask.services.trees.under(
-        ask.principal,
-        ask.target(params.key),
+    tree = await request.services.trees.under(
+        request.principal,
+        request.target(params.key),
         include_inactive=params.include_inactive,
         limit=min(params.limit, MAX_LIMIT),
     )
-    return wire.tree(tree, ask.gateway.default_model)
+    return wire.tree(tree, request.gateway.default_model)
 
 
 @operation("trees.list", "GET /tree", scope=TokenScope.READ)
-async def list_trees(ask: Ask, params: ListTrees) -> wire.TreeShape:
+async def list_trees(request: OperationRequest, params: ListTrees) -> wire.TreeShape:
     """Returns the sessions without a parent that changed last, each with its descendants."""
-    tree = await ask.services.trees.recent(
-        ask.principal,
+    tree = await request.services.trees.recent(
+        request.principal,
         include_inactive=params.include_inactive,
         roots=min(params.roots, MAX_ROOTS),
         limit=min(params.limit, MAX_LIMIT),
     )
-    return wire.tree(tree, ask.gateway.default_model)
+    return wire.tree(tree, request.gateway.default_model)
 
 
 @operation("activities.list", "GET /who", scope=TokenScope.READ)
-async def list_work(ask: Ask, params: ListWork) -> wire.WorkShape:
+async def list_work(request: OperationRequest, params: ListWork) -> wire.WorkShape:
     """Lists the sessions with an unfinished run, and the processes."""
-    return wire.work(await ask.services.activities.now(ask.principal, limit=min(params.limit, MAX_ROOTS)))
+    return wire.work(await request.services.activities.now(request.principal, limit=min(params.limit, MAX_ROOTS)))

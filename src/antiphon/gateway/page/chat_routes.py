@@ -11,7 +11,7 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.text import exact
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.chats.routing import ShownRoute
-from antiphon.gateway.operations.operation import Ask, NoParams
+from antiphon.gateway.operations.operation import NoParams, OperationRequest
 from antiphon.gateway.page.page_view import page_view
 from antiphon.gateway.page.rendering import render
 from antiphon.gateway.page.titles import titles_of
@@ -38,15 +38,15 @@ class RouteRow(Struct, frozen=True, kw_only=True):
 
 
 @page_view("routes", "Routes", scope=TokenScope.ADMIN, act=Act.CHATS)
-async def show_routes(ask: Ask, params: NoParams) -> Markup:
+async def show_routes(request: OperationRequest, params: NoParams) -> Markup:
     """The routes, each with a form that changes it, and a form for a chat that follows the settings."""
-    found = [each for each in await ask.services.routes.list(ask.principal) if _is_chosen(each)]
-    titles = titles_of(ask.gateway)
-    names = await ask.services.names.read(each.stored.changed_by for each in found)
+    found = [each for each in await request.services.routes.list(request.principal) if _is_chosen(each)]
+    titles = titles_of(request.gateway)
+    names = await request.services.names.read(each.stored.changed_by for each in found)
     values = {
         "routes": [_row(each, titles.agent(each.agent_id), names.get(each.stored.changed_by)) for each in found],
-        "agents": [(agent.id, titles.agent(agent.id)) for agent in ask.services.rules.agents.values()],
-        "channels": sorted({channel for channel, _ in ask.services.rules.chats.channels}),
+        "agents": [(agent.id, titles.agent(agent.id)) for agent in request.services.rules.agents.values()],
+        "channels": sorted({channel for channel, _ in request.services.rules.chats.channels}),
     }
     return render("routes.html", values)
 

@@ -12,7 +12,7 @@ from antiphon.domain.keys import parse_agent_id
 from antiphon.domain.text import plain
 from antiphon.engine.views.costs import CapLine, CostReport, NamedSums
 from antiphon.gateway.operations.costs import MAX_DAYS
-from antiphon.gateway.operations.operation import Ask, Params
+from antiphon.gateway.operations.operation import OperationRequest, Params
 from antiphon.gateway.page.page_view import page_view
 from antiphon.gateway.page.rendering import dollars, render
 from antiphon.gateway.page.titles import titles_of
@@ -65,11 +65,11 @@ class Chart(Struct, frozen=True, kw_only=True):
 
 
 @page_view("costs", "Costs", act=Act.LIST_RUNS)
-async def show_costs(ask: Ask, params: ShowCosts) -> Markup:
+async def show_costs(request: OperationRequest, params: ShowCosts) -> Markup:
     """What runs used, as far as the reader sees them."""
     agent_id = None if params.agent is None else parse_agent_id(params.agent)
-    report = await ask.services.costs.read(ask.principal, days=params.days, agent_id=agent_id)
-    titles = titles_of(ask.gateway)
+    report = await request.services.costs.read(request.principal, days=params.days, agent_id=agent_id)
+    titles = titles_of(request.gateway)
     values = {
         "report": report,
         "days": params.days,

@@ -17,7 +17,7 @@ from antiphon.domain.stored_task import StoredTask
 from antiphon.domain.task_words import WHY
 from antiphon.domain.text import one_line, plain, short_age
 from antiphon.engine.overview import Done, Needs, Overview, ReachedCap, Working
-from antiphon.gateway.operations.operation import Ask, NoParams
+from antiphon.gateway.operations.operation import NoParams, OperationRequest
 from antiphon.gateway.page.entries import PageEntry, request_entry
 from antiphon.gateway.page.page_view import page_view
 from antiphon.gateway.page.rendering import render, sum_of
@@ -73,11 +73,11 @@ class DeadRow(Struct, frozen=True, kw_only=True):
 
 
 @page_view("home", "Home")
-async def show_home(ask: Ask, params: NoParams) -> Markup:
+async def show_home(request: OperationRequest, params: NoParams) -> Markup:
     """What needs the reader, who is at work, and what was done."""
-    overview = await ask.services.overviews.read(ask.principal)
-    names = await ask.services.names.read(_principals_in(overview))
-    titles, now, needs = titles_of(ask.gateway), ask.services.clock.now(), overview.needs
+    overview = await request.services.overviews.read(request.principal)
+    names = await request.services.names.read(_principals_in(overview))
+    titles, now, needs = titles_of(request.gateway), request.services.clock.now(), overview.needs
     values = {
         "needs": needs,
         "requests": _requests(needs, titles, names),

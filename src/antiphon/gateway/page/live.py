@@ -11,7 +11,7 @@ from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.names import PersonNames
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.gateway.operations.following import is_in_log
-from antiphon.gateway.operations.operation import Ask, Http, Params, operation
+from antiphon.gateway.operations.operation import Http, OperationRequest, Params, operation
 from antiphon.gateway.page.entries import PageEntry, asked_in, entry_of, readable
 from antiphon.gateway.page.rendering import entry_html
 from antiphon.wire.encoding import Shape
@@ -48,27 +48,27 @@ class PageEvents(Shape, frozen=True, kw_only=True):
 
 
 @operation("pages.entries", Http("GET /page/entries", is_lenient=True), scope=TokenScope.READ)
-async def show_entries(ask: Ask, params: ShowEntries) -> PageEvents:
+async def show_entries(request: OperationRequest, params: ShowEntries) -> PageEvents:
     """The first events after that number, in order."""
-    services, target = ask.services, ask.target(params.session)
-    session = (await services.sessions.get(ask.principal, target)).shown
+    services, target = request.services, request.target(params.session)
+    session = (await services.sessions.get(request.principal, target)).shown
     if not is_in_log(session, params.after):
         return PageEvents(
             entries=(), seq=session.last_seq, reset="ahead" if params.after > session.last_seq else "pruned"
         )
     events: list[Event] = []
-    async for event in services.history.events(ask.principal, target, params.after):
+    async for event in services.history.events(request.principal, target, params.after):
         if len(events) == MOST_ENTRIES:
-            return PageEvents(entries=await _shown(events, ask), seq=events[-1].seq, has_more=True)
+            return PageEvents(entries=await _shown(events, request), seq=events[-1].seq, has_more=True)
         events.append(event)
     newest = events[-1].seq if events else 0
-    return PageEvents(entries=await _shown(events, ask), seq=max(session.last_seq, newest))
+    return PageEvents(entries=await _shown(events, request), seq=max(session.last_seq, newest))
 
 
-async def _shown(events: Sequence[Event], ask: Ask) -> list[PageEvent]:
-    names = ask.services.names
+async def _shown(events: Sequence[Event], request: OperationRequest) -> list[PageEvent]:
+    names = request.services.names
     await names.read(asked_in(events))
-    events = await readable(events, ask.principal, ask.services.people)
+    events = await readable(events, request.principal, request.services.people)
     rendered = await work_on(size_of(event.message for event in events), _rendered, events, names)
     return [_page_event(event, html) for event, html in zip(events, rendered, strict=True)]
 

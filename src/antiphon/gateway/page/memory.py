@@ -12,7 +12,7 @@ from antiphon.domain.note import EVERYONE, MAX_NOTE_CHARACTERS, Note
 from antiphon.domain.person import PersonId
 from antiphon.domain.text import plain
 from antiphon.engine.memory.people import NoteSearch
-from antiphon.gateway.operations.operation import Ask, Params
+from antiphon.gateway.operations.operation import OperationRequest, Params
 from antiphon.gateway.page.page_view import page_view
 from antiphon.gateway.page.rendering import render
 from antiphon.gateway.page.titles import titles_of
@@ -45,31 +45,31 @@ class NoteRow(Struct, frozen=True, kw_only=True):
 
 
 @page_view("memory", "Memory", act=Act.REMEMBER)
-async def show_memory(ask: Ask, params: ShowMemory) -> Markup:
+async def show_memory(request: OperationRequest, params: ShowMemory) -> Markup:
     """What agents remember of the reader, and of others for owners, each with its form."""
     where = NoteSearch(
         agent_id=None if params.agent is None else AgentId(params.agent),
         person=None if params.person is None else PersonId(params.person),
         before=None if params.before is None else NoteId(params.before),
     )
-    found = await ask.services.notes.list(ask.principal, where, limit=SHOWN + 1)
+    found = await request.services.notes.list(request.principal, where, limit=SHOWN + 1)
     shown = found[:SHOWN]
-    may_share = await ask.services.people.may(ask.principal, Act.SHARE)
-    titles = titles_of(ask.gateway)
+    may_share = await request.services.people.may(request.principal, Act.SHARE)
+    titles = titles_of(request.gateway)
     values = {
-        "notes": await _rows(ask, shown, may_share=may_share),
+        "notes": await _rows(request, shown, may_share=may_share),
         "next": shown[-1].id if len(found) > SHOWN else None,
         "filter": {name: value for name in ("agent", "person") if (value := getattr(params, name)) is not None},
         "may_share": may_share,
-        "agents": [(agent.id, titles.agent(agent.id)) for agent in ask.services.rules.agents.values()],
+        "agents": [(agent.id, titles.agent(agent.id)) for agent in request.services.rules.agents.values()],
         "longest": MAX_NOTE_CHARACTERS,
     }
     return render("memory.html", values)
 
 
-async def _rows(ask: Ask, notes: Sequence[Note], *, may_share: bool) -> list[NoteRow]:
-    titles, reader = titles_of(ask.gateway), str(ask.principal)
-    names = await ask.services.names.read(note.holder for note in notes if note.holder.startswith("person:"))
+async def _rows(request: OperationRequest, notes: Sequence[Note], *, may_share: bool) -> list[NoteRow]:
+    titles, reader = titles_of(request.gateway), str(request.principal)
+    names = await request.services.names.read(note.holder for note in notes if note.holder.startswith("person:"))
     return [
         NoteRow(
             id=note.id,

@@ -9,12 +9,20 @@ from starlette.responses import HTMLResponse, Response
 
 from antiphon.domain.tokens import TokenScope
 from antiphon.gateway.binding import Binding
-from antiphon.gateway.operations.operation import AnyOperation, Ask, Http, Operation, Params, TargetKind, types_of
+from antiphon.gateway.operations.operation import (
+    AnyOperation,
+    Http,
+    Operation,
+    OperationRequest,
+    Params,
+    TargetKind,
+    types_of,
+)
 from antiphon.gateway.page.rendering import html_response, render
 from antiphon.policy.acts import Act
 
 P = TypeVar("P", bound=Params)
-Show = Callable[[Ask, P], Awaitable[Markup]]
+Show = Callable[[OperationRequest, P], Awaitable[Markup]]
 
 
 class PageView(Struct, frozen=True, kw_only=True):
@@ -31,19 +39,19 @@ class PageView(Struct, frozen=True, kw_only=True):
     """`pages.<name>`, which answers `GET /page/<name>` with the main part alone."""
     show: Show[Any]
 
-    async def shown(self, ask: Ask) -> Markup:
+    async def shown(self, request: OperationRequest) -> Markup:
         """The main part of the page, with the parameters in the query of the request. Raises what `show` raises."""
-        params = await Binding(self.operation.params, self.operation.http).read(ask.request)
-        return self.framed(await self.show(ask, params))
+        params = await Binding(self.operation.params, self.operation.http).read(request.on_http)
+        return self.framed(await self.show(request, params))
 
     def framed(self, content: Markup) -> Markup:
         return render("view.html", {"view": self, "content": content})
 
-    async def is_offered(self, ask: Ask) -> bool:
+    async def is_offered(self, request: OperationRequest) -> bool:
         """Whether the navigation names the view to this reader."""
-        if not self.is_listed or self.scope not in ask.scopes:
+        if not self.is_listed or self.scope not in request.scopes:
             return False
-        return self.act is None or await ask.services.people.may(ask.principal, self.act)
+        return self.act is None or await request.services.people.may(request.principal, self.act)
 
 
 def page_view(
@@ -60,8 +68,8 @@ def page_view(
     """
 
     def made(show: Show[P]) -> PageView:
-        async def answer(ask: Ask, params: P) -> HTMLResponse:
-            return html_response("main.html", {"content": view.framed(await show(ask, params))})
+        async def answer(request: OperationRequest, params: P) -> HTMLResponse:
+            return html_response("main.html", {"content": view.framed(await show(request, params))})
 
         view = PageView(
             name=name,
@@ -78,7 +86,7 @@ def page_view(
 
 
 def _operation(
-    name: str, params: type[P], scope: TokenScope, handle: Callable[[Ask, P], Awaitable[Response]]
+    name: str, params: type[P], scope: TokenScope, handle: Callable[[OperationRequest, P], Awaitable[Response]]
 ) -> AnyOperation:
     return Operation(
         name=f"pages.{name}",

@@ -12,7 +12,7 @@ from antiphon.domain.text import exact, plain
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.people import KnownPerson
 from antiphon.engine.access.tokens import Token
-from antiphon.gateway.operations.operation import Ask, NoParams, Params
+from antiphon.gateway.operations.operation import NoParams, OperationRequest, Params
 from antiphon.gateway.page.page_view import page_view
 from antiphon.gateway.page.rendering import render
 from antiphon.gateway.page.titles import titles_of
@@ -51,30 +51,30 @@ class CredentialRow(Struct, frozen=True, kw_only=True):
 
 
 @page_view("people", "People", scope=TokenScope.ADMIN, act=Act.PEOPLE)
-async def show_people(ask: Ask, params: ShowPeople) -> Markup:
+async def show_people(request: OperationRequest, params: ShowPeople) -> Markup:
     """Persons with their roles, and what may be done about each."""
-    found = await ask.services.people.list(ask.principal, after=params.after, limit=SHOWN + 1)
+    found = await request.services.people.list(request.principal, after=params.after, limit=SHOWN + 1)
     shown = found[:SHOWN]
-    titles = titles_of(ask.gateway)
+    titles = titles_of(request.gateway)
     values = {
-        "people": [_person(each, str(ask.principal)) for each in shown],
+        "people": [_person(each, str(request.principal)) for each in shown],
         "next": shown[-1].person.id if len(found) > SHOWN else None,
         "roles": [role.value for role in PersonRole],
         "levels": [level.name for level in Level],
-        "agents": [(agent.id, titles.agent(agent.id)) for agent in ask.services.rules.agents.values()],
+        "agents": [(agent.id, titles.agent(agent.id)) for agent in request.services.rules.agents.values()],
     }
     return render("people.html", values)
 
 
 @page_view("tokens", "Tokens", scope=TokenScope.ADMIN, act=Act.TOKENS)
-async def show_tokens(ask: Ask, params: NoParams) -> Markup:
+async def show_tokens(request: OperationRequest, params: NoParams) -> Markup:
     """Tokens and signed-in browsers, each with a button that ends it, and a form for a new token."""
-    tokens = await ask.services.tokens.list(ask.principal)
-    browsers = await ask.services.sign_in.list(ask.principal)
+    tokens = await request.services.tokens.list(request.principal)
+    browsers = await request.services.sign_in.list(request.principal)
     values = {
         "tokens": [_credential(token) for token in tokens],
         "browsers": browsers,
-        "this": None if ask.browser is None else ask.browser.id,
+        "this": None if request.browser is None else request.browser.id,
         "scopes": [scope.value for scope in TokenScope],
     }
     return render("tokens.html", values)

@@ -21,7 +21,7 @@ from antiphon.engine.views.search import Hit
 from antiphon.engine.views.trees import Roots
 from antiphon.gateway.authentication import check_scope, limits_of
 from antiphon.gateway.context import Gateway
-from antiphon.gateway.operations.operation import Ask, Header, Http, NoParams, Params, operation
+from antiphon.gateway.operations.operation import Header, Http, NoParams, OperationRequest, Params, operation
 from antiphon.gateway.operations.sessions import Search
 from antiphon.gateway.page.assets import DIRECTORY, HEADERS
 from antiphon.gateway.page.conversation import PageConversation, conversation_head, read_between, read_conversation
@@ -95,27 +95,27 @@ def _at(path: str, **headers: Header) -> Http:
 
 
 @operation("pages.shell", _at("/"), scope=None)
-async def show_shell(ask: Ask, params: NoParams) -> Response:
+async def show_shell(request: OperationRequest, params: NoParams) -> Response:
     """The page without content, the same for every caller: its script fetches the content with the page's secret."""
     return html_response("shell.html", {})
 
 
 @operation("pages.show", _at("/page"), scope=TokenScope.READ)
-async def show_page(ask: Ask, params: ShowPage) -> Response:
+async def show_page(request: OperationRequest, params: ShowPage) -> Response:
     """The content of the page: navigation and list, and as its main part a view or a conversation."""
-    main = await _main(ask, params)
+    main = await _main(request, params)
     opened = {} if main.conversation is None else opened_around(main.conversation.session)
-    gateway, principal = ask.gateway, ask.principal
+    gateway, principal = request.gateway, request.principal
     values = {
         **structs.asdict(main),
-        "views": [view for view in VIEWS if await view.is_offered(ask)],
+        "views": [view for view in VIEWS if await view.is_offered(request)],
         "is_new": main.status == 200,
         "agents": await gateway.services.sessions.openable_agents(principal),
         "may_all": await gateway.services.people.may(principal, Act.SET_MODEL),
         "longest_bytes": MAX_TEXT_BYTES,
         "principal": await _principal(gateway, principal),
         "author": gateway.services.home_key.subkey(f"{AUTHOR} {principal}").hex()[:16],
-        **await _listed(ask, ShowSessions(session=main.key), opened),
+        **await _listed(request, ShowSessions(session=main.key), opened),
     }
     return html_response("page.html", values, status=main.status)
 
@@ -135,107 +135,111 @@ class MainPart(Struct, frozen=True, kw_only=True):
         return None if self.conversation is None else self.conversation.key
 
 
-async def _view_of(ask: Ask, params: ShowPage) -> str | None:
+async def _view_of(request: OperationRequest, params: ShowPage) -> str | None:
     """The view that the address names. Without any name it is home, as long as anything needs the reader."""
-    if params.view is None and params.session is None and await ask.services.overviews.needs(ask.principal):
+    if params.view is None and params.session is None and await request.services.overviews.needs(request.principal):
         return show_home.name
     return params.view
 
 
-async def _main(ask: Ask, params: ShowPage) -> MainPart:
+async def _main(request: OperationRequest, params: ShowPage) -> MainPart:
     try:
-        if (name := await _view_of(ask, params)) is not None:
+        if (name := await _view_of(request, params)) is not None:
             view = find_view(name)
-            check_scope(limits_of(ask.request.scope), view.scope, serves_bound=False, serves_nodes=False)
-            return MainPart(view=view.name, content=await view.shown(ask))
-        return MainPart(conversation=await _conversation(ask.gateway, ask.principal, params.session, params.at))
+            check_scope(limits_of(request.on_http.scope), view.scope, serves_bound=False, serves_nodes=False)
+            return MainPart(view=view.name, content=await view.shown(request))
+        return MainPart(conversation=await _conversation(request.gateway, request.principal, params.session, params.at))
     except AntiphonError as error:
         return MainPart(problem=error.message, status=status_of(error))
 
 
 @operation("pages.browsers", _at("/page/browsers"), scope=TokenScope.ADMIN)
-async def show_browsers(ask: Ask, params: NoParams) -> Response:
+async def show_browsers(request: OperationRequest, params: NoParams) -> Response:
     """The signed-in browsers. Each but the one that asks has a button that ends it."""
-    browsers = await ask.services.sign_in.list(ask.principal)
+    browsers = await request.services.sign_in.list(request.principal)
     return html_response(
-        "browsers.html", {"browsers": browsers, "this": None if ask.browser is None else ask.browser.id}
+        "browsers.html", {"browsers": browsers, "this": None if request.browser is None else request.browser.id}
     )
 
 
 @operation("pages.standing", _at("/page/standing"), scope=TokenScope.APPROVALS)
-async def show_standing(ask: Ask, params: NoParams) -> Response:
+async def show_standing(request: OperationRequest, params: NoParams) -> Response:
     """What is allowed always, the newest. Each has a button that revokes it."""
-    standing = await ask.services.standing_approvals.list(ask.principal, before=None, limit=LISTED_STANDING)
-    names = await ask.services.names.read(str(one) for each in standing for one in (each.principal, each.created_by))
+    standing = await request.services.standing_approvals.list(request.principal, before=None, limit=LISTED_STANDING)
+    names = await request.services.names.read(
+        str(one) for each in standing for one in (each.principal, each.created_by)
+    )
     return html_response("standing.html", {"standing": standing, "names": names})
 
 
 @operation("pages.approvals", _at("/page/approvals"), scope=TokenScope.APPROVALS)
-async def show_approvals(ask: Ask, params: NoParams) -> Response:
+async def show_approvals(request: OperationRequest, params: NoParams) -> Response:
     """The open requests that the reader may decide, newest first, each on its card, without the sessions that ask."""
-    services, where = ask.services, ApprovalFilter(state=ApprovalState.PENDING)
-    found = await services.approvals.list(ask.principal, where, limit=LISTED_APPROVALS + 1)
+    services, where = request.services, ApprovalFilter(state=ApprovalState.PENDING)
+    found = await services.approvals.list(request.principal, where, limit=LISTED_APPROVALS + 1)
     names = await services.names.read(str(approval.principal) for approval in found)
     requests = [
         PageRequest(
             request_entry(
                 approval,
                 names.get(str(approval.principal), str(approval.principal)),
-                agent=titles_of(ask.gateway).agent(approval.agent_id),
+                agent=titles_of(request.gateway).agent(approval.agent_id),
                 title=None,
             ),
-            agent=titles_of(ask.gateway).agent(approval.agent_id),
+            agent=titles_of(request.gateway).agent(approval.agent_id),
             session=approval.session_key,
         )
         for approval in found[:LISTED_APPROVALS]
     ]
     has_more = len(found) > LISTED_APPROVALS
-    may_all = await services.people.may(ask.principal, Act.SET_MODEL)
+    may_all = await services.people.may(request.principal, Act.SET_MODEL)
     return html_response("approvals.html", {"requests": requests, "has_more": has_more, "may_all": may_all})
 
 
 @operation("pages.admitting", _at("/page/admitting"), scope=TokenScope.ADMIN)
-async def show_admitting(ask: Ask, params: NoParams) -> Response:
+async def show_admitting(request: OperationRequest, params: NoParams) -> Response:
     """The people who wait to be admitted, and the groups that no owner has decided about, each with its buttons."""
-    people = await ask.services.pairings.list(ask.principal)
-    groups = await ask.services.groups.list(ask.principal)
+    people = await request.services.pairings.list(request.principal)
+    groups = await request.services.groups.list(request.principal)
     asking = [group for group in groups if group.is_asking]
     return html_response("admitting.html", {"people": people, "groups": asking})
 
 
 @operation("pages.icon", _at("/favicon.ico"), scope=None)
-async def show_icon(ask: Ask, params: NoParams) -> Response:
+async def show_icon(request: OperationRequest, params: NoParams) -> Response:
     return FileResponse(DIRECTORY / "favicon.svg", media_type="image/svg+xml", headers=HEADERS)
 
 
 @operation("pages.sessions", _at("/page/sessions"), scope=TokenScope.READ)
-async def show_sessions(ask: Ask, params: ShowSessions) -> Response:
+async def show_sessions(request: OperationRequest, params: ShowSessions) -> Response:
     """The list, newest first, with the children of opened sessions."""
-    opened = Folds(ask.services.cursors).read(params.opened)
-    return html_response("sessions.html", await _listed(ask, params, opened))
+    opened = Folds(request.services.cursors).read(params.opened)
+    return html_response("sessions.html", await _listed(request, params, opened))
 
 
 @operation("pages.header", _at("/page/header"), scope=TokenScope.READ)
-async def show_header(ask: Ask, params: ShowHeader) -> Response:
+async def show_header(request: OperationRequest, params: ShowHeader) -> Response:
     """The head of a conversation: name, state and usage."""
-    conversation = await conversation_head(ask.gateway, ask.principal, params.session)
-    may_all = await ask.services.people.may(ask.principal, Act.SET_MODEL)
-    values = {"conversation": conversation, "titles": titles_of(ask.gateway), "may_all": may_all}
+    conversation = await conversation_head(request.gateway, request.principal, params.session)
+    may_all = await request.services.people.may(request.principal, Act.SET_MODEL)
+    values = {"conversation": conversation, "titles": titles_of(request.gateway), "may_all": may_all}
     return html_response("header.html", values)
 
 
 @operation("pages.older", _at("/page/older"), scope=TokenScope.READ)
-async def show_older(ask: Ask, params: ShowOlder) -> Response:
+async def show_older(request: OperationRequest, params: ShowOlder) -> Response:
     """The entries before a cursor, and the mark that loads still older ones."""
-    conversation = await read_conversation(ask.gateway, ask.principal, params.session, before=params.before)
+    conversation = await read_conversation(request.gateway, request.principal, params.session, before=params.before)
     return html_response("entries.html", {"conversation": conversation})
 
 
 @operation("pages.between", _at("/page/between"), scope=TokenScope.READ)
-async def show_between(ask: Ask, params: ShowBetween) -> Response:
+async def show_between(request: OperationRequest, params: ShowBetween) -> Response:
     """The entries that a page left out between two others."""
-    head = await conversation_head(ask.gateway, ask.principal, params.session)
-    entries = await read_between(ask.gateway, ask.principal, params.session, after=params.after, until=params.until)
+    head = await conversation_head(request.gateway, request.principal, params.session)
+    entries = await read_between(
+        request.gateway, request.principal, params.session, after=params.after, until=params.until
+    )
     return html_response("entries.html", {"conversation": replace(head, entries=entries)})
 
 
@@ -268,14 +272,16 @@ async def _principal(gateway: Gateway, principal: Principal) -> str:
     return str(principal if person is None else person.principal)
 
 
-async def _listed(ask: Ask, params: ShowSessions, opened: Mapping[SessionRow, int]) -> dict[str, object]:
-    services, principal = ask.services, ask.principal
-    shown, titles, folds = min(params.shown, MOST_LISTED), titles_of(ask.gateway), Folds(services.cursors)
+async def _listed(
+    request: OperationRequest, params: ShowSessions, opened: Mapping[SessionRow, int]
+) -> dict[str, object]:
+    services, principal = request.services, request.principal
+    shown, titles, folds = min(params.shown, MOST_LISTED), titles_of(request.gateway), Folds(services.cursors)
     hits: list[Hit] = []
     if wanted := params.search.strip()[:200]:
         where = SessionFilter(search=wanted, include_inactive=True)
         page = await services.sessions.list(principal, where, limit=shown)
-        hits = await _hits(ask.gateway, principal, wanted)
+        hits = await _hits(request.gateway, principal, wanted)
         items = [plain_item(session, page.last_runs.get(session.row)) for session in page.sessions]
         has_more = page.next is not None
     else:

@@ -15,7 +15,7 @@ from antiphon.engine.deliveries.outbox import is_external
 from antiphon.engine.runs.cancel import RunFilter
 from antiphon.engine.views.contents import MOST, SessionContents
 from antiphon.engine.views.incarnations import EarlierPage
-from antiphon.gateway.operations.operation import Ask, Params
+from antiphon.gateway.operations.operation import OperationRequest, Params
 from antiphon.gateway.page.page_view import page_view
 from antiphon.gateway.page.rendering import dollars, render, sum_of
 from antiphon.gateway.page.titles import titles_of
@@ -58,16 +58,16 @@ class Fact(Struct, frozen=True):
 
 
 @page_view("details", "Session", is_listed=False)
-async def show_details(ask: Ask, params: ShowDetails) -> Markup:
+async def show_details(request: OperationRequest, params: ShowDetails) -> Markup:
     """A session with everything that can be seen and changed of it."""
-    services, target = ask.services, ask.target(params.session)
-    found = await services.sessions.get(ask.principal, target)
+    services, target = request.services, request.target(params.session)
+    found = await services.sessions.get(request.principal, target)
     session = found.shown
     present = NamedTarget(session.key, None)
-    earlier = await _earlier(ask, present, params.cursor)
-    held = await services.contents.read(ask.principal, present)
-    parent = (await services.trees.family(ask.principal, present, limit=1)).parent
-    titles = titles_of(ask.gateway)
+    earlier = await _earlier(request, present, params.cursor)
+    held = await services.contents.read(request.principal, present)
+    parent = (await services.trees.family(request.principal, present, limit=1)).parent
+    titles = titles_of(request.gateway)
     names = await services.names.read(session.participants)
     values = {
         "session": session,
@@ -76,13 +76,13 @@ async def show_details(ask: Ask, params: ShowDetails) -> Markup:
         "parent": parent,
         "facts": _facts(session, titles.agent(session.agent_id), names, clearance=found.grant.clearance),
         "held": _held(held),
-        "runs": await _runs(ask, session),
+        "runs": await _runs(request, session),
         "earlier": earlier.conversations,
-        "next": None if earlier.next is None else services.cursors.seal(_about(ask, session), earlier.next),
-        "may_all": await services.people.may(ask.principal, Act.SET_MODEL),
-        "may_edit": await services.people.may(ask.principal, Act.EDIT),
+        "next": None if earlier.next is None else services.cursors.seal(_about(request, session), earlier.next),
+        "may_all": await services.people.may(request.principal, Act.SET_MODEL),
+        "may_edit": await services.people.may(request.principal, Act.EDIT),
         "why_kept": _why_kept(session),
-        "default_model": ask.gateway.default_model(session.agent_id),
+        "default_model": request.gateway.default_model(session.agent_id),
         "sending": SENDING,
         "queueing": QUEUEING,
         "levels": LEVELS,
@@ -91,19 +91,19 @@ async def show_details(ask: Ask, params: ShowDetails) -> Markup:
     return render("details.html", values)
 
 
-async def _earlier(ask: Ask, target: NamedTarget, cursor: str | None) -> EarlierPage:
-    services = ask.services
-    about = ("page details", str(ask.principal), str(target.key))
+async def _earlier(request: OperationRequest, target: NamedTarget, cursor: str | None) -> EarlierPage:
+    services = request.services
+    about = ("page details", str(request.principal), str(target.key))
     before = None if cursor is None else services.cursors.unseal(about, cursor)[0]
-    return await services.incarnations.ended(ask.principal, target, limit=SHOWN_CONVERSATIONS, before=before)
+    return await services.incarnations.ended(request.principal, target, limit=SHOWN_CONVERSATIONS, before=before)
 
 
-def _about(ask: Ask, session: Session) -> tuple[str, str, str]:
-    return ("page details", str(ask.principal), str(session.key))
+def _about(request: OperationRequest, session: Session) -> tuple[str, str, str]:
+    return ("page details", str(request.principal), str(session.key))
 
 
-async def _runs(ask: Ask, session: Session) -> list[RunRow]:
-    found = await ask.services.runs.list(ask.principal, RunFilter(session=session.row), limit=SHOWN_RUNS)
+async def _runs(request: OperationRequest, session: Session) -> list[RunRow]:
+    found = await request.services.runs.list(request.principal, RunFilter(session=session.row), limit=SHOWN_RUNS)
     return [
         RunRow(
             id=run.id,

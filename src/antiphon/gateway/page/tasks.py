@@ -14,7 +14,7 @@ from antiphon.domain.task_words import WHY, state_words
 from antiphon.domain.text import one_line, plain
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.sessions.sessions import SessionFilter
-from antiphon.gateway.operations.operation import Ask, Params
+from antiphon.gateway.operations.operation import OperationRequest, Params
 from antiphon.gateway.page.page_view import page_view
 from antiphon.gateway.page.rendering import render
 from antiphon.gateway.page.session import Fact
@@ -69,31 +69,31 @@ class TaskSlotRow(Struct, frozen=True, kw_only=True):
 
 
 @page_view("tasks", "Tasks", act=Act.TASKS)
-async def show_tasks(ask: Ask, params: ShowTasks) -> Markup:
+async def show_tasks(request: OperationRequest, params: ShowTasks) -> Markup:
     """What agents do at set times."""
     after = None if params.after is None else TaskId(params.after)
-    found = await ask.services.tasks.list(ask.principal, after=after, limit=SHOWN + 1)
+    found = await request.services.tasks.list(request.principal, after=after, limit=SHOWN + 1)
     shown = found[:SHOWN]
-    names = await ask.services.names.read(str(each.maker) for each in shown)
+    names = await request.services.names.read(str(each.maker) for each in shown)
     values = {
-        "tasks": [_row(ask, each, names) for each in shown],
+        "tasks": [_row(request, each, names) for each in shown],
         "next": shown[-1].id if len(found) > SHOWN else None,
-        "sessions": await _choices(ask),
-        "zone": ask.services.rules.task_zone,
-        "may_write": TokenScope.WRITE in ask.scopes,
+        "sessions": await _choices(request),
+        "zone": request.services.rules.task_zone,
+        "may_write": TokenScope.WRITE in request.scopes,
     }
     return render("tasks.html", values)
 
 
 @page_view("task", "Task", act=Act.TASKS, is_listed=False)
-async def show_task(ask: Ask, params: ShowTask) -> Markup:
+async def show_task(request: OperationRequest, params: ShowTask) -> Markup:
     """One task: what it is, its settings, and what became of its times."""
-    services = ask.services
-    stored = await services.tasks.get(ask.principal, TaskId(params.task))
+    services = request.services
+    stored = await services.tasks.get(request.principal, TaskId(params.task))
     names = await services.names.read([str(stored.maker)])
-    slots = await services.tasks.runs(ask.principal, stored.id, limit=SHOWN_RUNS)
+    slots = await services.tasks.runs(request.principal, stored.id, limit=SHOWN_RUNS)
     values = {
-        "task": _row(ask, stored, names),
+        "task": _row(request, stored, names),
         "stored": stored,
         "facts": _facts(stored),
         "slots": [_slot(each, stored.schedule.zone) for each in slots],
@@ -101,25 +101,25 @@ async def show_task(ask: Ask, params: ShowTask) -> Markup:
         "zone": stored.schedule.zone,
         "longest_name": MAX_NAME,
         "longest_prompt": MAX_PROMPT_BYTES,
-        "may_all": await services.people.may(ask.principal, Act.APPROVE_ALWAYS),
+        "may_all": await services.people.may(request.principal, Act.APPROVE_ALWAYS),
     }
     return render("task.html", values)
 
 
-async def _choices(ask: Ask) -> list[tuple[SessionKey, str]]:
+async def _choices(request: OperationRequest) -> list[tuple[SessionKey, str]]:
     """The sessions in which a task may be made, those of agents first for an owner."""
-    services, titles = ask.services, titles_of(ask.gateway)
+    services, titles = request.services, titles_of(request.gateway)
     found: dict[SessionKey, str] = {}
-    if await services.people.may(ask.principal, Act.OPEN):
+    if await services.people.may(request.principal, Act.OPEN):
         agents = [services.rules.agents[services.rules.default_agent], *services.rules.agents.values()]
         found = {main_key(agent.id): plain(titles.agent(agent.id)) for agent in agents}
-    page = await services.sessions.list(ask.principal, SessionFilter(), limit=CHOICES)
+    page = await services.sessions.list(request.principal, SessionFilter(), limit=CHOICES)
     for session in page.sessions:
         found.setdefault(session.key, titles.of(session))
     return list(found.items())
 
 
-def _row(ask: Ask, task: StoredTask, names: Mapping[str, str]) -> TaskRow:
+def _row(request: OperationRequest, task: StoredTask, names: Mapping[str, str]) -> TaskRow:
     zone, is_active = task.schedule.zone, task.state is TaskState.ACTIVE
     maker = str(task.maker)
     return TaskRow(
@@ -132,7 +132,7 @@ def _row(ask: Ask, task: StoredTask, names: Mapping[str, str]) -> TaskRow:
         last=_last(task),
         is_failing=task.errors > 0,
         prompt=plain(one_line(task.prompt, PREVIEW)),
-        agent=titles_of(ask.gateway).agent(task.agent_id),
+        agent=titles_of(request.gateway).agent(task.agent_id),
         maker=plain(names.get(maker, maker)),
         made_in=task.session_key,
         works_in=str(task.key),

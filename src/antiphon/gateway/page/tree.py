@@ -12,7 +12,7 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.run import YIELDED, Purpose, Run, RunStatus
 from antiphon.domain.text import plain, short_age
 from antiphon.engine.views.run_trees import AskedApproval, RunTree, TreeRun
-from antiphon.gateway.operations.operation import Ask, Params
+from antiphon.gateway.operations.operation import OperationRequest, Params
 from antiphon.gateway.page.page_view import page_view
 from antiphon.gateway.page.rendering import dollars, render, sum_of
 from antiphon.gateway.page.titles import Titles, titles_of
@@ -88,13 +88,13 @@ class Node(Struct, frozen=True, kw_only=True):
     error: str
 
 
-@page_view("tree", "Request", is_listed=False)
-async def show_tree(ask: Ask, params: ShowTree) -> Markup:
+@page_view("tree", "OperationRequest", is_listed=False)
+async def show_tree(request: OperationRequest, params: ShowTree) -> Markup:
     """A run with what led to it, and a part of what it caused."""
     after = None if params.after is None else RunId(params.after)
-    tree = await ask.services.run_trees.tree(ask.principal, RunId(params.run), after=after, limit=SHOWN)
-    names = await ask.services.names.read(_deciders(tree))
-    shown = _TreeRows(titles_of(ask.gateway), names, ask.services.clock.now())
+    tree = await request.services.run_trees.tree(request.principal, RunId(params.run), after=after, limit=SHOWN)
+    names = await request.services.names.read(_deciders(tree))
+    shown = _TreeRows(titles_of(request.gateway), names, request.services.clock.now())
     values = {
         "above": [shown.node(each) for each in tree.above],
         "top": shown.node(tree.top),

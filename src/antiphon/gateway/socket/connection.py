@@ -307,16 +307,16 @@ class _ServedSocket:
         if subscribing is not None:
             if subscribing.begins:
                 self._server.authentication.count(entry)
-            ask = admit(subscribing.like, self._gateway, scope, waits=self._waits)
+            request = admit(subscribing.like, self._gateway, scope, waits=self._waits)
             params = decode(bytes(frame.params), subscribing.decoder)
-            payload, start = await subscribing.handle(self._subscriptions, ask, params)
+            payload, start = await subscribing.handle(self._subscriptions, request, params)
             return answer_frame(frame.id, payload), start
         method = find_method(frame.method)
         if method.operation.http.method not in SAFE_METHODS:
             self._server.authentication.count(entry)
-        ask = admit(method.operation, self._gateway, scope, waits=self._waits)
+        request = admit(method.operation, self._gateway, scope, waits=self._waits)
         params = method.read(frame.params, self._server.max_body_bytes)
-        return answer_frame(frame.id, await method.call(ask, params)), None
+        return answer_frame(frame.id, await method.call(request, params)), None
 
 
 _DRAINING = Unavailable("Gateway is stopping. Nothing was done; try again in a moment.", code="draining")

@@ -12,7 +12,7 @@ from antiphon.domain.errors import AntiphonError, Invalid, NotFound
 from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.gateway.bodies import body_too_large, limit_of
 from antiphon.gateway.operations.messages import PostParams, post_message
-from antiphon.gateway.operations.operation import AnyOperation, Ask, HttpReply, Params
+from antiphon.gateway.operations.operation import AnyOperation, HttpReply, OperationRequest, Params
 from antiphon.gateway.operations.runs import WaitForRun, wait_for_end
 from antiphon.gateway.operations.sessions import NamedSession, get_session
 from antiphon.gateway.operations.table import TABLE
@@ -44,7 +44,7 @@ class SocketMethod(Struct, Generic[P], frozen=True, kw_only=True):
     """Its scope, its size and its answer are the method's."""
     params: type[P]
     decoder: "msgspec.json.Decoder[P]"
-    handle: Callable[[Ask, P], Awaitable[object]]
+    handle: Callable[[OperationRequest, P], Awaitable[object]]
 
     def read(self, params: Raw, max_body_bytes: int) -> P:
         """The parameters. Raises `NotJson`, `Misfit`, `TooLarge`, and `OnlyHttp` for streams."""
@@ -58,9 +58,9 @@ class SocketMethod(Struct, Generic[P], frozen=True, kw_only=True):
                 raise OnlyHttp(f"Parameter {name!r} is only for HTTP. Use sessions.messages.subscribe.")
         return read
 
-    async def call(self, ask: Ask, params: P) -> object:
+    async def call(self, request: OperationRequest, params: P) -> object:
         """The payload of the answer."""
-        answer = await self.handle(ask, params)
+        answer = await self.handle(request, params)
         assert not isinstance(answer, Response), self.name
         return cast("HttpReply[object]", answer).answer if isinstance(answer, HttpReply) else answer
 
@@ -86,7 +86,7 @@ class StartAgent(PostParams, frozen=True, kw_only=True):
     key: str = "main"
 
 
-async def _resolve(ask: Ask, params: ResolveSession) -> object:
+async def _resolve(request: OperationRequest, params: ResolveSession) -> object:
     """The row of the session with that key, id or label. Raises `Invalid` for none, several, or a label of several."""
     named = [name for name in (params.key, params.session_id, params.label) if name is not None]
     if len(named) != 1:
@@ -94,7 +94,7 @@ async def _resolve(ask: Ask, params: ResolveSession) -> object:
     key = params.key or params.session_id
     if params.label is not None:
         where = SessionFilter(label=params.label, include_inactive=True)
-        found = (await ask.services.sessions.list(ask.principal, where, limit=2)).sessions
+        found = (await request.services.sessions.list(request.principal, where, limit=2)).sessions
         if not found:
             raise NotFound(f"Session not found: {params.label[:200]!r}. `sessions.list` shows those that you may see.")
         if len(found) > 1:
@@ -103,11 +103,11 @@ async def _resolve(ask: Ask, params: ResolveSession) -> object:
             )
         key = found[0].key.value
     assert key is not None
-    return await get_session.handle(ask, NamedSession(key=key))
+    return await get_session.handle(request, NamedSession(key=key))
 
 
-async def _wait(ask: Ask, params: WaitForAgent) -> object:
-    return await wait_for_end.handle(ask, WaitForRun(run_id=params.run_id, wait=params.timeout_ms / 1000))
+async def _wait(request: OperationRequest, params: WaitForAgent) -> object:
+    return await wait_for_end.handle(request, WaitForRun(run_id=params.run_id, wait=params.timeout_ms / 1000))
 
 
 def _method(name: str, operation: AnyOperation) -> SocketMethod[Any]:
@@ -115,7 +115,7 @@ def _method(name: str, operation: AnyOperation) -> SocketMethod[Any]:
 
 
 def _alias(
-    name: str, operation: AnyOperation, params: type[P], handle: Callable[[Ask, P], Awaitable[object]]
+    name: str, operation: AnyOperation, params: type[P], handle: Callable[[OperationRequest, P], Awaitable[object]]
 ) -> SocketMethod[Any]:
     return SocketMethod(
         name=name, operation=operation, params=params, decoder=msgspec.json.Decoder(params), handle=handle

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from antiphon.gateway.operations.operation import AnyOperation, Ask, NoParams, Params
+from antiphon.gateway.operations.operation import AnyOperation, NoParams, OperationRequest, Params
 from antiphon.gateway.operations.sessions import ListSessions, NamedSession
 from antiphon.gateway.operations.table import TABLE
 from antiphon.gateway.socket.subscriptions import (
@@ -35,7 +35,7 @@ class Subscribing(Struct, Generic[P], frozen=True, kw_only=True):
     params: type[P]
     answer: type[Any]
     decoder: "msgspec.json.Decoder[P]"
-    handle: Callable[[Subscriptions, Ask, P], Awaitable[tuple[object, Start | None]]]
+    handle: Callable[[Subscriptions, OperationRequest, P], Awaitable[tuple[object, Start | None]]]
     description: str
 
     @property
@@ -44,35 +44,47 @@ class Subscribing(Struct, Generic[P], frozen=True, kw_only=True):
         return self.answer is not Unsubscribed
 
 
-async def _follow(subscriptions: Subscriptions, ask: Ask, params: SubscribeMessages) -> tuple[object, Start | None]:
+async def _follow(
+    subscriptions: Subscriptions, request: OperationRequest, params: SubscribeMessages
+) -> tuple[object, Start | None]:
     """Brings `session.message` of one session from now on, or after `after`, exactly once."""
-    return await subscriptions.follow(ask, params)
+    return await subscriptions.follow(request, params)
 
 
-async def _unfollow(subscriptions: Subscriptions, ask: Ask, params: NamedSession) -> tuple[object, Start | None]:
+async def _unfollow(
+    subscriptions: Subscriptions, request: OperationRequest, params: NamedSession
+) -> tuple[object, Start | None]:
     """Ends what `sessions.messages.subscribe` began."""
-    return await subscriptions.unfollow(ask, params), None
+    return await subscriptions.unfollow(request, params), None
 
 
-async def _follow_sessions(subscriptions: Subscriptions, ask: Ask, params: ListSessions) -> tuple[object, Start | None]:
+async def _follow_sessions(
+    subscriptions: Subscriptions, request: OperationRequest, params: ListSessions
+) -> tuple[object, Start | None]:
     """Brings `sessions.changed` and `session.message` of every session of a list, which comes with the answer."""
-    return await subscriptions.follow_sessions(ask, params)
+    return await subscriptions.follow_sessions(request, params)
 
 
 async def _follow_approvals(
-    subscriptions: Subscriptions, ask: Ask, params: FollowApprovals
+    subscriptions: Subscriptions, request: OperationRequest, params: FollowApprovals
 ) -> tuple[object, Start | None]:
     """Brings `approvals.changed`. The requests at present come with the answer."""
-    return await subscriptions.follow_approvals(ask, params)
+    return await subscriptions.follow_approvals(request, params)
 
 
-async def _follow_runs(subscriptions: Subscriptions, ask: Ask, params: FollowRuns) -> tuple[object, Start | None]:
+async def _follow_runs(
+    subscriptions: Subscriptions, request: OperationRequest, params: FollowRuns
+) -> tuple[object, Start | None]:
     """Brings `runs.changed`. The newest runs come with the answer."""
-    return await subscriptions.follow_runs(ask, params)
+    return await subscriptions.follow_runs(request, params)
 
 
-def _unfollowing(what: str) -> Callable[[Subscriptions, Ask, NoParams], Awaitable[tuple[object, Start | None]]]:
-    async def unfollow(subscriptions: Subscriptions, ask: Ask, params: NoParams) -> tuple[object, Start | None]:
+def _unfollowing(
+    what: str,
+) -> Callable[[Subscriptions, OperationRequest, NoParams], Awaitable[tuple[object, Start | None]]]:
+    async def unfollow(
+        subscriptions: Subscriptions, request: OperationRequest, params: NoParams
+    ) -> tuple[object, Start | None]:
         return subscriptions.unfollow_lists(what), None
 
     unfollow.__doc__ = f"Ends what `{what}.subscribe` began."
@@ -83,7 +95,7 @@ def _entry(
     names: tuple[str, str],
     params: type[P],
     answer: type[Any],
-    handle: Callable[[Subscriptions, Ask, P], Awaitable[tuple[object, Start | None]]],
+    handle: Callable[[Subscriptions, OperationRequest, P], Awaitable[tuple[object, Start | None]]],
 ) -> Subscribing[P]:
     """`names` are its own, and that of the operation whose scope it needs."""
     name, like = names

@@ -17,7 +17,7 @@ from antiphon.feed.listed import ListedMessage, Listing
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.operations.approvals import ListApprovals, list_approvals
 from antiphon.gateway.operations.following import After, history_of, is_in_log, permit_for, view_of
-from antiphon.gateway.operations.operation import Ask, Params
+from antiphon.gateway.operations.operation import OperationRequest, Params
 from antiphon.gateway.operations.runs import ListRuns, list_runs
 from antiphon.gateway.operations.sessions import Limit, ListSessions, NamedSession, filter_of, page_of
 from antiphon.gateway.socket.frames import event_frame
@@ -159,23 +159,23 @@ class Subscriptions:
         self._waiting_bytes = 0
         self._is_closed = False
 
-    async def follow(self, ask: Ask, params: SubscribeMessages) -> tuple[SubscribedMessages, Start]:
+    async def follow(self, request: OperationRequest, params: SubscribeMessages) -> tuple[SubscribedMessages, Start]:
         """Follows the messages of a session, exactly once after the answer's `seq`. Raises `NotFound`, `Limited`."""
-        found = await ask.services.sessions.get(ask.principal, ask.target(params.key))
+        found = await request.services.sessions.get(request.principal, request.target(params.key))
         key = found.as_named.id if found.is_ended else found.session.key.value
         self._reserve(key)
         try:
-            answer, follower = await self._read(ask, params, found, key)
+            answer, follower = await self._read(request, params, found, key)
         except BaseException:
             self._release(key)
             raise
         return answer, lambda: self._start(follower)
 
     async def _read(
-        self, ask: Ask, params: SubscribeMessages, found: Found, key: str
+        self, request: OperationRequest, params: SubscribeMessages, found: Found, key: str
     ) -> tuple[SubscribedMessages, "_Follower"]:
         """The answer to a subscribing request, and who follows from there."""
-        services, target, session = ask.services, ask.target(params.key), found.as_named
+        services, target, session = request.services, request.target(params.key), found.as_named
         is_resumed = params.after is not None and is_in_log(session, params.after)
         seq, history = session.last_seq, None
         if is_resumed:
@@ -183,17 +183,17 @@ class Subscriptions:
             seq = params.after
         elif params.limit:
             page = await services.history.page(
-                ask.principal, target, limit=params.limit, include_tools=params.include_tools
+                request.principal, target, limit=params.limit, include_tools=params.include_tools
             )
             await services.names.read_compartments(event.classification for event in page.events)
-            about = ("GET /sessions/{key}/history", str(ask.principal), repr(target), repr(params.include_tools))
+            about = ("GET /sessions/{key}/history", str(request.principal), repr(target), repr(params.include_tools))
             history = history_of(page, services.names, lambda before: services.cursors.seal(about, before))
             seq = page.last_seq
         await services.names.refresh()
         view = messages_view(services.names, key, has_deltas=params.deltas, include_tools=params.include_tools)
         view = view_of(view, session.id, is_ended=found.is_ended)
         span = _Brought(after=seq, has_results=params.include_tools)
-        follower = _Follower(key, permit_for(ask, target, found.grant), span, view)
+        follower = _Follower(key, permit_for(request, target, found.grant), span, view)
         reset = None
         if params.after is not None and not is_resumed:
             reset = "ahead" if params.after > session.last_seq else "pruned"
@@ -212,20 +212,20 @@ class Subscriptions:
         if not self._beginning[key]:
             del self._beginning[key]
 
-    async def unfollow(self, ask: Ask, params: NamedSession) -> Unsubscribed:
+    async def unfollow(self, request: OperationRequest, params: NamedSession) -> Unsubscribed:
         """Ends following the messages of a session, whether or not it was followed. Raises `NotFound`."""
-        found = await ask.services.sessions.get(ask.principal, ask.target(params.key))
+        found = await request.services.sessions.get(request.principal, request.target(params.key))
         key = found.as_named.id if found.is_ended else found.session.key.value
         self._stop(key)
         return Unsubscribed(subscribed=False, key=key)
 
-    async def follow_sessions(self, ask: Ask, params: ListSessions) -> tuple[Raw, Start]:
+    async def follow_sessions(self, request: OperationRequest, params: ListSessions) -> tuple[Raw, Start]:
         """Follows a list of sessions; the answer is a `SubscribedSessions`, encoded. Raises `Denied`, `Limited`."""
-        where = filter_of(ask, params)
+        where = filter_of(request, params)
 
         async def answer(listing: Listing[LiveSession]) -> Raw:
             async def read() -> Frame:
-                page, shown = await page_of(ask, params)
+                page, shown = await page_of(request, params)
                 listing.note_shown({session.row: session.key.value for session in page.sessions})
                 return compact_json(
                     SubscribedSessions(
@@ -233,34 +233,38 @@ class Subscriptions:
                     )
                 )
 
-            return Raw(await listing.snapshot((params.limit, params.cursor, ask.rights_changed), read))
+            return Raw(await listing.snapshot((params.limit, params.cursor, request.rights_changed), read))
 
-        key = key_of("sessions", ask.principal, where)
-        return await self._begin("sessions", key, lambda: list_of_sessions(self._gateway, ask.principal, where), answer)
+        key = key_of("sessions", request.principal, where)
+        return await self._begin(
+            "sessions", key, lambda: list_of_sessions(self._gateway, request.principal, where), answer
+        )
 
-    async def follow_approvals(self, ask: Ask, params: FollowApprovals) -> tuple[SubscribedApprovals, Start]:
+    async def follow_approvals(
+        self, request: OperationRequest, params: FollowApprovals
+    ) -> tuple[SubscribedApprovals, Start]:
         """Follows all requests for approval that the caller may decide. Raises `Denied`, `Limited`."""
 
         async def answer(_: Things) -> SubscribedApprovals:
-            shown = await list_approvals.handle(ask, ListApprovals(limit=params.limit))
+            shown = await list_approvals.handle(request, ListApprovals(limit=params.limit))
             assert isinstance(shown, wire_approvals.ApprovalList)
             return SubscribedApprovals(subscribed=True, count=shown.count, approvals=shown.approvals)
 
-        key = key_of("approvals", ask.principal)
+        key = key_of("approvals", request.principal)
         return await self._begin(
-            "approvals", key, lambda: list_of_approvals(self._gateway.services, ask.principal), answer
+            "approvals", key, lambda: list_of_approvals(self._gateway.services, request.principal), answer
         )
 
-    async def follow_runs(self, ask: Ask, params: FollowRuns) -> tuple[SubscribedRuns, Start]:
+    async def follow_runs(self, request: OperationRequest, params: FollowRuns) -> tuple[SubscribedRuns, Start]:
         """Follows all runs that the caller may list. Raises `Denied`, `Limited`."""
 
         async def answer(_: Things) -> SubscribedRuns:
-            shown = await list_runs.handle(ask, ListRuns(limit=params.limit))
+            shown = await list_runs.handle(request, ListRuns(limit=params.limit))
             assert isinstance(shown, wire_runs.RunList)
             return SubscribedRuns(subscribed=True, count=shown.count, runs=shown.runs)
 
-        key = key_of("runs", ask.principal)
-        return await self._begin("runs", key, lambda: list_of_runs(self._gateway.services, ask.principal), answer)
+        key = key_of("runs", request.principal)
+        return await self._begin("runs", key, lambda: list_of_runs(self._gateway.services, request.principal), answer)
 
     async def _begin(
         self, what: str, key: Hashable, make: Callable[[], L], answer: Callable[[L], Awaitable[T]]
