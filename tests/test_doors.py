@@ -8,8 +8,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src" / "antiphon"
 
 READ_WITHOUT_ASKING = {
-    "engine/approvals/outside.py": "the result of a call of a run that the same call from outside joined",
     "engine/approvals/parking.py": "the calls of the run that waits for an approval",
+    "engine/calls/steps.py": "the result of a call of a run that the same call from outside joined",
     "engine/checkpoints/reading.py": "the conversation that a checkpoint looks back at",
     "engine/children/govern.py": "what was said to an own child",
     "engine/children/wait.py": "which results a queued run of the calling session answers",

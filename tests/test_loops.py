@@ -15,7 +15,6 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from antiphon.agents.approved_calls import ApprovedCalls
 from antiphon.building import App
 from antiphon.channels.telegram.loop import Pauses, TelegramLoop
 from antiphon.clock import SystemClock
@@ -26,6 +25,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow, TaskId
 from antiphon.engine.access.credentials import Credentials
 from antiphon.engine.access.names import PersonNames
+from antiphon.engine.calls.calls import ApprovedWork, OutsideCalls
 from antiphon.engine.children.due import DueChildren
 from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.live import LiveReplies
@@ -453,24 +453,22 @@ def _(stand: Stand) -> Loop:
 
 
 def approved_calls(stand: Stand, due: Callable[[], list[str]]) -> Loop:
-    tool = SimpleNamespace(schema=SimpleNamespace(name="delete"), is_idempotent=True)
+    def work_of(approval: Any) -> ApprovedWork:
+        return ApprovedWork("delete", True, cast(Any, None))
 
-    class Approvals:
-        def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-            self.wake = wake
-            return lambda: None
-
-        async def list_to_carry_out(self, _: object) -> list[object]:
-            return [SimpleNamespace(id=id, calls=[SimpleNamespace(tool="delete")]) for id in due()]
-
-        async def begin(self, approval: Any, *, is_idempotent: bool) -> None:
-            stand.serve(approval.id)
-
-    approvals = Approvals()
-    tools = cast(Any, SimpleNamespace(find={"delete": tool}.get))
+    stand.lists["approvals.list_to_carry_out"] = lambda _: [SimpleNamespace(id=id, session=GOOD) for id in due()]
+    stand.units["steps.take_call"] = lambda given: stand.serve(given[0].id)
     services = stand.app.services
-    calls = ApprovedCalls(tools, cast(Any, None), cast(Any, approvals), services.rules, workspaces=stand.app.workspaces)
-    return woken_again(calls.run, lambda: approvals.wake())
+    calls = OutsideCalls(
+        stand.database,
+        services.waits,
+        cast(Any, SimpleNamespace(work_of=work_of)),
+        services.rules,
+        process=PROCESS,
+        clock=services.clock,
+        ids=services.ids,
+    )
+    return woken_again(calls.run, calls.wake)
 
 
 def slices_of(stand: Stand, cursors: Mapping[SessionRow, int]) -> Mapping[SessionRow, LogSlice]:
@@ -817,9 +815,9 @@ OF_ONE = {
     "channels/telegram/intake.py Intake.take": "the tries of one update, which is then passed over",
     "channels/webhook/channel.py _read": "the bytes of one answer",
     "engine/access/callers.py Callers.present": "one call",
-    "engine/access/keyed_calls.py KeyedCalls._end": "one call",
     "engine/access/ownership.py Ownership._read": "one request",
-    "engine/approvals/outside.py OutsideApprovals.list_to_carry_out": "one list",
+    "engine/calls/calls.py OutsideCalls._end": "one call",
+    "engine/calls/calls.py OutsideCalls._list_to_carry_out": "one list",
     "engine/chats/held.py HeldMessages.serve": "one account, which `TelegramLoop.run` serves again",
     "engine/chats/session_commands.py _free_key": "one name",
     "engine/checkpoints/reading.py BegunCheckpointReader.read_entries": "one checkpoint",
@@ -842,7 +840,7 @@ OF_ONE = {
     "engine/sessions/forks.py _read_all": "one unit",
     "engine/sessions/upkeep.py Upkeep._prune": "one session",
     "engine/sessions/upkeep.py Upkeep.hide_stale": "one step of the upkeep",
-    "engine/sessions/upkeep.py Upkeep.forget_keyed_calls": "one step of the upkeep",
+    "engine/sessions/upkeep.py Upkeep.forget_calls": "one step of the upkeep",
     "engine/children/due.py DueChildren._settle_due": "one look, whose items the loop around it has",
     "engine/views/history.py History.events": "one request",
     "engine/views/indexer.py Indexer.catch_up": "one request",
@@ -858,10 +856,9 @@ OF_ONE = {
     "feed/changes.py Changes._find_missed": "one look, whose items the loop around it has",
     "feed/changes.py Changes._prepare": "one reader",
     "feed/follow.py Reader.next": "one reader",
-    "agents/approved_calls.py ApprovedCalls._end": "one call",
 }
 """Loops that serve one item: an error ends it, and the loop or the request around it has to stand it."""
-ROOMS = ("engine/", "channels/", "feed/", "agents/approved_calls.py")
+ROOMS = ("engine/", "channels/", "feed/")
 
 
 def test_the_table_has_every_loop() -> None:

@@ -87,7 +87,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                     tasks.start_soon(app.services.changes.run)
                     tasks.start_soon(app.services.credentials.run)
                     tasks.start_soon(app.services.names.run)
-                    tasks.start_soon(app.approved_calls.run)
+                    tasks.start_soon(app.outside_calls.run)
                     tasks.start_soon(app.mcp.run)
                     tasks.start_soon(Watchdog(meter=app.services.health.meter).run)
                     tasks.start_soon(app.services.health.run)
@@ -111,9 +111,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                         with anyio.CancelScope(shield=True):
                             channels.stop()
                             await app.drain.run()
-                            async with anyio.create_task_group() as draining:
-                                for calls in (app.approved_calls, app.tool_calls):
-                                    draining.start_soon(calls.drain, config.gateway.drain_seconds)
+                            await app.outside_calls.drain(config.gateway.drain_seconds)
                             await app.models.aclose()
                         tasks.cancel_scope.cancel()
     if refused is not None:  # not from within the groups of tasks, which would wrap it

@@ -8,13 +8,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.adapters import OpenChannels, ReadyChannel
-from antiphon.agents.approved_calls import ApprovedCalls
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.calls import ToolCalls
 from antiphon.agents.introspection import ModelIntrospector
 from antiphon.agents.loop import AgentLoop
 from antiphon.agents.models import Models
 from antiphon.agents.offered_tools import OfferedTools
+from antiphon.agents.outside_gate import OutsideGate
 from antiphon.agents.summaries import Summaries
 from antiphon.agents.toolset import FunctionTool, Tool, Toolset
 from antiphon.backends import (
@@ -38,14 +38,13 @@ from antiphon.engine.access.buckets import Buckets
 from antiphon.engine.access.callers import Callers
 from antiphon.engine.access.compartments import HomeCompartments
 from antiphon.engine.access.credentials import Credentials
-from antiphon.engine.access.keyed_calls import KeyedCalls
 from antiphon.engine.access.names import PersonNames
 from antiphon.engine.access.ownership import Ownership
 from antiphon.engine.access.people import People
 from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
-from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.approvals.standing import StandingApprovals
+from antiphon.engine.calls.calls import OutsideCalls
 from antiphon.engine.chats.accounts import Accounts
 from antiphon.engine.chats.answered import find_answered_group
 from antiphon.engine.chats.commands import ChatCommands
@@ -137,7 +136,7 @@ class App(Struct, frozen=True, kw_only=True):
     """This program's tools; `mcp_tools` adds those of agents' servers."""
     tool_calls: ToolCalls
     offered_tools: OfferedTools
-    approved_calls: ApprovedCalls
+    outside_calls: OutsideCalls
     mcp_tools: McpTools
     mcp: Endpoint
     database: Database
@@ -410,11 +409,9 @@ def build(
         health=health,
         measures=Measures(database, worker if config.gateway.role.works else None, health.meter, version=VERSION),
     )
-    outside = OutsideApprovals(
-        database=database, notifier=notifier, waits=waits, rules=rules, process=process, clock=clock, ids=ids
-    )
-    keyed = KeyedCalls(database, waits, rules, process=process, clock=clock, ids=ids)
-    tool_calls = ToolCalls(tools, callers, outside, rules, keyed=keyed, workspaces=workspaces, ids=ids)
+    gate = OutsideGate(tools, callers, rules, workspaces=workspaces)
+    outside_calls = OutsideCalls(database, waits, gate, rules, process=process, clock=clock, ids=ids)
+    tool_calls = ToolCalls(tools, callers, gate, outside_calls, ids=ids)
     deliverer = Deliverer(
         database=database,
         notifier=notifier,
@@ -440,7 +437,7 @@ def build(
         tools=tools,
         tool_calls=tool_calls,
         offered_tools=OfferedTools(mcp_tools, callers, rules),
-        approved_calls=ApprovedCalls(tools, callers, outside, rules, workspaces=workspaces),
+        outside_calls=outside_calls,
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,

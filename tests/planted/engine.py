@@ -160,11 +160,18 @@ BUGS = (
         "engine/runs/test_runs.py::test_a_runner_that_raises_ends_its_run_with_an_error[sqlite]",
     ),
     Bug(
+        "a call that was cut begins again although it may not be repeated",
+        "domain/call.py",
+        "    return Taking.BEGIN if call.begun_by is None or may_repeat else Taking.GIVE_UP",
+        "    return Taking.BEGIN",
+        "engine/calls/test_approved_calls.py::test_a_call_that_was_cut_is_reported_as_unknown_unless_it_may_be_repeated",
+    ),
+    Bug(
         "an approved call that is under way begins again",
-        "engine/approvals/outside.py",
-        "        if approval.begun_by == command.process or await",
-        "        if await",
-        "engine/approvals/test_approved_calls.py::test_while_a_living_process_carries_it_out_no_other_begins_it[sqlite]",
+        "engine/calls/steps.py",
+        "    return call.begun_by != process and not await",
+        "    return not await",
+        "engine/calls/test_approved_calls.py::test_while_a_living_process_carries_it_out_no_other_begins_it[sqlite]",
     ),
     Bug(
         "an ended incarnation began when the present one did",

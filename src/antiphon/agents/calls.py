@@ -5,12 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from antiphon.agents.approving import (
-    asked_from_outside,
-    effects_of,
     has_arguments,
-    hash_of_workspace,
-    in_workspace,
-    is_walled,
     may_ask,
     refusal_of,
 )
@@ -18,22 +13,17 @@ from antiphon.agents.model import ToolSchema
 from antiphon.agents.outside_gate import OutsideGate, answer_of
 from antiphon.agents.text import whole_text
 from antiphon.agents.toolset import Tool, Toolset
-from antiphon.domain.agent import Effect
 from antiphon.domain.approval import Approval, AskedCall, hash_of_text
 from antiphon.domain.errors import Conflict, Denied, NotFound
-from antiphon.domain.idempotency import KeyedCall, parse_idempotency_key
+from antiphon.domain.idempotency import parse_idempotency_key
 from antiphon.domain.ids import Ids
 from antiphon.domain.message import JsonObject, text_of
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.callers import Callers, FoundCaller
-from antiphon.engine.access.keyed_calls import CallOutcome, KeyedCalls, KeyedRequest
 from antiphon.engine.access.reach import Outsider, TokenHolder, target_name
-from antiphon.engine.approvals.outside import OutsideApprovals
-from antiphon.engine.ledger.waits import LONGEST_WAIT
-from antiphon.engine.rules import Rules
-from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
+from antiphon.engine.calls.calls import CallOutcome, KeyedRequest, OutsideCalls
+from antiphon.engine.calls.steps import Told
 from antiphon.policy.flow import WITHHELD
 
 PENDING = (
@@ -45,7 +35,7 @@ RUNNING = "The call is under way. The same call with the same key has its result
 REUSED = "Idempotency-Key was used for another call. Use a new one."
 
 
-class _OutsideCall(NamedTuple):
+class _IncomingCall(NamedTuple):
     """A call as it comes now, whether or not it came before."""
 
     actor: Outsider
@@ -63,7 +53,7 @@ class _OutsideCall(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """Without a key, the call is the same as the next of the caller with the same arguments."""
+        """Without a key, the call is the same as the next with the same arguments, until it has its answer."""
         caller = self.found.caller
         if self.key is not None:
             return caller.call_id
@@ -77,29 +67,12 @@ class _OutsideCall(NamedTuple):
 class ToolCalls:
     """The tools, for callers that act as a session without being one of its runs."""
 
-    def __init__(
-        self,
-        tools: Toolset,
-        callers: Callers,
-        approvals: OutsideApprovals,
-        rules: Rules,
-        *,
-        keyed: KeyedCalls,
-        workspaces: Workspaces,
-        ids: Ids,
-    ) -> None:
+    def __init__(self, tools: Toolset, callers: Callers, gate: OutsideGate, calls: OutsideCalls, *, ids: Ids) -> None:
         self._tools = tools
         self._callers = callers
-        self._approvals = approvals
-        self._keyed = keyed
-        self._rules = rules
-        self._workspaces = workspaces
+        self._gate = gate
+        self._calls = calls
         self._ids = ids
-        self._gate = OutsideGate(callers, rules)
-
-    async def drain(self, seconds: float) -> None:
-        """Gives calls under way this long."""
-        await self._keyed.drain(seconds)
 
     @property
     def schemas(self) -> list[ToolSchema]:
@@ -124,7 +97,7 @@ class ToolCalls:
         that needs an approval answers `pending`; repeated after the decision, it has the result.
         """
         found = await self._callers.find(actor, target, self._call_id(idempotency_key))
-        tool, given = self._tools.find(name), self._given_to(found)
+        tool, given = self._tools.find(name), self._gate.given_to(found)
         if tool is None:
             raise NotFound(
                 f"Tool not found: {name[:80]!r}. This session has: {', '.join(given.names)}.", code="unknown_tool"
@@ -135,25 +108,18 @@ class ToolCalls:
                 "See agents.list[].tools, tools.subagents.tools and access.roles in the configuration.",
                 code="tool_not_given",
             )
-        call = _OutsideCall(actor, target, idempotency_key, found, tool, arguments, _text_of(arguments))
-        if call.key is not None and may_ask(tool) and (answer := await self._repeat(call)) is not None:
-            return answer
-        effects = self._effects_of(found, tool)
-        if refusal := await self._gate.refuse(found, tool, effects):
+        call = _IncomingCall(actor, target, idempotency_key, found, tool, arguments, _text_of(arguments))
+        if call.key is not None and may_ask(tool) and (told := await self._calls.find(call.origin)):
+            return await self._tell(told, call)  # whether or not it may come or would have to ask now
+        if refusal := await self._gate.refuse(found, tool):
             return answer_of(refusal.text, is_error=True)
-        need = decide_call(self._rules.approval, name, effects, found.standing, is_from_server=False)
-        if isinstance(need, NeedsApproval):
-            return await self._call_approved(call, need)
+        if asked := await self._gate.asked(found, tool, call.text):
+            told = await self._calls.ask(found.caller, call.origin, asked)
+            if not isinstance(told, StandingApproval):
+                return await self._tell(told, call)
         return await self._run(call)
 
-    async def _repeat(self, call: _OutsideCall) -> JsonObject | None:
-        """What became of the call if it came before, whether or not it may come or would have to ask now."""
-        if asked := await self._approvals.find(call.origin):
-            return await self._resume(asked, call)
-        begun = await self._keyed.find(call.origin)
-        return None if begun is None else await self._tell(begun, call)
-
-    async def _run(self, call: _OutsideCall) -> JsonObject:
+    async def _run(self, call: _IncomingCall) -> JsonObject:
         """The answer of a call that needs no approval; with a key it runs once. Contract: tools 1."""
         tool = call.tool
         await self._gate.note_use(call.found, tool)
@@ -167,40 +133,26 @@ class ToolCalls:
                 json.dumps(ended.answer, ensure_ascii=False), await self._gate.made_of(found, tool, ended.brought)
             )
 
-        begun = await self._keyed.once(KeyedRequest(call.actor, call.target, call.key, call.sha256), carry_out)
-        return await (self._resume(begun, call) if isinstance(begun, Approval) else self._tell(begun, call))
+        return await self._tell(
+            await self._calls.once(KeyedRequest(call.actor, call.target, call.key, call.sha256), carry_out), call
+        )
 
-    async def _tell(self, keyed: KeyedCall, call: _OutsideCall) -> JsonObject:
-        """What became of a call that has begun, as far as the caller may have it now."""
-        if keyed.sha256 != call.sha256:
+    async def _tell(self, told: Told, call: _IncomingCall) -> JsonObject:
+        """What became of a call that came before, as far as the caller may have it now."""
+        if isinstance(told, Approval):
+            return await self._resume(told, call)
+        if told.sha256 != call.sha256:
             raise Conflict(REUSED, code="idempotency_key_reused")
-        settled = await self._keyed.settled(keyed)
+        settled = told if told.outcome is not None else await self._calls.settled(told.id, told.session) or told
         if settled.outcome is None:
             return {"status": "pending", "message": RUNNING}
         is_told = self._gate.may_tell(await self._present(call), call.tool, settled.made_of)
         return answer_of(settled.outcome if is_told else WITHHELD, is_error=False)
 
-    async def _present(self, call: _OutsideCall) -> FoundCaller:
+    async def _present(self, call: _IncomingCall) -> FoundCaller:
         return await self._callers.present(call.found, call.actor, call.target, self._call_id(call.key))
 
-    async def _call_approved(self, call: _OutsideCall, need: NeedsApproval) -> JsonObject:
-        """The answer of a call that needs an approval: `pending` until then. It runs once. Contract: approvals 5.
-
-        A call without an `Idempotency-Key` is the same as the next with the same arguments, until it has its answer.
-        """
-        asked = asked_from_outside(call.tool, call.text, need)
-        if asked.tool == RUN_COMMAND:
-            workspace = self._workspaces.of_session(call.found.session)
-            asked = in_workspace(asked, await hash_of_workspace(workspace))
-        match await self._approvals.ask(call.found.caller, call.origin, asked):
-            case StandingApproval():
-                return await self._run(call)
-            case Approval() as approval:
-                return await self._resume(approval, call)
-            case begun:
-                return await self._tell(begun, call)
-
-    async def _resume(self, approval: Approval, call: _OutsideCall) -> JsonObject:
+    async def _resume(self, approval: Approval, call: _IncomingCall) -> JsonObject:
         """What became of the call that was asked about."""
         stored = next(
             (asked for asked in approval.calls if asked.tool == call.name and has_arguments(asked, call.text)), None
@@ -215,7 +167,7 @@ class ToolCalls:
         if not self._gate.may_tell(await self._present(call), call.tool, approval.made_of):
             answer = answer_of(WITHHELD, is_error=False)
         if call.key is None:
-            await self._approvals.forget(approval, call.origin)
+            await self._calls.forget(approval, call.origin)
         return answer
 
     async def _answer(self, approval: Approval, call: AskedCall) -> JsonObject | None:
@@ -223,14 +175,10 @@ class ToolCalls:
         if refusal := refusal_of(approval, call):
             return answer_of(refusal.text, is_error=True)
         if approval.run is not None:
-            result = await self._approvals.find_result(approval, call)
+            result = await self._calls.find_result(approval, call)
             return None if result is None else answer_of(text_of(result.content), is_error=result.is_error)
-        outcome = await self._approvals.wait_outcome(approval, LONGEST_WAIT)
-        return None if outcome is None else answer_of(outcome, is_error=False)
-
-    def _effects_of(self, found: FoundCaller, tool: Tool) -> frozenset[Effect]:
-        is_sandboxed = self._rules.are_sandboxed(found.session)
-        return effects_of(tool, is_walled=is_walled(found.standing, is_sandboxed=is_sandboxed))
+        settled = await self._calls.settled(approval.id, approval.session)
+        return None if settled is None or settled.outcome is None else answer_of(settled.outcome, is_error=False)
 
     async def acting_target(
         self, holder: TokenHolder | None, named: str | None, read_target: Callable[[str], NamedTarget]
@@ -251,10 +199,7 @@ class ToolCalls:
     async def schemas_for(self, actor: Outsider, target: NamedTarget) -> list[ToolSchema]:
         """The schemas of the session's tools. Raises `NotFound`."""
         found = await self._callers.find(actor, target, "schemas")
-        return self._given_to(found).schemas
-
-    def _given_to(self, found: FoundCaller) -> Toolset:
-        return self._tools.for_session(found.caller.agent_id, found.depth, found.standing, self._rules)
+        return self._gate.given_to(found).schemas
 
     def _call_id(self, idempotency_key: str | None) -> str:
         if idempotency_key is None:

@@ -1,11 +1,21 @@
-"""Carries out tool calls from outside, if what they carry and bring may flow. Contract: flow 3, 7, tools 1.
+"""Carries out tool calls from outside, if what they carry and bring may flow.
 
 Such a call acts as its session, so it carries the session's taint. Its answer goes to the person who calls.
+Contract: flow 3, 7, tools 1, approvals 5.
 """
 
 import json
+from functools import partial
 from typing import NamedTuple, cast
 
+from antiphon.agents.approving import (
+    asked_from_outside,
+    effects_of,
+    hash_of_definition,
+    hash_of_workspace,
+    in_workspace,
+    is_walled,
+)
 from antiphon.agents.call_flow import (
     brought_by,
     carried_by,
@@ -15,14 +25,17 @@ from antiphon.agents.call_flow import (
     refuse_source,
 )
 from antiphon.agents.text import whole_text
-from antiphon.agents.toolset import Tool, ToolContext, ToolOutput
+from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset
 from antiphon.domain.agent import Effect
+from antiphon.domain.approval import Approval, AskedCall
 from antiphon.domain.classification import EVERYTHING, Classification, join_all
 from antiphon.domain.errors import NotFound, Unavailable
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.callers import Callers, FoundCaller
+from antiphon.engine.calls.calls import ApprovedWork, CallOutcome
 from antiphon.engine.rules import Rules
-from antiphon.policy.approvals import RUN_COMMAND
+from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
 from antiphon.policy.flow import WITHHELD, may_enter
 from antiphon.policy.session_tools import SESSION_TOOLS
 
@@ -36,14 +49,36 @@ class GateAnswer(NamedTuple):
 class OutsideGate:
     """Decides by the session as it was when the caller was found."""
 
-    def __init__(self, callers: Callers, rules: Rules) -> None:
+    def __init__(self, tools: Toolset, callers: Callers, rules: Rules, *, workspaces: Workspaces) -> None:
+        self._tools = tools
         self._callers = callers
         self._rules = rules
+        self._workspaces = workspaces
 
-    async def refuse(self, found: FoundCaller, tool: Tool, effects: frozenset[Effect]) -> ToolOutput | None:
+    def given_to(self, found: FoundCaller) -> Toolset:
+        """The tools of the session that the caller acts as."""
+        return self._tools.for_session(found.caller.agent_id, found.depth, found.standing, self._rules)
+
+    def _effects_of(self, found: FoundCaller, tool: Tool) -> frozenset[Effect]:
+        is_sandboxed = self._rules.are_sandboxed(found.session)
+        return effects_of(tool, is_walled=is_walled(found.standing, is_sandboxed=is_sandboxed))
+
+    async def asked(self, found: FoundCaller, tool: Tool, text: str) -> AskedCall | None:
+        """The call as a person is asked about it, with the workspace of now; None if it needs no approval."""
+        name = tool.schema.name
+        effects = self._effects_of(found, tool)
+        need = decide_call(self._rules.approval, name, effects, found.standing, is_from_server=False)
+        if not isinstance(need, NeedsApproval):
+            return None
+        asked = asked_from_outside(tool, text, need)
+        if name != RUN_COMMAND:
+            return asked
+        return in_workspace(asked, await hash_of_workspace(self._workspaces.of_session(found.session)))
+
+    async def refuse(self, found: FoundCaller, tool: Tool) -> ToolOutput | None:
         """The refusal of a call that may not be made. Reads nothing if everything is public."""
         session = found.session
-        leaves = may_leave(effects, self._rules.agents.get(session.agent_id))
+        leaves = may_leave(self._effects_of(found, tool), self._rules.agents.get(session.agent_id))
         brought = brought_by(tool, session.workspace)
         carried = carried_by(tool, session.taint, session.workspace) if leaves else session.taint
         if needs_no_decision(brought, carried):
@@ -91,6 +126,42 @@ class OutsideGate:
         """Whether the caller may have the outcome of an earlier call, whatever rights that one had."""
         held = found.session.taint.join(brought_by(tool, found.session.workspace))
         return may_enter(held.join(made_of), found.clearance)
+
+    def work_of(self, approval: Approval) -> ApprovedWork | None:
+        """What carries out the approved call from outside; None in a process without its tool."""
+        asked = approval.calls[0]
+        tool = self._tools.find(asked.tool)
+        if tool is None:
+            return None
+        return ApprovedWork(asked.tool, tool.is_idempotent, partial(self._carry_out, tool, asked))
+
+    async def _carry_out(self, tool: Tool, asked: AskedCall, found: FoundCaller) -> CallOutcome:
+        return CallOutcome(json.dumps(await self._answer(tool, asked, found), ensure_ascii=False))
+
+    async def _answer(self, tool: Tool, asked: AskedCall, found: FoundCaller) -> JsonObject:
+        """Carries out the call, byte for byte as it was asked, if it still is what was approved."""
+        name = tool.schema.name
+        if self.given_to(found).find(name) is None:
+            return _refused("tool_not_given", f"Tool is not available to this session any more: {name!r}.")
+        if hash_of_definition(tool.schema) != asked.definition:
+            return _refused(
+                "approval_outdated",
+                f"Tool has changed since its call was approved: {name!r}. Call again with a new Idempotency-Key.",
+            )
+        workspace = self._workspaces.of_session(found.session)
+        if asked.workspace is not None and not asked.finds(await hash_of_workspace(workspace)):
+            return _refused(
+                "approval_outdated",
+                "Workspace has changed since the command was approved. Call again with a new Idempotency-Key.",
+            )
+        if refusal := await self.refuse(found, tool):
+            return answer_of(refusal.text, is_error=True)
+        await self.note_use(found, tool)
+        return await self.tell(found, tool, await self.run(found, tool, json.loads(asked.arguments)))
+
+
+def _refused(code: str, message: str) -> JsonObject:
+    return {"status": "error", "code": code, "error": message}
 
 
 def answer_of(text: str, *, is_error: bool) -> JsonObject:

@@ -11,16 +11,17 @@ from antiphon.domain.ids import ApprovalId, ProcessId, RunId, SessionRow
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.deciders import Deciding
 from antiphon.store import codec
-from antiphon.store.claims import Claims, is_left
+from antiphon.store.claims import is_left
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.scopes import ANY, flow
 from antiphon.store.select_list import SelectList
 
 _APPROVAL = SelectList(
     Approval,
-    "a.id, a.session, s.key AS session_key, a.incarnation AS session_id, a.run, a.origin, a.agent_id, a.principal, "
-    "a.state, a.calls, a.is_parked, a.asked_at, a.expires_at, a.decided_at, a.decided_by, a.note, a.is_due, "
-    "a.begun_at, a.begun_by, a.outcome, i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person",
+    "a.id, a.session, s.key AS session_key, a.incarnation AS session_id, a.run, a.agent_id, a.principal, a.state, "
+    "a.calls, a.is_parked, a.asked_at, a.expires_at, a.decided_at, a.decided_by, a.note, "
+    "COALESCE(k.is_due, 0) AS is_due, k.outcome, "
+    "i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person",
     principal=codec.stored_principal,
     state=codec.member_of(ApprovalState),
     calls=codec.asked_calls,
@@ -30,19 +31,15 @@ _APPROVAL = SelectList(
     decided_at=codec.moment,
     decided_by=codec.stored_principal,
     is_due=bool,
-    begun_at=codec.moment,
     made_of=codec.combined_classification("taint"),
 )
-CLAIMS = Claims("approvals", "id", "COALESCE(begun_by, '')", held="is_due = 1")
-"""Of the approved calls from outside a run."""
 _WITH_TAINT = "JOIN incarnations i ON i.id = a.incarnation"
-_SELECT = f"SELECT {_APPROVAL.text} FROM approvals a JOIN sessions s ON s.id = a.session {_WITH_TAINT}"
-_CHANGING = ("run", "state", "calls", "is_parked", "decided_at", "decided_by", "note", "is_due")
+_SELECT = (
+    f"SELECT {_APPROVAL.text} FROM approvals a JOIN sessions s ON s.id = a.session {_WITH_TAINT} "
+    "LEFT JOIN calls k ON k.id = a.id"
+)
+_CHANGING = ("run", "state", "calls", "is_parked", "decided_at", "decided_by", "note")
 _SET = ", ".join(f"{column} = ?" for column in _CHANGING)
-
-
-APPROVED = SessionRow(-3)
-"""Woken when a call from outside a run was approved."""
 
 
 class DueApproval(NamedTuple):
@@ -66,7 +63,6 @@ async def insert(tx: Transaction, approval: Approval) -> None:
         "id": approval.id,
         "session": approval.session,
         "incarnation": approval.session_id,
-        "origin": approval.origin,
         "agent_id": approval.agent_id,
         "principal": str(approval.principal),
         "asked_at": codec.milliseconds(approval.asked_at),
@@ -97,30 +93,6 @@ async def find(query: Query, id: ApprovalId) -> Approval | None:
     return None if row is None else _APPROVAL.read(row)
 
 
-async def find_by_origin(query: Query, origin: str) -> Approval | None:
-    """The request that the call from outside a run asked with, or that it joined."""
-    row = await query.fetch_one(
-        f"{_SELECT} WHERE a.id = COALESCE((SELECT x.id FROM approvals x WHERE x.origin = ?), "
-        "(SELECT o.approval FROM approval_origins o WHERE o.origin = ?))",
-        (origin, origin),
-    )
-    return None if row is None else _APPROVAL.read(row)
-
-
-async def join(tx: Transaction, origin: str, approval: Approval) -> None:
-    """Notes that another call from outside a run asked for the same."""
-    await tx.execute(
-        "INSERT INTO approval_origins (origin, session, approval) VALUES (?, ?, ?)",
-        (origin, approval.session, approval.id),
-    )
-
-
-async def forget_origin(tx: Transaction, origin: str) -> None:
-    """The same call asks anew from now on."""
-    await tx.execute("DELETE FROM approval_origins WHERE origin = ?", (origin,))
-    await tx.execute("UPDATE approvals SET origin = NULL WHERE origin = ?", (origin,))
-
-
 async def list_to_carry_out(query: Query, process: ProcessId, after: Approval | None, limit: int) -> list[Approval]:
     """Requests with an approved call from outside a run that no living process carries out.
 
@@ -130,7 +102,7 @@ async def list_to_carry_out(query: Query, process: ProcessId, after: Approval | 
     if after is not None and after.decided_at is not None:
         later, values = " AND (a.decided_at, a.id) > (?, ?)", [codec.milliseconds(after.decided_at), after.id]
     rows = await query.fetch_all(
-        f"{_SELECT} WHERE a.is_due = 1 AND (a.begun_by IS NULL OR (a.begun_by <> ? AND {is_left('a.begun_by')}))"
+        f"{_SELECT} WHERE k.is_due = 1 AND (k.begun_by IS NULL OR (k.begun_by <> ? AND {is_left('k.begun_by')}))"
         f"{later} ORDER BY a.decided_at, a.id LIMIT ?",
         (process, *values, limit),
     )
@@ -246,7 +218,6 @@ async def make_due(tx: Transaction, runs: Sequence[RunId]) -> None:
 
 
 async def delete_all(tx: Transaction, session: SessionRow) -> None:
-    await tx.execute("DELETE FROM approval_origins WHERE session = ?", (session,))
     await tx.execute("DELETE FROM approvals WHERE session = ?", (session,))
 
 
@@ -260,5 +231,4 @@ def _changing(approval: Approval) -> dict[str, SqlValue]:
         "decided_at": None if decided_at is None else codec.milliseconds(decided_at),
         "decided_by": None if decided_by is None else str(decided_by),
         "note": approval.note,
-        "is_due": int(approval.is_due),
     }

@@ -5,9 +5,7 @@ from antiphon.store.database import Query, Transaction
 _SESSIONS = (
     ("exchanges", "exchanges.requester"),
     ("spawns", "(SELECT s.parent FROM sessions s WHERE s.id = spawns.child)"),
-    ("approvals", "approvals.session"),
-    ("approval_origins", "approval_origins.session"),
-    ("keyed_calls", "keyed_calls.session"),
+    ("calls", "calls.session"),
 )
 """The tables that hold origins, with the session that called."""
 _KINDS = ("", "same:")

@@ -86,7 +86,7 @@ CLASSIFIED = (
     ("incarnations", "memory_person"),
     ("tokens", "clearance_person"),
     ("standing_approvals", "person"),
-    ("keyed_calls", "person"),
+    ("calls", "person"),
     ("tasks", "person"),
 )
 """Columns of classifications and clearances that name a person."""

@@ -25,7 +25,7 @@ from antiphon.domain.person import PersonRole
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import NOWHERE, SessionStatus
-from antiphon.engine.approvals.outside import MAX_OPEN
+from antiphon.engine.calls.steps import MAX_OPEN
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store.approvals import ApprovalFilter
 from antiphon.store.database import Query, SqlValue

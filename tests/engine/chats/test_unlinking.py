@@ -96,7 +96,7 @@ async def label(scene: Lobby, guest: Principal, eve: Principal) -> None:
             str(person),
         )
         await scene.change(
-            "INSERT INTO keyed_calls (id, origin, session, sha256, begun_at, begun_by, person) "
+            "INSERT INTO calls (id, origin, session, sha256, begun_at, begun_by, person) "
             "VALUES (?, ?, ?, '', 9000000000000, '', ?)",
             f"call {number}",
             f"{session}:{person}:key {number}",

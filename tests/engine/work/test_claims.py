@@ -14,18 +14,16 @@ from antiphon.agents.toolset import tool
 from antiphon.backends import describe_process
 from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
-from antiphon.domain.approval import Approval
+from antiphon.domain.call import OutsideCall
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.event import NewEvent
-from antiphon.domain.idempotency import KeyedCall
-from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, SessionRow
+from antiphon.domain.ids import AgentId, ProcessId, SessionRow
 from antiphon.domain.message import Usage
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import DeliveryContext
-from antiphon.engine.access.keyed_calls import BeginKeyedCall, begin_keyed_call, end_keyed_call, settle_keyed_call
 from antiphon.engine.access.reach import Rights
-from antiphon.engine.approvals.outside import BeginApprovedCall, begin_call, end_call
+from antiphon.engine.calls.steps import BeginKeyedCall, TakeCall, begin_keyed_call, end_call, take_call
 from antiphon.engine.checkpoints.introspector import BegunCheckpoint, LookedBack
 from antiphon.engine.checkpoints.steps import (
     BeginCheckpoint,
@@ -57,8 +55,7 @@ from antiphon.engine.sessions.forks import (
     remove_page,
     store_page,
 )
-from antiphon.store import approvals as requests
-from antiphon.store import channel_accounts, copies, deliveries, keyed_calls, processes
+from antiphon.store import calls, channel_accounts, copies, deliveries, processes
 from antiphon.store import sessions as rows
 from antiphon.store.channel_accounts import AccountName, LeaseRequest
 from antiphon.store.checkpoints import DueCheckpoint
@@ -248,7 +245,7 @@ class CheckpointClaim(Kind):
 
 
 class ApprovedCallClaim(Kind):
-    table = "approvals"
+    table = "calls"
 
     async def open(self) -> AbstractAsyncContextManager[App]:
         async with self._home(config(), self._tools()) as app:
@@ -268,31 +265,23 @@ class ApprovedCallClaim(Kind):
         (approval,) = await pending(app)
         self.key = (await decide(app, approval)).id
 
-    async def take(self, tx: Transaction, process: ProcessId) -> Approval | None:
-        command = BeginApprovedCall(
-            id=ApprovalId(str(self.key)),
-            process=process,
-            rules=self.app.services.rules,
-            is_idempotent=True,
-            at_ms=self._now,
-        )
-        found = await begin_call(tx, command)
-        return None if found is None else await requests.find(tx, command.id)
+    async def take(self, tx: Transaction, process: ProcessId) -> OutsideCall | None:
+        begun = await take_call(tx, self._command(process, may_repeat=True))
+        return None if begun is None else begun.call
 
-    def writes(self, held: Approval) -> Sequence[Callable[[Transaction], Awaitable[object]]]:
-        return (lambda tx: end_call(tx, held, "{}"),)
+    def _command(self, process: ProcessId, *, may_repeat: bool) -> TakeCall:
+        rules = self.app.services.rules
+        return TakeCall(id=str(self.key), process=process, rules=rules, may_repeat=may_repeat, at_ms=self._now)
+
+    def writes(self, held: OutsideCall) -> Sequence[Callable[[Transaction], Awaitable[object]]]:
+        return (lambda tx: end_call(tx, replace(held, outcome="{}")),)
 
     async def until_ended(self, app: App) -> None:
         answer = await call(app, "delete", "k", name="old")
         assert (answer["result"], self.disk.calls) == ("deleted old", ["delete old"])
 
 
-def _not_here(call: KeyedCall) -> None:
-    """Another process than that of the test has begun it."""
-
-
-class KeyedCallClaim(Kind):
-    table = "keyed_calls"
+class KeyedCallClaim(ApprovedCallClaim):
     goes_on = False
     key = "call_there"
 
@@ -302,10 +291,14 @@ class KeyedCallClaim(Kind):
 
     open_again = open
 
-    async def take(self, tx: Transaction, process: ProcessId) -> KeyedCall | None:
-        if found := await keyed_calls.find(tx, str(self.key)):
-            told = await settle_keyed_call(tx, found, _not_here)
-            return told if told.outcome else None
+    async def set_up(self, app: App) -> None:
+        await Kind.set_up(self, app)
+
+    async def take(self, tx: Transaction, process: ProcessId) -> OutsideCall | None:
+        if await calls.find(tx, str(self.key)):
+            assert await take_call(tx, self._command(process, may_repeat=False)) is None
+            told = await calls.find(tx, str(self.key))
+            return told if told and told.outcome else None
         command = BeginKeyedCall(
             id=str(self.key),
             rights=Rights(OWNER, self.app.services.rules),
@@ -316,16 +309,11 @@ class KeyedCallClaim(Kind):
             at_ms=self._now,
         )
         await begin_keyed_call(tx, command)
-        return await keyed_calls.find(tx, str(self.key))
-
-    def writes(self, held: KeyedCall) -> Sequence[Callable[[Transaction], Awaitable[object]]]:
-        return (lambda tx: end_keyed_call(tx, replace(held, outcome="{}")),)
+        return await calls.find(tx, str(self.key))
 
     async def until_ended(self, app: App) -> None:
-        call_ = await app.database.read(keyed_calls.find, str(self.key))
-        assert call_ is not None
-        told = await app.database.run(settle_keyed_call, call_, _not_here, sessions=(call_.session,))
-        assert "outcome_unknown" in (told.outcome or "") and self.disk.calls == []
+        told = await app.outside_calls.settled(str(self.key), self.session)
+        assert told is not None and "outcome_unknown" in (told.outcome or "") and self.disk.calls == []
 
 
 class AccountClaim(Kind):

@@ -24,7 +24,7 @@ POLL_SECONDS = 1.0
 class Waits:
     def __init__(self, database: Database, notifier: Notifier) -> None:
         self._database = database
-        self._notifier = notifier
+        self.notifier = notifier
         self._waiting: set[asyncio.Event] = set()
         self._is_closed = False
 
@@ -98,7 +98,7 @@ class Waits:
     def _woken(self, sessions: Collection[SessionRow]) -> Generator[asyncio.Event]:
         """Set by wakes of these rows, and when the waits are closed."""
         woken = asyncio.Event()
-        unsubscribers = [self._notifier.subscribe(session, woken.set) for session in set(sessions)]
+        unsubscribers = [self.notifier.subscribe(session, woken.set) for session in set(sessions)]
         self._waiting.add(woken)
         try:
             yield woken

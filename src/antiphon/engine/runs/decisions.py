@@ -32,7 +32,7 @@ from antiphon.policy.deciders import decide_answer, decide_deciding, may_see_own
 from antiphon.policy.decision import Deny
 from antiphon.policy.rights import reaches_all
 from antiphon.policy.standing import Standing
-from antiphon.store import approvals
+from antiphon.store import approvals, calls
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.approvals import ApprovalFilter
@@ -245,7 +245,7 @@ async def _carry_out(tx: Transaction, answered: ApprovalTransition) -> bool:
             assert session is not None
             await continue_parked(tx, run, session, approval)
         case Consequence.BEGIN:
-            tx.wake(approvals.APPROVED)
+            await calls.make_due(tx, approval.id)
         case Consequence.NOTHING | Consequence.PARK:
             pass
     return True

@@ -14,7 +14,7 @@ from antiphon.clock import Clock
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.sessions.deletion import remove_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.store import arrivals, keyed_calls, link_undos
+from antiphon.store import arrivals, calls, link_undos
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -64,7 +64,7 @@ class Upkeep:
                 self.prune,
                 self.remove_workspaces,
                 self.forget_arrivals,
-                self.forget_keyed_calls,
+                self.forget_calls,
                 self.forget_link_undos,
             )
             has_failed = [not await self._try(step) for step in steps]
@@ -130,10 +130,10 @@ class Upkeep:
         before_ms = self._clock.now_ms() - int(arrivals.KEPT.total_seconds() * 1000)
         await self._database.run(arrivals.delete_before, before_ms)
 
-    async def forget_keyed_calls(self) -> None:
+    async def forget_calls(self) -> None:
         """Forgets calls from outside a run that are too old to be repeated."""
-        before_ms = self._clock.now_ms() - int(keyed_calls.KEPT.total_seconds() * 1000)
-        while await self._database.run(keyed_calls.delete_before, before_ms, BATCH) == BATCH:
+        before_ms = self._clock.now_ms() - int(calls.KEPT.total_seconds() * 1000)
+        while await self._database.run(calls.delete_before, before_ms, BATCH) == BATCH:
             pass
 
     async def forget_link_undos(self) -> None:

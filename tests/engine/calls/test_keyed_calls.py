@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from antiphon.agents.toolset import tool
 from antiphon.building import App, Parts
-from antiphon.clock import RandomIds
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Approval, hash_of_text
@@ -22,21 +21,14 @@ from antiphon.domain.ids import ProcessId
 from antiphon.domain.message import JsonObject
 from antiphon.domain.person import PersonRole
 from antiphon.engine.access.callers import Callers, FoundCaller
-from antiphon.engine.access.keyed_calls import (
-    MAX_AT_WORK,
-    BeginKeyedCall,
-    CallOutcome,
-    KeyedCalls,
-    KeyedRequest,
-    begin_keyed_call,
-    end_keyed_call,
-)
 from antiphon.engine.access.reach import Outsider, Rights, TokenHolder
+from antiphon.engine.calls.calls import CallOutcome, KeyedRequest
+from antiphon.engine.calls.steps import MAX_AT_WORK, BeginKeyedCall, begin_keyed_call, end_call
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.feed.local import LocalNotifier
-from antiphon.store import keyed_calls as rows
+from antiphon.store import calls as rows
+from antiphon.store.calls import KEPT
 from antiphon.store.database import Database, Query, Transaction
-from antiphon.store.keyed_calls import KEPT
 from antiphon.store.people import NAMES
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -59,7 +51,7 @@ def noting(disk: Disk, *, is_idempotent: bool = False) -> Parts:
 
 
 async def _count(query: Query) -> int:
-    row = await query.fetch_one("SELECT COUNT(*) FROM keyed_calls")
+    row = await query.fetch_one("SELECT COUNT(*) FROM calls")
     assert row is not None
     return row[0]
 
@@ -347,7 +339,7 @@ async def test_a_call_of_another_process_is_waited_for_until_that_ends(open_home
             assert answers == []
             if end == "answer":
                 ended = replace(there, outcome=json.dumps({"status": "ok", "result": "there"}))
-                await app.database.run(end_keyed_call, ended, sessions=(there.session,))
+                await app.database.run(end_call, ended, sessions=(there.session,))
             else:
                 await app.database.run(dies, other)
         assert answers[0] == await call(app, "note", "k", **NOTES) and disk.calls == []
@@ -366,11 +358,11 @@ async def test_a_key_is_new_again_in_a_session_made_anew_and_after_a_week(open_h
         await call(app, "note", "k", **NOTES)
         assert disk.calls == ["note milk"] * 2
         clock.pass_time(KEPT - timedelta(hours=1))
-        await upkeep.forget_keyed_calls()
+        await upkeep.forget_calls()
         await call(app, "note", "k", **NOTES)
         assert disk.calls == ["note milk"] * 2
         clock.pass_time(timedelta(hours=2))
-        await upkeep.forget_keyed_calls()
+        await upkeep.forget_calls()
         await call(app, "note", "k", **NOTES)
         assert disk.calls == ["note milk"] * 3
 
@@ -397,7 +389,7 @@ async def test_a_call_under_way_is_not_forgotten_when_the_clock_jumps_ahead(open
             await asking_beside(app, tasks, answers)
             await counter.begun.wait()
             clock.step(KEPT + timedelta(hours=1))
-            await Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=None).forget_keyed_calls()
+            await Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=None).forget_calls()
             await asking_beside(app, tasks, answers)
             counter.released.set()
         assert [answer["result"] for answer in answers] == ["canary milk"] * 2 and counter.calls == ["milk"]
@@ -519,14 +511,6 @@ async def test_the_begin_counts_with_what_is_true_then(open_home: OpenHome, chan
         ann, old = await invite(app, "Ann", PersonRole.OWNER), await invite(app, "Old", PersonRole.USER)
         people, target = app.services.people, app.services.sessions.target(CHAT)
         await wait_end(app, await hear(app, old, "one"))
-        keyed = KeyedCalls(
-            app.database,
-            app.services.waits,
-            app.services.rules,
-            process=ProcessId("proc_here"),
-            clock=app.services.clock,
-            ids=RandomIds(app.services.clock),
-        )
         begun: list[str] = []
 
         async def carry_out(found: FoundCaller) -> CallOutcome:
@@ -538,15 +522,15 @@ async def test_the_begin_counts_with_what_is_true_then(open_home: OpenHome, chan
             case "suspended":
                 await people.suspend(OWNER, "old")
                 with pytest.raises(Denied):
-                    await keyed.once(request, carry_out)
+                    await app.outside_calls.once(request, carry_out)
                 assert begun == []
             case "merged":
                 await people.merge(OWNER, "old", "ann")
                 for who in (old, ann):
-                    await keyed.once(request._replace(actor=who), carry_out)
+                    await app.outside_calls.once(request._replace(actor=who), carry_out)
                 assert begun == [str(ann)]
             case _:
                 await app.tool_calls.call(old, target, "note", NOTES, idempotency_key="k")
                 (approval,) = await pending(app)
-                told = await keyed.once(request, carry_out)
+                told = await app.outside_calls.once(request, carry_out)
                 assert isinstance(told, Approval) and told.id == approval.id and begun == []

@@ -10,7 +10,8 @@ from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import ApprovalState, Verdict
 from antiphon.domain.ids import ApprovalId
-from antiphon.engine.approvals.outside import BATCH, MAX_OPEN
+from antiphon.engine.calls.calls import BATCH
+from antiphon.engine.calls.steps import MAX_OPEN
 from antiphon.store.approvals import ApprovalFilter
 from tests.claims import requirement
 from tests.conftest import OpenHome

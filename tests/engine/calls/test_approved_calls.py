@@ -12,11 +12,13 @@ from antiphon.agents.toolset import tool
 from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Approval, ApprovalState, Verdict
+from antiphon.domain.call import OutsideCall
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import ApprovalId, ProcessId
 from antiphon.domain.person import PersonRole
-from antiphon.engine.approvals.outside import BeginApprovedCall, begin_call, end_call
+from antiphon.engine.calls.steps import BeginsNow, TakeCall, end_call, take_call
 from antiphon.store import approvals as rows
+from antiphon.store import calls
 from antiphon.store.database import Transaction
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -185,9 +187,9 @@ async def test_a_call_from_outside_is_asked_on_one_day_and_decided_after_restart
     assert disk.calls == ["delete old"]
 
 
-async def begun_elsewhere(tx: Transaction, command: BeginApprovedCall) -> None:
+async def begun_elsewhere(tx: Transaction, command: TakeCall) -> None:
     """As a process does that dies then."""
-    assert await begin_call(tx, command) is not None
+    assert await take_call(tx, command) is not None
 
 
 @requirement("approvals:5", "runs:8")
@@ -203,11 +205,11 @@ async def test_a_call_that_was_cut_is_reported_as_unknown_unless_it_may_be_repea
         (approval,) = await pending(app)
     async with open_home() as app:
         await decide(app, approval)
-        command = BeginApprovedCall(
+        command = TakeCall(
             id=approval.id,
             process=ProcessId("proc_dead"),
             rules=app.services.rules,
-            is_idempotent=is_idempotent,
+            may_repeat=is_idempotent,
             at_ms=app.services.clock.now_ms(),
         )
         await app.database.run(begun_elsewhere, command, sessions=(approval.session,))
@@ -235,14 +237,14 @@ async def test_while_a_living_process_carries_it_out_no_other_begins_it(open_hom
         await decide(app, approval)
         with anyio.fail_after(SECONDS):
             await begun.wait()
-        command = BeginApprovedCall(
+        command = TakeCall(
             id=approval.id,
-            process=(await stored(app, approval.id)).begun_by or ProcessId(""),
+            process=(await begun_call(app, approval.id)).begun_by or ProcessId(""),
             rules=app.services.rules,
-            is_idempotent=True,
+            may_repeat=True,
             at_ms=app.services.clock.now_ms(),
         )
-        assert await app.database.run(begin_call, command, sessions=(approval.session,)) is None
+        assert await app.database.run(take_call, command, sessions=(approval.session,)) is None
         held.set()
         assert (await outcome_of(app, approval))["result"] == "deleted old"
     assert disk.calls == ["delete old"]
@@ -256,25 +258,33 @@ async def test_a_process_whose_call_was_begun_again_leaves_the_answer_to_that_on
         (approval,) = await pending(app)
     async with open_home(config(), Parts()) as app:  # its tool is not installed there
         await decide(app, approval)
-        answers = list[str | None]()
+        held, answers = list[BeginsNow](), list[str | None]()
 
         async def begun_twice(tx: Transaction) -> None:
             for process in ("slow", "next"):  # neither shows itself
-                command = BeginApprovedCall(
+                command = TakeCall(
                     id=approval.id,
                     process=ProcessId(process),
                     rules=app.services.rules,
-                    is_idempotent=True,
+                    may_repeat=True,
                     at_ms=app.services.clock.now_ms(),
                 )
-                assert await begin_call(tx, command) is not None
-            for process in ("slow", "next"):
-                await end_call(tx, replace(approval, begun_by=ProcessId(process)), json.dumps(process))
+                begun = await take_call(tx, command)
+                assert begun is not None
+                held.append(begun)
+            for each in held:
+                await end_call(tx, replace(each.call, outcome=json.dumps(each.call.begun_by)))
                 found = await rows.find(tx, approval.id)
                 answers.append(None if found is None else found.outcome)
 
         await app.database.run(begun_twice, sessions=(approval.session,))
         assert answers == [None, '"next"']
+
+
+async def begun_call(app: App, id: ApprovalId) -> OutsideCall:
+    found = await app.database.read(calls.find, id)
+    assert found is not None
+    return found
 
 
 async def stored(app: App, id: ApprovalId) -> Approval:
