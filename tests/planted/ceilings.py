@@ -10,7 +10,7 @@ BUGS = (
     Bug(
         "no silent word moves a session that holds as much",
         "engine/ledger/append.py",
-        "    return taint is None or may_enter(made_of, taint)",
+        "    return taint is None or is_held(made_of, taint)",
         "    return taint is None",
         f"{SILENT}test_a_silent_word_at_the_taint_of_its_session_moves_it[sqlite]",
     ),

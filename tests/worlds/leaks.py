@@ -102,7 +102,7 @@ LEAKS = (
     Bug(
         "requester's turn unchecked",
         "engine/exchanges/turns.py",
-        "may_flow=may_enter(said.made_of, await _clearance_of_other(query, exchange, sides, said.side)),",
+        "may_flow=may_tell(said.made_of, await _clearance_of_other(query, exchange, sides, said.side)),",
         "may_flow=True,",
         after("a target reads the books for its sender"),
     ),

@@ -3,21 +3,14 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.agents.call_arguments import read_call_arguments
-from antiphon.agents.call_flow import (
-    brought_by,
-    carried_by,
-    may_leave,
-    needs_no_decision,
-    refuse_call,
-    refuse_source,
-    sink_of,
-)
+from antiphon.agents.call_flow import Calling, may_leave, refuse_call, sink_of
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolOutput, Toolset
 from antiphon.domain.agent import Effect
@@ -39,7 +32,6 @@ from antiphon.engine.runs.context import ApprovalsSoFar, RunContext
 from antiphon.engine.runs.lifecycle import WorkspaceUse
 from antiphon.engine.sessions.workspaces import Workspace
 from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
-from antiphon.policy.flow import may_enter
 from antiphon.policy.rights import is_guest, may_call
 from antiphon.policy.session_tools import NEVER_ASK
 from antiphon.policy.standing import Standing
@@ -134,16 +126,9 @@ class Judge:
         tool = self.tools.find(call.part.name)
         if tool is None or call.is_begun:
             return None
-        brought = brought_by(tool, context.workspace)
-        leaves = self._leaves(context, tool)
-        carried = carried_by(tool, context.made_of, context.workspace) if leaves else context.made_of
-        if needs_no_decision(brought, carried):
-            return None
-        sinks = self.rules.sinks
-        # What the session holds already is below its ceiling.
-        if not may_enter(brought, context.taint) and not may_enter(brought, await context.find_ceiling(sinks)):
-            return refuse_source(tool)
-        return refuse_call(tool, carried, sinks, leaves=leaves)
+        calling, sinks = Calling(context.made_of, context.taint, context.workspace), self.rules.sinks
+        find_ceiling = partial(context.find_ceiling, sinks)
+        return await refuse_call(tool, calling, sinks, find_ceiling, leaves=self._leaves(context, tool))
 
     def _leaves(self, context: RunContext, tool: Tool) -> bool:
         is_command_walled = is_walled(self.standing, is_sandboxed=self.is_sandboxed)

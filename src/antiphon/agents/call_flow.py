@@ -1,12 +1,15 @@
 """Whether a call may be made, by what it carries and what it brings. Contract: flow 2, 7."""
 
 import json
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from antiphon.agents.toolset import Tool, ToolOutput
 from antiphon.domain.agent import Agent, Effect
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
 from antiphon.policy.approvals import RUN_COMMAND
-from antiphon.policy.flow import is_public, may_enter
+from antiphon.policy.exit import takes
+from antiphon.policy.flow import is_held, is_public, may_hold
 from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.sinks import Sinks, clearance_of_tool
 
@@ -36,7 +39,7 @@ def may_leave(effects: frozenset[Effect], agent: Agent | None) -> bool:
     return Effect.DELETES in effects or agent is None or agent.command_limits.network
 
 
-def refuse_source(tool: Tool) -> ToolOutput:
+def _refuse_source(tool: Tool) -> ToolOutput:
     return _forbidden(
         "above_clearance",
         f"Tool returns data that may not enter this session: {tool.schema.name!r}. The call did not run. Do without "
@@ -44,7 +47,7 @@ def refuse_source(tool: Tool) -> ToolOutput:
     )
 
 
-def refuse_carried(tool: Tool) -> ToolOutput:
+def _refuse_carried(tool: Tool) -> ToolOutput:
     return _forbidden(
         "write_down",
         f"This session holds data that may not go to the tool: {tool.schema.name!r}. The call did not run. Do without "
@@ -52,14 +55,27 @@ def refuse_carried(tool: Tool) -> ToolOutput:
     )
 
 
-def needs_no_decision(brought: Classification, carried: Classification) -> bool:
-    """Whether both are public, so that no clearance has to be looked up."""
-    return is_public(brought) and is_public(carried)
+class Calling(NamedTuple):
+    """What a session holds that calls a tool."""
+
+    context: Classification
+    """What the call was made of."""
+    taint: Classification
+    workspace: Classification
 
 
-def refuse_call(tool: Tool, carried: Classification, sinks: Sinks, *, leaves: bool) -> ToolOutput | None:
-    """The refusal of a call that would carry more than the tool may have."""
-    return None if may_enter(carried, sink_of(tool, sinks, leaves=leaves)) else refuse_carried(tool)
+async def refuse_call(
+    tool: Tool, calling: Calling, sinks: Sinks, find_ceiling: Callable[[], Awaitable[Classification]], *, leaves: bool
+) -> ToolOutput | None:
+    """The refusal of a call that brings or carries too much. Reads no ceiling if everything is public, or held."""
+    brought = brought_by(tool, calling.workspace)
+    carried = carried_by(tool, calling.context, calling.workspace) if leaves else calling.context
+    if is_public(brought) and is_public(carried):
+        return None
+    # What the session holds already is below its ceiling.
+    if not is_held(brought, calling.taint) and not may_hold(brought, await find_ceiling()):
+        return _refuse_source(tool)
+    return None if takes(sink_of(tool, sinks, leaves=leaves), carried) else _refuse_carried(tool)
 
 
 def _workspace_of(tool: Tool, workspace: Classification) -> Classification:

@@ -24,7 +24,9 @@ from antiphon.domain.message import AssistantMessage, JsonObject, ToolCallPart, 
 from antiphon.engine.checkpoints.introspector import BegunCheckpoint, CheckpointReader, LookedBack
 from antiphon.engine.checkpoints.steps import LOST_CLEARANCE
 from antiphon.engine.rules import Rules
-from antiphon.policy.flow import may_enter
+from antiphon.policy.decision import Deny
+from antiphon.policy.exit import decide_provider
+from antiphon.policy.flow import may_hold
 
 MOST_STEPS = 8
 """Responses of the model in one checkpoint."""
@@ -76,14 +78,10 @@ class ModelIntrospector:
                 *(entry.classification for entry in entries),
             ]
         )
-        if not may_enter(made_of, begun.ceiling):
+        if not may_hold(made_of, begun.ceiling):
             return LOST_CLEARANCE
-        provider = model.name.partition(":")[0]
-        if not may_enter(made_of, self._rules.sinks.of_provider(provider)):
-            return LookedBack(
-                error=f"The conversation may not be sent to the provider {provider!r}. Nothing was sent.",
-                code="model_clearance",
-            )
+        if isinstance(denied := decide_provider(made_of, model.name, self._rules.sinks), Deny):
+            return LookedBack(error=denied.reason, code=denied.rule)
         fences = DataFences(self._fence_key, begun.incarnation)
         framing = Framing(begun.session.source.type, fences, await reader.read_roles(), begun.ceiling)
         conversation = rendered(model, entries, framing, kept_tokens=KEPT_TOKENS)

@@ -45,7 +45,9 @@ from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.approvals import RUN_COMMAND
-from antiphon.policy.flow import may_enter
+from antiphon.policy.decision import Deny
+from antiphon.policy.exit import decide_provider
+from antiphon.policy.flow import ceiling, may_hold
 from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, SHOW_OTHERS, YIELD_TOOL
 
@@ -104,7 +106,7 @@ class AgentLoop:
             held = await context.find_held(self._rules.sinks)
             if ending := self._ending_in_log(context, transcript):
                 return ending
-            if not may_enter(held, context.ceiling):
+            if not may_hold(held, context.ceiling):
                 return _above(context, session, held)
             if transcript.open_calls():
                 stopped = await self._run_calls(context, transcript.steps_of(context.run.id)[-1], judge)
@@ -115,9 +117,8 @@ class AgentLoop:
             if isinstance(room, RunEnding):
                 return room
             asking = Asking(context=context, model=model, retry=self._retry, room=room)
-            provider = model.name.partition(":")[0]
-            if not may_enter(context.made_of, self._rules.sinks.of_provider(provider)):
-                return _kept_from(provider)
+            if isinstance(denied := decide_provider(context.made_of, model.name, self._rules.sinks), Deny):
+                return _kept_from(model.name.partition(":")[0], denied)
             entries = repairs.entries(context.entries())
             roles = await context.roles() if is_group else NOBODY
             fences = DataFences(self._fence_key, session.id)
@@ -481,7 +482,7 @@ def _unreadable(seqs: Sequence[int]) -> RunEnding:
 
 def _above(context: RunContext, session: Session, held: Classification) -> RunEnding:
     """The end of a run whose session holds more than its ceiling. Contract: flow 2."""
-    if session.clearance is None or may_enter(held, session.clearance):
+    if may_hold(held, ceiling(session)):
         logger.warning(
             "Run ended because its place lost clearance",
             extra={"action": PLACE_CLEARANCE, "run_id": context.run.id, "session": session.key.value},
@@ -497,9 +498,6 @@ def _above(context: RunContext, session: Session, held: Classification) -> RunEn
     )
 
 
-def _kept_from(provider: str) -> RunEnding:
-    return _failed(
-        "model_clearance",
-        f"The conversation may not be sent to the provider {provider!r}. Nothing was sent. Raise "
-        f"providers.{provider}.clearance, use another model, or reset the session.",
-    )
+def _kept_from(provider: str, denied: Deny) -> RunEnding:
+    advice = f"Raise providers.{provider}.clearance, use another model, or reset the session."
+    return _failed(denied.rule, f"{denied.reason} {advice}")

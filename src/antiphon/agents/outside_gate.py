@@ -16,14 +16,7 @@ from antiphon.agents.approving import (
     in_workspace,
     is_walled,
 )
-from antiphon.agents.call_flow import (
-    brought_by,
-    carried_by,
-    may_leave,
-    needs_no_decision,
-    refuse_call,
-    refuse_source,
-)
+from antiphon.agents.call_flow import Calling, brought_by, may_leave, refuse_call
 from antiphon.agents.text import whole_text
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset
 from antiphon.domain.agent import Effect
@@ -36,7 +29,8 @@ from antiphon.engine.calls.calls import ApprovedWork, CallOutcome
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
-from antiphon.policy.flow import WITHHELD, may_enter
+from antiphon.policy.exit import takes
+from antiphon.policy.flow import WITHHELD
 from antiphon.policy.session_tools import SESSION_TOOLS
 
 
@@ -79,13 +73,8 @@ class OutsideGate:
         """The refusal of a call that may not be made. Reads nothing if everything is public."""
         session = found.session
         leaves = may_leave(self._effects_of(found, tool), self._rules.agents.get(session.agent_id))
-        brought = brought_by(tool, session.workspace)
-        carried = carried_by(tool, session.taint, session.workspace) if leaves else session.taint
-        if needs_no_decision(brought, carried):
-            return None
-        if not may_enter(brought, session.taint) and not may_enter(brought, await self._callers.ceiling_of(session)):
-            return refuse_source(tool)
-        return refuse_call(tool, carried, self._rules.sinks, leaves=leaves)
+        calling, find_ceiling = Calling(session.taint, session.taint, session.workspace), self._callers.ceiling_of
+        return await refuse_call(tool, calling, self._rules.sinks, partial(find_ceiling, session), leaves=leaves)
 
     async def note_use(self, found: FoundCaller, tool: Tool) -> None:
         """Stores what a command leaves in the session's workspace, before it does. Contract: flow 8."""
@@ -100,7 +89,7 @@ class OutsideGate:
     async def tell(self, found: FoundCaller, tool: Tool, ended: GateAnswer) -> JsonObject:
         """The answer of a call that has just ended, `withheld` if it may not go to the caller."""
         session, name = found.session, tool.schema.name
-        if not may_enter(EVERYTHING, found.clearance):
+        if not takes(found.clearance, EVERYTHING):
             # What the session held when the call began was cleared for the caller; either may have changed meanwhile.
             made_of = ended.brought.join(session.taint)
             if name in SESSION_TOOLS:
@@ -108,7 +97,7 @@ class OutsideGate:
             elif name == RUN_COMMAND:
                 present, _ = await self._callers.session_of(found.caller)
                 made_of = join_all((made_of, session.workspace, present.workspace))
-            if not may_enter(made_of, found.clearance):
+            if not takes(found.clearance, made_of):
                 return answer_of(WITHHELD, is_error=False)
         return ended.answer
 
@@ -125,7 +114,7 @@ class OutsideGate:
     def may_tell(self, found: FoundCaller, tool: Tool, made_of: Classification) -> bool:
         """Whether the caller may have the outcome of an earlier call, whatever rights that one had."""
         held = found.session.taint.join(brought_by(tool, found.session.workspace))
-        return may_enter(held.join(made_of), found.clearance)
+        return takes(found.clearance, held.join(made_of))
 
     def work_of(self, approval: Approval) -> ApprovedWork | None:
         """What carries out the approved call from outside; None in a process without its tool."""

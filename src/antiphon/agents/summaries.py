@@ -17,7 +17,8 @@ from antiphon.domain.message import Usage
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.rules import Rules
 from antiphon.engine.views.summary_inputs import SummaryInput, SummaryInputs, SummaryScope
-from antiphon.policy.flow import may_enter
+from antiphon.policy.decision import Deny
+from antiphon.policy.exit import decide_provider
 
 
 class MadeSummary(Struct, frozen=True, kw_only=True):
@@ -74,12 +75,9 @@ class Summaries:
         return MadeSummary(text=text, made_of=asked.made_of, usage=usage)
 
     def _check_flow(self, asked: SummaryInput, model: Model) -> None:
-        provider = model.name.partition(":")[0]
-        if not may_enter(asked.made_of, self._rules.sinks.of_provider(provider)):
-            raise Denied(
-                f"The conversation may not be sent to the provider {provider!r}. Nothing was sent.",
-                code="model_clearance",
-            )
+        denied = decide_provider(asked.made_of, model.name, self._rules.sinks)
+        if isinstance(denied, Deny):
+            raise Denied(denied.reason, code=denied.rule)
 
     async def _find_room(self, caller: Caller, model: Model) -> Room:
         if not model.is_counted:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from antiphon.config.config import Config
 from antiphon.domain.classification import NO_COMPARTMENTS
-from antiphon.policy.flow import may_enter
+from antiphon.policy.exit import takes
 from antiphon.policy.sinks import UNSET_CHANNEL
 from antiphon.settings.classification import ClassificationSection, ClearanceSection
 
@@ -38,6 +38,6 @@ def _takes(clearance: ClearanceSection | None, data: ClassificationSection) -> b
     """Whether the data may be sent to the place; compartments are compared by name, without the home's table."""
     made_of = data.without_compartments.classification(NO_COMPARTMENTS)
     if clearance is None:
-        return not data.compartments and may_enter(made_of, UNSET_CHANNEL)
+        return not data.compartments and takes(UNSET_CHANNEL, made_of)
     limit = clearance.without_compartments.classification(NO_COMPARTMENTS)
-    return may_enter(made_of, limit) and set(data.compartments) <= set(clearance.compartments)
+    return takes(limit, made_of) and set(data.compartments) <= set(clearance.compartments)

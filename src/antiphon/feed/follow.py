@@ -24,8 +24,8 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.feed.notifier import Notifier
 from antiphon.metrics import DELTAS_DROPPED, READERS_CUT
-from antiphon.policy.flow import may_enter
 from antiphon.policy.reach import Grant
+from antiphon.policy.shown import is_shown
 from antiphon.store.people import NAMES
 from antiphon.trouble import Setbacks, Trouble, is_of_all
 
@@ -175,7 +175,7 @@ class _Batch:
     _made_of: Classification | None = None
 
     def frame(self, view: View, clearance: Classification) -> Frame:
-        if clearance is not EVERYTHING and not may_enter(self.made_of, clearance):
+        if clearance is not EVERYTHING and not is_shown(self.made_of, clearance):
             frame = self.below.get((view, clearance))
             if frame is None:
                 frame = self.below[view, clearance] = b"".join(_encoded(view, clearance, self.events))
@@ -203,7 +203,7 @@ class _Batch:
 def _encoded(view: View, clearance: Classification, events: Iterable[Event]) -> Iterator[Frame]:
     """Each event as a reader with that clearance sees it. Contract: flow 3."""
     for event in events:
-        yield view.encode(event) if may_enter(event.classification, clearance) else view.encode_hidden(event)
+        yield view.encode(event) if is_shown(event.classification, clearance) else view.encode_hidden(event)
 
 
 class _Feed:
@@ -441,7 +441,7 @@ class Reader:
 
     def add_delta(self, delta: Delta) -> None:
         """Places the delta after its event and before the following events; wakes nobody."""
-        if not may_enter(delta.made_of, self.clearance):
+        if not is_shown(delta.made_of, self.clearance):
             return
         if delta.piece is None:
             self._deltas.clear()

@@ -13,7 +13,7 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import ToolResult
 from antiphon.feed.changes import Change
 from antiphon.feed.follow import Frame
-from antiphon.policy.flow import may_enter
+from antiphon.policy.shown import is_shown
 
 ROWS_AT_ONCE = 500
 SNAPSHOT_SECONDS = 1.0
@@ -109,7 +109,7 @@ class Listing(Generic[R]):
                 continue
             self._shown[change.session] = row.key
             clearance = row.clearance
-            readable = [e for e in change.events if clearance is not None and may_enter(e.classification, clearance)]
+            readable = [e for e in change.events if clearance is not None and is_shown(e.classification, clearance)]
             messages = [event for event in readable if event.message is not None]
             listed = [
                 ListedMessage(event.seq, isinstance(event.message, ToolResult), frame)

@@ -18,7 +18,7 @@ WITHHELD = '{"status": "withheld"}'
 
 def decide_write(context: Classification, clearance: Classification) -> Decision:
     """Whether words made of the context may be written to a place with that clearance. Contract: flow 4."""
-    if may_enter(context, clearance):
+    if may_tell(context, clearance):
         return ALLOW
     return Deny("write_down", "this turn has read data that may not go there.")
 
@@ -32,8 +32,27 @@ def classify_message(standing: Standing, route: Classification, *, has_foreign_w
 
 
 def may_enter(content: Classification, clearance: Classification) -> bool:
-    """Whether a reader with this clearance may see the content."""
+    """Whether a reader with this clearance may see the content.
+
+    Asked in `policy` alone: others ask what they are about to do (`may_hold`, `is_held`, `may_tell`, `exit.takes`,
+    `shown.is_shown`).
+    """
     return content.flows_to(clearance)
+
+
+def may_hold(data: Classification, ceiling: Classification) -> bool:
+    """Whether a session with that ceiling may take the data in; its taint rises by them. Contract: flow 2."""
+    return may_enter(data, ceiling)
+
+
+def is_held(data: Classification, taint: Classification) -> bool:
+    """Whether the session holds as much already, so that nobody who sees it learns of the data."""
+    return may_enter(data, taint)
+
+
+def may_tell(words: Classification, taint: Classification) -> bool:
+    """Whether words may go to another session or a row of its readers, which do not rise by them. Contract: flow 4."""
+    return may_enter(words, taint)
 
 
 def is_public(content: Classification) -> bool:
@@ -41,10 +60,9 @@ def is_public(content: Classification) -> bool:
     return content is PUBLIC or content.flows_to(PUBLIC)
 
 
-def ceiling(session: Session, place: Classification | None) -> Classification:
-    """What a run of the session may take in: the meet of its clearance and its place's; None for no place outside."""
-    own = EVERYTHING if session.clearance is None else session.clearance
-    return own if place is None else own.meet(place)
+def ceiling(session: Session, place: Classification = EVERYTHING) -> Classification:
+    """What a run of the session may take in: the meet of its clearance and that of its place outside, if any."""
+    return place if session.clearance is None else place.meet(session.clearance)
 
 
 def admitted(entries: Iterable[Entry], ceiling: Classification) -> Iterator[Entry]:

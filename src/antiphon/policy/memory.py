@@ -82,9 +82,12 @@ def decide_change(note: Note, made_of: Classification) -> Decision:
     return ALLOW if may_enter(made_of, note.made_of) else WRITE_DOWN
 
 
-def may_read_note(standing: Standing, note: Note, groups: Collection[str]) -> bool:
-    """Whether the person sees the note outside of chats; `groups` are holders of the groups they take part in."""
-    if standing.is_suspended or not may_enter(note.made_of, standing.clearance):
+def may_read_note(standing: Standing, note: Note, groups: Collection[str], clearance: Classification) -> bool:
+    """Whether the person sees the note outside of chats; `groups` are holders of the groups they take part in.
+
+    `clearance` is that of the credential with which they ask.
+    """
+    if standing.is_suspended or not all(may_enter(note.made_of, each) for each in (standing.clearance, clearance)):
         return False
     return reaches_all(standing) or note.holder == str(standing.principal) or note.holder in groups
 

@@ -9,6 +9,11 @@ from antiphon.domain.session import Session
 from antiphon.policy.flow import may_enter
 
 
+def is_shown(made_of: Classification, clearance: Classification) -> bool:
+    """Whether a reader with that clearance sees what was made so."""
+    return may_enter(made_of, clearance)
+
+
 def shown_session(session: Session, clearance: Classification) -> Session:
     """The row without what was made of data that may not go to the reader.
 
@@ -17,7 +22,7 @@ def shown_session(session: Session, clearance: Classification) -> Session:
     """
     shown_texts = (session.preview_made_of, session.description_made_of, session.working_memory_made_of)
     base, taint, preview, description, memory = (
-        may_enter(each, clearance) for each in (session.base, session.taint, *shown_texts)
+        is_shown(each, clearance) for each in (session.base, session.taint, *shown_texts)
     )
     if base and preview and description and memory and taint:
         return session
@@ -39,7 +44,7 @@ def shown_run(run: Run, clearance: Classification) -> Run:
 
     Then an ended run has the status `ok`, however it ended.
     """
-    if may_enter(run.made_of, clearance):
+    if is_shown(run.made_of, clearance):
         return run
     return replace(
         run,

@@ -30,7 +30,7 @@ from antiphon.domain.message import (
     UserMessage,
     Whose,
 )
-from antiphon.policy.flow import may_enter
+from antiphon.policy.flow import is_public
 from antiphon.wire.encoding import Shape, compact_json, milliseconds
 
 
@@ -326,7 +326,7 @@ def _report(step: ReportStep) -> ReportShape:
 
 
 def event(event: Event, actor_name: str | None, compartments: Compartments = NO_COMPARTMENTS) -> EventShape:
-    says_itself = event.message is not None or may_enter(event.classification, PUBLIC)
+    says_itself = event.message is not None or is_public(event.classification)
     return EventShape(
         seq=event.seq,
         type=event.type,

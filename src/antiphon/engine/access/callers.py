@@ -18,7 +18,7 @@ from antiphon.engine.ledger.append import raise_workspace
 from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
 from antiphon.policy.acts import Act
-from antiphon.policy.flow import may_enter
+from antiphon.policy.exit import takes
 from antiphon.policy.standing import Standing
 from antiphon.store import incarnations
 from antiphon.store import sessions as rows
@@ -126,7 +126,7 @@ async def _are_one(query: Query, target: NamedTarget, other: NamedTarget) -> boo
 async def find_caller(query: Query, rights: Rights, target: NamedTarget, call_id: str) -> FoundCaller:
     """A client outside that begins a call as the session."""
     found = await find_present_caller(query, rights, target, call_id)
-    if not may_enter(found.session.taint, found.clearance):
+    if not takes(found.clearance, found.session.taint):
         # Its answers are made of all that it holds. Contract: flow 3.
         raise Denied(
             f"Session holds data that is not cleared for you: {target_name(target)!r}. An owner can clear you for "

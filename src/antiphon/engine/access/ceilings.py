@@ -1,10 +1,10 @@
 """What a session may take in, by its own clearance and that of the place where it answers. Contract: flow 2, 7."""
 
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.errors import Denied
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.access.recipients import find_recipient
-from antiphon.policy.flow import ceiling, may_enter
+from antiphon.policy.flow import ceiling, may_hold
 from antiphon.policy.sinks import Sinks
 from antiphon.store.database import Query
 
@@ -16,19 +16,18 @@ async def find_ceiling(
     return ceiling(session, await find_place_clearance(query, sinks, session.delivery, place))
 
 
-async def find_place_clearance(query: Query, sinks: Sinks, *places: DeliveryContext | None) -> Classification | None:
-    """What may go to all of the places; None if none of them is outside."""
-    found: Classification | None = None
+async def find_place_clearance(query: Query, sinks: Sinks, *places: DeliveryContext | None) -> Classification:
+    """What may go to all of the places that are outside."""
+    found = EVERYTHING
     for place in dict.fromkeys(places):
         if place is not None and place.is_outside:
-            clearance = sinks.of_place(place, await find_recipient(query, place, sinks))
-            found = clearance if found is None else found.meet(clearance)
+            found = found.meet(sinks.of_place(place, await find_recipient(query, place, sinks)))
     return found
 
 
 def refuse_above(data: Classification, ceiling: Classification) -> None:
     """Refuses data that the session may not take in."""
-    if may_enter(data, ceiling):
+    if may_hold(data, ceiling):
         return
     raise Denied(
         "Session may not hold this: it is classified above the clearance of the session, or of the place where the "

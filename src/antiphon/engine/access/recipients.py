@@ -2,7 +2,7 @@
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.session import DeliveryContext
-from antiphon.policy.flow import may_enter
+from antiphon.policy.exit import takes
 from antiphon.policy.sinks import GroupName, Sinks, clearance_of_group
 from antiphon.policy.standing import Standing
 from antiphon.store import channel_groups, people
@@ -46,6 +46,6 @@ def _clearance_of(standing: Standing | None) -> Classification | None:
 
 async def may_leave(query: Query, data: Classification, place: DeliveryContext, sinks: Sinks) -> bool:
     """Whether the data may go to the place now. Reads nothing for public data, which may go anywhere."""
-    if may_enter(data, sinks.of_place(place, None)):
+    if takes(sinks.of_place(place, None), data):
         return True
-    return may_enter(data, sinks.of_place(place, await find_recipient(query, place, sinks)))
+    return takes(sinks.of_place(place, await find_recipient(query, place, sinks)), data)

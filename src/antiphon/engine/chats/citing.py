@@ -10,7 +10,7 @@ from antiphon.domain.message import Citation, Whose
 from antiphon.engine.access.ceilings import find_place_clearance
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.rules import Rules
-from antiphon.policy.flow import ceiling, is_public, may_enter
+from antiphon.policy.flow import ceiling, is_public, may_hold
 from antiphon.store import deliveries
 from antiphon.store.database import Query
 
@@ -24,19 +24,17 @@ async def settle_cites(
         sent = None
         if each.citation.whose is Whose.AGENT and each.platform_id is not None:
             sent = await deliveries.find_shown(query, chat.place, each.platform_id)
-        if sent is not None and not await _may_enter(query, rules, chat, sent.made_of):
+        if sent is not None and not await _may_take_in(query, rules, chat, sent.made_of):
             continue
         found.append(settled(each, is_agents=sent is not None and sent.session is not None))
         cited = cited if sent is None else cited.join(sent.made_of)
     return tuple(found), cited
 
 
-async def _may_enter(query: Query, rules: Rules, chat: Chat, sent: Classification) -> bool:
+async def _may_take_in(query: Query, rules: Rules, chat: Chat, sent: Classification) -> bool:
     """Whether the chat's session may take in what the words were made of, as it answers in this chat."""
     if is_public(sent):
         return True
     session = chat.session
     place = await find_place_clearance(query, rules.sinks, None if session is None else session.delivery, chat.place)
-    if session is not None:
-        return may_enter(sent, ceiling(session, place))
-    return place is None or may_enter(sent, place)
+    return may_hold(sent, place if session is None else ceiling(session, place))

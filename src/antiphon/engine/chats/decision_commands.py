@@ -1,13 +1,12 @@
 """`/approve` and `/deny`: deciding a request for approval in a chat. Contract: approvals 3, channels 3."""
 
-from antiphon.domain.classification import PUBLIC
 from antiphon.domain.commands import ChatCommand
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import ApprovalId
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.decisions import MAX_NOTE_BYTES, DecideApproval, decide_approval
-from antiphon.policy.flow import may_enter
+from antiphon.policy.flow import is_public
 from antiphon.store import approvals
 from antiphon.store.database import Transaction
 
@@ -29,7 +28,7 @@ async def decide(tx: Transaction, chat: Chat, command: ChatCommand, rules: Rules
     try:
         await decide_approval(tx, decision)
     except Conflict:
-        if found is not None and not may_enter(found.made_of, PUBLIC):
+        if found is not None and not is_public(found.made_of):
             return "The request is not open any more. The page shows what became of it."
         raise
     return command.verdict.means.answer

@@ -15,8 +15,8 @@ from antiphon.engine.access.ceilings import find_place_clearance
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.memory.notes import find_notes
 from antiphon.engine.rules import Rules
-from antiphon.policy.flow import may_enter
 from antiphon.policy.memory import group_holder, session_holder
+from antiphon.policy.shown import is_shown
 from antiphon.store import notes as rows
 from antiphon.store.database import Query, Transaction
 
@@ -88,7 +88,7 @@ async def _find_named(query: Query, readable: ReadableNotes, named: str) -> list
     scope = readable.scope
     if note is not None:
         is_own = (note.agent_id, note.holder) == (scope.agent_id, scope.holder)
-        return [note] if is_own and may_enter(note.made_of, readable.clearance) else []
+        return [note] if is_own and is_shown(note.made_of, readable.clearance) else []
     try:
         words = query_words(named)
     except Invalid:
@@ -111,8 +111,8 @@ async def _readable(query: Query, chat: Chat, rules: Rules) -> ReadableNotes | N
 
 async def _clearance(query: Query, chat: Chat, rules: Rules) -> Classification:
     """What may be shown where the answer goes."""
-    place = await find_place_clearance(query, rules.sinks, chat.place)
-    return chat.standing.clearance if place is None else place
+    clearance = await find_place_clearance(query, rules.sinks, chat.place)
+    return clearance if chat.place.is_outside else chat.standing.clearance
 
 
 def _line(note: Note) -> str:

@@ -34,7 +34,7 @@ from antiphon.engine.schedules.tasks import (
     resume_task,
     run_task,
 )
-from antiphon.policy.flow import may_enter
+from antiphon.policy.flow import is_public
 from antiphon.store.database import Query, Transaction
 
 LISTED = 50
@@ -168,12 +168,12 @@ def _shown(task: StoredTask) -> str:
 
 def _name(task: StoredTask) -> str:
     """The name and the id; the id alone if not everybody may read the name."""
-    return f'"{task.name}" ({task.id})' if may_enter(task.made_of, PUBLIC) else str(task.id)
+    return f'"{task.name}" ({task.id})' if is_public(task.made_of) else str(task.id)
 
 
 def _prompt(task: StoredTask, length: int) -> str:
     """Its prompt on one line; nothing if not everybody may read it."""
-    return f"Prompt: {one_line(task.prompt, length)}" if may_enter(task.made_of, PUBLIC) else ""
+    return f"Prompt: {one_line(task.prompt, length)}" if is_public(task.made_of) else ""
 
 
 def _when(task: StoredTask) -> str:

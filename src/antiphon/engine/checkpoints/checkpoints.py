@@ -13,7 +13,7 @@ from antiphon.engine.access.reach import Rights
 from antiphon.engine.checkpoints.queue import AskedCheckpoint, ask_checkpoint
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.rules import Rules
-from antiphon.policy.flow import may_enter
+from antiphon.policy.shown import shown_run
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database
 
@@ -54,10 +54,9 @@ class Checkpoints:
         if run is None:
             return CheckpointOutcome(session_key=key, is_done=False, code="timeout", error=TIMED_OUT)
         is_done = run.status is RunStatus.OK
-        if not may_enter(run.made_of, asked.clearance):
-            return CheckpointOutcome(session_key=key, is_done=is_done, run_id=run.id)
+        shown = shown_run(run, asked.clearance)
         return CheckpointOutcome(
-            session_key=key, is_done=is_done, run_id=run.id, changed=run.reply, code=run.code, error=run.error
+            session_key=key, is_done=is_done, run_id=run.id, changed=shown.reply, code=shown.code, error=shown.error
         )
 
     async def _wait(self, asked: AskedCheckpoint, run_id: RunId, timeout: timedelta) -> Run | None:

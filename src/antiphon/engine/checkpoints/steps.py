@@ -42,7 +42,7 @@ from antiphon.engine.memory.notes import NoteAuthor, add_note, delete_note, upda
 from antiphon.engine.memory.scopes import find_scope
 from antiphon.engine.memory.working import set_working_memory
 from antiphon.engine.rules import Rules
-from antiphon.policy.flow import may_enter
+from antiphon.policy.flow import may_hold
 from antiphon.store import checkpoints, incarnations, processes
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -223,8 +223,8 @@ async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _CheckpointTo
 
 
 def _kept(session: Session, ceiling: Classification) -> KeptSoFar:
-    has_memory = may_enter(session.working_memory_made_of, ceiling)
-    is_described = session.description is not None and may_enter(session.description_made_of, ceiling)
+    has_memory = may_hold(session.working_memory_made_of, ceiling)
+    is_described = session.description is not None and may_hold(session.description_made_of, ceiling)
     return KeptSoFar(
         working_memory=session.working_memory if has_memory else "",
         description=session.description if is_described else None,
@@ -300,7 +300,7 @@ async def finish_checkpoint(tx: Transaction, command: FinishCheckpoint) -> bool:
         return False
     looked = command.looked
     ceiling = await _find_ceiling(tx, session, begun.incarnation, command.rules)
-    if looked.error is None and not may_enter(looked.changes.made_of, ceiling):
+    if looked.error is None and not may_hold(looked.changes.made_of, ceiling):
         looked = LOST_CLEARANCE
     end = _CheckpointToEnd(session=session, stored=stored, looked=looked, rules=command.rules)
     written = WrittenNotes()

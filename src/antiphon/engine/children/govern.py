@@ -32,7 +32,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_work
 from antiphon.engine.runs.ends import CANCELLED_EARLY, end_queued_run
 from antiphon.policy.decision import Deny
-from antiphon.policy.flow import decide_write, may_enter
+from antiphon.policy.flow import decide_write, is_held
 from antiphon.policy.rights import may_join
 from antiphon.policy.spawn import decide_work
 from antiphon.policy.standing import Standing
@@ -150,7 +150,7 @@ async def _list(
             task=each.spawn.task,
             mode=each.spawn.mode,
             is_at_work=each.is_at_work,
-            is_withheld=(run := runs.get(each.report)) is not None and not may_enter(run.made_of, clearance),
+            is_withheld=(run := runs.get(each.report)) is not None and not is_held(run.made_of, clearance),
             is_hidden=each.spawn.child in hidden,
             created_at=session.created_at,
         )
@@ -170,14 +170,14 @@ async def _find_hidden(
     hidden: set[SessionRow] = set()
     for each in found:
         child = sessions.get(each.spawn.child)
-        if child is None or may_enter(child.base, own.taint):
+        if child is None or is_held(child.base, own.taint):
             continue
         report = await spawns.find_report(query, each.spawn.run)
         giver = None if child.parent != own.row or report is None else report.requester_incarnation
         if giver == own.id:
             continue
         ended = None if giver is None else await incarnations.find(query, giver)
-        if ended is None or not may_enter(ended.taint, own.taint):
+        if ended is None or not is_held(ended.taint, own.taint):
             hidden.add(child.row)
     return hidden
 

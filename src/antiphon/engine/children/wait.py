@@ -19,7 +19,7 @@ from antiphon.engine.ledger.cycles import waits_for
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.reports.settle import take
 from antiphon.engine.runs.ends import end_queued_run
-from antiphon.policy.flow import may_enter
+from antiphon.policy.flow import is_held, may_hold
 from antiphon.policy.sinks import Sinks
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
@@ -202,7 +202,7 @@ async def end_wait(tx: Transaction, command: WaitForRuns, sinks: Sinks) -> Joine
     session = await rows.find_by_row(tx, caller.session)
     assert session is not None
     awaited: list[AwaitedRun] = []
-    above = [run for run in runs if run.is_over and not may_enter(run.made_of, session.taint)]
+    above = [run for run in runs if run.is_over and not is_held(run.made_of, session.taint)]
     taken_in: Sequence[Run] = ()
     if command.accepts and above:
         ceiling = await find_ceiling(tx, session, sinks, place=None if origin is None else origin.place)
@@ -227,7 +227,7 @@ async def end_wait(tx: Transaction, command: WaitForRuns, sinks: Sinks) -> Joine
 
 async def _find_accepted(query: Query, session: Session, runs: Sequence[Run], ceiling: Classification) -> Sequence[Run]:
     """Those of the runs that the session may rise to: begun by its present incarnation, and not above its ceiling."""
-    return [run for run in runs if may_enter(run.made_of, ceiling) and await _incarnation_for(query, run) == session.id]
+    return [run for run in runs if may_hold(run.made_of, ceiling) and await _incarnation_for(query, run) == session.id]
 
 
 async def _incarnation_for(query: Query, run: Run) -> SessionId | None:

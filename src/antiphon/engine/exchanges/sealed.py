@@ -18,7 +18,7 @@ from antiphon.engine.ledger.append import Arrival, derived_id, made_by, words_fr
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Deny
-from antiphon.policy.flow import may_enter
+from antiphon.policy.flow import may_tell
 from antiphon.store import exchanges
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
@@ -35,7 +35,7 @@ async def open_sealed(tx: Transaction, id: str, rules: Rules) -> None:
     target = await rows.find_by_row(tx, exchange.target)
     if source is None or target is None or source.parent != target.row:
         return
-    if not may_enter(source.taint, target.taint) or isinstance(may_send(target, rules), Deny):
+    if not may_tell(source.taint, target.taint) or isinstance(may_send(target, rules), Deny):
         return
     message = UserMessage(
         message_id=MessageId(derived_id("msg", tx.now_ms, exchange.id)),

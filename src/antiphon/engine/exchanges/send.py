@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock, time_left
-from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.classification import Classification
 from antiphon.domain.errors import REFUSALS, Conflict, Denied, Invalid, NotFound, TooLarge, Unavailable
 from antiphon.domain.exchange import BLIND, REPLY_SKIP, Exchange, ExchangeState
 from antiphon.domain.ids import AgentId, MessageId, RunId, SessionId, SessionRow
@@ -35,7 +35,7 @@ from antiphon.engine.ledger.waits import LONGEST_WAIT, Waits
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
-from antiphon.policy.flow import decide_write, may_enter
+from antiphon.policy.flow import decide_write, is_held, is_public
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -424,10 +424,10 @@ async def _find_answer(query: Query, exchange: Exchange) -> SendAnswer | None:
         return _gone(exchange)
     if not run.is_over:
         return None
-    if not may_enter(run.made_of, PUBLIC):
+    if not is_public(run.made_of):
         # Since the run ended, the caller's session may have been reset, and no longer holds what it held.
         requester = await rows.find_by_row(query, exchange.requester)
-        if requester is None or not may_enter(run.made_of, requester.taint):
+        if requester is None or not is_held(run.made_of, requester.taint):
             current = replace(current, is_withheld=True)
     return _answer(current, run)
 

@@ -43,7 +43,7 @@ from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Outgoing
 from antiphon.engine.ledger.append import append_words, derived_id, made_by, words_from
 from antiphon.engine.ledger.queue import queue_run
-from antiphon.policy.flow import may_enter
+from antiphon.policy.flow import may_tell
 from antiphon.policy.sinks import Sinks
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import incarnations
@@ -180,7 +180,7 @@ async def _look_around(query: Query, exchange: Exchange, sides: Sides, said: Sai
     own_place = requester.delivery if origin is None or origin.place is None else origin.place
     return Surroundings(
         is_taken=exchange.is_awaited and _is_waiting(exchange, origin, query.now_ms),
-        may_flow=may_enter(said.made_of, await _clearance_of_other(query, exchange, sides, said.side)),
+        may_flow=may_tell(said.made_of, await _clearance_of_other(query, exchange, sides, said.side)),
         may_go_on=has_requester and has_target and spent < exchange.max_chain_tokens,
         can_announce=has_target and outbox.is_external(place) and place != own_place,
     )

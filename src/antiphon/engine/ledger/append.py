@@ -19,7 +19,7 @@ from antiphon.domain.message import AssistantMessage, ProvenanceKind, UserMessag
 from antiphon.domain.run import Run
 from antiphon.domain.session import DescriptionSource, Session, SessionStatus
 from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
-from antiphon.policy.flow import ceiling, is_public, may_enter
+from antiphon.policy.flow import ceiling, is_held, is_public, may_hold
 from antiphon.store import events as log
 from antiphon.store import incarnations, spawns
 from antiphon.store import sessions as rows
@@ -163,7 +163,7 @@ async def may_be_noticed(query: Query, session: SessionRow, made_of: Classificat
     if is_public(made_of):
         return True
     taint = await incarnations.find_present_taint(query, session)
-    return taint is None or may_enter(made_of, taint)
+    return taint is None or is_held(made_of, taint)
 
 
 async def append_steps(
@@ -217,7 +217,7 @@ async def _raise_taint(tx: Transaction, run: Run, made_of: Classification, end: 
     if raised == taint:
         return None
     await incarnations.set_taint(tx, run.session_id, raised)
-    if may_enter(made_of, taint):
+    if is_held(made_of, taint):
         return None
     names = await read_compartments(tx) if raised.compartments else NO_COMPARTMENTS
     return NewEvent(
@@ -263,14 +263,14 @@ async def append_copies(
     set: dict[str, SqlValue] = {}
     if is_described:
         set |= _described(copies)
-    taken = (copy.classification for copy in copies if may_enter(copy.classification, ceiling(session, None)))
+    taken = (copy.classification for copy in copies if may_hold(copy.classification, ceiling(session)))
     joined = join_all([taint, session.base, *taken])
     await incarnations.set_taint(tx, SessionId(session.id), joined)
     add = {"message_count": sum(copy.message is not None for copy in copies)}
     addition = Addition(incarnation=session.id, events=copies, at_ms=tx.now_ms, set=set, add=add, is_stored=is_stored)
     last_seq = await log.append(tx, session.row, addition)
     for seq, copy in enumerate(copies, last_seq - len(copies) + 1):
-        if not may_enter(copy.classification, joined):
+        if not is_held(copy.classification, joined):
             await log.note_unnoticed(tx, session.row, seq, copy.classification)
 
 

@@ -18,7 +18,7 @@ from antiphon.domain.run import Run
 from antiphon.domain.transcript import OpenCall
 from antiphon.engine.ledger.append import append_steps
 from antiphon.engine.ledger.spending import Spender, note_spent
-from antiphon.policy.flow import is_public, may_enter
+from antiphon.policy.flow import is_held, is_public
 from antiphon.policy.sinks import Sinks
 from antiphon.store import incarnations
 from antiphon.store import runs as ledger
@@ -105,7 +105,7 @@ async def made_by_run(query: Query, run: Run, events: Sequence[Event]) -> Classi
     made_of = join_all(event.classification for event in events)
     if is_public(made_of) or (incarnation := await incarnations.find(query, run.session_id)) is None:
         return made_of
-    return join_all(event.classification for event in events if may_enter(event.classification, incarnation.taint))
+    return join_all(event.classification for event in events if is_held(event.classification, incarnation.taint))
 
 
 def call_name(run_id: RunId, call: OpenCall) -> str:

@@ -14,7 +14,7 @@ from antiphon.domain.errors import Conflict, Denied, NotFound
 from antiphon.domain.ids import NoteId, SessionRow
 from antiphon.domain.note import MAX_NOTES, MemoryScope, Note, ReadableNotes, parse_note
 from antiphon.policy.decision import Deny
-from antiphon.policy.flow import may_enter
+from antiphon.policy.flow import may_hold
 from antiphon.policy.memory import decide_change
 from antiphon.store import notes as rows
 from antiphon.store.codec import moment
@@ -97,7 +97,7 @@ async def _find_changeable(tx: Transaction, author: NoteAuthor, id: NoteId) -> N
     note, scope = await rows.find(tx, id), author.scope
     if note is None or note.agent_id != scope.agent_id or not (note.is_shared or note.holder == scope.holder):
         raise _missing(id)
-    if not may_enter(note.made_of, author.ceiling):
+    if not may_hold(note.made_of, author.ceiling):
         raise _missing(id)
     decision = decide_change(note, author.made_of)
     if isinstance(decision, Deny):

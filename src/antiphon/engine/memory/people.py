@@ -13,7 +13,7 @@ from antiphon.engine.access.reach import Rights, find_reach, refuse_act
 from antiphon.engine.memory.notes import NoteAuthor, add_note
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
-from antiphon.policy.flow import classify_message, may_enter
+from antiphon.policy.flow import classify_message
 from antiphon.policy.memory import group_holder, may_change_note, may_read_note
 from antiphon.policy.rights import reaches_all
 from antiphon.policy.standing import Standing
@@ -137,7 +137,7 @@ async def _find(query: Query, rights: Rights, id: NoteId) -> tuple[Note, Standin
     reach = await find_reach(query, rights, Act.REMEMBER)
     standing = await find_standing(query, rights.principal)
     note, groups = await rows.find(query, id), await _groups_of(query, standing)
-    if note is None or not may_read_note(standing, note, groups) or not may_enter(note.made_of, reach.clearance):
+    if note is None or not may_read_note(standing, note, groups, reach.clearance):
         raise NotFound(f"Note not found: {id[:80]!r}. `antiphon memory list` shows them.")
     return note, standing
 

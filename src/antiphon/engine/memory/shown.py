@@ -11,7 +11,7 @@ from antiphon.domain.session import Session
 from antiphon.engine.memory.notes import find_notes
 from antiphon.engine.memory.scopes import find_scope_of_run
 from antiphon.engine.rules import Rules
-from antiphon.policy.flow import may_enter
+from antiphon.policy.flow import is_held
 from antiphon.store import notes as rows
 from antiphon.store.database import Query
 
@@ -59,7 +59,7 @@ async def find_shown(query: Query, asked: AskMemory, rules: Rules) -> ShownMemor
             best = _within(await find_notes(query, readable, words, MOST_SHOWN) if words else [], MATCHING_BYTES)
             chosen = _within(dict.fromkeys([*best, *newest]), MAX_SHOWN_BYTES)
     working, made_of = session.working_memory, session.working_memory_made_of
-    if not may_enter(made_of, asked.taint):
+    if not is_held(made_of, asked.taint):
         working = ""
     parts = [note.made_of for note in chosen]
     return ShownMemory(

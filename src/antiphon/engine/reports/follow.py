@@ -45,7 +45,7 @@ from antiphon.engine.reports.messages import ChildRecord, Kept
 from antiphon.engine.reports.parking import CancelledContinuation, Continued
 from antiphon.engine.reports.result import find_result
 from antiphon.engine.reports.settle import put_away
-from antiphon.policy.flow import may_enter
+from antiphon.policy.flow import may_tell
 from antiphon.policy.sinks import Sinks
 from antiphon.store import incarnations, spawns
 from antiphon.store import runs as ledger
@@ -179,7 +179,7 @@ async def record(tx: Transaction, report: Report, run: Run, *, may_word: bool = 
     if requester is not None and report.requester_incarnation is not None:
         result = await find_result(tx, report, run, child=child)
         clearance = await _taint_of(tx, requester, report.requester_incarnation)
-        may_flow = may_enter(result.made_of, clearance)
+        may_flow = may_tell(result.made_of, clearance)
         kept = Kept(record_parts(result.finding), result.made_of)
         if not may_flow:
             kept = await _notice_of(tx, report, result.finding, child, requester=requester, clearance=clearance)
@@ -222,7 +222,7 @@ async def _notice_of(
     query: Query, report: Report, finding: Finding, child: Session, *, requester: Session, clearance: Classification
 ) -> Kept:
     """The notice that a result waits: as classified as the child's name, which stays out if it may not go there."""
-    if may_enter(child.base, clearance):
+    if may_tell(child.base, clearance):
         return Kept(withheld_parts(finding), child.base)
     spawn = await spawns.find(query, child.row)
     if spawn is not None and spawn.run == report.id and child.parent == requester.row:
@@ -319,7 +319,7 @@ async def _standing_of(query: Query, report: Report, child: Session | None, requ
     run = None if child is None or report.place is None else await ledger.find(query, report.run)
     return Situation(
         is_present=requester.id == report.requester_incarnation,
-        may_flow=child is not None and may_enter(child.taint, requester.taint),
+        may_flow=child is not None and may_tell(child.taint, requester.taint),
         may_word=child is not None and run is not None and await _can_word(query, report, child, run),
     )
 
@@ -359,7 +359,7 @@ async def _follow_announcement(tx: Transaction, run: Run, report_id: str, *, sin
     if child is not None and requester is not None:
         situation = Situation(
             is_present=requester.id == report.requester_incarnation,
-            may_flow=may_enter(made_of, requester.taint),
+            may_flow=may_tell(made_of, requester.taint),
         )
     text = announced_text(run.status, run.reply or "", text_of(asked.parts))
     if report.place is not None:

@@ -5,7 +5,6 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal, channel_of
-from antiphon.domain.classification import PUBLIC
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
@@ -17,7 +16,7 @@ from antiphon.engine.ledger.fence import sessions_of
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.ends import CANCELLED_AWAITING, CANCELLED_EARLY, call_off, end_parked_run, end_queued_run
 from antiphon.policy.acts import Act
-from antiphon.policy.flow import may_enter
+from antiphon.policy.flow import is_public
 from antiphon.policy.reach import Grant
 from antiphon.policy.rights import is_guest
 from antiphon.policy.shown import shown_run
@@ -52,7 +51,7 @@ class Runs:
 
     async def shown(self, principal: Principal, run: Run) -> Run:
         """The ended run as the principal may see it now. Reads nothing if everybody may. Raises like `get`."""
-        if may_enter(run.made_of, PUBLIC):
+        if is_public(run.made_of):
             return run
         found = await self._database.read(_find_run, self._rights(principal), Act.READ, run.id)
         return shown_run(run, found.grant.clearance)

@@ -36,7 +36,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
 from antiphon.engine.runs.names import NO_NAMES, RunNames, find_names
 from antiphon.policy.caps import PersonCaps
-from antiphon.policy.flow import admitted, is_public, may_enter
+from antiphon.policy.flow import admitted, is_public, may_hold
 from antiphon.policy.sinks import Sinks
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
@@ -138,7 +138,7 @@ class RunContext:
         if self._transcript is None:
             return self._beside_log
         entries = self._transcript.made_of(self.run.id)
-        if not may_enter(entries, self.ceiling):
+        if not may_hold(entries, self.ceiling):
             entries = self._made_of_admitted(self._transcript)
         return self._beside_log.join(entries)
 
@@ -197,7 +197,7 @@ class RunContext:
         transcript = self._transcript
         assert transcript is not None
         entries = transcript.prompt_for(self.run.id)
-        if may_enter(transcript.made_of(self.run.id), self.ceiling):
+        if may_hold(transcript.made_of(self.run.id), self.ceiling):
             return entries
         return list(admitted(entries, self.ceiling))
 

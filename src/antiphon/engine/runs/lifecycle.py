@@ -33,7 +33,8 @@ from antiphon.engine.ledger.run_log import (
     record_steps,
 )
 from antiphon.engine.runs.ends import CANCELLED_EARLY, Ended, FinishRun, NewInput, end_queued_run, end_run
-from antiphon.policy.flow import may_enter
+from antiphon.policy.exit import takes
+from antiphon.policy.flow import is_held, may_hold
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.policy.voices import Voices
@@ -251,12 +252,12 @@ async def _taken_in(query: Query, found: InLog, steps: Steps) -> Steps:
             events=[replace(event, classification=event.classification.join(workspace)) for event in steps.events],
         )
     made_of = join_all(event.classification for event in steps.events)
-    if steps.sinks is None or taint is None or may_enter(made_of, taint):
+    if steps.sinks is None or taint is None or is_held(made_of, taint):
         return steps
     session = await rows.find_by_row(query, SessionRow(found.run.session))
     assert session is not None
     ceiling = await find_ceiling(query, session, steps.sinks, place=found.run.place)
-    return steps if may_enter(made_of, ceiling) else replace(steps, is_withheld=True)
+    return steps if may_hold(made_of, ceiling) else replace(steps, is_withheld=True)
 
 
 class WorkspaceUse(Struct, frozen=True, kw_only=True):
@@ -296,7 +297,7 @@ async def begin_call(tx: Transaction, fence: Fence, command: BeginCall) -> Begun
     allowed_by, use, held = command.allowed_by, command.workspace, found.end.workspace or PUBLIC
     if standing != command.judged_by or (allowed_by and not await standing_approvals.counts(tx, allowed_by)):
         return BegunCall(standing, has_begun=False, workspace=held)
-    if use is not None and not may_enter(use.carried.join(held), use.clearance):
+    if use is not None and not takes(use.clearance, use.carried.join(held)):
         return BegunCall(standing, has_begun=False, workspace=held)
     await record_steps(tx, found.run, command.begun, end=found.end)
     if use is not None and held.join(use.left) != held:

@@ -21,7 +21,8 @@ from antiphon.engine.ledger.queue import new_run_id, queue_run
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.resets import begin_anew
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
-from antiphon.policy.flow import classify_message, is_public, may_enter
+from antiphon.policy.exit import takes
+from antiphon.policy.flow import classify_message, is_public
 from antiphon.policy.rights import may_open
 from antiphon.policy.standing import Standing
 from antiphon.store import runs as ledger
@@ -106,8 +107,7 @@ async def may_leave(query: Query, task: StoredTask, rules: Rules) -> bool:
     made_of = task.made_of if agent is None else task.made_of.join(agent.classification)
     if is_public(made_of):
         return True
-    clearance = await find_place_clearance(query, rules.sinks, task.place)
-    return clearance is None or may_enter(made_of, clearance)
+    return takes(await find_place_clearance(query, rules.sinks, task.place), made_of)
 
 
 async def with_use(query: Query, task: StoredTask, around: Around) -> Around:

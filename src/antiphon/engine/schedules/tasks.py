@@ -46,7 +46,7 @@ from antiphon.engine.sessions.sessions import (
 )
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
-from antiphon.policy.flow import classify_message, may_enter
+from antiphon.policy.flow import classify_message, may_tell
 from antiphon.policy.reach import Reach
 from antiphon.policy.rights import decide_act, reaches_all
 from antiphon.policy.standing import Standing
@@ -292,9 +292,9 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
     if place is not None and not place.is_outside:
         place = None
     made_of = _made_of(scope.standing, home, caller, command.route)
-    if place is not None and (limit := await find_place_clearance(tx, rules.sinks, place)) is not None:
+    if place is not None:
         base = rules.agent(home.agent_id).classification
-        refuse_above(made_of.join(base), limit)
+        refuse_above(made_of.join(base), await find_place_clearance(tx, rules.sinks, place))
     await _refuse_more(tx, scope.standing, len(command.new))
     clearance = scope.reach.clearance
     for number, new in enumerate(command.new):
@@ -414,7 +414,7 @@ def _refuse_write(actor: Actor, scope: _Scope, task: StoredTask) -> None:
     if not isinstance(actor, Caller):
         return
     assert scope.session is not None
-    if may_enter(context_of(actor, scope.session), task.made_of):
+    if may_tell(context_of(actor, scope.session), task.made_of):
         return
     raise Denied(
         "Task is open to more readers than what this turn has read. Ask the person to change it themselves.",
@@ -469,9 +469,7 @@ async def _edited(query: Query, command: EditTask, held: _Held) -> Classificatio
     made_of = task.made_of.join(
         _made_of(held.scope.standing, session, actor if isinstance(actor, Caller) else None, command.route)
     )
-    clearance = await find_place_clearance(query, rules.sinks, task.place)
-    if clearance is not None:
-        refuse_above(made_of, clearance)
+    refuse_above(made_of, await find_place_clearance(query, rules.sinks, task.place))
     return made_of
 
 

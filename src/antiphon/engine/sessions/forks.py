@@ -213,7 +213,7 @@ async def begin_fork(
         return None
     source, key = judged.found.session, _key_of(command, judged.found.session)
     await refuse_bytes(tx, judged.standing, prepared.size, command.rules.shares)
-    refuse_above(await _taint_of(tx, judged, prepared), ceiling(source, None))
+    refuse_above(await _taint_of(tx, judged, prepared), ceiling(source))
     incarnation = id_from_key(key)
     assert incarnation is not None
     new = rows.NewSession(
@@ -331,7 +331,7 @@ async def _store(
     standing, source, up_to = judged.standing, judged.found.session, prepared.basis.up_to
     incarnation, taint = judged.found.incarnation, await _taint_of(tx, judged, prepared)
     opening = command.opening
-    clearance = None if opening is None else await find_place_clearance(tx, command.rules.sinks, opening.place)
+    clearance = await find_place_clearance(tx, command.rules.sinks, opening and opening.place)
     refuse_above(taint, ceiling(source, clearance))
     label, place = (None, None) if opening is None else (opening.label, opening.place)
     forked_from: JsonObject = {"sessionKey": str(source.key), "sessionId": incarnation.id, "seq": up_to}

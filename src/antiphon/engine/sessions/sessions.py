@@ -376,9 +376,8 @@ async def _refuse_base(query: Query, command: OpenSession, rules: Rules) -> None
     base, clearance = base_of(command), command.attributes.clearance
     if is_public(base):
         return
-    for limit in (clearance, await find_place_clearance(query, rules.sinks, command.place)):
-        if limit is not None:
-            refuse_above(base, limit)
+    place = await find_place_clearance(query, rules.sinks, command.place)
+    refuse_above(base, place if clearance is None else place.meet(clearance))
 
 
 def of_task(key: SessionKey) -> Denied:

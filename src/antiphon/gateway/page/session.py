@@ -21,7 +21,7 @@ from antiphon.gateway.page.rendering import dollars, render, sum_of
 from antiphon.gateway.page.titles import titles_of
 from antiphon.gateway.page.tree import state_of_run
 from antiphon.policy.acts import Act
-from antiphon.policy.flow import may_enter
+from antiphon.policy.shown import is_shown
 
 SHOWN_RUNS = 20
 SHOWN_CONVERSATIONS = 20
@@ -135,7 +135,7 @@ def _facts(session: Session, agent: str, names: Mapping[str, str], *, clearance:
         Fact("Cost", "not known" if usage.cost_microusd is None else dollars(usage.cost_microusd)),
         Fact("Size of the context now", f"{session.context_tokens:,} tokens"),
     ]
-    if may_enter(session.taint, clearance):
+    if is_shown(session.taint, clearance):
         highest = "anything" if session.clearance is None else _classification(session.clearance)
         found += [Fact("Level of its data", _classification(session.taint)), Fact("May hold data up to", highest)]
     return [Fact(fact.name, plain(fact.value)) for fact in found]
