@@ -115,6 +115,7 @@ class OpenChannels:
                     tasks.start_soon(self._settle, name, inside)
                     await connection.serve(inside)
                     tasks.cancel_scope.cancel()
+                await self._mend(name, inside)
                 return
             except Exception as error:  # any error of another package
                 pause = FIRST_PAUSE_SECONDS if name not in self.broken else min(2 * pause, SETTLED_SECONDS)

@@ -3,6 +3,7 @@
 import hmac
 from collections import deque
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 import anyio
@@ -32,6 +33,10 @@ class LetterSection(PeopleSection):
     """The environment variable that holds it."""
     fails_at: str | None = None
     """Where the package raises an error: `read`, `open`, `serve`, `receiver`, `greet`, `check` or `name`."""
+    failures: float = inf
+    """How often it raises one in `serve`."""
+    returns: bool = False
+    """Whether `serve` only prepares the box, and letters come by the address."""
 
     def key(self) -> str:
         return secret_from(self.password, self.password_env) or ""
@@ -81,11 +86,15 @@ class Box(OpenChannel):
             self.channel.name = "telegram"
         self.letters = deque[Letter]()
         self.put = anyio.Event()
+        self.served_at: list[float] = []
+        """When `serve` was called."""
         OPENED.append(self)
 
     async def serve(self, inside: Inside) -> None:
-        fail(self.section, "serve")
-        while True:
+        self.served_at.append(anyio.current_time())
+        if len(self.served_at) <= self.section.failures:
+            fail(self.section, "serve")
+        while not self.section.returns:
             while self.letters:
                 await inside.reception.receive(inbound(self.letters[0]))
                 self.letters.popleft()

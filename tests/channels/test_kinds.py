@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable, Generator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from msgspec import json
 
 import antiphon
+from antiphon import adapters
 from antiphon.adapters import ready_channels
 from antiphon.channels.kinds import installed_names
 from antiphon.cli.connection.logs import configure_logs
@@ -164,6 +166,28 @@ async def test_a_package_that_fails_is_broken_and_the_others_run(
         await until_sent(("ann", "echo: hello"))
         assert await note_of(served) == ""
         assert not any(row.trouble for row in await served.app.inside.accounts.list()), "it is over"
+
+
+@requirement("channels:1")
+@pytest.mark.parametrize("returns", [False, True], ids=["goes on", "returns"])
+async def test_a_channel_that_failed_is_served_again_until_it_works(
+    letters: None, open_home: OpenHome, monkeypatch: pytest.MonkeyPatch, returns: bool
+) -> None:
+    monkeypatch.setattr(adapters, "FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(adapters, "SETTLED_SECONDS", 0.4)
+    given = {"letter": {**LETTERS["letter"], "fails_at": "serve", "failures": 6, "returns": returns}}
+    async with serve(open_home, {"channels": given}) as served:
+
+        async def is_over() -> bool:
+            return len(box().served_at) == 7 and await note_of(served) == ""
+
+        await until(is_over)
+        await box().receiver(served.app.inside).receive("default", {}, json.encode(Letter("1", "ann", "hello")))
+        await until_sent(("ann", "echo: hello"))
+        assert not any(row.trouble for row in await served.app.inside.accounts.list())
+        pauses = [later - earlier for earlier, later in pairwise(box().served_at)]
+        for pause, least in zip(pauses, (0.05, 0.1, 0.2, 0.4, 0.4, 0.4), strict=True):
+            assert pause >= least
 
 
 @requirement("channels:1")

@@ -20,6 +20,13 @@ BUGS = (
         KINDS + "test_two_packages_of_one_name_are_refused_with_both_named",
     ),
     Bug(
+        "a channel that failed once, and then has nothing more to serve, stays broken",
+        "adapters.py",
+        "                await self._mend(name, inside)\n                return\n",
+        "                return\n",
+        KINDS + "test_a_channel_that_failed_is_served_again_until_it_works[sqlite-returns]",
+    ),
+    Bug(
         "every installed package is imported",
         "config/sections/channels.py",
         "    if others:\n        others &= {*installed_names()}",
