@@ -11,6 +11,7 @@ from msgspec import Struct
 from pydantic import Field
 
 from antiphon.annotations import types_in
+from antiphon.channels.abilities import Ability
 from antiphon.channels.channel import Channel
 from antiphon.clock import Clock, SystemClock
 from antiphon.domain.chat_state import ChatState
@@ -147,6 +148,8 @@ class ChannelKind(ABC, Generic[S, T]):
     """The type of its section: an `AccountSection`, or a table of them by account."""
     sender: str = "account that sends"
     """What an account to which texts can be sent is, where the section is a table."""
+    abilities: frozenset[Ability] = frozenset()
+    """What its platform can do; `antiphon.testing.channels` proves it."""
 
     @property
     def address(self) -> PostAddress | None:

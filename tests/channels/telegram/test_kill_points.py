@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from antiphon.testing.faults import Fault
+from antiphon.testing.lives import Life, MortalGateway
 from antiphon.testing.serving import run_fake
 from antiphon.testing.telegram import FakeTelegram, Json
 from tests.channels.telegram.bots import ANN, BEN, FAMILY, OLGA, PIXEL, settings_of
-from tests.channels.telegram.dying_gateway import Gateway, Life, wait_through_death
 from tests.claims import requirement
+from tests.waiting import PROCESS_SECONDS
 
 PAUSES = (0.6, 4.0, 20.0)
 """Seconds in which a reply is shown while it is written. On a machine that is too busy for one, the next is tried."""
@@ -24,6 +25,8 @@ LONG = " ".join(f"word{number}" for number in range(900))
 CAPTIONS = ("one", "two", "three")
 CLUB: Json = {"id": -200, "type": "group", "title": "Club"}
 MOVED_CLUB: Json = {"id": -1000200, "type": "supergroup", "title": "Club"}
+LOOK_SECONDS = 0.02
+"""Between looks whether the process lives."""
 DEADLY = (Fault.HANG, Fault.ACT_AND_HANG)
 Act = Callable[[FakeTelegram], object]
 
@@ -97,6 +100,16 @@ def moves(fake: FakeTelegram) -> None:
 
 def is_settled(fake: FakeTelegram) -> bool:
     return not fake.updates and asks(fake) is None
+
+
+def wait_through_death(fake: FakeTelegram, is_so: Callable[[], object], on_death: Callable[[], None]) -> None:
+    """Returns once it is so, and calls `on_death` each time it looks in between."""
+    for _ in range(int(PROCESS_SECONDS / LOOK_SECONDS)):
+        with fake.changed:
+            if fake.changed.wait_for(is_so, LOOK_SECONDS):
+                return
+        on_death()
+    raise TimeoutError("it did not come to be")
 
 
 def stories(pause: float = 0) -> dict[str, Story]:
@@ -213,8 +226,8 @@ def stories(pause: float = 0) -> dict[str, Story]:
 
 
 @pytest.fixture(scope="module")
-def gateway() -> Generator[Gateway]:
-    gateway = Gateway()
+def gateway() -> Generator[MortalGateway]:
+    gateway = MortalGateway("antiphon.channels.telegram.channel", "antiphon.channels.telegram.loop")
     yield gateway
     gateway.close()
 
@@ -224,7 +237,7 @@ class Telling:
     """A story that is told on a gateway that dies."""
 
     story: Story
-    gateway: Gateway
+    gateway: MortalGateway
     fake: FakeTelegram
     home: Path
     dies_after: str | None = None
@@ -305,7 +318,7 @@ ELSEWHERE = {
 @requirement("channels:1")
 @pytest.mark.parametrize(("name", "unit"), COMMITS)
 def test_a_gateway_that_is_killed_after_a_commit_loses_and_doubles_nothing(
-    gateway: Gateway, tmp_path: Path, name: str, unit: str
+    gateway: MortalGateway, tmp_path: Path, name: str, unit: str
 ) -> None:
     """Where texts go to several chats, another one may be under way when the gateway dies, and be seen twice."""
     deaths = 0
@@ -327,7 +340,7 @@ def test_a_gateway_that_is_killed_after_a_commit_loses_and_doubles_nothing(
 @requirement("channels:1")
 @pytest.mark.parametrize(("name", "call", "fault"), CALLS)
 def test_a_gateway_that_is_killed_within_a_request_loses_nothing(
-    gateway: Gateway, tmp_path: Path, name: str, call: str, fault: Fault
+    gateway: MortalGateway, tmp_path: Path, name: str, call: str, fault: Fault
 ) -> None:
     """Only a text that Telegram took, and whose answer was lost, may be seen twice; it is one delivery.
 

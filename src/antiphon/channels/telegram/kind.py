@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from antiphon.channels.abilities import Ability
 from antiphon.channels.kind import ChannelKind, Given, PostAddress
 from antiphon.channels.telegram.section import TelegramSection
 from antiphon.channels.telegram.settings import NAME, SECRET_HEADER, TelegramMode, TelegramSettings
@@ -40,6 +41,7 @@ class TelegramKind(ChannelKind[TelegramSection, TelegramSettings]):
     title = "Telegram"
     section = TelegramSection
     about = "A bot of Telegram, through which people talk to agents; none unless set."
+    abilities = frozenset(Ability) - {Ability.IDS}
 
     @property
     def address(self) -> PostAddress:

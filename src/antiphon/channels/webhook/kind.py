@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from antiphon.channels.abilities import Ability
 from antiphon.channels.kind import ChannelKind, Given, Inside, OpenChannel, PostAddress
 from antiphon.channels.signature import SIGNATURE_HEADER, TIME_HEADER, Direction, refusal_of
 from antiphon.channels.webhook.section import WebhookSection, WebhookSections
@@ -25,6 +26,7 @@ class WebhookKind(ChannelKind[Sections, list[WebhookSettings]]):
     section = WebhookSections
     about = "Programs that exchange signed POST requests with sessions, by name."
     sender = "webhook with a url"
+    abilities = frozenset({Ability.IDS, Ability.REPLAY, Ability.ACKS, Ability.THREADS})
 
     @property
     def address(self) -> PostAddress:

@@ -1,4 +1,4 @@
-"""A gateway with a bot that dies where it is told to, and the side of the test that starts it again.
+"""A gateway that dies where it is told to, and the side of the test that starts it again.
 
 Run as a module it imports everything once and forks a process for each life, a line of JSON on its standard input. It
 answers with the process's id, and once that has ended with its exit code.
@@ -12,23 +12,27 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
+from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.toolset import tool
-from antiphon.app import open_app
+from antiphon.app import gateway_app, open_app
 from antiphon.building import Parts
+from antiphon.channels.channel import Channel
 from antiphon.config.config import Config
-from antiphon.testing.telegram import FakeTelegram
-from tests.sqlite_template import connect_to_copy, template
-from tests.waiting import PROCESS_SECONDS
+from antiphon.gateway.server import bind, serving
+from antiphon.testing.serving import WAIT_SECONDS
 
-LOOK_SECONDS = 0.02
-"""Between looks whether the process lives."""
+TOKEN: Final = "ant_" + "7" * 48
+"""The owner's at such a gateway."""
+LONGEST_SECONDS: Final = 600
+"""After which a life ends that nobody has ended."""
+ANY: Final = "any"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +41,13 @@ class Life:
 
     home: str
     settings: dict[str, Any]
+    port: int = 0
+    """Where it answers requests on 127.0.0.1; any free port unless set."""
+    send_seconds: float | None = None
+    """After so long it gives a send up, whatever its channel allows."""
     dies_after: str | None = None
-    """It dies as soon as it has committed a unit of this name, or with `name 2` the second one; else when killed."""
+    """It dies as soon as it has committed a unit of this name, or with `name 2` the second one; `any 3` is the third of
+    any name. Else when it is killed."""
 
 
 def wipe() -> str:
@@ -47,7 +56,7 @@ def wipe() -> str:
 
 
 def live(life: Life) -> None:
-    """Serves the bot; notes the units that it commits."""
+    """Runs the gateway; notes the units that it commits."""
 
     unit, _, count = (life.dies_after or "").partition(" ")
     left = int(count or 1)
@@ -56,32 +65,42 @@ def live(life: Life) -> None:
         nonlocal left
         if moment == "after":
             os.write(noted, "".join(f"{each}\n" for each in units).encode())
-            left -= units.count(unit)
+            left -= 1 if unit == ANY else units.count(unit)
             if left <= 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    async def serve() -> None:
+    async def run() -> None:
         parts = Parts(
             commit_hook=on_commit,
             tools=[tool(wipe, effects=["deletes"], is_idempotent=True)],
-            connect=connect_to_copy,
+            retry=RetryPolicy(attempts=1),
         )
-        async with open_app(Path(life.home), Config.model_validate(life.settings), parts):
-            await anyio.sleep_forever()
+        async with open_app(Path(life.home), Config.model_validate(life.settings), parts) as app:
+            for sender in app.channels.senders.values():
+                _hurry(sender, life.send_seconds)
+            listener = bind("127.0.0.1", life.port)
+            async with serving(gateway_app(app, TOKEN), listener, on_stop=app.services.hub.close):
+                await anyio.sleep_forever()
 
-    signal.alarm(round(PROCESS_SECONDS))  # if the test is killed itself
+    signal.alarm(LONGEST_SECONDS)
     noted = os.open(f"{life.home}.units", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    anyio.run(serve)
+    anyio.run(run)
 
 
-class Gateway:
+def _hurry(sender: Channel, seconds: float | None) -> None:
+    if seconds is not None:
+        hurried = type("Hurried", (type(sender),), {"__slots__": (), "timeout_seconds": seconds})
+        object.__setattr__(sender, "__class__", hurried)
+
+
+class MortalGateway:
     """The gateway as the test sees it: it lives, dies, and is started again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *modules: str) -> None:
+        """`modules` are imported beforehand, so that each life begins at once."""
         self._server = subprocess.Popen(
-            [sys.executable, "-m", __name__],
-            cwd=Path(__file__).parents[3],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            [sys.executable, "-m", __name__, "antiphon.store.sqlite", *modules],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -118,18 +137,8 @@ class Gateway:
         self.kill()
         assert self._server.stdin is not None and self._server.stdout is not None
         self._server.stdin.close()
-        self._server.wait(PROCESS_SECONDS)
+        self._server.wait(WAIT_SECONDS)
         self._server.stdout.close()
-
-
-def wait_through_death(fake: FakeTelegram, is_so: Callable[[], object], on_death: Callable[[], None]) -> None:
-    """Returns once it is so, and calls `on_death` each time it looks in between."""
-    for _ in range(int(PROCESS_SECONDS / LOOK_SECONDS)):
-        with fake.changed:
-            if fake.changed.wait_for(is_so, LOOK_SECONDS):
-                return
-        on_death()
-    raise TimeoutError("it did not come to be")
 
 
 def serve_lives() -> None:
@@ -144,13 +153,17 @@ def serve_lives() -> None:
                 traceback.print_exc()
             finally:
                 os._exit(1)
-        print(process, flush=True)
+        _say(process)
         _, status = os.waitpid(process, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        _say(os.waitstatus_to_exitcode(status))
+
+
+def _say(number: int) -> None:
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    for lazy in ("antiphon.channels.telegram.channel", "antiphon.channels.telegram.loop", "antiphon.store.sqlite"):
-        importlib.import_module(lazy)  # so that each life begins at once
-    template()
+    for each in sys.argv[1:]:
+        importlib.import_module(each)
     serve_lives()

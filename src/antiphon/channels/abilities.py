@@ -1,0 +1,18 @@
+"""What a platform can do beyond carrying texts. `antiphon.testing.channels` proves what a kind declares."""
+
+from enum import StrEnum
+
+
+class Ability(StrEnum):
+    IDS = "ids"
+    """A text that is sent again under the id of its delivery is seen once."""
+    REPLAY = "replay"
+    """What people write while no gateway listens comes once one does."""
+    ACKS = "acks"
+    """What was not confirmed comes again, so that a gateway that dies loses no message."""
+    EDITS = "edits"
+    """A reply is shown while it is written: `form.streaming` is not `none`."""
+    THREADS = "threads"
+    """A chat has threads, each a conversation of its own."""
+    BUTTONS = "buttons"
+    """A text can have buttons: `form.has_buttons`."""
