@@ -26,6 +26,7 @@ from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId
 from antiphon.engine.access.credentials import Credentials
 from antiphon.engine.access.names import PersonNames
 from antiphon.engine.calls.calls import ApprovedWork, OutsideCalls
+from antiphon.engine.chats.accounts import AccountLease, Accounts
 from antiphon.engine.children.due import DueChildren
 from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.live import LiveReplies
@@ -626,7 +627,7 @@ def _(stand: Stand) -> Loop:
     return notifier(stand, Wire(lambda _: None), lambda made: made.subscribe(GOOD, lambda: None))
 
 
-class TelegramStand:
+class TelegramStand(Accounts):
     """The bot's client and its account, of which one request fails."""
 
     def __init__(self, stand: Stand, failing: str) -> None:
@@ -643,15 +644,13 @@ class TelegramStand:
     async def open(self) -> None:
         self._step("open")
 
-    async def take_lease(self, *_: object) -> object:
+    async def take_lease(self, *_: object) -> AccountLease:
         self._step("take_lease")
-        return object()
+        return AccountLease(channel="telegram", account="default", process=PROCESS, fence=1, position=None)
 
     async def renew(self, _: object) -> bool:
         self._step("renew")
         return True
-
-    async def forget_old_arrivals(self) -> None: ...
 
     async def release(self, _: object) -> None: ...
 
@@ -695,13 +694,14 @@ def telegram(failing: str) -> Start:
 
 
 for _loop, _failing in {
-    "TelegramLoop.run": "take_lease",
-    "TelegramLoop._renew": "renew",
-    "TelegramLoop._serve": "find_me",
-    "TelegramLoop._store": "note_name",
-    "TelegramLoop._poll": "fetch_updates",
+    "engine/chats/accounts.py Accounts.hold": "take_lease",
+    "engine/chats/accounts.py Accounts._renew": "renew",
+    "channels/telegram/loop.py TelegramLoop.run": "open",
+    "channels/telegram/loop.py TelegramLoop._serve": "find_me",
+    "channels/telegram/loop.py TelegramLoop._store": "note_name",
+    "channels/telegram/loop.py TelegramLoop._poll": "fetch_updates",
 }.items():
-    case(f"channels/telegram/loop.py {_loop}", channel="telegram")(telegram(_failing))
+    case(_loop, channel="telegram")(telegram(_failing))
 
 
 class Room:

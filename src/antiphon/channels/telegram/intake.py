@@ -8,7 +8,6 @@ from telegram.error import TelegramError
 
 from antiphon.channels.telegram.client import TelegramClient
 from antiphon.channels.telegram.updates import PRESS, Me, position_of, read_update
-from antiphon.domain.errors import Unavailable
 from antiphon.domain.inbound import ButtonPress, ChatChange, FromChannel, Inbound
 from antiphon.engine.chats.accounts import AccountLease, LeaseLost
 from antiphon.engine.chats.reception import Reception
@@ -44,7 +43,7 @@ class Intake:
             except LeaseLost:
                 raise
             except Exception as error:  # a bug of ours, or damage of one chat, must not stop the chats behind it
-                if isinstance(error, Unavailable) and self._reception.must_wait(error):
+                if not self._reception.is_of_message(error):
                     if lease is None:
                         raise
                     await anyio.sleep(PAUSE_SECONDS)

@@ -28,7 +28,7 @@ from antiphon.clock import Clock
 from antiphon.domain.commands import LANGUAGES, commands_for
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.inbound import Inbound
-from antiphon.engine.chats.accounts import RENEWAL, AccountLease, Accounts, LeaseLost
+from antiphon.engine.chats.accounts import RENEWAL, AccountLease, Accounts
 from antiphon.engine.chats.held import HeldMessages
 from antiphon.engine.chats.reception import Reception
 from antiphon.trouble import Trouble
@@ -37,8 +37,6 @@ logger = logging.getLogger(__name__)
 
 QUIET = timedelta(days=5)
 """After a week without updates Telegram numbers them anew, perhaps lower; then it is asked for all that wait."""
-FORGETTING = timedelta(hours=1)
-RELEASE_SECONDS = 5.0
 
 
 class Pauses(NamedTuple):
@@ -83,60 +81,18 @@ class TelegramLoop:
         while True:
             try:
                 await self._client.open()
-                lease = await self._accounts.take_lease(NAME, ACCOUNT)
-            except Unavailable:
-                lease = None
-            except Exception as error:
-                self._serving.failed(error, channel=NAME)
-                lease = None
-            if lease is None:
-                await anyio.sleep(RENEWAL.total_seconds())
-                continue
-            try:
-                await self._hold(lease)
+                await self._accounts.hold(NAME, ACCOUNT, self._hold)
             except Exception as error:  # a bug of ours must not end the gateway
                 self._serving.failed(error, channel=NAME)
                 await anyio.sleep(RENEWAL.total_seconds())
-            else:
-                self._serving.worked()
-            finally:
-                with anyio.move_on_after(RELEASE_SECONDS, shield=True):
-                    await self._release(lease)
 
     async def _hold(self, lease: AccountLease) -> None:
-        """Serves until the lease is lost."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._renew, lease, tasks.cancel_scope)
             tasks.start_soon(self._held.serve, lease, self._with_files)
-            try:
-                await self._serve(lease)
-            except LeaseLost:
-                logger.info("Bot is served elsewhere", extra={"action": "lease_lost", "channel": NAME})
-            tasks.cancel_scope.cancel()
+            await self._serve(lease)
 
     async def _with_files(self, inbound: Inbound) -> Inbound:
         return await with_files(self._client, inbound)
-
-    async def _renew(self, lease: AccountLease, scope: anyio.CancelScope) -> None:
-        forgotten: float | None = None
-        while True:
-            now = self._clock.monotonic()
-            try:
-                if forgotten is None or now - forgotten > FORGETTING.total_seconds():
-                    await self._accounts.forget_old_arrivals()
-                    forgotten = now
-                await anyio.sleep(RENEWAL.total_seconds())
-                if not await self._accounts.renew(lease):
-                    scope.cancel()
-                    return
-            except Unavailable:  # the fence keeps this process from storing anything if another one took over
-                await anyio.sleep(RENEWAL.total_seconds())
-
-    async def _release(self, lease: AccountLease) -> None:
-        try:
-            await self._accounts.release(lease)
-        except Exception:  # it runs out by itself
-            logger.debug("Lease was not released", extra={"action": "lease_kept", "channel": NAME})
 
     async def _serve(self, lease: AccountLease) -> None:
         while True:
@@ -205,6 +161,7 @@ class TelegramLoop:
         await anyio.sleep(pause.total_seconds())
 
     async def _works(self) -> None:
+        self._serving.worked()
         self._pause = self._pauses.first
         await self._note(None)
 

@@ -4,20 +4,26 @@ A lease has a fence, a number that grows with each takeover. Each unit that take
 process that was given up stores nothing, whatever its clock says.
 """
 
+import logging
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+import anyio
 from msgspec import Struct
 
 from antiphon.clock import Clock
+from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import ProcessId
-from antiphon.store import arrivals
 from antiphon.store import channel_accounts as rows
 from antiphon.store.database import Database
+
+logger = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=8)
 """How long a process serves an account after its last sign of life. Others ask for it every two seconds."""
 RENEWAL = timedelta(seconds=2)
 """How often the lease is renewed, and how often other processes ask for it."""
+RELEASE_SECONDS = 5.0
 
 
 class AccountLease(Struct, frozen=True, kw_only=True):
@@ -51,6 +57,50 @@ class Accounts:
         self._process = process
         self._clock = clock
 
+    async def hold(self, channel: str, account: str, serve: Callable[[AccountLease], Awaitable[None]]) -> None:
+        """Calls `serve` once no other process serves the account; returns when it returns, and raises what it raises.
+
+        The lease is renewed meanwhile, and released afterwards. Once another process has taken the account over,
+        `serve` is cancelled, and called again when that one has left.
+        """
+        has_returned = False
+        while not has_returned:
+            try:
+                lease = await self.take_lease(channel, account)
+            except Unavailable:
+                lease = None
+            if lease is None:
+                await anyio.sleep(RENEWAL.total_seconds())
+                continue
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._renew, lease, tasks.cancel_scope)
+                    await serve(lease)
+                    has_returned = True
+                    tasks.cancel_scope.cancel()
+            except* LeaseLost:
+                logger.info("Account is served elsewhere", extra={"action": "lease_lost", "channel": channel})
+            finally:
+                with anyio.move_on_after(RELEASE_SECONDS, shield=True):
+                    await self._let_go(lease)
+
+    async def _renew(self, lease: AccountLease, scope: anyio.CancelScope) -> None:
+        """Until the lease is lost; the fence keeps this process from storing anything if another one took over."""
+        while True:
+            await anyio.sleep(RENEWAL.total_seconds())
+            try:
+                if not await self.renew(lease):
+                    scope.cancel()
+                    return
+            except Unavailable:
+                continue
+
+    async def _let_go(self, lease: AccountLease) -> None:
+        try:
+            await self.release(lease)
+        except Exception:  # it runs out by itself
+            logger.debug("Lease was not released", extra={"action": "lease_kept", "channel": lease.channel})
+
     async def take_lease(self, channel: str, account: str) -> AccountLease | None:
         """The lease, if no other process serves the account; ask again after `RENEWAL`. Raises `Unavailable`."""
         request = rows.LeaseRequest(
@@ -81,11 +131,6 @@ class Accounts:
     async def list(self) -> list[rows.AccountRow]:
         """All accounts that were ever served, with their troubles."""
         return await self._database.read(rows.list_all)
-
-    async def forget_old_arrivals(self) -> None:
-        """Deletes what came in long ago; call it about once an hour."""
-        before_ms = self._clock.now_ms() - milliseconds_of(arrivals.KEPT)
-        await self._database.run(arrivals.delete_before, before_ms)
 
     def _served_until(self) -> int:
         return self._clock.now_ms() + milliseconds_of(LEASE)

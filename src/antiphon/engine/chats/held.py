@@ -70,10 +70,10 @@ class HeldMessages:
         except LeaseLost:
             pass  # the loop of the account learns of it, too
         except Exception as error:
-            if isinstance(error, Unavailable) and self._reception.must_wait(error):
-                await anyio.sleep(TICK_SECONDS)
-            else:
+            if self._reception.is_of_message(error):
                 await self._put_off(held)
+            else:
+                await anyio.sleep(TICK_SECONDS)
         finally:
             del self._working[held.id]
             self._ended.add(held.id)

@@ -56,9 +56,14 @@ class Reception:
         """Senders who were told that a message was not taken in."""
         self._woken = asyncio.Event()
 
-    def must_wait(self, error: Unavailable) -> bool:
-        """Whether the store fails for everybody. Otherwise what this message needs is damaged, and others go on."""
-        return error.code != "store_corrupt" or self._database.failure is not None
+    def is_of_message(self, error: Exception) -> bool:
+        """Whether only this message fails, by a bug or because its chat is damaged; then those behind it go on.
+
+        Otherwise the store fails for everybody, or another process serves the account.
+        """
+        if isinstance(error, Unavailable):
+            return error.code == "store_corrupt" and self._database.failure is None
+        return not isinstance(error, LeaseLost)
 
     async def receive(self, inbound: Inbound, lease: AccountLease | None = None) -> Received:
         """Takes a message in. Without a lease, as for a platform that posts to the gateway, any process may.
