@@ -3,6 +3,7 @@
 It keeps nothing. The server's archive (XEP-0313) holds what came while nobody listened; it is read at each start, and
 Antiphon recognises what it has by the id that the server gave each message (XEP-0359).
 """
+# pyright: basic
 
 import asyncio
 import logging

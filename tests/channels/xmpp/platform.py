@@ -1,4 +1,5 @@
 """Prosody as the suite for channels sees a platform; people have a program that knows corrections."""
+# pyright: basic
 
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
@@ -7,10 +8,10 @@ from itertools import count
 from typing import Any, Final
 
 import anyio
-from antiphon_xmpp import XMPP
 from slixmpp import JID, ClientXMPP
 
 from antiphon.testing.channels import Json, Mishap
+from antiphon_xmpp import XMPP
 from tests.channels.xmpp.prosody import PASSWORD, Network, Prosody, network_before
 from tests.waiting import PROCESS_SECONDS
 

@@ -12,7 +12,7 @@ from tests.channels.telegram.bots import until
 from tests.channels.xmpp.prosody import MISSING, PROGRAM, ROOM, Prosody
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.gateway.served import Served, serve
+from tests.gateway.served import Json, Served, serve
 
 if TYPE_CHECKING:
     from tests.channels.xmpp.platform import XmppPlatform
@@ -116,7 +116,7 @@ async def test_what_xml_cannot_hold_is_left_out(open_home: OpenHome, prosody: Pr
 
 @requirement("channels:1", "groups:1")
 async def test_a_room_is_answered_when_it_names_the_bot(open_home: OpenHome, prosody: Prosody) -> None:
-    groups = {"groups": {ROOM: {}}, "nick": "robin"}
+    groups: Json = {"groups": {ROOM: {}}, "nick": "robin"}
     async with opened(open_home, prosody, **groups) as (_, platform):
         ann = await platform.person("ann")
         await ann.join(ROOM)
