@@ -13,7 +13,7 @@ from antiphon.channels.kind import DEFAULT_ACCOUNT, AnyKind, Greeting, Inside, O
 from antiphon.clock import Clock
 from antiphon.config.config import Config
 from antiphon.domain.classification import Compartments
-from antiphon.domain.errors import Invalid, Unavailable
+from antiphon.domain.errors import AntiphonError, Invalid, Unavailable
 from antiphon.engine.services import Services
 from antiphon.store.deliveries import ChannelAccount
 
@@ -158,10 +158,14 @@ class OpenChannels:
             await channel.aclose()
 
     def _break(self, name: str, problem: str, error: Exception | None = None) -> None:
+        """Logs it, unless it is what broke the channel already."""
+        if self.broken.get(name) == problem:
+            return
         self.broken[name] = problem
+        cause = None if error is None else _cause(error)
         logger.error(
             "Channel is broken",
-            exc_info=None if isinstance(error, Invalid) else error,
+            exc_info=None if isinstance(cause, AntiphonError | OSError) else cause,
             extra={"action": "channel_broken", "channel": name, "problem": problem},
         )
 
@@ -175,9 +179,15 @@ async def _note(name: str, trouble: str | None, inside: Inside) -> None:
 
 
 def _said(error: Exception) -> str:
+    cause = _cause(error)
+    return cause.message if isinstance(cause, Invalid) else f"{type(cause).__name__}: {cause}"
+
+
+def _cause(error: Exception) -> Exception:
+    """The first of a group's."""
     while isinstance(error, ExceptionGroup):
         error = cast("ExceptionGroup[Exception]", error).exceptions[0]
-    return error.message if isinstance(error, Invalid) else f"{type(error).__name__}: {error}"
+    return error
 
 
 @asynccontextmanager

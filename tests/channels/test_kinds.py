@@ -171,7 +171,11 @@ async def test_a_package_that_fails_is_broken_and_the_others_run(
 @requirement("channels:1")
 @pytest.mark.parametrize("returns", [False, True], ids=["goes on", "returns"])
 async def test_a_channel_that_failed_is_served_again_until_it_works(
-    letters: None, open_home: OpenHome, monkeypatch: pytest.MonkeyPatch, returns: bool
+    letters: None,
+    open_home: OpenHome,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    returns: bool,
 ) -> None:
     monkeypatch.setattr(adapters, "FIRST_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr(adapters, "SETTLED_SECONDS", 0.4)
@@ -188,6 +192,8 @@ async def test_a_channel_that_failed_is_served_again_until_it_works(
         pauses = [later - earlier for earlier, later in pairwise(box().served_at)]
         for pause, least in zip(pauses, (0.05, 0.1, 0.2, 0.4, 0.4, 0.4), strict=True):
             assert pause >= least
+        (told,) = [record for record in caplog.records if getattr(record, "action", "") == "channel_broken"]
+        assert told.exc_info is not None and told.exc_info[0] is LookupError
 
 
 @requirement("channels:1")

@@ -56,7 +56,8 @@ class XmppKind(ChannelKind[XmppSection, XmppSection]):
         if not _ADDRESS.fullmatch(section.jid):
             raise Invalid(f"{given.at('jid')}: {section.jid!r} is no account such as agents@example.org.")
         if not section.key():
-            raise Invalid(f"{given.at('password')}: no password. Set the variable that password_env names.")
+            named = section.password_env or "that password_env names"
+            raise Invalid(f"{given.at('password')} is not set, nor is the variable {named}.")
         if section.plain and section.host not in _LOOPBACK:
             raise Invalid(f"{given.at('plain')} is only for a host on this machine, such as 127.0.0.1.")
         return section
@@ -65,9 +66,6 @@ class XmppKind(ChannelKind[XmppSection, XmppSection]):
         from antiphon_xmpp.account import XmppAccount
 
         return XmppAccount(settings)
-
-    def summary(self, settings: XmppSection) -> str:
-        return settings.jid
 
 
 XMPP = XmppKind()
