@@ -280,15 +280,6 @@ async def test_a_webhook_of_the_owner_posts_as_the_owner_for_its_agent(open_home
 
 
 @requirement("channels:1")
-async def test_a_thread_has_its_own_session_and_its_replies_name_it(
-    open_home: OpenHome, clock: ManualClock, receiver: Receiver
-) -> None:
-    async with serve_door(open_home, clock, receiver.url) as (served, client):
-        await answered(served.app, await ring(client, clock, message("hello", threadId="T1")))
-        assert [(body["to"], body["threadId"]) for body in receiver.bodies] == [("anna", "T1")]
-
-
-@requirement("channels:1")
 async def test_the_same_message_again_is_one_message_with_one_answer(
     open_home: OpenHome, clock: ManualClock, receiver: Receiver
 ) -> None:

@@ -3,6 +3,7 @@
 from tests.planted.bug import Bug
 
 KINDS = "channels/test_kinds.py::"
+SUITE = "channels/test_suite.py::test_a_channel_does_what_channels_do"
 
 BUGS = (
     Bug(
@@ -25,6 +26,29 @@ BUGS = (
         "                await self._mend(name, inside)\n                return\n",
         "                return\n",
         KINDS + "test_a_channel_that_failed_is_served_again_until_it_works[sqlite-returns]",
+    ),
+    Bug(
+        "a channel that fails for the same reason again is logged each time",
+        "adapters.py",
+        "        if self.broken.get(name) == problem:\n            return\n",
+        "",
+        KINDS + "test_a_channel_that_failed_is_served_again_until_it_works[sqlite-returns]",
+    ),
+    Bug(
+        "a text that is sent again has another id",
+        "channels/webhook/channel.py",
+        '        "id": delivery.id,\n',
+        '        "id": f"{delivery.id}-{delivery.attempts}",\n',
+        SUITE + "[webhook-a_text_whose_answer_is_lost]",
+    ),
+    Bug(
+        "updates are confirmed when they come",
+        "channels/telegram/loop.py",
+        "                updates = await self._client.fetch_updates(offset)\n",
+        "                updates = await self._client.fetch_updates(offset)\n"
+        "                if updates and (seen := position_of(updates[-1])) is not None:\n"
+        "                    await self._client.fetch_updates(seen + 1, wait_seconds=0)\n",
+        SUITE + "[telegram-death]",
     ),
     Bug(
         "every installed package is imported",

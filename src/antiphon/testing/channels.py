@@ -28,7 +28,7 @@ from antiphon.channels.kind import AnyKind
 from antiphon.clock import SystemClock
 from antiphon.config.config import Config
 from antiphon.domain.channel_form import ChannelForm, Streaming
-from antiphon.testing.lives import ANY, TOKEN, Life, MortalGateway
+from antiphon.testing.lives import TOKEN, Life, MortalGateway
 from antiphon.testing.serving import WAIT_SECONDS
 
 Json: TypeAlias = dict[str, Any]
@@ -123,13 +123,13 @@ class Stage:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def begin(self, dies_after: str | None = None) -> None:
+    def begin(self, dies_before: int | None = None) -> None:
         life = Life(
             home=str(self.home),
             settings=self.settings,
             port=self.port,
             send_seconds=SEND_SECONDS,
-            dies_after=dies_after,
+            dies_before=dies_before,
         )
         self.gateway.begin(life)
 
@@ -361,7 +361,7 @@ async def death(stage: Stage) -> None:
     has_lived = False
     while not has_lived:
         texts.append(f"{len(texts)} of many")
-        stage.begin(dies_after=f"{ANY} {len(texts)}")
+        stage.begin(dies_before=len(texts))
         await stage.platform.write("ann", texts[-1])
         has_lived = await stage.until(lambda: stage.is_answered("ann", texts[-1]), or_death=True)
         if not has_lived:

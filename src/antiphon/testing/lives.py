@@ -32,7 +32,6 @@ TOKEN: Final = "ant_" + "7" * 48
 """The owner's at such a gateway."""
 LONGEST_SECONDS: Final = 600
 """After which a life ends that nobody has ended."""
-ANY: Final = "any"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +45,9 @@ class Life:
     send_seconds: float | None = None
     """After so long it gives a send up, whatever its channel allows."""
     dies_after: str | None = None
-    """It dies as soon as it has committed a unit of this name, or with `name 2` the second one; `any 3` is the third of
-    any name. Else when it is killed."""
+    """It dies once it has committed a unit of this name, or with `name 2` the second one; else when it is killed."""
+    dies_before: int | None = None
+    """It dies when it is about to commit for the so-manieth time."""
 
 
 def wipe() -> str:
@@ -65,9 +65,9 @@ def live(life: Life) -> None:
         nonlocal left
         if moment == "after":
             os.write(noted, "".join(f"{each}\n" for each in units).encode())
-            left -= 1 if unit == ANY else units.count(unit)
-            if left <= 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            left -= units.count(unit)
+        if left <= 0 or (moment == "before" and number == life.dies_before):
+            os.kill(os.getpid(), signal.SIGKILL)
 
     async def run() -> None:
         parts = Parts(

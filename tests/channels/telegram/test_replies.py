@@ -22,17 +22,6 @@ pytestmark = pytest.mark.anyio
 
 
 @requirement("channels:1")
-async def test_a_long_reply_comes_in_parts_that_telegram_takes(open_home: OpenHome, fake: FakeTelegram) -> None:
-    async with open_bot(open_home, fake, access="public") as bot:
-        text = " ".join(f"word{number}" for number in range(900))
-        fake.write(text, sender=ANN)
-        await fake.until(lambda: fake.texts(7))
-        await bot.settles()
-        assert len(fake.texts(7)) > 1
-        assert " ".join(fake.texts(7)).split() == f"echo: {text}".split()
-
-
-@requirement("channels:1")
 async def test_a_busy_platform_is_asked_again_when_it_says(open_home: OpenHome, fake: FakeTelegram) -> None:
     clock = ManualClock()
     fake.retry_after = 30
