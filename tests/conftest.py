@@ -34,6 +34,8 @@ LONG = {
     "channels/telegram/test_kill.py",
     "channels/telegram/test_kill_points.py",
     "channels/telegram/test_other_library.py",
+    "channels/test_suite.py",
+    "channels/xmpp/test_suite.py",
     "cli/test_chats.py",
     "cli/test_demo.py",
     "cli/test_postgres_cli.py",

@@ -644,20 +644,20 @@ class TelegramStand(Accounts):
     async def open(self) -> None:
         self._step("open")
 
-    async def take_lease(self, *_: object) -> AccountLease:
+    async def take_lease(self, channel: str, account: str) -> AccountLease:
         self._step("take_lease")
-        return AccountLease(channel="telegram", account="default", process=PROCESS, fence=1, position=None)
+        return AccountLease(channel=channel, account=account, process=PROCESS, fence=1, position=None)
 
-    async def renew(self, _: object) -> bool:
+    async def renew(self, lease: object) -> bool:
         self._step("renew")
         return True
 
-    async def release(self, _: object) -> None: ...
+    async def release(self, lease: object) -> None: ...
 
     async def note_name(self, *_: object, **__: object) -> None:
         self._step("note_name")
 
-    async def note_trouble(self, *_: object) -> None: ...
+    async def note_trouble(self, channel: str, account: str, trouble: object) -> None: ...
 
     async def list_held(self, _: object) -> list[object]:
         return []

@@ -51,6 +51,13 @@ BUGS = (
         SUITE + "[telegram-death]",
     ),
     Bug(
+        "an account whose serving failed stays with its process",
+        "engine/chats/accounts.py",
+        "            finally:\n                with anyio.move_on_after(RELEASE_SECONDS",
+        "            else:\n                with anyio.move_on_after(RELEASE_SECONDS",
+        "engine/chats/test_holding_accounts.py::test_an_account_is_free_at_once_when_its_serving_ends[sqlite-fails]",
+    ),
+    Bug(
         "every installed package is imported",
         "config/sections/channels.py",
         "    if others:\n        others &= {*installed_names()}",
