@@ -38,10 +38,10 @@ LOGGED_EACH_TIME = {
     ("channels/telegram/intake.py", "Update cannot be read"): "one line for each update, which is passed over",
     ("channels/telegram/intake.py", "Update failed"): "a few lines for each update, which is then passed over",
     (
-        "channels/telegram/loop.py",
-        "Bot is served elsewhere",
+        "engine/chats/accounts.py",
+        "Account is served elsewhere",
     ): "one line for each lost lease; a trouble has one of its own",
-    ("channels/telegram/loop.py", "Lease was not released"): "once, at the end",
+    ("engine/chats/accounts.py", "Lease was not released"): "once, at the end",
     ("engine/deliveries/deliverer.py", "Adapter failed"): "one line for each text, which is given up after a few",
     (
         "engine/chats/uploads.py",
@@ -61,8 +61,8 @@ LOGGED_EACH_TIME = {
 
 SILENT = {
     ("channels/telegram/intake.py", "take"): "the loop's next statement says it; a bug has lines of its own",
-    ("channels/telegram/loop.py", "_renew"): "every other statement of the process fails with it, and says so",
-    ("channels/telegram/loop.py", "run"): "every other statement of the process fails with it, and says so",
+    ("engine/chats/accounts.py", "_renew"): "every other statement of the process fails with it, and says so",
+    ("engine/chats/accounts.py", "hold"): "every other statement of the process fails with it, and says so",
     ("channels/telegram/loop.py", "_store"): "every other statement of the process fails with it, and says so",
     ("engine/chats/held.py", "serve"): "every other statement of the process fails with it, and says so",
     ("engine/work/health.py", "run"): "the store says itself what it cannot do; a bug has a line of its own",
