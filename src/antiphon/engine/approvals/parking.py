@@ -24,7 +24,7 @@ from antiphon.domain.message import (
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.transcript import OpenCall, open_calls
-from antiphon.engine.ledger.append import AGENT_ACTOR, Arrival, Words, derived_id
+from antiphon.engine.ledger.append import AGENT_ACTOR, Arrival, NewMessage, derived_id
 from antiphon.engine.ledger.run_log import Steps, call_name, made_by_run, record_steps
 from antiphon.engine.reports.parking import continuation_of, go_on
 from antiphon.policy.system import system_grant
@@ -141,14 +141,14 @@ def _content(repeated: _Repeated) -> tuple[ThinkingPart | ToolCallPart, ...]:
     return (*thoughts, *(calls[index] for index in repeated.indexes))
 
 
-def _notice(run_id: RunId, approval: Approval, taint: Classification, at_ms: int) -> Words:
+def _notice(run_id: RunId, approval: Approval, taint: Classification, at_ms: int) -> NewMessage:
     message = UserMessage(
         message_id=MessageId(derived_id("msg", at_ms, run_id, "decided")),
         content=text_content(decided_text(approval)),
         provenance=replace(SYNTHETIC, source_tool="approvals"),
     )
     actor = str(approval.decided_by or SYSTEM)
-    return Words(message=message, actor=actor, classification=taint, arrival=Arrival.RECORDED, is_addressed=True)
+    return NewMessage(message=message, actor=actor, classification=taint, arrival=Arrival.RECORDED, is_addressed=True)
 
 
 def decided_text(approval: Approval) -> str:

@@ -31,7 +31,7 @@ from antiphon.engine.access.allowances import refuse_bytes
 from antiphon.engine.access.caller import Caller, find_origin, refuse_called_off
 from antiphon.engine.access.ceilings import find_ceiling, refuse_above
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.ledger.append import Arrival, Words, made_by, raise_workspace, words_from
+from antiphon.engine.ledger.append import Arrival, NewMessage, made_by, raise_workspace, words_from
 from antiphon.engine.ledger.queue import new_run_id, queue_run
 from antiphon.engine.reports.messages import SOURCE_TOOL
 from antiphon.engine.rules import Rules
@@ -345,7 +345,7 @@ async def _create(
     return child
 
 
-def _task_words(tx: Transaction, command: SpawnChild, work: ChildWork, *, rel_dir: str | None) -> Words:
+def _task_words(tx: Transaction, command: SpawnChild, work: ChildWork, *, rel_dir: str | None) -> NewMessage:
     """The task, as the child's first message."""
     parent = work.parent
     message = UserMessage(
@@ -362,7 +362,7 @@ def _task_words(tx: Transaction, command: SpawnChild, work: ChildWork, *, rel_di
     return words_from(parent, message, Arrival.POSTED, classification=made_by(parent))
 
 
-async def queue_work(tx: Transaction, work: ChildWork, words: Words) -> None:
+async def queue_work(tx: Transaction, work: ChildWork, words: NewMessage) -> None:
     """Stores a text for the child, the run that answers it, and the result that it owes."""
     run_id, origin, parent, child = work.run_id, work.origin, work.parent, work.child
     chain = None if origin is None else origin.chain or origin.id

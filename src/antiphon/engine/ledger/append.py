@@ -75,7 +75,7 @@ class Arrival(StrEnum):
     """Kept for later turns only."""
 
 
-class Words(Struct, frozen=True, gc=False):
+class NewMessage(Struct, frozen=True, gc=False):
     """A message that is to enter a log, and its author."""
 
     message: UserMessage | AssistantMessage
@@ -115,9 +115,9 @@ def words_from(
     incarnation: SessionId | None = None,
     is_addressed: bool = False,
     preview: str | None = None,
-) -> Words:
+) -> NewMessage:
     """A message in the name of the session. Contract: send 4."""
-    return Words(
+    return NewMessage(
         message=message,
         actor=str(session_principal(str(source.key))),
         classification=classification,
@@ -133,7 +133,7 @@ def made_by(source: Session) -> Classification:
     return source.taint.distrusted()
 
 
-async def append_words(tx: Transaction, session: Recipient, words: Words, *, run_id: RunId | None = None) -> int:
+async def append_words(tx: Transaction, session: Recipient, words: NewMessage, *, run_id: RunId | None = None) -> int:
     """Stores the message, answered by the run if one is given; returns its `seq`.
 
     A late message for an ended incarnation leaves the columns of the present one unchanged. So does a message that no
@@ -300,7 +300,7 @@ def _is_external(message: UserMessage | AssistantMessage) -> bool:
     return isinstance(message, UserMessage) and message.provenance.kind is ProvenanceKind.EXTERNAL
 
 
-def _event(words: Words, run_id: RunId | None) -> NewEvent:
+def _event(words: NewMessage, run_id: RunId | None) -> NewEvent:
     message = words.message
     type = EventType.USER_MESSAGE if isinstance(message, UserMessage) else EventType.ASSISTANT_MESSAGE
     return NewEvent(
@@ -308,7 +308,7 @@ def _event(words: Words, run_id: RunId | None) -> NewEvent:
     )
 
 
-def _changes(session: Recipient, words: Words, at_ms: int, *, is_present: bool) -> dict[str, SqlValue]:
+def _changes(session: Recipient, words: NewMessage, at_ms: int, *, is_present: bool) -> dict[str, SqlValue]:
     changes: dict[str, SqlValue] = {}
     if words.arrival is not Arrival.APPENDED:
         if words.arrival is Arrival.POSTED:

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.actor import Asker
 from antiphon.domain.ids import RunId, SessionRow
-from antiphon.engine.ledger.append import Recipient, Words, append_words
+from antiphon.engine.ledger.append import NewMessage, Recipient, append_words
 from antiphon.request_ids import note_run
 from antiphon.store import runs as ledger
 from antiphon.store.database import Transaction
@@ -18,7 +18,7 @@ def new_run_id(tx: Transaction) -> RunId:
     return run_id
 
 
-async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun) -> int:
+async def queue_run(tx: Transaction, session: Recipient, words: NewMessage, run: NewRun) -> int:
     """Stores the message and queues the run that answers it; returns the `seq` of both.
 
     The run is that of the person as whom its principal acts now: whoever asks may have been merged meanwhile.
@@ -34,7 +34,7 @@ async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewR
     return seq
 
 
-async def join_run(tx: Transaction, session: Recipient, words: Words, run_id: RunId) -> int:
+async def join_run(tx: Transaction, session: Recipient, words: NewMessage, run_id: RunId) -> int:
     """Stores the message for a queued or active run, which reads it before its next step; returns its `seq`."""
     seq = await append_words(tx, session, words, run_id=run_id)
     await ledger.change(tx, run_id, {"newest_seq": seq})

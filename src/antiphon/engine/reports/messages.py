@@ -22,7 +22,7 @@ from antiphon.domain.report import Report
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.text import PREVIEW_LENGTH, flat, one_line
-from antiphon.engine.ledger.append import Words, derived_id, words_from
+from antiphon.engine.ledger.append import NewMessage, derived_id, words_from
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
@@ -45,7 +45,7 @@ class ChildRecord(Struct, frozen=True, kw_only=True):
     """What the parts were made of."""
 
 
-def record_words(record: ChildRecord, answers: tuple[str, ...] = (), *, is_continued: bool = False) -> Words:
+def record_words(record: ChildRecord, answers: tuple[str, ...] = (), *, is_continued: bool = False) -> NewMessage:
     """The result, for the requester's log; `answers` are the results that a run continues with."""
     report, child, parts = record.report, record.child, record.parts
     assert report.requester_incarnation is not None
@@ -73,7 +73,7 @@ async def notice_words(
     incarnation: SessionId,
     is_continued: bool = False,
     why_not: str | None = None,
-) -> Words:
+) -> NewMessage:
     """The first message of a run whose records are in the log already; with `why_not`, the run does not use them."""
     if why_not is None:
         text = CAME.format(names=await _names(query, session, answers))
@@ -84,7 +84,7 @@ async def notice_words(
     return words_from(session, message, classification=session.taint, incarnation=incarnation, is_addressed=True)
 
 
-def question_words(record: ChildRecord) -> Words:
+def question_words(record: ChildRecord) -> NewMessage:
     """The record again, in the child's own log, for the turn that words it for the requester's channel."""
     report, requester = record.report, record.requester
     step = ReportStep(id=report.id, stage=ReportStage.ANNOUNCE, answers=(report.id,))

@@ -11,7 +11,7 @@ from antiphon.domain.report import Report, ReportState
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.ledger.append import Words, derived_id
+from antiphon.engine.ledger.append import NewMessage, derived_id
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.reports import messages
 from antiphon.store import runs as ledger
@@ -72,7 +72,7 @@ async def continue_run(tx: Transaction, parked: Run, session: Session, answers: 
     return await go_on(tx, parked, session, words, end=end)
 
 
-async def go_on(tx: Transaction, parked: Run, session: Session, words: Words, *, end: Outcome | None) -> Continued:
+async def go_on(tx: Transaction, parked: Run, session: Session, words: NewMessage, *, end: Outcome | None) -> Continued:
     """Queues the run that continues the parked one, with its report, its request, its rights and the time it has left.
 
     If `end` is given, the continuation ends at once with it.

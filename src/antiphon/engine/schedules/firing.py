@@ -16,7 +16,7 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.domain.task import Around, Begin, Skip, SlotOutcome, TellMaker, on_clock_back, on_due, prompt_of
 from antiphon.engine.access.ceilings import find_place_clearance
 from antiphon.engine.firings.notices import tell
-from antiphon.engine.ledger.append import Words
+from antiphon.engine.ledger.append import NewMessage
 from antiphon.engine.ledger.queue import new_run_id, queue_run
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.resets import begin_anew
@@ -159,7 +159,7 @@ async def begin_run(
         content=text_content(prompt_of(task.prompt, begun.missed)),
         provenance=Provenance(kind=ProvenanceKind.SCHEDULE),
     )
-    words = Words(
+    words = NewMessage(
         message=message,
         actor=str(standing.principal),
         classification=classify_message(standing, task.made_of),

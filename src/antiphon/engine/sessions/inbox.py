@@ -40,7 +40,7 @@ from antiphon.engine.access.reach import FoundHead, H, admit_head, find_head, re
 from antiphon.engine.access.send_policy import may_post
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Outgoing
-from antiphon.engine.ledger.append import Arrival, Untriggered, Words, append_words, may_be_noticed
+from antiphon.engine.ledger.append import Arrival, NewMessage, Untriggered, append_words, may_be_noticed
 from antiphon.engine.ledger.queue import join_run, new_run_id, queue_run
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.ends import CANCELLED_AWAITING, call_off
@@ -533,9 +533,9 @@ def _is_like(run: Run, session: SessionHead, command: PostMessage) -> bool:
     return not run.is_cancel_requested and is_same and run.purpose.speaks_for_itself and run.session_id == session.id
 
 
-def _words(session: SessionHead, command: PostMessage, standing: Standing) -> Words:
+def _words(session: SessionHead, command: PostMessage, standing: Standing) -> NewMessage:
     has_channel = session.channel is not None or stored_key(session.key).channel is not None
-    return Words(
+    return NewMessage(
         message=command.message,
         actor=str(command.principal),
         classification=_made_of(command, standing),
@@ -583,7 +583,7 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted:
         await admit_sender(tx, sender)
     is_foreign = isinstance(message, UserMessage) and message.has_foreign_words
     actor, made_of = str(standing.principal), classify_message(standing, PUBLIC, has_foreign_words=is_foreign)
-    words = Words(message, actor, made_of, Arrival.APPENDED, command.may_repeat, command.occurred_at, session.end)
+    words = NewMessage(message, actor, made_of, Arrival.APPENDED, command.may_repeat, command.occurred_at, session.end)
     seq = await append_words(tx, session, words)
     if is_counted:
         await _count(tx, standing, session, stored_bytes(message.content))

@@ -18,7 +18,7 @@ MAX_LIMIT = 200
 MICROUSD = 1_000_000
 
 Time: TypeAlias = Annotated[str, Meta(min_length=1, max_length=300)]
-Words: TypeAlias = Annotated[str, Meta(min_length=1, max_length=2 * MAX_PROMPT_BYTES)]
+NewMessage: TypeAlias = Annotated[str, Meta(min_length=1, max_length=2 * MAX_PROMPT_BYTES)]
 Count: TypeAlias = Annotated[int, Meta(ge=1, lt=2**53)]
 
 
@@ -45,7 +45,7 @@ class TaskLimitsParams(Struct, frozen=True, kw_only=True, rename="camel", forbid
 class TaskParams(Params, frozen=True, kw_only=True):
     """What a task is made of."""
 
-    prompt: Words | None = None
+    prompt: NewMessage | None = None
     """What the agent is to do each time."""
     name: Annotated[str, Meta(max_length=400)] | None = None
     """The first words of the prompt unless set."""
@@ -81,7 +81,7 @@ class TaskParams(Params, frozen=True, kw_only=True):
 
 
 class CreateTask(TaskParams, frozen=True, kw_only=True):
-    text: Words | None = None
+    text: NewMessage | None = None
     """Time, name and prompt in one sentence, such as `every weekday at 8 tell me what changed`."""
     session_key: str = "main"
     """The session in which the task is made: its agent does the work."""
