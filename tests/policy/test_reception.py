@@ -7,15 +7,15 @@ from antiphon.policy.reception import (
     MOST_PAIRINGS,
     MOST_WRONG_CODES,
     Admission,
+    AdmissionRequest,
     GroupStanding,
-    Knock,
     decide_admission,
     decide_after_wrong_code,
 )
 from tests.claims import requirement
 
 EVERY_KNOCK = [
-    Knock(
+    AdmissionRequest(
         access=access,
         group=group,
         is_admitted=admitted,

@@ -37,7 +37,7 @@ class GroupStanding(StrEnum):
     """Owners were asked and have not allowed it."""
 
 
-class Knock(Struct, frozen=True, kw_only=True):
+class AdmissionRequest(Struct, frozen=True, kw_only=True):
     """A message at the door, with what is known about its sender and its chat."""
 
     access: ChannelAccess
@@ -59,7 +59,7 @@ class Knock(Struct, frozen=True, kw_only=True):
     """Open requests of the account."""
 
 
-def decide_admission(knock: Knock) -> Admission:
+def decide_admission(knock: AdmissionRequest) -> Admission:
     """Groups are open to all their members once an owner has allowed them; direct chats only to admitted senders."""
     if knock.is_suspended or knock.is_machine:
         return Admission.IGNORE
@@ -79,14 +79,14 @@ def decide_admission(knock: Knock) -> Admission:
     return _decide_pairing(knock)
 
 
-def decide_after_wrong_code(knock: Knock) -> Admission:
+def decide_after_wrong_code(knock: AdmissionRequest) -> Admission:
     """The same for a message whose code was wrong: a stranger's is like any other of theirs."""
     if knock.is_admitted or knock.access is ChannelAccess.PUBLIC:
         return Admission.ENTER
     return _decide_pairing(knock)
 
 
-def _decide_pairing(knock: Knock) -> Admission:
+def _decide_pairing(knock: AdmissionRequest) -> Admission:
     if knock.access is ChannelAccess.PRIVATE:
         return Admission.IGNORE
     if knock.is_waiting:

@@ -40,7 +40,7 @@ from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.policy.chats import ChannelAccess
-from antiphon.policy.reception import Admission, Knock, decide_admission, decide_after_wrong_code
+from antiphon.policy.reception import Admission, AdmissionRequest, decide_admission, decide_after_wrong_code
 from antiphon.policy.rights import reaches_all
 from antiphon.store import arrivals, channel_accounts, chat_names, held_messages, link_codes, pairings
 from antiphon.store.arrivals import ArrivalOutcome, ArrivalRow, PostedRow
@@ -175,7 +175,7 @@ async def _goes_on(tx: Transaction, command: TakeIn, first: ArrivalRow) -> bool:
     return await held_messages.is_waiting(tx, command.held)
 
 
-async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who) -> Knock:
+async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who) -> AdmissionRequest:
     """What is known about the message, as far as the decision can depend on it."""
     place, identity = inbound.place, who.identity
     is_machine = is_of_machine(rules, identity)
@@ -183,9 +183,13 @@ async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who) -> Knoc
     if inbound.chat_type is not ChatType.DIRECT:
         group = standing_of(rules, place, await find_group(query, place))
         is_suspended = who.standing.is_suspended
-        return Knock(access=access, group=group, is_admitted=False, is_suspended=is_suspended, is_machine=is_machine)
+        return AdmissionRequest(
+            access=access, group=group, is_admitted=False, is_suspended=is_suspended, is_machine=is_machine
+        )
     admitted = await is_admitted(query, who)
-    knock = Knock(access=access, is_admitted=admitted, is_suspended=who.standing.is_suspended, is_machine=is_machine)
+    knock = AdmissionRequest(
+        access=access, is_admitted=admitted, is_suspended=who.standing.is_suspended, is_machine=is_machine
+    )
     if _code_in(inbound) is not None:
         since_ms = query.now_ms - linking.WRONG_CODES_LIFE_MS
         wrong = await link_codes.count_wrong(query, identity, since_ms)
@@ -204,7 +208,9 @@ async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who) -> Knoc
     )
 
 
-async def _redeem(tx: Transaction, command: TakeIn, who: Who, knock: Knock) -> tuple[Received | None, Admission]:
+async def _redeem(
+    tx: Transaction, command: TakeIn, who: Who, knock: AdmissionRequest
+) -> tuple[Received | None, Admission]:
     """Links the account, and tells the sender; after a stranger's wrong code, what is done with their message."""
     typed = _code_in(command.inbound)
     assert typed is not None and typed.argument is not None
