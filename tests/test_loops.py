@@ -30,7 +30,7 @@ from antiphon.engine.chats.accounts import AccountLease, Accounts
 from antiphon.engine.children.due import DueChildren
 from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.live import LiveReplies
-from antiphon.engine.deliveries.paces import Paces
+from antiphon.engine.deliveries.paces import RateLimits
 from antiphon.engine.runs.context import Runtime
 from antiphon.engine.schedules.scheduler import Scheduler
 from antiphon.engine.sessions.upkeep import Upkeep
@@ -252,7 +252,7 @@ def deliverer(stand: Stand) -> Loop:
         rules=services.rules,
         clock=services.clock,
         process=PROCESS,
-        paces=Paces(services.clock),
+        paces=RateLimits(services.clock),
     ).run
 
 
@@ -279,7 +279,7 @@ def _(stand: Stand) -> Loop:
         notifier=LocalNotifier(),
         channels={ACCOUNT: LiveFakeChannel(form=ChannelForm(streaming=Streaming.EDIT))},
         rules=services.rules,
-        paces=Paces(services.clock),
+        paces=RateLimits(services.clock),
         clock=services.clock,
     )
     for each in (BAD, GOOD):

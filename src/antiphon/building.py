@@ -64,7 +64,7 @@ from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.deliveries.outgoing import OutgoingMessages
-from antiphon.engine.deliveries.paces import Paces
+from antiphon.engine.deliveries.paces import RateLimits
 from antiphon.engine.deliveries.replies import Replies
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
@@ -266,7 +266,7 @@ def build(
     if backend.deltas is not None:
         backend.deltas.show_deltas(hub.publish_delta)
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
-    paces = Paces(clock)
+    paces = RateLimits(clock)
     live = LiveReplies(database=database, notifier=notifier, channels=senders, rules=rules, paces=paces, clock=clock)
     if live.is_serving:
         publish_delta = _everywhere(publish_delta, live.publish)

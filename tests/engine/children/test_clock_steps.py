@@ -29,7 +29,7 @@ from antiphon.engine.access.signin import LINK_LIFE
 from antiphon.engine.chats.linking import UNDO_LIFE_MS
 from antiphon.engine.children.clock_steps import ClockSteps, due_times
 from antiphon.engine.children.wait import MARGIN
-from antiphon.engine.deliveries.paces import Paces, chat_of
+from antiphon.engine.deliveries.paces import RateLimits, chat_of
 from antiphon.engine.ledger.waits import LONGEST_WAIT
 from antiphon.store import checkpoints, held_messages, link_undos, pairings
 from antiphon.store import sessions as rows
@@ -386,7 +386,7 @@ async def test_a_text_that_is_tried_again_waits_for_its_own_back_off_after_the_c
 @requirement("channels:1")
 async def test_a_chat_that_the_platform_asked_to_leave_alone_is_held_no_longer_after_the_clock_went_back() -> None:
     clock = ManualClock()
-    paces, chat = Paces(clock), chat_of(DeliveryContext(channel=NAME, to="room"))
+    paces, chat = RateLimits(clock), chat_of(DeliveryContext(channel=NAME, to="room"))
     paces.note_use(chat)
     paces.pause(chat, 30_000)
     clock.step(-timedelta(hours=2))

@@ -32,7 +32,7 @@ from antiphon.engine.deliveries.deliveries import (
     settle_sent,
     settle_withdrawn,
 )
-from antiphon.engine.deliveries.paces import PacedChat, Paces, chat_of
+from antiphon.engine.deliveries.paces import PacedChat, RateLimits, chat_of
 from antiphon.engine.ledger.due_loop import DueLoop
 from antiphon.engine.ledger.text_work import work_on
 from antiphon.engine.rules import Rules
@@ -93,7 +93,7 @@ class Deliverer(DueLoop[ChannelAccount]):
         rules: Rules,
         clock: Clock,
         process: ProcessId,
-        paces: Paces,
+        paces: RateLimits,
     ) -> None:
         means = "Texts for channels wait until this is over."
         super().__init__(

@@ -28,7 +28,7 @@ from antiphon.domain.run import Run
 from antiphon.domain.silence import spoken_so_far
 from antiphon.engine.deliveries.deliverer import PartSender
 from antiphon.engine.deliveries.outbox import StreamedText, begin_stream, forget_stream, note_shown
-from antiphon.engine.deliveries.paces import Paces, account_of
+from antiphon.engine.deliveries.paces import RateLimits, account_of
 from antiphon.engine.deliveries.showing import LiveSender, Question, Showing, look
 from antiphon.engine.ledger.text_work import work_on
 from antiphon.engine.rules import Rules
@@ -108,7 +108,7 @@ class LiveReplies:
         notifier: Notifier,
         channels: Mapping[ChannelAccount, PartSender],
         rules: Rules,
-        paces: Paces,
+        paces: RateLimits,
         clock: Clock,
     ) -> None:
         self._database = database

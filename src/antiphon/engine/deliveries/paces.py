@@ -36,7 +36,7 @@ class _Pause(NamedTuple):
     """The delivery that the platform did not take."""
 
 
-class Paces:
+class RateLimits:
     """The uses and pauses of chats that get texts of the outbox, or replies while they are written."""
 
     def __init__(self, clock: Clock) -> None:
