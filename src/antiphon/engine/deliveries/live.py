@@ -29,7 +29,7 @@ from antiphon.domain.silence import spoken_so_far
 from antiphon.engine.deliveries.deliverer import PartSender
 from antiphon.engine.deliveries.outbox import StreamedText, begin_stream, forget_stream, note_shown
 from antiphon.engine.deliveries.paces import RateLimits, account_of
-from antiphon.engine.deliveries.showing import LiveSender, Question, Showing, look
+from antiphon.engine.deliveries.showing import DraftView, LiveSender, Question, look
 from antiphon.engine.ledger.text_work import work_on
 from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
@@ -69,7 +69,7 @@ class _Stream:
     """When its first words came."""
     is_changed: bool = False
     """Whether there are words that were not shown."""
-    view: Showing | None = None
+    view: DraftView | None = None
     judged: Classification | None = None
     """What the words were made of when the place was last judged."""
     delivery: str | None = None
@@ -128,7 +128,10 @@ class LiveReplies:
             for row in (NAMES, outbox.PLACES):
                 notifier.subscribe(row, self._note_change)
         self._showing = Trouble(
-            logger, "Showing a reply while it is written", action="live_failed", means="Replies are sent when they end."
+            logger,
+            "DraftView a reply while it is written",
+            action="live_failed",
+            means="Replies are sent when they end.",
         )
 
     @property
@@ -292,7 +295,7 @@ class LiveReplies:
         except DeliveryFailed as failed:
             self._failed(stream, failed)
 
-    async def _has_turn(self, stream: _Stream, view: Showing) -> bool:
+    async def _has_turn(self, stream: _Stream, view: DraftView) -> bool:
         """Whether the words may be shown now: complete texts for the chat, in any thread, go first.
 
         A reply does not begin to be shown while an earlier text waits for its very place, due or not: people read
@@ -324,7 +327,7 @@ class LiveReplies:
             stream.delivery, stream.message = earlier.id, earlier.platform_id
         stream.view, stream.judged = view, made_of
 
-    async def _change(self, stream: _Stream, view: Showing) -> None:
+    async def _change(self, stream: _Stream, view: DraftView) -> None:
         is_new, stream.is_changed = stream.is_changed, False
         words = await self._words(stream, view) if is_new else stream.shown
         now = self._paces.now_ms()
@@ -341,7 +344,7 @@ class LiveReplies:
             await self._write(stream, view, words)
         stream.shown, stream.shown_at_ms = words, now
 
-    async def _write(self, stream: _Stream, view: Showing, words: str) -> None:
+    async def _write(self, stream: _Stream, view: DraftView, words: str) -> None:
         """Sends the words as a message, or changes it."""
         if stream.message is None:
             await self._send_first(stream, view, words)
@@ -349,7 +352,7 @@ class LiveReplies:
         part = DeliveryPart(index=0, text=words, replaces=stream.message)
         await self._send(stream, view, part)
 
-    async def _send_first(self, stream: _Stream, view: Showing, words: str) -> None:
+    async def _send_first(self, stream: _Stream, view: DraftView, words: str) -> None:
         """Stores that a message is about to be sent, sends it, and stores its id."""
         run, sessions = stream.run, (SessionRow(stream.run.session),)
         streamed = StreamedText(run=run, place=view.place, made_of=stream.made_of)
@@ -370,7 +373,7 @@ class LiveReplies:
             return
         stream.message = sent
 
-    async def _send(self, stream: _Stream, view: Showing, part: DeliveryPart) -> str | None:
+    async def _send(self, stream: _Stream, view: DraftView, part: DeliveryPart) -> str | None:
         delivery = _delivery(stream, view, part.text, self._clock)
         return await _within(view.channel, lambda: view.channel.send(delivery, part))
 
@@ -386,7 +389,7 @@ class LiveReplies:
                 self._showing.failed(error)
                 await anyio.sleep(RETRY_SECONDS)
 
-    async def _words(self, stream: _Stream, view: Showing) -> str:
+    async def _words(self, stream: _Stream, view: DraftView) -> str:
         """The words that may be shown so far, as far as one message holds them."""
         beginning = "".join(stream.pieces)
         parts = await work_on(len(beginning), _parts_so_far, beginning, view.channel.form)
@@ -417,15 +420,15 @@ class LiveReplies:
         else:
             stream.is_changed = bool(stream.pieces)
 
-    def _is_drafted(self, stream: _Stream, view: Showing) -> bool:
+    def _is_drafted(self, stream: _Stream, view: DraftView) -> bool:
         is_drafting = view.channel.form.streaming is Streaming.DRAFT and view.is_direct
         return is_drafting and not stream.drafts_fail and stream.message is None
 
-    def _interval(self, view: Showing) -> int:
+    def _interval(self, view: DraftView) -> int:
         form = view.channel.form
         return form.stream_interval_ms if view.is_direct else form.group_interval_ms
 
-    def _free_at(self, view: Showing) -> int:
+    def _free_at(self, view: DraftView) -> int:
         """When something of the chat may be changed again."""
         return self._paces.free_at(view.chat, self._interval(view))
 
@@ -446,7 +449,7 @@ def _parts_so_far(beginning: str, form: ChannelForm) -> list[str]:
     return parts_of(spoken_so_far(beginning).strip(), form)
 
 
-def _delivery(stream: _Stream, view: Showing, words: str, clock: Clock) -> Delivery:
+def _delivery(stream: _Stream, view: DraftView, words: str, clock: Clock) -> Delivery:
     """The reply so far, in the form that adapters take."""
     assert stream.delivery is not None
     now = clock.now()

@@ -46,7 +46,7 @@ class Question(NamedTuple):
     made_of: Classification
 
 
-class Showing(NamedTuple):
+class DraftView(NamedTuple):
     """Where a run speaks, and what may be shown there."""
 
     session: Session
@@ -61,14 +61,14 @@ class Showing(NamedTuple):
     streaming: Delivery | None
     """The reply as an earlier attempt of the run has shown it."""
 
-    def is_where(self, earlier: "Showing") -> bool:
+    def is_where(self, earlier: "DraftView") -> bool:
         """Whether the reply goes to the same chat as before, and nobody routed that chat elsewhere."""
         return (self.place, self.chosen) == (earlier.place, earlier.chosen)
 
 
 async def look(
     query: Query, question: Question, rules: Rules, channels: Mapping[ChannelAccount, LiveSender]
-) -> Showing | None:
+) -> DraftView | None:
     """Where the run's reply would go; None if it goes to no account that shows it here, or may not go there."""
     run = await runs.find(query, question.run.id)
     session = None if run is None else await rows.find_by_row(query, SessionRow(run.session))
@@ -83,7 +83,7 @@ async def look(
     is_direct = chat_type(session) == ChatType.DIRECT
     group = None if is_direct else await _group_at(query, place)
     may_show = await may_leave(query, question.made_of, place, rules.sinks) and not _is_closed(group, rules)
-    return Showing(
+    return DraftView(
         session=session,
         place=place,
         chat=chat_of(place),
