@@ -172,7 +172,7 @@ def due_children(stand: Stand) -> Loop:
 @case("engine/ledger/due_loop.py DueLoop.run, a child", session=BAD)
 def _(stand: Stand) -> Loop:
     stand.lists["spawns.list_due"] = lambda _: stand.left(BAD, GOOD)
-    stand.units["due.put_away"] = lambda given: stand.serve(given[0])
+    stand.units["due.archive"] = lambda given: stand.serve(given[0])
     return due_children(stand)
 
 

@@ -133,12 +133,12 @@ def test_nothing_follows_from_a_result_that_was_taken_or_came_from_outside() -> 
 
 def test_a_finished_child_is_put_away_once() -> None:
     for event, report, step in every_step():
-        put_away = sum(isinstance(action, PutAway) for action in step.actions)
+        archive = sum(isinstance(action, PutAway) for action in step.actions)
         ends = step.report.stage in (ReportState.DONE, ReportState.KEPT)
         if ends and report.stage not in (ReportState.DONE, ReportState.KEPT) and event != "child_deleted":
-            assert put_away == 1, (event, report, step)
+            assert archive == 1, (event, report, step)
         if not ends:
-            assert put_away == 0, (event, report, step)
+            assert archive == 0, (event, report, step)
 
 
 def test_words_are_asked_for_only_where_there_is_a_place_and_they_may_flow() -> None:

@@ -125,7 +125,7 @@ class DueChildren(DueLoop[None]):
         return False
 
     async def _put_away(self, child: SessionRow, now_ms: int) -> None:
-        deleted = await self._database.run(put_away, child, sessions=(child,))
+        deleted = await self._database.run(archive, child, sessions=(child,))
         if deleted is not None:
             await remove_workspace(self._workspaces, deleted)
 
@@ -158,7 +158,7 @@ async def _next_due(query: Query) -> int | None:
     return min((due for due in found if due is not None), default=None)
 
 
-async def put_away(tx: Transaction, child: SessionRow) -> Session | None:
+async def archive(tx: Transaction, child: SessionRow) -> Session | None:
     """Archives or deletes the child, unless it is busy or awaited: then later. Returns the child if it was deleted."""
     before = await spawns.find(tx, child)
     await spawns.set_due(tx, child, None)

@@ -44,7 +44,7 @@ from antiphon.engine.reports import messages, parking
 from antiphon.engine.reports.messages import ChildRecord, Kept
 from antiphon.engine.reports.parking import CancelledContinuation, Continued
 from antiphon.engine.reports.result import find_result
-from antiphon.engine.reports.settle import put_away
+from antiphon.engine.reports.settle import archive
 from antiphon.policy.flow import may_tell
 from antiphon.policy.sinks import Sinks
 from antiphon.store import incarnations, spawns
@@ -397,7 +397,7 @@ async def _carry_out(tx: Transaction, scene: _Scene, consequences: ReportTransit
                 if queued is not None:
                     await ledger.change(tx, scene.announced.id, {"place_got": queued.got.value})
             case PutAway(may_delete):
-                await put_away(tx, report.child, may_delete=may_delete)
+                await archive(tx, report.child, may_delete=may_delete)
     return called_off
 
 

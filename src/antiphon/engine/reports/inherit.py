@@ -23,7 +23,7 @@ from antiphon.domain.session import Session
 from antiphon.engine.reports import messages
 from antiphon.engine.reports.follow import answer, record
 from antiphon.engine.reports.parking import CancelledContinuation
-from antiphon.engine.reports.settle import put_away
+from antiphon.engine.reports.settle import archive
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -50,7 +50,7 @@ async def abandon_reports(tx: Transaction, session: Session) -> list[CancelledCo
             await ledger.call_off_announcement(tx, report.child, report.id)
         for action in consequences.actions:
             assert isinstance(action, PutAway)
-            await put_away(tx, report.child, may_delete=action.may_delete)
+            await archive(tx, report.child, may_delete=action.may_delete)
         if report.id in unanswered:
             inherited.append(consequences.report)
     await spawns.leave_alone(tx, session.row)

@@ -15,10 +15,10 @@ async def take(tx: Transaction, report: Report) -> None:
     await spawns.change_report(tx, report, consequences.report, tx.now_ms)
     for action in consequences.actions:
         assert isinstance(action, PutAway)
-        await put_away(tx, report.child, may_delete=action.may_delete)
+        await archive(tx, report.child, may_delete=action.may_delete)
 
 
-async def put_away(tx: Transaction, child: SessionRow, *, may_delete: bool) -> None:
+async def archive(tx: Transaction, child: SessionRow, *, may_delete: bool) -> None:
     """Deletes the attachments of a finished task; the child is archived or deleted in its time.
 
     `may_delete` says that nobody needs the result that the child holds any more.
