@@ -9,14 +9,14 @@ import pytest
 
 from antiphon.agents.model import ModelErrorKind as Kind
 from antiphon.agents.model import RefusedEntry
-from antiphon.agents.providers.failures import RefusalMeaning, RequestRefusal, classify, retry_after
+from antiphon.agents.providers.failures import ErrorAnswerOfModel, ModelFailure, classify, retry_after
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
-def meant(status: int, said: object, **more: Any) -> RefusalMeaning:
+def meant(status: int, said: object, **more: Any) -> ModelFailure:
     body = said if isinstance(said, bytes) else json.dumps(said).encode()
-    return classify(RequestRefusal(status=status, body=body, **more), NOW)
+    return classify(ErrorAnswerOfModel(status=status, body=body, **more), NOW)
 
 
 def words(text: str, **more: Any) -> dict[str, Any]:

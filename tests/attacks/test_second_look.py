@@ -12,7 +12,7 @@ import pytest
 from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.model import ModelErrorKind as Kind
 from antiphon.agents.providers.failures import MAX_WORDS, classify
-from antiphon.agents.providers.failures import RequestRefusal as Answer
+from antiphon.agents.providers.failures import ErrorAnswerOfModel as Answer
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.message import JsonObject, JsonValue

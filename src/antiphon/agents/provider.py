@@ -32,7 +32,7 @@ from antiphon.agents.providers.dialect import AnswerTooLarge, AnswerUsage, Error
 from antiphon.agents.providers.dialects import DIALECTS, ModelAddress, dialect_of
 from antiphon.agents.providers.estimates import estimated_input, estimated_output
 from antiphon.agents.providers.event_lines import BodyKind, EventLines
-from antiphon.agents.providers.failures import RefusalMeaning, RequestRefusal, classify
+from antiphon.agents.providers.failures import ErrorAnswerOfModel, ModelFailure, classify
 from antiphon.agents.providers.request_head import OpenLibraryModel, RequestHead, build_head
 from antiphon.agents.text import whole_text
 from antiphon.certificates import known_certificates
@@ -342,7 +342,7 @@ class ProviderModel:
         try:
             return await connection.head(prompt, self._model_settings(prompt))
         except (AgentRunError, UserError) as error:
-            failure = RefusalMeaning(kind=ModelErrorKind.REFUSED, said=str(error))
+            failure = ModelFailure(kind=ModelErrorKind.REFUSED, said=str(error))
             raise self._failure(failure, connection.secrets, 200) from None
 
     def _usage(self, answer: GrowingAnswer, sent: "_SentRequest", content: Sequence[Part]) -> Usage:
@@ -503,7 +503,7 @@ class ProviderModel:
         failure = classify(sent.refusal(status, headers, bytes(body)), datetime.now(UTC))
         return self._failure(failure, connection.secrets, status)
 
-    def _failure(self, failure: RefusalMeaning, secrets: tuple[str, ...], status: int) -> ModelError:
+    def _failure(self, failure: ModelFailure, secrets: tuple[str, ...], status: int) -> ModelError:
         who, said = f"provider {self._provider!r}{self._via}", _quote(failure.said, secrets)
         match failure.kind:
             case ModelErrorKind.AUTHENTICATION:
@@ -542,11 +542,11 @@ class _SentRequest(Struct, frozen=True, kw_only=True):
     head: RequestHead
     size: int
 
-    def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> RequestRefusal:
+    def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> ErrorAnswerOfModel:
         accepted = self.conversation.accepted_bytes
         if accepted is None and any(isinstance(entry, AssistantMessage) for entry in self.prompt.entries):
             accepted = 0  # before this process began, a shorter one was taken
-        return RequestRefusal(
+        return ErrorAnswerOfModel(
             status=status,
             headers=headers,
             body=body,

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from antiphon.testing.faults import ApiRefusal, Fault, error_response, faulty_response, read_parameters
+from antiphon.testing.faults import ApiError, Fault, error_response, faulty_response, read_parameters
 from antiphon.testing.serving import FakeServer
 
 Json = dict[str, Any]
@@ -105,7 +105,7 @@ class BotApi(FakeServer):
             return error_response("404 Not Found", 0)
         try:
             done = await to_thread.run_sync(act, sent)
-        except ApiRefusal as refused:
+        except ApiError as refused:
             return error_response(str(refused), 0)
         with self.changed:
             self.changed.notify_all()
@@ -119,7 +119,7 @@ class BotApi(FakeServer):
     def _get_updates(self, sent: Json) -> list[Json]:
         with self.changed:
             if self.webhook["url"]:
-                raise ApiRefusal("409 Conflict: can't use getUpdates method while webhook is active")
+                raise ApiError("409 Conflict: can't use getUpdates method while webhook is active")
             self._polls = turn = self._polls + 1
             self.updates = [each for each in self.updates if each["update_id"] >= int(sent.get("offset", 0))]
             self.changed.notify_all()
@@ -127,7 +127,7 @@ class BotApi(FakeServer):
                 lambda: self.updates or self._polls != turn or self.stopped.is_set(), float(sent.get("timeout", 0))
             )
             if self._polls != turn:
-                raise ApiRefusal(Fault.CONFLICT)
+                raise ApiError(Fault.CONFLICT)
             return self.updates[: int(sent.get("limit", 100))]
 
     def _send_message(self, sent: Json) -> Json:
@@ -136,18 +136,18 @@ class BotApi(FakeServer):
     def _edit_message_text(self, sent: Json) -> Json:
         old = self.seen[int(sent["chat_id"])].get(int(sent["message_id"]))
         if old is None:
-            raise ApiRefusal("400 Bad Request: message to edit not found")
+            raise ApiError("400 Bad Request: message to edit not found")
         if (old["text"], old.get("reply_markup")) == (sent["text"], sent.get("reply_markup")):
-            raise ApiRefusal("400 Bad Request: message is not modified")
+            raise ApiError("400 Bad Request: message is not modified")
         thread = {"message_thread_id": old["message_thread_id"]} if "message_thread_id" in old else {}
         return self._show(old["message_id"], {**sent, **thread})
 
     def _show(self, id: int, sent: Json) -> Json:
         chat, text = self._chat(sent), sent.get("text", "")
         if not text.strip():
-            raise ApiRefusal("400 Bad Request: message text is empty")
+            raise ApiError("400 Bad Request: message text is empty")
         if units(text) > LONGEST_TEXT:
-            raise ApiRefusal("400 Bad Request: message is too long")
+            raise ApiError("400 Bad Request: message is too long")
         shown: Json = {"message_id": id, "date": 1_700_000_000, "chat": chat, "from": self.me, "text": text}
         shown |= {name: sent[name] for name in ("entities", "reply_markup") if name in sent}
         if "message_thread_id" in sent:
@@ -160,11 +160,11 @@ class BotApi(FakeServer):
     def _chat(self, sent: Json) -> Json:
         chat = self.chats.get(int(sent["chat_id"]))
         if chat is None:
-            raise ApiRefusal("400 Bad Request: chat not found")
+            raise ApiError("400 Bad Request: chat not found")
         if chat["id"] in self.blocked:
-            raise ApiRefusal("403 Forbidden: bot was blocked by the user")
+            raise ApiError("403 Forbidden: bot was blocked by the user")
         if (lost := self.lost_topics.get((chat["id"], int(sent.get("message_thread_id", 0))))) is not None:
-            raise ApiRefusal(f"400 Bad Request: {lost}")
+            raise ApiError(f"400 Bad Request: {lost}")
         return chat
 
     def _send_message_draft(self, sent: Json) -> bool:
@@ -175,7 +175,7 @@ class BotApi(FakeServer):
 
     def _delete_message(self, sent: Json) -> bool:
         if self.seen[self._chat(sent)["id"]].pop(int(sent["message_id"]), None) is None:
-            raise ApiRefusal("400 Bad Request: message to delete not found")
+            raise ApiError("400 Bad Request: message to delete not found")
         return True
 
     def _send_chat_action(self, sent: Json) -> bool:
@@ -201,7 +201,7 @@ class BotApi(FakeServer):
     def _get_file(self, sent: Json) -> Json:
         data = self.files[sent["file_id"]]
         if len(data) > LARGEST_FILE:
-            raise ApiRefusal("400 Bad Request: file is too big")
+            raise ApiError("400 Bad Request: file is too big")
         return {"file_id": sent["file_id"], "file_unique_id": "1", "file_path": sent["file_id"], "file_size": len(data)}
 
 

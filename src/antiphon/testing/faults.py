@@ -37,7 +37,7 @@ class Fault(StrEnum):
         return self in (Fault.ACT_AND_DROP, Fault.ACT_AND_HANG, Fault.WRONG_JSON)
 
 
-class ApiRefusal(Exception):
+class ApiError(Exception):
     """The answer to a request that cannot be carried out: a status and a text."""
 
 

@@ -51,7 +51,7 @@ MAX_WORDS: Final = 16_000
 MAX_DEPTH: Final = 6
 
 
-class RequestRefusal(Struct, frozen=True, kw_only=True):
+class ErrorAnswerOfModel(Struct, frozen=True, kw_only=True):
     """An answer that is no answer of a model."""
 
     status: int
@@ -66,7 +66,7 @@ class RequestRefusal(Struct, frozen=True, kw_only=True):
     has_images: bool = False
 
 
-class RefusalMeaning(Struct, frozen=True, kw_only=True):
+class ModelFailure(Struct, frozen=True, kw_only=True):
     """What the refusal means."""
 
     kind: Kind
@@ -80,9 +80,9 @@ class RefusalMeaning(Struct, frozen=True, kw_only=True):
     """Whether the same request may succeed later."""
 
 
-def classify(refusal: RequestRefusal, now: datetime) -> RefusalMeaning:
+def classify(refusal: ErrorAnswerOfModel, now: datetime) -> ModelFailure:
     """The kind of the refusal. Pure, and bounded in time whatever the body is."""
-    report = _RefusalReport.read(refusal.body)
+    report = _ErrorReport.read(refusal.body)
     status = _status(refusal.status, report)
     kind, entry = _kind(refusal, status, report)
     is_larger = (
@@ -91,7 +91,7 @@ def classify(refusal: RequestRefusal, now: datetime) -> RefusalMeaning:
         and refusal.accepted_bytes is not None
         and refusal.sent_bytes > refusal.accepted_bytes
     )
-    return RefusalMeaning(
+    return ModelFailure(
         kind=kind,
         said=report.said or _without_words(refusal.status),
         entry=entry,
@@ -101,7 +101,7 @@ def classify(refusal: RequestRefusal, now: datetime) -> RefusalMeaning:
     )
 
 
-def _kind(refusal: RequestRefusal, status: int, report: "_RefusalReport") -> tuple[Kind, RefusedEntry | None]:
+def _kind(refusal: ErrorAnswerOfModel, status: int, report: "_ErrorReport") -> tuple[Kind, RefusedEntry | None]:
     words, is_in_stream = report.words, refusal.status < 300
     if _has_too_long_code(report) or _asks_more_than_the_limit(words):
         # A request that is too large for all images together is said in the same way.
@@ -132,7 +132,7 @@ def _kind(refusal: RequestRefusal, status: int, report: "_RefusalReport") -> tup
     return Kind.REFUSED, RefusedEntry.UNKNOWN
 
 
-def _status(status: int, report: "_RefusalReport") -> int:
+def _status(status: int, report: "_ErrorReport") -> int:
     """The status, or that which a report inside a stream, or inside an answer of a relay, names."""
     if status >= 300:
         return status
@@ -141,7 +141,7 @@ def _status(status: int, report: "_RefusalReport") -> int:
     return next((STATUS_OF_TYPE[name] for name in report.names if name in STATUS_OF_TYPE), status)
 
 
-def _refused_images(status: int, report: "_RefusalReport") -> RefusedEntry | None:
+def _refused_images(status: int, report: "_ErrorReport") -> RefusedEntry | None:
     words = report.words
     if status not in (400, 404, 413, 415, 422, 500) and status >= 300:
         return None
@@ -156,7 +156,7 @@ def _refused_images(status: int, report: "_RefusalReport") -> RefusedEntry | Non
     return None if status == 404 else RefusedEntry.IMAGE
 
 
-def _has_too_long_code(report: "_RefusalReport") -> bool:
+def _has_too_long_code(report: "_ErrorReport") -> bool:
     """Whether a code says that the conversation is too long, and not an id or a description of a tool in it."""
     found = report.names & TOO_LONG_CODES
     if report.parameter and not LONG_TEXT.search(report.parameter):
@@ -211,7 +211,7 @@ def _without_words(status: int) -> str:
     return f"HTTP {status} without an explanation" if status >= 300 else "an error without an explanation"
 
 
-class _RefusalReport(Struct, frozen=True, kw_only=True):
+class _ErrorReport(Struct, frozen=True, kw_only=True):
     """What stands in the body of a refusal, whatever its form."""
 
     said: str = ""
@@ -226,7 +226,7 @@ class _RefusalReport(Struct, frozen=True, kw_only=True):
     """The part of the request that it names."""
 
     @staticmethod
-    def read(body: bytes) -> "_RefusalReport":
+    def read(body: bytes) -> "_ErrorReport":
         text = body.decode("utf-8", "replace").strip().removeprefix("data:").strip()
         try:
             value = cast("object", json.loads(text)) if text[:1] in ("{", "[", '"') else None
@@ -234,17 +234,17 @@ class _RefusalReport(Struct, frozen=True, kw_only=True):
             value = None
         if value is None:
             plain = _plain(text)
-            return _RefusalReport(said=plain, words=plain[:MAX_WORDS].lower())
+            return _ErrorReport(said=plain, words=plain[:MAX_WORDS].lower())
         fields = list(_fields(value, MAX_DEPTH))
         said = _first(fields, ("message", "detail", "msg", "error", "reason", "title", "")) or ""
         if raw := _first(fields, ("raw",)):
-            inner = _RefusalReport.read(raw[:MAX_WORDS].encode())
+            inner = _ErrorReport.read(raw[:MAX_WORDS].encode())
             # What a relay says is that it was refused; why stands in what it passes on.
             fields += [("message", inner.said), *(("code", name) for name in inner.names)]
             said = f"{said}: {inner.said}" if inner.said and inner.said != said else said
         names = {text.lower() for name, text in fields if name in ("type", "code", "status", "reason", "error_code")}
         numbers = (int(name) for name in names if name.isascii() and name.isdigit() and len(name) == 3)
-        return _RefusalReport(
+        return _ErrorReport(
             said=said,
             words=" ".join(text for _, text in fields)[:MAX_WORDS].lower(),
             names=frozenset(names),

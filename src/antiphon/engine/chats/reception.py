@@ -52,7 +52,7 @@ class Reception:
         self._rules = rules
         self._workspaces = workspaces
         self._clock = clock
-        self._told: OrderedDict[str, RefusalsTold] = OrderedDict()
+        self._told: OrderedDict[str, ToldSender] = OrderedDict()
         """Senders who were told that a message was not taken in."""
         self._woken = asyncio.Event()
 
@@ -155,7 +155,7 @@ class Reception:
         told = self._told.pop(sender, None)
         if told is None or not command.was_told:
             more = 0 if told is None else told.more
-            told = RefusalsTold(place=inbound.place, at_ms=at_ms, more=more)
+            told = ToldSender(place=inbound.place, at_ms=at_ms, more=more)
         elif inbound.is_meant:
             told = replace(told, more=told.more + 1)
         self._told[sender] = told
@@ -209,7 +209,7 @@ class Reception:
         return await write_files(self._workspaces, session, inbound)
 
 
-class RefusalsTold(Struct, frozen=True, kw_only=True):
+class ToldSender(Struct, frozen=True, kw_only=True):
     """That a sender was told of a message that was not taken in."""
 
     place: DeliveryContext
@@ -221,7 +221,7 @@ class RefusalsTold(Struct, frozen=True, kw_only=True):
         return at_ms - self.at_ms < TOLD_MS
 
 
-async def tell_number(tx: Transaction, told: RefusalsTold) -> None:
+async def tell_number(tx: Transaction, told: ToldSender) -> None:
     text = f"{told.more} more of your messages were not taken in."
     place = told.place
     name = f"refused {place.channel} {account_of(place)} {place.to} {place.thread_id} {tx.now_ms}"
