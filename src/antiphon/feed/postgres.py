@@ -84,7 +84,7 @@ class PostgresNotifier:
         self._notifying = Trouble(logger, "Notifying", action="notify_failed", means=means)
         self._listening = Trouble(logger, "Listening", action="listen_failed", means=means)
         self._showing = Trouble(
-            logger, "DraftView replies elsewhere", action="deltas_failed", means="They come when they end."
+            logger, "Showing replies elsewhere", action="deltas_failed", means="They come when they end."
         )
         self._hearing = Trouble(logger, "Reading a notification", action="notification_unread", means=means)
         self._polling = Trouble(logger, "Looking for news", action="poll_failed", means=means)

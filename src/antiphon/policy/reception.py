@@ -59,11 +59,11 @@ class AdmissionRequest(Struct, frozen=True, kw_only=True):
     """Open requests of the account."""
 
 
-def decide_admission(knock: AdmissionRequest) -> Admission:
+def decide_admission(request: AdmissionRequest) -> Admission:
     """Groups are open to all their members once an owner has allowed them; direct chats only to admitted senders."""
-    if knock.is_suspended or knock.is_machine:
+    if request.is_suspended or request.is_machine:
         return Admission.IGNORE
-    match knock.group:
+    match request.group:
         case GroupStanding.ALLOWED:
             return Admission.ENTER
         case GroupStanding.UNKNOWN:
@@ -72,25 +72,25 @@ def decide_admission(knock: AdmissionRequest) -> Admission:
             return Admission.IGNORE
         case None:
             pass
-    if knock.brings_code and knock.wrong_codes < MOST_WRONG_CODES:
+    if request.brings_code and request.wrong_codes < MOST_WRONG_CODES:
         return Admission.REDEEM
-    if knock.is_admitted or knock.access is ChannelAccess.PUBLIC:
+    if request.is_admitted or request.access is ChannelAccess.PUBLIC:
         return Admission.ENTER
-    return _decide_pairing(knock)
+    return _decide_pairing(request)
 
 
-def decide_after_wrong_code(knock: AdmissionRequest) -> Admission:
+def decide_after_wrong_code(request: AdmissionRequest) -> Admission:
     """The same for a message whose code was wrong: a stranger's is like any other of theirs."""
-    if knock.is_admitted or knock.access is ChannelAccess.PUBLIC:
+    if request.is_admitted or request.access is ChannelAccess.PUBLIC:
         return Admission.ENTER
-    return _decide_pairing(knock)
+    return _decide_pairing(request)
 
 
-def _decide_pairing(knock: AdmissionRequest) -> Admission:
-    if knock.access is ChannelAccess.PRIVATE:
+def _decide_pairing(request: AdmissionRequest) -> Admission:
+    if request.access is ChannelAccess.PRIVATE:
         return Admission.IGNORE
-    if knock.is_waiting:
+    if request.is_waiting:
         return Admission.WAIT
-    if knock.was_told or knock.open_pairings >= MOST_PAIRINGS:
+    if request.was_told or request.open_pairings >= MOST_PAIRINGS:
         return Admission.IGNORE
     return Admission.PAIR

@@ -24,7 +24,7 @@ CallOption = Annotated[
 ]
 LONGEST_CALL = 400
 """Characters of a call in a list; `show` has all of it."""
-NoteOption = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="NewMessage for the agent.")]
+NoteOption = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Words for the agent.")]
 
 
 def _calls_of(row: JsonObject) -> str:

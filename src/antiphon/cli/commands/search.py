@@ -21,7 +21,7 @@ def _show(found: tuple[str, JsonObject]) -> None:
 @asking(_show)
 def search_sessions(
     client: "Client",
-    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="NewMessage that a result must all contain.")],
+    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="Words that a result must all contain.")],
     limit: LimitOption = 20,
     cursor: CursorOption = None,
 ) -> Printed:

@@ -129,7 +129,7 @@ class LiveReplies:
                 notifier.subscribe(row, self._note_change)
         self._showing = Trouble(
             logger,
-            "DraftView a reply while it is written",
+            "Showing a reply while it is written",
             action="live_failed",
             means="Replies are sent when they end.",
         )
