@@ -14,7 +14,7 @@ from antiphon.policy.reception import (
 )
 from tests.claims import requirement
 
-EVERY_KNOCK = [
+EVERY_REQUEST = [
     AdmissionRequest(
         access=access,
         group=group,
@@ -42,31 +42,31 @@ EVERY_KNOCK = [
 
 @requirement("access:3")
 def test_a_suspended_person_is_never_heard() -> None:
-    suspended = [knock for knock in EVERY_KNOCK if knock.is_suspended]
-    assert {decide_admission(knock) for knock in suspended} == {Admission.IGNORE}
+    suspended = [request for request in EVERY_REQUEST if request.is_suspended]
+    assert {decide_admission(request) for request in suspended} == {Admission.IGNORE}
 
 
 @requirement("access:3")
 def test_a_stranger_enters_a_direct_chat_only_where_everybody_may() -> None:
-    for knock in EVERY_KNOCK:
-        if knock.group is None and decide_admission(knock) is Admission.ENTER:
-            assert knock.is_admitted or knock.access is ChannelAccess.PUBLIC
+    for request in EVERY_REQUEST:
+        if request.group is None and decide_admission(request) is Admission.ENTER:
+            assert request.is_admitted or request.access is ChannelAccess.PUBLIC
 
 
 @requirement("access:3")
 def test_a_stranger_gets_a_code_only_if_few_wait_and_none_was_given_lately() -> None:
-    for knock in EVERY_KNOCK:
+    for request in EVERY_REQUEST:
         for decide in (decide_admission, decide_after_wrong_code):
-            if decide(knock) is Admission.PAIR:
-                assert knock.access is ChannelAccess.PAIRING
-                assert not knock.was_told and not knock.is_waiting
-                assert knock.open_pairings < MOST_PAIRINGS
+            if decide(request) is Admission.PAIR:
+                assert request.access is ChannelAccess.PAIRING
+                assert not request.was_told and not request.is_waiting
+                assert request.open_pairings < MOST_PAIRINGS
 
 
 @requirement("access:3")
 def test_a_sender_who_has_tried_five_wrong_codes_redeems_none() -> None:
-    locked = [knock for knock in EVERY_KNOCK if knock.wrong_codes >= MOST_WRONG_CODES]
-    assert Admission.REDEEM not in {decide_admission(knock) for knock in locked}
+    locked = [request for request in EVERY_REQUEST if request.wrong_codes >= MOST_WRONG_CODES]
+    assert Admission.REDEEM not in {decide_admission(request) for request in locked}
 
 
 @requirement("groups:1")
@@ -81,5 +81,5 @@ def test_a_sender_who_has_tried_five_wrong_codes_redeems_none() -> None:
 def test_a_group_is_open_to_its_members_once_an_owner_has_allowed_it(
     group: GroupStanding, admission: Admission
 ) -> None:
-    knocks = [knock for knock in EVERY_KNOCK if knock.group is group and not knock.is_suspended]
-    assert {decide_admission(knock) for knock in knocks} == {admission}
+    requests = [request for request in EVERY_REQUEST if request.group is group and not request.is_suspended]
+    assert {decide_admission(request) for request in requests} == {admission}

@@ -116,8 +116,8 @@ async def foresee(query: Query, rules: Rules, inbound: Inbound) -> Foreseen:
     if first is not None and first.outcome is not ArrivalOutcome.HELD:
         return Foreseen(key=None)
     who = await find_who(query, rules, inbound.place, inbound.sender)
-    knock = await _knock(query, rules, inbound, who)
-    if decide_admission(knock) is not Admission.ENTER:
+    asked = await _admission_request(query, rules, inbound, who)
+    if decide_admission(asked) is not Admission.ENTER:
         return Foreseen(key=None)
     try:
         chat = await find_chat(query, rules, inbound, who)
@@ -137,11 +137,11 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
     if inbound.chat_type is not ChatType.DIRECT:
         await note_met(tx, rules, inbound.place, [inbound.sender.id])
     who = await find_who(tx, rules, inbound.place, inbound.sender)
-    knock = await _knock(tx, rules, inbound, who)
-    admission = decide_admission(knock)
+    asked = await _admission_request(tx, rules, inbound, who)
+    admission = decide_admission(asked)
     received: Received | None = None
     if admission is Admission.REDEEM:
-        received, admission = await _redeem(tx, command, who, knock)
+        received, admission = await _redeem(tx, command, who, asked)
     match admission:
         case _ if received is not None:
             pass
@@ -175,7 +175,7 @@ async def _goes_on(tx: Transaction, command: TakeIn, first: ArrivalRow) -> bool:
     return await held_messages.is_waiting(tx, command.held)
 
 
-async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who) -> AdmissionRequest:
+async def _admission_request(query: Query, rules: Rules, inbound: Inbound, who: Who) -> AdmissionRequest:
     """What is known about the message, as far as the decision can depend on it."""
     place, identity = inbound.place, who.identity
     is_machine = is_of_machine(rules, identity)
@@ -187,21 +187,21 @@ async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who) -> Admi
             access=access, group=group, is_admitted=False, is_suspended=is_suspended, is_machine=is_machine
         )
     admitted = await is_admitted(query, who)
-    knock = AdmissionRequest(
+    asked = AdmissionRequest(
         access=access, is_admitted=admitted, is_suspended=who.standing.is_suspended, is_machine=is_machine
     )
     if _code_in(inbound) is not None:
         since_ms = query.now_ms - linking.WRONG_CODES_LIFE_MS
         wrong = await link_codes.count_wrong(query, identity, since_ms)
-        knock = replace(knock, brings_code=True, wrong_codes=wrong)
+        asked = replace(asked, brings_code=True, wrong_codes=wrong)
     if admitted or access is not ChannelAccess.PAIRING:
-        return knock
+        return asked
     newest = await pairings.find_newest(query, identity.channel, identity.account, identity.platform_id)
     open_pairings = await pairings.count_open(query, identity.channel, identity.account, query.now_ms)
     if newest is None:
-        return replace(knock, open_pairings=open_pairings)
+        return replace(asked, open_pairings=open_pairings)
     return replace(
-        knock,
+        asked,
         open_pairings=open_pairings,
         is_waiting=newest.state is PairingState.OPEN and not pairing.is_over(newest, query.now_ms),
         was_told=pairing.was_told(newest, query.now_ms),
@@ -209,13 +209,13 @@ async def _knock(query: Query, rules: Rules, inbound: Inbound, who: Who) -> Admi
 
 
 async def _redeem(
-    tx: Transaction, command: TakeIn, who: Who, knock: AdmissionRequest
+    tx: Transaction, command: TakeIn, who: Who, asked: AdmissionRequest
 ) -> tuple[Received | None, Admission]:
     """Links the account, and tells the sender; after a stranger's wrong code, what is done with their message."""
     typed = _code_in(command.inbound)
     assert typed is not None and typed.argument is not None
     redeemed = await linking.redeem(tx, who, typed.argument, said=typed.sub)
-    following = decide_after_wrong_code(knock)
+    following = decide_after_wrong_code(asked)
     if redeemed.linked in (Linked.WRONG, Linked.LOCKED) and following is not Admission.ENTER:
         return None, following
     await _say(tx, command, redeemed.text)
