@@ -73,6 +73,7 @@ class Network:
         self._port = port
         self._mishap: Mishap | None = None
         self._clients: set[SocketStream] = set()
+        self._answering = anyio.Lock()
         self.port = 0
 
     def befall(self, mishap: Mishap) -> None:
@@ -80,7 +81,12 @@ class Network:
 
     async def inject(self, data: bytes) -> None:
         """The account gets it, as if it came from the server."""
+        assert self._clients
         for client in self._clients:
+            await self.answer(client, data)
+
+    async def answer(self, client: SocketStream, data: bytes) -> None:
+        async with self._answering:
             await client.send(data)
 
     async def carry(self, client: SocketStream) -> None:
@@ -130,7 +136,7 @@ class _Passing:
                 if self._mishap is Mishap.UNANSWERED:
                     break
                 if self._mishap is not Mishap.HANGING:
-                    await client.send(data)
+                    await self._network.answer(client, data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         self._scope.cancel()
