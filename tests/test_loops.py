@@ -466,7 +466,6 @@ def approved_calls(stand: Stand, due: Callable[[], list[str]]) -> Loop:
         cast(Any, SimpleNamespace(work_of=work_of)),
         services.rules,
         process=PROCESS,
-        clock=services.clock,
         ids=services.ids,
     )
     return woken_again(calls.run, calls.wake)

@@ -410,7 +410,7 @@ def build(
         measures=Measures(database, worker if config.gateway.role.works else None, health.meter, version=VERSION),
     )
     gate = OutsideGate(tools, callers, rules, workspaces=workspaces)
-    outside_calls = OutsideCalls(database, waits, gate, rules, process=process, clock=clock, ids=ids)
+    outside_calls = OutsideCalls(database, waits, gate, rules, process=process, ids=ids)
     tool_calls = ToolCalls(tools, callers, gate, outside_calls, ids=ids)
     deliverer = Deliverer(
         database=database,

@@ -210,7 +210,6 @@ async def test_a_call_that_was_cut_is_reported_as_unknown_unless_it_may_be_repea
             process=ProcessId("proc_dead"),
             rules=app.services.rules,
             may_repeat=is_idempotent,
-            at_ms=app.services.clock.now_ms(),
         )
         await app.database.run(begun_elsewhere, command, sessions=(approval.session,))
     async with open_home(None, parts) as app:
@@ -242,7 +241,6 @@ async def test_while_a_living_process_carries_it_out_no_other_begins_it(open_hom
             process=(await begun_call(app, approval.id)).begun_by or ProcessId(""),
             rules=app.services.rules,
             may_repeat=True,
-            at_ms=app.services.clock.now_ms(),
         )
         assert await app.database.run(take_call, command, sessions=(approval.session,)) is None
         held.set()
@@ -267,7 +265,6 @@ async def test_a_process_whose_call_was_begun_again_leaves_the_answer_to_that_on
                     process=ProcessId(process),
                     rules=app.services.rules,
                     may_repeat=True,
-                    at_ms=app.services.clock.now_ms(),
                 )
                 begun = await take_call(tx, command)
                 assert begun is not None

@@ -326,7 +326,6 @@ async def test_a_call_of_another_process_is_waited_for_until_that_ends(open_home
             key="k",
             sha256=hash_of_text('note {"text": "milk"}'),
             process=other,
-            at_ms=app.services.clock.now_ms(),
         )
         await app.database.run(lives, other)
         await app.database.run(begin_keyed_call, command, sessions=(command.target,))

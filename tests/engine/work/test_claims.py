@@ -271,7 +271,7 @@ class ApprovedCallClaim(Kind):
 
     def _command(self, process: ProcessId, *, may_repeat: bool) -> TakeCall:
         rules = self.app.services.rules
-        return TakeCall(id=str(self.key), process=process, rules=rules, may_repeat=may_repeat, at_ms=self._now)
+        return TakeCall(id=str(self.key), process=process, rules=rules, may_repeat=may_repeat)
 
     def writes(self, held: OutsideCall) -> Sequence[Callable[[Transaction], Awaitable[object]]]:
         return (lambda tx: end_call(tx, replace(held, outcome="{}")),)
@@ -306,7 +306,6 @@ class KeyedCallClaim(ApprovedCallClaim):
             key="k",
             sha256="x",
             process=process,
-            at_ms=self._now,
         )
         await begin_keyed_call(tx, command)
         return await calls.find(tx, str(self.key))

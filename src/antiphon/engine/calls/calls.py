@@ -14,12 +14,11 @@ from typing import NamedTuple, Protocol, TypeAlias
 import anyio
 from msgspec.structs import replace
 
-from antiphon.clock import Clock
 from antiphon.domain.approval import Approval, AskedCall
 from antiphon.domain.call import OutsideCall
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Unavailable
-from antiphon.domain.ids import ApprovalId, Ids, ProcessId, SessionRow
+from antiphon.domain.ids import Ids, ProcessId, SessionRow
 from antiphon.domain.message import ToolResult
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.targets import NamedTarget
@@ -94,15 +93,7 @@ class OutsideCalls(DueLoop[Outsider | None]):
     """The calls that run once; those that this process carries out are at work, with who began them by a key."""
 
     def __init__(
-        self,
-        database: Database,
-        waits: Waits,
-        gate: Gate,
-        rules: Rules,
-        *,
-        process: ProcessId,
-        clock: Clock,
-        ids: Ids,
+        self, database: Database, waits: Waits, gate: Gate, rules: Rules, *, process: ProcessId, ids: Ids
     ) -> None:
         super().__init__(
             partial(waits.notifier.subscribe, calls.APPROVED),
@@ -122,7 +113,6 @@ class OutsideCalls(DueLoop[Outsider | None]):
         self._gate = gate
         self._rules = rules
         self._process = process
-        self._clock = clock
         self._ids = ids
         self._carrying = Trouble(
             logger, "Carrying out a call", action="approved_call_failed", means="Its outcome is reported as unknown."
@@ -141,15 +131,7 @@ class OutsideCalls(DueLoop[Outsider | None]):
         A call that is asked about already joins that request; one that has begun unasked does not ask. Raises
         `NotFound`, `Conflict` (`too_many_approvals`).
         """
-        command = AskFromOutside(
-            id=ApprovalId(self._ids.new("appr")),
-            caller=caller,
-            origin=origin,
-            call=call,
-            expires_at=self._clock.now() + self._rules.approval.expire_after,
-            rules=self._rules,
-            at_ms=self._clock.now_ms(),
-        )
+        command = AskFromOutside(caller=caller, origin=origin, call=call, rules=self._rules)
         return await self._database.run(ask_from_outside, command, sessions=(caller.session,))
 
     async def forget(self, approval: Approval, origin: str) -> None:
@@ -170,7 +152,6 @@ class OutsideCalls(DueLoop[Outsider | None]):
             key=request.key,
             sha256=request.sha256,
             process=self._process,
-            at_ms=self._clock.now_ms(),
             is_one_too_many=list(self._at_work.values()).count(request.actor) >= MAX_AT_WORK,
         )
         told: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
@@ -275,9 +256,7 @@ class OutsideCalls(DueLoop[Outsider | None]):
             await anyio.sleep(RETRY_SECONDS)
 
     def _take_command(self, id: str, *, may_repeat: bool = False) -> TakeCall:
-        return TakeCall(
-            id=id, process=self._process, rules=self._rules, may_repeat=may_repeat, at_ms=self._clock.now_ms()
-        )
+        return TakeCall(id=id, process=self._process, rules=self._rules, may_repeat=may_repeat)
 
 
 def _tell(told: asyncio.Future[Told], error: Exception) -> None:

@@ -3,7 +3,6 @@
 Contract: tools 1, approvals 3, 5.
 """
 
-from datetime import datetime
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -30,7 +29,7 @@ from antiphon.policy.system import system_grant
 from antiphon.store import approvals, calls, processes, standing_approvals
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
-from antiphon.store.codec import json_text, moment
+from antiphon.store.codec import json_text
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
@@ -54,7 +53,6 @@ class BeginKeyedCall(Struct, frozen=True, kw_only=True):
     key: str
     sha256: str
     process: ProcessId
-    at_ms: int
     is_one_too_many: bool = False
     """Whether its caller has as many calls at work as one may have. What has begun is told all the same."""
 
@@ -67,14 +65,11 @@ class BeginsNow(Struct, frozen=True):
 
 
 class AskFromOutside(Struct, frozen=True, kw_only=True):
-    id: ApprovalId
     caller: Caller
     origin: str
     """Identifies the call; a repeated one finds its request."""
     call: AskedCall
-    expires_at: datetime
     rules: Rules
-    at_ms: int
 
 
 class TakeCall(Struct, frozen=True, kw_only=True):
@@ -83,7 +78,6 @@ class TakeCall(Struct, frozen=True, kw_only=True):
     rules: Rules
     may_repeat: bool = False
     """Whether a call that was cut may run again."""
-    at_ms: int
 
 
 async def find_told(query: Query, origin: str) -> Told | None:
@@ -105,7 +99,7 @@ async def begin_keyed_call(tx: Transaction, command: BeginKeyedCall) -> BeginsNo
         session=found.caller.session,
         sha256=command.sha256,
         is_due=True,
-        begun_at=moment(command.at_ms),
+        begun_at=tx.now,
         begun_by=command.process,
     )
     await calls.insert(tx, call, origin)
@@ -125,10 +119,10 @@ async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Told | S
     if session is None:
         raise NotFound("Session not found: the caller's own session was deleted.")
     pending = await approvals.list_pending(tx, session.row)
-    approval = find_identical(pending, command.call, command.caller.principal)
-    if approval is None:
-        approval = await _store(tx, session, command)
-    await calls.insert(tx, OutsideCall(id=command.id, session=session.row, approval=approval.id), command.origin)
+    joined = find_identical(pending, command.call, command.caller.principal)
+    approval = joined or await _store(tx, session, command)
+    id = tx.new_id("call") if joined else approval.id
+    await calls.insert(tx, OutsideCall(id=id, session=session.row, approval=approval.id), command.origin)
     return approval
 
 
@@ -140,7 +134,7 @@ async def _store(tx: Transaction, session: Session, command: AskFromOutside) -> 
             code="too_many_approvals",
         )
     approval = Approval(
-        id=command.id,
+        id=ApprovalId(tx.new_id("appr")),
         session=session.row,
         session_key=str(session.key),
         session_id=session.id,
@@ -149,8 +143,8 @@ async def _store(tx: Transaction, session: Session, command: AskFromOutside) -> 
         principal=command.caller.principal,
         state=ApprovalState.PENDING,
         calls=(command.call,),
-        asked_at=moment(command.at_ms),
-        expires_at=command.expires_at,
+        asked_at=tx.now,
+        expires_at=tx.now + command.rules.approval.expire_after,
     )
     await approvals.insert(tx, approval)
     set: dict[str, SqlValue] = {}
@@ -159,7 +153,7 @@ async def _store(tx: Transaction, session: Session, command: AskFromOutside) -> 
     addition = Addition(
         incarnation=approval.session_id,
         events=[requested_event(approval, session.taint)],
-        at_ms=command.at_ms,
+        at_ms=tx.now_ms,
         set=set,
         add={"pending_approvals": 1},
     )
@@ -188,8 +182,8 @@ async def take_call(tx: Transaction, command: TakeCall) -> BeginsNow | None:
     if isinstance(found, str):
         await end_call(tx, replace(call, outcome=found))
         return None
-    begun = replace(call, begun_at=moment(command.at_ms), begun_by=command.process)
-    columns: dict[str, SqlValue] = {"begun_at": command.at_ms, "begun_by": command.process}
+    begun = replace(call, begun_at=tx.now, begun_by=command.process)
+    columns: dict[str, SqlValue] = {"begun_at": tx.now_ms, "begun_by": command.process}
     return BeginsNow(begun, found) if await calls.CLAIMS.write(tx, call.claim, columns) else None
 
 
