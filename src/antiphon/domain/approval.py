@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow
 
 
 class ApprovalState(StrEnum):
@@ -132,6 +132,8 @@ class Approval(Struct, frozen=True, kw_only=True):
     """The incarnation that asked."""
     run: RunId | None
     """The run whose calls wait, or the run that continues it; None for a call from outside a run."""
+    origin: str | None = None
+    """Identifies a call from outside a run; a repeated call finds its request. Read with the request."""
     agent_id: AgentId
     principal: Principal
     """The principal with whose rights the calls run."""
@@ -147,6 +149,9 @@ class Approval(Struct, frozen=True, kw_only=True):
     """What the decider says to the model."""
     is_due: bool = False
     """Whether it allows a call from outside a run that has no outcome yet; read with the request, as what follows."""
+    begun_at: datetime | None = None
+    """When an approved call from outside a run began; it begins once."""
+    begun_by: ProcessId | None = None
     outcome: str | None = None
     """The answer of that call, as JSON."""
     made_of: Classification = PUBLIC

@@ -20,7 +20,7 @@ _APPROVAL = SelectList(
     Approval,
     "a.id, a.session, s.key AS session_key, a.incarnation AS session_id, a.run, a.agent_id, a.principal, a.state, "
     "a.calls, a.is_parked, a.asked_at, a.expires_at, a.decided_at, a.decided_by, a.note, "
-    "COALESCE(k.is_due, 0) AS is_due, k.outcome, "
+    "COALESCE(k.is_due, 0) AS is_due, k.origin, k.begun_at, k.begun_by, k.outcome, "
     "i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person",
     principal=codec.stored_principal,
     state=codec.member_of(ApprovalState),
@@ -31,6 +31,7 @@ _APPROVAL = SelectList(
     decided_at=codec.moment,
     decided_by=codec.stored_principal,
     is_due=bool,
+    begun_at=codec.moment,
     made_of=codec.combined_classification("taint"),
 )
 _WITH_TAINT = "JOIN incarnations i ON i.id = a.incarnation"
