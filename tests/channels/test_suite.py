@@ -11,7 +11,7 @@ from antiphon.channels.telegram.kind import TELEGRAM
 from antiphon.channels.webhook.kind import WEBHOOK
 from antiphon.testing.channels import CASES, Case, Platform
 from antiphon.testing.lives import MortalGateway
-from tests.channels.telegram.platform import telegram_platform
+from tests.channels.telegram.telegram_platform import telegram_platform
 from tests.channels.webhook_platform import webhook_platform
 from tests.claims import requirement
 

@@ -15,7 +15,7 @@ from tests.conftest import OpenHome
 from tests.gateway.served import Json, Served, serve
 
 if TYPE_CHECKING:
-    from tests.channels.xmpp.platform import XmppPlatform
+    from tests.channels.xmpp.xmpp_platform import XmppPlatform
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("package")]
 
@@ -32,7 +32,7 @@ ODD = (
 @asynccontextmanager
 async def opened(open_home: OpenHome, prosody: Prosody, **more: Any) -> AsyncGenerator[tuple[Served, "XmppPlatform"]]:
     """A gateway with the example, and a webhook beside it."""
-    from tests.channels.xmpp.platform import xmpp_platform
+    from tests.channels.xmpp.xmpp_platform import xmpp_platform
 
     async with xmpp_platform(prosody) as platform:
         channels = {"xmpp": platform.section("", **more), "webhook": {"door": {"secret": SECRET}}}

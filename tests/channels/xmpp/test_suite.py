@@ -35,7 +35,7 @@ async def test_the_example_does_what_channels_do(
     case: Case, gateway: MortalGateway, prosody: Prosody, tmp_path: Path
 ) -> None:
     from antiphon_xmpp import XMPP
-    from tests.channels.xmpp.platform import xmpp_platform
+    from tests.channels.xmpp.xmpp_platform import xmpp_platform
 
     if lack := case.lack(XMPP):
         pytest.skip(lack)
