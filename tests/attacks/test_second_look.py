@@ -28,7 +28,7 @@ from tests.conftest import OpenHome
 from tests.waiting import PROCESS_SECONDS
 from tests.world import test_mcp as world
 from tests.world.mcp_answers import FINE, ODD
-from tests.world.mcp_http import RawServer, Refusal, raw_server
+from tests.world.mcp_http import RawServer, Refused, raw_server
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 AT_ONCE = 1.0
@@ -121,7 +121,7 @@ def test_a_schema_that_names_itself_again_and_again_is_refused_at_once(schema: J
 async def test_a_call_that_failed_about_some_session_is_not_made_again(said: str) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 3, "error": {"code": -32602, "message": said}})
     script = {"listing": world.listing([ODD]), "odd": [FINE]}
-    refusal = Refusal("400 Bad Request", "application/json", body)
+    refusal = Refused("400 Bad Request", "application/json", body)
     settings = ServerSettings(agent_id=AgentId("main"), name="raw", timeout=timedelta(seconds=PROCESS_SECONDS))
     async with (
         raw_server(RawServer(script, refusal=refusal, refuses_calls=True)) as server,

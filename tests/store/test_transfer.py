@@ -360,7 +360,7 @@ async def listed(app: App) -> list[SessionSummary]:
     return (await app.services.sessions.list(OWNER, SessionFilter(), limit=10)).sessions
 
 
-class TestRefusals:
+class TestWhatIsRefused:
     async def refused(self, home: Path, url: str, kind: type[AntiphonError] = StoreUnusable) -> AntiphonError:
         """What is said; the home's file and the target must stay as they were."""
         path = home / DATABASE_NAME

@@ -13,7 +13,7 @@ from tests.world.mcp_answers import answers_to
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Refused:
     """An answer of HTTP to a request that the server does not carry out."""
 
     status: str
@@ -26,7 +26,7 @@ class RawServer:
     script: dict[str, Any]
     streams: bool = False
     """Whether answers come as server-sent events."""
-    refusal: Refusal | None = None
+    refusal: Refused | None = None
     """What requests get that name a session of before."""
     refuses_calls: bool = False
     """Whether calls of `odd` get it too, whatever their session."""

@@ -645,7 +645,7 @@ def _names_setting(seen: Seen) -> None:
     assert "redirects to https://elsewhere.example" in said or "web page" in said
 
 
-# Refusals that are nobody's entry; empty answers
+# What is refused is nobody's entry; empty answers
 
 
 def _refusal_rows() -> Iterator[Row]:

@@ -22,7 +22,7 @@ from antiphon.mcp.settings import ServerSettings
 from tests.claims import requirement
 from tests.waiting import PROCESS_SECONDS
 from tests.world.mcp_answers import FINE, ODD, PLAIN
-from tests.world.mcp_http import RawServer, Refusal, raw_server
+from tests.world.mcp_http import RawServer, Refused, raw_server
 
 pytestmark = pytest.mark.anyio
 
@@ -308,13 +308,13 @@ async def test_one_odd_tool_hides_no_other_and_what_is_left_out_is_said(
 NOT_FOUND = '{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}'
 NO_SESSION = '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}'
 LOST = {
-    "404, an error": Refusal("404 Not Found", "application/json", NOT_FOUND),
-    "404, other JSON": Refusal("404 Not Found", "application/json", '{"error":"unknown"}'),
-    "404, words": Refusal("404 Not Found", "text/plain", "Session not found"),
-    "404, a page": Refusal("404 Not Found", "text/html", "<html><body>404</body></html>"),
-    "400, an error": Refusal("400 Bad Request", "application/json", NO_SESSION),
-    "400, words": Refusal("400 Bad Request", "text/plain", "Bad Request: No valid session ID provided"),
-    "400, not initialized": Refusal(
+    "404, an error": Refused("404 Not Found", "application/json", NOT_FOUND),
+    "404, other JSON": Refused("404 Not Found", "application/json", '{"error":"unknown"}'),
+    "404, words": Refused("404 Not Found", "text/plain", "Session not found"),
+    "404, a page": Refused("404 Not Found", "text/html", "<html><body>404</body></html>"),
+    "400, an error": Refused("400 Bad Request", "application/json", NO_SESSION),
+    "400, words": Refused("400 Bad Request", "text/plain", "Bad Request: No valid session ID provided"),
+    "400, not initialized": Refused(
         "400 Bad Request",
         "application/json",
         NO_SESSION.replace("No valid session ID provided", "Server not initialized"),
@@ -340,11 +340,11 @@ async def test_a_forgotten_session_gets_the_call_again_once(form: str) -> None:
 
 
 REFUSALS = {
-    "401": Refusal("401 Unauthorized", "application/json", '{"error":"invalid_token"}'),
-    "403": Refusal("403 Forbidden", "text/html", "<html>no</html>"),
-    "429": Refusal("429 Too Many Requests", "text/plain", "slow down"),
-    "500": Refusal("500 Internal Server Error", "text/plain", "boom"),
-    "503": Refusal("503 Service Unavailable", "text/html", "<html>away</html>"),
+    "401": Refused("401 Unauthorized", "application/json", '{"error":"invalid_token"}'),
+    "403": Refused("403 Forbidden", "text/html", "<html>no</html>"),
+    "429": Refused("429 Too Many Requests", "text/plain", "slow down"),
+    "500": Refused("500 Internal Server Error", "text/plain", "boom"),
+    "503": Refused("503 Service Unavailable", "text/html", "<html>away</html>"),
 }
 
 

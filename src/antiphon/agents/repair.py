@@ -17,7 +17,7 @@ from antiphon.domain.left_out import NOTHING_LEFT_OUT, LeftOutEntries, Place, im
 from antiphon.domain.transcript import Entry, Input, Step, Summary, without
 
 MAX_REPAIRS: Final = 8
-"""Refusals of one step after which it is given up."""
+"""After so many refused calls of one step it is given up."""
 
 
 class Shortening(Enum):

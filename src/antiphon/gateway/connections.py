@@ -15,7 +15,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from antiphon.channels.kinds import own_kinds
-from antiphon.gateway.refusals import Refusals
+from antiphon.gateway.refusals import RefusedRequests
 from antiphon.wire.encoding import compact_json
 
 PIECE_BYTES = 16 * 1024
@@ -130,7 +130,7 @@ class Connections:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self.refusals = Refusals()
+        self.refusals = RefusedRequests()
         self.idle: dict[HttpConnection, None] = {}
         """Without a complete head, oldest first."""
         self.incoming: dict[HttpConnection, None] = {}

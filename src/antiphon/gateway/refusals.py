@@ -9,7 +9,7 @@ QUIET_SECONDS = 60.0
 """Between two lines about one kind of refusal."""
 
 
-class Refusals:
+class RefusedRequests:
     """Logs one line a minute for each kind of refusal, with the number since the last line."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from antiphon.gateway.asgi import AsgiApp, Receive, Scope
-from antiphon.gateway.refusals import Refusals
+from antiphon.gateway.refusals import RefusedRequests
 
 MOST_BYTES = 64 * 1024 * 1024
 """The total size of all such bodies that are incomplete."""
@@ -34,7 +34,7 @@ class StrangersBodies:
         self._held = 0
         self._bodies: dict[_OpenBody, None] = {}
         """In order of their start, oldest first."""
-        self._refusals = Refusals()
+        self._refusals = RefusedRequests()
 
     @contextmanager
     def reading(self, scope: Scope, receive: Receive, crowded: AsgiApp) -> Generator[Receive]:

@@ -1,4 +1,4 @@
-"""Messages that wait for files, for those before them or for their pace. Refusals come before they cost."""
+"""Messages that wait for files, for those before them or for their pace. What is refused is refused before it costs."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager

@@ -19,7 +19,7 @@ from antiphon.wire.encoding import compact_json, milliseconds
 MAX_ANSWER_BYTES = 16 * 1024
 MAX_PLATFORM_ID = 200
 PASSING = frozenset({408, 409, 425, 429})
-"""Refusals that another attempt may not get."""
+"""Answers that another attempt may not get."""
 
 
 class WebhookChannel:
