@@ -24,6 +24,7 @@ class _CountedQuery:
     def __init__(self, database: CountedDatabase, query: Query) -> None:
         self._database = database
         self._query = query
+        self.now_ms, self.now = query.now_ms, query.now
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
         self._database.statements += 1
