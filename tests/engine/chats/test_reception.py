@@ -1,14 +1,17 @@
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
-from antiphon.domain.ids import ProcessId
+from antiphon.domain.ids import AgentId, ProcessId
 from antiphon.domain.inbound import InboundFile
 from antiphon.domain.keys import DmScope
-from antiphon.domain.person import PersonRole
+from antiphon.domain.person import PersonId, PersonRole
 from antiphon.engine.chats.accounts import LEASE, Accounts, LeaseLost
-from antiphon.policy.chats import ChannelAccess, ChatRules
+from antiphon.engine.chats.reception import Reception
+from antiphon.policy.chats import ChannelAccess, ChannelRules, ChatRules, GroupRules
+from antiphon.policy.sinks import GroupName
 from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -256,3 +259,32 @@ async def test_a_guest_who_writes_too_often_is_told_once(open_home: OpenHome) ->
         outcomes = [(await scene.hears("42", f"number {number}")).outcome for number in range(5)]
         assert outcomes == [ArrivalOutcome.POSTED] * 2 + [ArrivalOutcome.IGNORED] * 3
         assert len(await scene.told("42")) == 1
+
+
+@requirement("channels:1", "access:4", "flow:2")
+@pytest.mark.parametrize("group", [None, "-5"])
+async def test_a_refused_message_keeps_its_position_its_arrival_and_who_was_met(
+    open_home: OpenHome, group: str | None
+) -> None:
+    """The platform must not bring it again, and who reads in a group must stay known."""
+    channel = ChannelRules(agent_id=AgentId("main"), access=PUBLIC, groups={"-5": GroupRules()})
+    limits = {"guest": {"stored_bytes": 200}}
+    async with lobby(open_home, channel_rules=channel, limits=limits) as scene:
+        rules = scene.rules
+        known = {GroupName(CHANNEL, ACCOUNT, "-5"): (PersonId("somebody"),)}
+        rules = replace(rules, sinks=replace(rules.sinks, groups=known))
+        services = scene.app.services
+        scene.reception = Reception(scene.app.database, rules, scene.app.workspaces, clock=services.clock)
+        held = await Accounts(scene.app.database, await scene.living_process(), services.clock).take_lease(
+            CHANNEL, ACCOUNT
+        )
+        refused = await scene.hears("42", "x" * 300, group=group, id="u1", lease=held, position=7)
+        assert refused.refused is not None and refused.outcome is ArrivalOutcome.IGNORED
+        assert await scene.count("sessions") == await scene.count("participants") == 0
+        assert await scene.rows("SELECT position FROM channel_accounts WHERE account = ?", ACCOUNT) == [(8,)]
+        met = await scene.rows("SELECT group_id, platform_id FROM met_in_groups")
+        assert met == ([] if group is None else [("-5", "42")])
+        again = await scene.hears("42", "x" * 300, group=group, id="u1", lease=held, position=7)
+        assert again.is_repeated and again.outcome is ArrivalOutcome.IGNORED
+        posted = await scene.hears("42", "hello", group=group, id="u2", lease=held, position=8)
+        assert posted.outcome is ArrivalOutcome.POSTED, posted.refused
