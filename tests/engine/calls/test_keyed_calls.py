@@ -16,7 +16,7 @@ from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Approval, hash_of_text
 from antiphon.domain.classification import PUBLIC
-from antiphon.domain.errors import AntiphonError, Conflict, Denied, Limited
+from antiphon.domain.errors import AntiphonError, Conflict, Denied, Limited, Unavailable
 from antiphon.domain.ids import ProcessId
 from antiphon.domain.message import JsonObject
 from antiphon.domain.person import PersonRole
@@ -533,3 +533,34 @@ async def test_the_begin_counts_with_what_is_true_then(open_home: OpenHome, chan
                 (approval,) = await pending(app)
                 told = await app.outside_calls.once(request, carry_out)
                 assert isinstance(told, Approval) and told.id == approval.id and begun == []
+
+
+class Unconfirmed:
+    """A store that keeps the next begin of a call and does not confirm it, as a server that is lost at its COMMIT."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._is_lost = True
+
+    async def read(self, query: Any, *arguments: Any) -> Any:
+        return await self._database.read(query, *arguments)
+
+    async def run(self, unit: Any, *arguments: Any, **named: Any) -> Any:
+        result = await self._database.run(unit, *arguments, **named)
+        if unit is begin_keyed_call and self._is_lost:
+            self._is_lost = False
+            raise Unavailable("Outcome is unknown", code="outcome_unknown")
+        return result
+
+
+@requirement("tools:1")
+async def test_a_begin_that_was_stored_unconfirmed_is_unknown_at_once(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        app.outside_calls._database = cast(Any, Unconfirmed(app.database))  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(Unavailable):
+            await call(app, "note", "k", **NOTES)
+        with anyio.fail_after(SECONDS):
+            answer = await call(app, "note", "k", **NOTES)
+        assert (answer["code"], disk.calls) == ("outcome_unknown", [])
+        assert await call(app, "note", "k", **NOTES) == answer

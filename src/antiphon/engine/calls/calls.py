@@ -168,9 +168,12 @@ class OutsideCalls(DueLoop[Outsider | None]):
             call = await self._database.read(calls.find, id)
             if call is None or not call.is_due:
                 return True
-            if call.approval is None and await self._database.read(is_left, call, self._process):
-                # What was approved is left to who has its tool.
-                await self._database.run(take_call, self._take_command(id), sessions=(session,))
+            if call.approval is not None:
+                return False  # what was approved is left to who has its tool.
+            is_dropped = call.begun_by == self._process and id not in self._at_work
+            if is_dropped or await self._database.read(is_left, call, self._process):
+                command = replace(self._take_command(id), is_dropped=is_dropped)
+                await self._database.run(take_call, command, sessions=(session,))
             return False
 
         await self._waits.wait_until(session, LONGEST_WAIT, is_over)

@@ -78,6 +78,8 @@ class TakeCall(Struct, frozen=True, kw_only=True):
     rules: Rules
     may_repeat: bool = False
     """Whether a call that was cut may run again."""
+    is_dropped: bool = False
+    """Whether the process that began it has it no more: the store may keep a begin that it did not confirm."""
 
 
 async def find_told(query: Query, origin: str) -> Told | None:
@@ -171,7 +173,9 @@ async def take_call(tx: Transaction, command: TakeCall) -> BeginsNow | None:
     call = await calls.find(tx, command.id)
     if call is None:
         return None
-    match on_taken(call, is_left=await is_left(tx, call, command.process), may_repeat=command.may_repeat):
+    is_dropped = command.is_dropped and call.begun_by == command.process
+    is_free = is_dropped or await is_left(tx, call, command.process)
+    match on_taken(call, is_left=is_free, may_repeat=command.may_repeat):
         case Taking.LEAVE:
             return None
         case Taking.GIVE_UP:
