@@ -16,9 +16,11 @@ from antiphon.agents.toolset import tool
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import ApprovalState
-from antiphon.domain.ids import ApprovalId, RunId
+from antiphon.domain.ids import AgentId, ApprovalId, RunId
+from antiphon.domain.keys import parse_key
 from antiphon.domain.person import PersonRole
 from antiphon.domain.run import RunStatus
+from antiphon.engine.access.places import ChatAddress
 from antiphon.engine.chats.earlier import _short  # pyright: ignore[reportPrivateUsage]
 from antiphon.engine.chats.link_commands import SHARED
 from antiphon.engine.chats.linking import NO_GUESTS
@@ -451,3 +453,16 @@ async def test_who_says_as_whom_one_writes(open_home: OpenHome) -> None:
         other = Chatting(chat.served, chat.client, chat.clock, peer="ann", door="gate")
         await other.says("hello")
         assert str(await other.says("/who")).splitlines()[0] == "You: ann (guest)"
+
+
+@requirement("channels:1", "channels:2")
+async def test_a_route_may_lead_to_a_session_whose_key_names_no_agent(open_home: OpenHome) -> None:
+    async with chatting(open_home) as chat:
+        routes, client = chat.served.app.services.routes, chat.served.client
+        address = ChatAddress(channel="webhook", account="door", peer="direct:42", thread="")
+        await client.post("/sessions", json={"key": "hook:alerts", "agentId": "ops"})
+        await routes.set(OWNER, address, session_key=parse_key("hook:alerts"))
+        first = await chat.send("hello", id="m-1")
+        assert first["sessionKey"] == "hook:alerts"
+        await routes.set(OWNER, address, agent_id=AgentId("main"))
+        assert await chat.send("hello", id="m-1") == first

@@ -178,7 +178,9 @@ async def _post(tx: Transaction, command: PostProgramMessage, foreseen: SessionK
         raise _reused(command.message_id)
     if key != foreseen:
         raise SessionMoved(key)
-    await _refuse_other_agent(tx, key, agent_id)
+    if chat.is_fixed and (pinned is None or pinned.posted is None):
+        # A route may lead to a session of any agent, and a repetition stores nothing.
+        await _refuse_other_agent(tx, key, agent_id)
     opening = OpenSession(
         principal=principal,
         target=NamedTarget(key, None),
