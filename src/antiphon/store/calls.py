@@ -56,7 +56,8 @@ async def find_by_origin(query: Query, origin: str) -> OutsideCall | None:
 
 
 async def forget_origin(tx: Transaction, origin: str) -> None:
-    """The same call begins anew from now on."""
+    """The same call begins anew from now on. The row of one that joined a request goes; a request's own stays."""
+    await tx.execute("DELETE FROM calls WHERE origin = ? AND id <> approval", (origin,))
     await tx.execute("UPDATE calls SET origin = NULL WHERE origin = ?", (origin,))
 
 
