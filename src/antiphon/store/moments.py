@@ -52,6 +52,34 @@ class Moment:
         return drawn
 
 
+class AtMoment:
+    """The part of a query or transaction that is its unit's moment, the same on both databases."""
+
+    __slots__ = ("moment",)
+
+    def __init__(self, moment: Moment) -> None:
+        self.moment = moment
+        """Of the present unit."""
+
+    @property
+    def now_ms(self) -> int:
+        return self.moment.now_ms
+
+    @property
+    def now(self) -> datetime:
+        return self.moment.now
+
+    @property
+    def request_id(self) -> str | None:
+        return self.moment.request_id
+
+    def new_id(self, kind: str) -> str:
+        return self.moment.new_id(kind)
+
+    def random_hex(self, digits: int) -> str:
+        return self.moment.random_hex(digits)
+
+
 class Moments:
     """Draws the moments of units."""
 

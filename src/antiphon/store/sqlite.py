@@ -7,7 +7,6 @@ import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -24,7 +23,7 @@ from antiphon.store.effects import Effects
 from antiphon.store.home_lock import OpenFiles, take_lock
 from antiphon.store.migrate import find_schema_damage, migrate, recognise
 from antiphon.store.migrations import PROBE, StoreUnusable
-from antiphon.store.moments import Moment, Moments
+from antiphon.store.moments import AtMoment, Moment, Moments
 from antiphon.store.sqlite_errors import (
     closed,
     corrupt,
@@ -90,39 +89,20 @@ class _Job(Struct):
     error: BaseException | None = None
 
 
-class _SqliteTransaction:
+class _SqliteTransaction(AtMoment):
     """Never suspends, so that one `send(None)` drives a whole unit."""
 
-    __slots__ = ("_connection", "_execute", "effects", "has_written", "kept", "moment")
+    __slots__ = ("_connection", "_execute", "effects", "has_written", "kept")
 
     def __init__(self, connection: SqliteConnection, moment: Moment) -> None:
+        super().__init__(moment)
         self._connection = connection
         self._execute = connection.execute
-        self.moment = moment
-        """Of the present unit."""
         self.effects = Effects()
         self.has_written = False
         """Whether the present unit may have."""
         self.kept: list[Kept] = []
         """What the present unit stores in any case."""
-
-    @property
-    def now_ms(self) -> int:
-        return self.moment.now_ms
-
-    @property
-    def now(self) -> datetime:
-        return self.moment.now
-
-    @property
-    def request_id(self) -> str | None:
-        return self.moment.request_id
-
-    def new_id(self, kind: str) -> str:
-        return self.moment.new_id(kind)
-
-    def random_hex(self, digits: int) -> str:
-        return self.moment.random_hex(digits)
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
         if not statement.startswith("SELECT"):

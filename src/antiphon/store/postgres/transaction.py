@@ -3,7 +3,6 @@
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -15,7 +14,7 @@ from antiphon.domain.errors import AntiphonError
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import Kept, Row, SqlValue, Transaction
 from antiphon.store.effects import Effects
-from antiphon.store.moments import Moment
+from antiphon.store.moments import AtMoment, Moment
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
@@ -43,24 +42,16 @@ def _prepare(statement: str) -> bool | None:
     return False if "message_words(" in statement else None
 
 
-class PostgresQuery:
+class PostgresQuery(AtMoment):
     """Reads; the first statement alone needs no transaction."""
 
-    __slots__ = ("_cursor", "_is_alone", "_is_used", "_moment")
+    __slots__ = ("_cursor", "_is_alone", "_is_used")
 
     def __init__(self, cursor: AsyncRawCursor[Row], moment: Moment, *, is_alone: bool) -> None:
+        super().__init__(moment)
         self._cursor = cursor
-        self._moment = moment
         self._is_alone = is_alone
         self._is_used = False
-
-    @property
-    def now_ms(self) -> int:
-        return self._moment.now_ms
-
-    @property
-    def now(self) -> datetime:
-        return self._moment.now
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
         await self._execute(statement, parameters)
@@ -80,22 +71,21 @@ class PostgresQuery:
 _WRITES = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+) ")
 
 
-class PostgresTransaction:
+class PostgresTransaction(AtMoment):
     """Combines writes whose results are not used into one statement: each round trip costs more than the writes.
 
     Parts of one statement do not see each other's writes. So none reads, and no two write to the same table.
     """
 
-    __slots__ = ("_connection", "_cursor", "_defer", "_tables", "_waiting", "effects", "has_sent", "kept", "moment")
+    __slots__ = ("_connection", "_cursor", "_defer", "_tables", "_waiting", "effects", "has_sent", "kept")
 
     def __init__(
         self, connection: AsyncConnection[Row], cursor: AsyncRawCursor[Row], moment: Moment, defer: Defer
     ) -> None:
+        super().__init__(moment)
         self._connection = connection
         self._cursor = cursor
         self._defer = defer
-        self.moment = moment
-        """Of the present unit."""
         self._waiting: list[tuple[str, Sequence[SqlValue]]] = []
         self._tables: set[str] = set()
         self.effects = Effects()
@@ -109,24 +99,6 @@ class PostgresTransaction:
         self.kept.clear()
         self.moment = moment
         moment.begin()
-
-    @property
-    def now_ms(self) -> int:
-        return self.moment.now_ms
-
-    @property
-    def now(self) -> datetime:
-        return self.moment.now
-
-    @property
-    def request_id(self) -> str | None:
-        return self.moment.request_id
-
-    def new_id(self, kind: str) -> str:
-        return self.moment.new_id(kind)
-
-    def random_hex(self, digits: int) -> str:
-        return self.moment.random_hex(digits)
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
         await self.flush()
