@@ -4,11 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(BIN)/uv
 LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11
+# One more than cores: tests wait for processes and for time.
+WORKERS = $(shell expr $$(nproc) + 1)
 CHANGED = $(shell { git diff --name-only --diff-filter=d $(or $(BASE),HEAD); git ls-files --others --exclude-standard; } | grep '\.py$$')
 LISTS := $(wildcard tests/test_*.py) tests/planted tests/flow/test_routes.py tests/store/test_reach.py tests/store/test_statements.py \
   tests/store/test_schema_origin.py tests/engine/children/test_clock_steps.py tests/cli/test_rights.py tests/gateway/test_matrix.py
 
-.PHONY: run try-telegram test lists planted prove check world walk bench bench-labelled bench-against bench-peers lock setup setup-dev setup-clients soak clean
+.PHONY: run try-telegram test lists planted prove check world walk bench bench-labelled bench-against bench-peers dojo dojo-fides lock setup setup-dev setup-clients soak clean
 
 run: setup  ## Start the gateway
 	@$(BIN)/antiphon serve
@@ -18,10 +20,10 @@ try-telegram: setup  ## Start a gateway in a home of its own for the bot whose t
 	@$(BIN)/antiphon serve --home $(or $(TRY_HOME),.try-telegram) --port 0
 
 test: setup-dev setup-clients  ## All tests, on SQLite and PostgreSQL, those of the edges on one of them; with ROOM=engine/chats those of a room; with ARGS only some, one after the other
-	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n auto --dist worksteal --one-database $(ROOM:%=tests/%))
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n $(WORKERS) --dist worksteal --one-database $(ROOM:%=tests/%))
 
 lists: setup-dev  ## The tests that compare the code with lists of all its parts: what narrow runs of tests miss
-	$(BIN)/python -m pytest -n auto $(LISTS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(LISTS)
 
 planted: setup-dev  ## Plant known bugs one by one: each has to turn its test red; with ARGS only some
 	$(BIN)/python -m tests.planted $(ARGS)
@@ -56,6 +58,12 @@ bench-against: setup-dev  ## Compare with BASE=<commit>: medians of PAIRS=11 run
 bench-peers: setup-dev  ## Measure the store beside those of other packages, each installed under .bench
 	$(BIN)/python -m bench.peers $(ARGS)
 
+dojo: .venv/dojo/installed  ## AgentDojo's tasks and injections through the real loop with scripted models, offline (docs/DOJO.md); with ALL=1 also other policies, with ARGS=--write into the document
+	.venv/dojo/bin/python -m bench.dojo $(if $(ALL),--all) $(ARGS)
+
+dojo-fides: .venv/fides/installed  ## The same scripts under FIDES of agent-framework-core, into docs/DOJO.md
+	.venv/fides/bin/python -m bench.dojo.fides
+
 soak: setup-dev  ## The long forms of the tests of kills, power cuts, reconnecting and random stories
 	$(BIN)/python -m pytest -m "not browser" --soak $(ARGS)
 
@@ -63,6 +71,8 @@ lock:  ## Bring the lock files up to date with pyproject.toml
 	$(UV) $(LOCK) pyproject.toml --extra anthropic --extra postgres --extra telegram --group build -o lock/run.txt
 	$(UV) $(LOCK) pyproject.toml --all-extras --group build --group dev -c lock/run.txt -o lock/dev.txt
 	echo aiogram | $(UV) $(LOCK) - -o lock/aiogram.txt
+	echo agentdojo==0.1.35 | $(UV) $(LOCK) - pyproject.toml -c lock/run.txt -o lock/dojo.txt
+	printf 'agentdojo==0.1.35\nagent-framework-core==1.23.0\n' | $(UV) $(LOCK) - -o lock/fides.txt
 	echo uv | $(UV) $(LOCK) - -o lock/uv.txt
 
 setup: .venv/run.stamp
@@ -92,6 +102,20 @@ setup-clients: .venv/aiogram/installed .venv/axe/installed
 	@echo "Installing aiogram …"
 	@$(UV) venv --quiet --clear --python $(BIN)/python .venv/aiogram
 	@$(UV) pip install --quiet --python .venv/aiogram/bin/python --compile-bytecode --require-hashes -r lock/aiogram.txt
+	@touch $@
+
+# The sources are read from this tree, as the development environment reads them.
+.venv/dojo/installed: lock/dojo.txt .venv/run.stamp | .venv/bin/uv
+	@echo "Installing AgentDojo …"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv/dojo
+	@$(UV) pip install --quiet --python .venv/dojo/bin/python --compile-bytecode --require-hashes -r lock/dojo.txt
+	@cp -R .venv/lib/python*/site-packages/*antiphon* .venv/dojo/lib/python*/site-packages/
+	@touch $@
+
+.venv/fides/installed: lock/fides.txt | .venv/bin/uv
+	@echo "Installing agent-framework-core …"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv/fides
+	@$(UV) pip install --quiet --python .venv/fides/bin/python --compile-bytecode --require-hashes -r lock/fides.txt
 	@touch $@
 
 # What finds hindrances for people in the page; its test is skipped without npm.

@@ -32,6 +32,7 @@ from bench import (
     text,
     tools,
     turns,
+    workers,
 )
 from bench.measure import Row, metering
 
@@ -51,6 +52,7 @@ BENCHES: dict[str, Bench] = {
     "B11": search.search,
     "B12": idle.idle,
     "B7 B8 B14": cluster.measure,
+    "B8w": workers.measure,
     "B15": children.families,
     "B16": turns.turns,
     "B17": approvals.authorizing,

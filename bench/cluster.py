@@ -46,8 +46,8 @@ async def own_server() -> AsyncGenerator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _config(url: str, role: ProcessRole) -> Config:
-    database = DatabaseSection(url=SecretStr(url), connections=48 if role is ProcessRole.GATEWAY else 12)
+def cluster_config(url: str, role: ProcessRole) -> Config:
+    database = DatabaseSection(url=SecretStr(url), connections=24 if role is ProcessRole.GATEWAY else 8)
     return Config(database=database, gateway=GatewaySection(role=role))
 
 
@@ -57,7 +57,7 @@ def _start_worker(url: str, home: Path) -> subprocess.Popen[bytes]:
 
 @asynccontextmanager
 async def _cluster(directory: Path, url: str, workers: int) -> AsyncGenerator[App]:
-    async with open_app(directory / "gateway", _config(url, ProcessRole.GATEWAY)) as app:
+    async with open_app(directory / "gateway", cluster_config(url, ProcessRole.GATEWAY)) as app:
         processes = [_start_worker(url, directory / f"w{number}") for number in range(workers)]
         try:
             with anyio.fail_after(60):
@@ -79,7 +79,7 @@ async def measure(directory: Path) -> list[Row]:
         async with _cluster(directory, make_conninfo(server, dbname="runs"), WORKERS) as app:
             rows = [await _latency(app), await _throughput(app)]
         async with open_app(
-            directory / "appends", _config(make_conninfo(server, dbname="appends"), ProcessRole.GATEWAY)
+            directory / "appends", cluster_config(make_conninfo(server, dbname="appends"), ProcessRole.GATEWAY)
         ) as app:
             rows.append(await _appends(app, make_conninfo(server, dbname="appends")))
         return rows
@@ -220,7 +220,7 @@ async def _work(url: str, home: Path) -> None:
     """A worker process, until it is told to stop."""
     stop = anyio.Event()
     asyncio.get_running_loop().add_signal_handler(15, stop.set)
-    async with open_app(home, _config(url, ProcessRole.WORKER), Parts(runner=ConstantRunner("ok"))):
+    async with open_app(home, cluster_config(url, ProcessRole.WORKER), Parts(runner=ConstantRunner("ok"))):
         await stop.wait()
 
 

@@ -22,6 +22,7 @@ from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.store.sqlite import connect_sqlite
+from tests.held import checked_units
 from tests.postgres import fresh_database
 from tests.sqlite_template import connect_to_copy
 
@@ -46,6 +47,8 @@ LONG = {
     "engine/memory/test_drawing_notes.py",
     "flow/test_redteam.py",
     "flows/test_cluster.py",
+    "flows/test_crowd.py",
+    "flows/test_faults.py",
     "flows/test_kill.py",
     "flows/test_postgres_restarts.py",
     "flows/test_starved_statements.py",
@@ -162,6 +165,13 @@ def _deal(config: pytest.Config, items: list[pytest.Item]) -> None:
         dealt += [*share, *others[: max(0, size - len(share))]]
         del others[: max(0, size - len(share))]
     items[:] = [*dealt, *others]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def held() -> Generator[None]:
+    """Units say to which sessions they write, also on SQLite."""
+    with checked_units():
+        yield
 
 
 @pytest.fixture

@@ -226,14 +226,14 @@ REQUIREMENTS = {
     "flow:1": Requirement("Level, compartments and integrity classify; flow is ≤ and ⊆; parsing is exact."),
     "flow:2": Requirement(
         "Events carry what they were made of; taint rises by the session's own act.",
-        remaining="words of sessions are untrusted whatever they were made of; sources of distrust",
+        remaining="an event keeps the rank of its speaker then, not the one of now",
     ),
     "flow:3": Requirement(
         "Readers see only what flows to them; the rest does not exist.",
     ),
     "flow:4": Requirement(
         "Sending down is refused; writing up blindly is always accepted.",
-        remaining="a send of the owner that parks as a release comes with releases",
+        remaining="in an untrusted context nothing is released",
     ),
     "flow:5": Requirement("A child starts at its parent's taint, with at most its clearance."),
     "flow:6": Requirement(
@@ -247,8 +247,14 @@ REQUIREMENTS = {
         "Derived data carries the join of its inputs.",
     ),
     "flow:9": Requirement("Fixed checks, then rules as data, then code hooks outside units; rules only tighten.", FLOW),
-    "flow:10": Requirement("Effects under untrusted content need approval by default.", FLOW),
-    "flow:11": Requirement("Only the owner declassifies, exact bytes to one destination, once.", FLOW),
+    "flow:10": Requirement(
+        "Effects under untrusted content need approval by default.",
+        remaining="quarantined reads (`sessions_spawn {returns}`)",
+    ),
+    "flow:11": Requirement(
+        "Only the owner declassifies, exact bytes to one destination, once.",
+        remaining="releases of replies and withheld results, and the audit row",
+    ),
     "flow:12": Requirement("Events are chained by hashes, other decisions in a chain of their own; both verify.", FLOW),
     "flow:13": Requirement("Data above an observer changes nothing that the observer sees."),
     "flow:14": Requirement("Presets give people this without the words; refusals are explained plainly.", FLOW),

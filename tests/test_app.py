@@ -32,7 +32,7 @@ async def test_installed_packages_offer_tools_under_the_names_of_their_entry_poi
     code = 'def forecast(city: str) -> str:\n    """The weather."""\n    return f"Sunny in {city}"\n'
     install(tmp_path, "offered_weather", code, "weather = offered_weather:forecast")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    async with open_home() as app:
+    async with open_home(config(flow__untrusted="allow")) as app:  # nobody has reviewed it
         assert "weather" in app.tools.names
         assert (await ask(app, "main", '!call weather {"city": "Chennai"}')).reply == "Sunny in Chennai"
 

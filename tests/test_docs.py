@@ -175,7 +175,13 @@ def parameters(tool: SessionTool[Any]) -> str:
 
 
 def type_of(schema: Any) -> str:
-    kinds = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true` `false`"}
+    kinds = {
+        "string": "text",
+        "object": "object",
+        "integer": "whole number",
+        "number": "number",
+        "boolean": "`true` `false`",
+    }
     match schema:
         case {"enum": values}:
             return " ".join(f"`{value}`" for value in values)

@@ -1,10 +1,13 @@
 """Antiphon inside a Python program: its tools."""
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
 import antiphon
+from antiphon.agents.model import Completion, Prompt, TextDelta
+from antiphon.building import Parts
 from antiphon.config.config import Config
 from antiphon.domain.errors import Denied, Invalid, NotFound
 from tests.claims import requirement
@@ -126,3 +129,26 @@ async def test_a_program_makes_looks_at_changes_and_runs_tasks(home: Path) -> No
         assert (await app.tasks.cancel(task.id)).id == task.id
         with pytest.raises(antiphon.NotFound):
             await app.tasks.get(task.id)
+
+
+class Parrot:
+    """A model of the program's own. Implements `Model`."""
+
+    name = "parrot"
+    context_tokens = 32_000
+    is_counted = False
+
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[TextDelta | Completion]:
+        said = antiphon.TextPart(text=f"{prompt.raw_text}!")
+        yield Completion(content=(said,), usage=antiphon.Usage(), model=self.name)
+
+
+@requirement("cli:1")
+async def test_a_program_brings_models_of_its_own(home: Path) -> None:
+    config = Config.model_validate({"agents": {"defaults": {"model": "parrot"}}})
+    async with antiphon.open(home, config=config, parts=Parts(models={"parrot": Parrot()})) as app:
+        run = await (await app.sessions.open("a")).post("hello")
+        assert (await run.wait()).reply == "hello!"
+    with pytest.raises(Invalid, match="'parrot'"):
+        async with antiphon.open(home, config=config):
+            pass

@@ -327,7 +327,7 @@ def upkeep(stand: Stand) -> Loop:
 
 @case("engine/sessions/upkeep.py Upkeep.run", step="hide_stale")
 def _(stand: Stand) -> Loop:
-    stand.units["sessions.hide_idle_before"] = lambda _: stand.fails()
+    stand.lists["sessions.list_idle_before"] = lambda _: stand.fails()
     stand.lists["sessions.list_logs"] = lambda _: stand.served.set() or []
     return upkeep(stand)
 
@@ -817,6 +817,7 @@ OF_ONE = {
     "engine/access/ownership.py Ownership._read": "one request",
     "engine/calls/calls.py OutsideCalls._end": "one call",
     "engine/calls/calls.py OutsideCalls._list_to_carry_out": "one list",
+    "engine/calls/calls.py OutsideCalls._take": "one call",
     "engine/chats/held.py HeldMessages.serve": "one account, which `TelegramLoop.run` serves again",
     "engine/chats/session_commands.py _free_key": "one name",
     "engine/checkpoints/reading.py BegunCheckpointReader.read_entries": "one checkpoint",
@@ -829,7 +830,6 @@ OF_ONE = {
     "engine/ledger/waits.py Waits.wait": "one wait",
     "engine/ledger/waits.py Waits.wait_several": "one wait",
     "engine/ledger/waits.py Waits.wait_until": "one wait",
-    "engine/reports/follow.py _hold_requester": "one unit",
     "engine/reports/inherit.py _find_heir": "one unit",
     "engine/reports/result.py _newest_words": "one unit",
     "engine/runs/cancel.py cancel_run": "one unit",

@@ -113,7 +113,7 @@ def test_every_setting_that_names_something_is_judged() -> None:
     found = {
         each
         for each in settings_of(Config)
-        if not each.endswith((".compartments", ".args", ".env", ".headers", ".level"))
+        if not each.endswith((".compartments", ".args", ".password_command", ".env", ".headers", ".level"))
         and not any(each.startswith(f"{servers}.") for servers in OF_SERVERS)
     }
     assert found == (set(JUDGED) | set(REFUSED) | OF_SERVERS | FREE) & found

@@ -67,8 +67,9 @@ CREDENTIALS = "a program that can open the home needs no credential"
 PROCESS = "the program is the process"
 PEOPLE = "a program acts as the owner alone"
 CHATS = "a program that manages chats does so over HTTP"
+REVIEWS = "a program that lets people review tools does so over HTTP"
 COMPARTMENTS = "a program that names compartments does so over HTTP"
-APPROVALS = "a program that manages what is allowed always does so over HTTP"
+APPROVALS = "a program that manages what is allowed always, or trusted, does so over HTTP"
 MISSING = {
     "tools.list": "`app.tools.names` and `app.tools.schemas` are properties",
     **{
@@ -76,12 +77,14 @@ MISSING = {
         for verb in ("list", "get", "invite", "link", "role", "patch", "suspend", "resume", "merge", "remove")
     },
     **{f"standing-approvals.{verb}": APPROVALS for verb in ("list", "revoke")},
+    **{f"trusted-content.{verb}": APPROVALS for verb in ("list", "revoke")},
     **{f"pairings.{verb}": CHATS for verb in ("list", "approve", "refuse")},
     **{f"groups.{verb}": CHATS for verb in ("list", "allow", "refuse")},
     **{f"routes.{verb}": CHATS for verb in ("list", "set", "clear")},
     "commands.run": "commands are for people who type; a program calls what they do",
     "link-codes.create": CREDENTIALS,
     **{f"compartments.{verb}": COMPARTMENTS for verb in ("list", "create")},
+    **{f"tool-reviews.{verb}": REVIEWS for verb in ("list", "confirm", "withdraw")},
     "tokens.create": CREDENTIALS,
     "tokens.list": CREDENTIALS,
     "tokens.revoke": CREDENTIALS,

@@ -22,6 +22,7 @@ SERVER = {"command": "true"}
 LEVEL = {"level": "INTERNAL"}
 LISTS = {
     "gateway.allowed_hosts": ["a.example", "b.example"],
+    "database.password_command": ["token", "--now"],
     "agents.defaults.tools.allow": ["lookup", "run_command"],
     "agents.defaults.subagents.allow_agents": ["main", "porter"],
     "agents.defaults.subagents.models": ["openai:*", "ollama:qwen3"],
@@ -47,6 +48,7 @@ TABLES: dict[str, object] = {
     "agents.defaults.mcp_servers.x.env": {"GITHUB_TOKEN": "abc"},
     "agents.defaults.mcp_servers.x.headers": {"Authorization": "Bearer abc"},
     "agents.defaults.mcp_servers.x.effects": {"*": ["writes"]},
+    "agents.defaults.mcp_servers.x.routes": {"send": ["to"]},
     "providers": {"local": {"base_url": "http://127.0.0.1:1/v1", "stall_seconds": 5}},
     "providers.x.headers": {"X-Org": "a,b"},
     "session.identity_links": {"ann": ["telegram:1"]},
@@ -61,7 +63,7 @@ TABLES: dict[str, object] = {
     "hooks": {"bell": {"agent": "main"}},
 }
 """A value of every other setting that is a list or a table."""
-SIBLINGS = {"mcp_servers": SERVER, "classification": LEVEL, "clearance": LEVEL}
+SIBLINGS = {"mcp_servers": SERVER, "classification": LEVEL, "clearance": LEVEL, "private": LEVEL}
 """What a section needs besides."""
 
 

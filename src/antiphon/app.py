@@ -53,7 +53,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         clock=clock,
         ids=parts.ids or RandomIds(clock),
         rules=rules_for(config, parts),
-        models=open_models(home, config),
+        models=open_models(home, config, parts.models),
         tools=classified([*installed_tools(), *map(function_tool, parts.tools)], config),
         channels=ready_channels(config),
     )
@@ -179,6 +179,7 @@ def _gateway_of(app: App) -> Gateway:
         services=app.services,
         tool_calls=app.tool_calls,
         offered_tools=app.offered_tools,
+        foreign_tools=app.foreign_tools,
         check_model=check_model,
         receivers=app.receivers,
         addresses=app.channels.addresses,

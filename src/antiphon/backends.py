@@ -29,6 +29,7 @@ from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, SqliteDatabase, connect_sqlite
 
 if TYPE_CHECKING:
+    from antiphon.store.postgres.access import ServerAccess as ServerAccess
     from antiphon.store.postgres.schema import ServerState
     from antiphon.store.transfer import Report
 
@@ -111,7 +112,7 @@ async def open_postgres(
 ) -> AsyncGenerator[Backend]:
     """The shared backend: a PostgreSQL database and any number of processes. Raises `StoreUnusable`."""
     with _postgres_packages():
-        from antiphon.engine.work.procrastinate_dispatch import ProcrastinateDispatch
+        from antiphon.engine.work.procrastinate_dispatch import ProcrastinateDispatch, deferred
         from antiphon.feed.postgres import PostgresNotifier
         from antiphon.store.postgres.channel import PostgresChannel
         from antiphon.store.postgres.database import PostgresDatabase
@@ -129,13 +130,13 @@ async def open_postgres(
     async with PostgresDatabase.open(
         url,
         on_commit=on_commit,
-        defer=dispatch.defer,
+        defer=deferred,
         moments=Moments(clock, ids),
         commit_hook=commit_hook,
         connections=connections,
     ) as database:
         dispatch.read_from(database)
-        processes = Processes(database, clock, process)
+        processes = Processes(database, clock, process, end_transactions=database.end_transactions)
 
         async def notify() -> None:
             await notifier.run(database)

@@ -10,11 +10,14 @@ from msgspec.structs import replace
 from antiphon.adapters import OpenChannels, ReadyChannel
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.calls import ToolCalls
+from antiphon.agents.foreign_tools import ForeignTools
 from antiphon.agents.introspection import ModelIntrospector
 from antiphon.agents.loop import AgentLoop
+from antiphon.agents.model import Model
 from antiphon.agents.models import Models
 from antiphon.agents.offered_tools import OfferedTools
 from antiphon.agents.outside_gate import OutsideGate
+from antiphon.agents.reviewed_tools import ReviewedTools
 from antiphon.agents.summaries import Summaries
 from antiphon.agents.toolset import FunctionTool, Tool, Toolset
 from antiphon.backends import (
@@ -44,6 +47,8 @@ from antiphon.engine.access.people import People
 from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.standing import StandingApprovals
+from antiphon.engine.approvals.tool_reviews import ToolReviews
+from antiphon.engine.approvals.trusting import TrustedContents
 from antiphon.engine.calls.calls import OutsideCalls
 from antiphon.engine.chats.accounts import Accounts
 from antiphon.engine.chats.answered import find_answered_group
@@ -136,6 +141,7 @@ class App(Struct, frozen=True, kw_only=True):
     """This program's tools; `mcp_tools` adds those of agents' servers."""
     tool_calls: ToolCalls
     offered_tools: OfferedTools
+    foreign_tools: ForeignTools
     outside_calls: OutsideCalls
     mcp_tools: McpTools
     mcp: Endpoint
@@ -165,6 +171,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     """Replacements of defaults, for tests and embedding programs."""
 
     tools: Sequence[ToolFunction] = ()
+    models: Mapping[str, Model] = {}
+    """In addition to those that can be configured, by the name that an agent's `model` has."""
     channels: Sequence[Channel] = ()
     """In addition to the configured channels."""
     runner: AgentRunner | None = None
@@ -220,7 +228,8 @@ def open_backend(base: Base, process: ProcessId, workers: Sequence[Worker]) -> A
         for worker in workers:
             worker.check(session)
 
-    if config.database.url is None:
+    url = config.database.address()
+    if url is None:
         return open_sqlite(
             base.home,
             clock=base.clock,
@@ -231,7 +240,7 @@ def open_backend(base: Base, process: ProcessId, workers: Sequence[Worker]) -> A
             synchronous=parts.synchronous,
         )
     return open_postgres(
-        config.database.url.get_secret_value(),
+        url,
         clock=base.clock,
         ids=base.ids,
         check=check,
@@ -340,6 +349,8 @@ def build(
         )
     tools = Toolset([*own_tools, *base.tools])
     mcp_tools = McpTools(tools, mcp_settings(base.home, config, base.compartments), clock)
+    tool_reviews = ToolReviews(database)
+    offered = ReviewedTools(mcp_tools, tool_reviews)
     worker = Worker(
         Runtime(
             database=database,
@@ -350,7 +361,7 @@ def build(
             live=live if live.is_serving else None,
         ),
         runner=parts.runner
-        or AgentLoop(base.models, mcp_tools, rules, home_key, workspaces=workspaces, retry=parts.retry),
+        or AgentLoop(base.models, offered, rules, home_key, workspaces=workspaces, retry=parts.retry),
         rules=rules,
         process=process,
         workspaces=workspaces,
@@ -378,6 +389,8 @@ def build(
         runs=Runs(database, rules),
         approvals=Approvals(database, waits, rules),
         standing_approvals=StandingApprovals(database),
+        trusted_contents=TrustedContents(database),
+        tool_reviews=tool_reviews,
         notes=Notes(database, rules),
         tasks=tasks,
         resets=Resets(database, rules),
@@ -409,7 +422,7 @@ def build(
         health=health,
         measures=Measures(database, worker if config.gateway.role.works else None, health.meter, version=VERSION),
     )
-    gate = OutsideGate(tools, callers, rules, workspaces=workspaces)
+    gate = OutsideGate(tools, offered, callers, rules, workspaces=workspaces)
     outside_calls = OutsideCalls(database, waits, gate, rules, process=process, ids=ids)
     tool_calls = ToolCalls(tools, callers, gate, outside_calls, ids=ids)
     deliverer = Deliverer(
@@ -436,7 +449,8 @@ def build(
         models=base.models,
         tools=tools,
         tool_calls=tool_calls,
-        offered_tools=OfferedTools(mcp_tools, callers, rules),
+        foreign_tools=ForeignTools(offered, tool_reviews, rules),
+        offered_tools=OfferedTools(offered, callers, rules),
         outside_calls=outside_calls,
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),

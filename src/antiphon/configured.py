@@ -1,17 +1,17 @@
 """What a configuration and installed packages name: models, MCP servers, and functions for agents."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as replace_settings
 from datetime import timedelta
 from functools import cache
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from antiphon.agents.model import ProviderSettings
+from antiphon.agents.model import Model, ProviderSettings
 from antiphon.agents.models import Models
 from antiphon.agents.toolset import DeclaredFunction, FunctionTool, tool
 from antiphon.config.config import Config
@@ -20,6 +20,7 @@ from antiphon.config.sections.agents import McpServerSection, ProviderSection
 from antiphon.domain.classification import Compartments
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
+from antiphon.domain.tool_review import UNREVIEWED
 from antiphon.engine.rules import Rules
 from antiphon.mcp.settings import ServerSettings
 
@@ -44,9 +45,15 @@ def installed_tools() -> list[FunctionTool]:
                 "Mend or uninstall the package.",
                 code="invalid_config",
             ) from error
-        declared = loaded if isinstance(loaded, DeclaredFunction) else tool(loaded)
+        declared = loaded if isinstance(loaded, DeclaredFunction) else _undeclared(loaded, point)
         found.append(FunctionTool(replace(declared, name=point.name)))
     return found
+
+
+def _undeclared(function: Callable[..., Any], point: EntryPoint) -> DeclaredFunction:
+    """A function of a package that does not say what it does; an owner reviews it."""
+    package = point.value if point.dist is None else point.dist.name
+    return replace(tool(function, effects=UNREVIEWED), package=package)
 
 
 @cache
@@ -66,10 +73,10 @@ def function_tool(function: ToolFunction) -> FunctionTool:
     return FunctionTool(function if isinstance(function, DeclaredFunction) else tool(function))
 
 
-def open_models(home: Path, config: Config) -> Models:
-    """The models that the configuration allows, by name; none is loaded yet."""
+def open_models(home: Path, config: Config, own: Mapping[str, Model] | None = None) -> Models:
+    """The models that the configuration allows, and the program's `own`, by name; none is loaded yet."""
     beside = () if config.directory is None else (config.directory,)
-    return Models(provider_settings(config), scripts=(home, *beside))
+    return Models(provider_settings(config), scripts=(home, *beside), own=own)
 
 
 def provider_settings(config: Config) -> dict[str, ProviderSettings]:
@@ -98,6 +105,7 @@ def mcp_settings(home: Path, config: Config, compartments: Compartments | None =
             _server(home, agent_id, name, section),
             named={**named.get(name, {}), **_named_by(name, section)},
             classification=config.classification_of_server(section, name, compartments),
+            private=config.private_of_server(section, name, compartments),
             clearance=config.clearance_of_server(section, name, compartments),
         )
         for agent_id, servers in config.mcp_servers().items()
@@ -108,7 +116,8 @@ def mcp_settings(home: Path, config: Config, compartments: Compartments | None =
 def _named_by(name: str, section: McpServerSection) -> dict[str, str]:
     """The tools of the server that its own settings name."""
     tools = dict.fromkeys(section.tools or (), f"mcp_servers.{name}.tools")
-    return {**dict.fromkeys(section.effects.keys() - {"*"}, f"mcp_servers.{name}.effects"), **tools}
+    routes = dict.fromkeys(section.routes, f"mcp_servers.{name}.routes")
+    return {**routes, **dict.fromkeys(section.effects.keys() - {"*"}, f"mcp_servers.{name}.effects"), **tools}
 
 
 def _server(home: Path, agent_id: AgentId, name: str, section: McpServerSection) -> ServerSettings:
@@ -123,6 +132,8 @@ def _server(home: Path, agent_id: AgentId, name: str, section: McpServerSection)
         headers={header: value.get_secret_value() for header, value in section.headers.items()},
         tools=section.tools,
         effects={tool: frozenset(effects) for tool, effects in section.effects.items()},
+        routes=section.routes,
+        trusts_labels=section.labels == "trusted",
         timeout=timedelta(seconds=section.timeout_seconds),
         log=home / "mcp" / f"{agent_id}.{name}.log",
     )

@@ -161,6 +161,20 @@ RUNS_SILENT = PlainCount(
     "antiphon_runs_silent_total",
     "Runs whose place got neither words nor a reason for silence; zero unless there is a bug.",
 )
+TRUSTED, UNTRUSTED = "trusted", "untrusted"
+"""Where calls asked: whether their turn had read words that it does not trust."""
+APPROVALS_ASKED = LabelledCount(
+    "antiphon_approvals_asked_total",
+    "Requests for approval that this process stored, by whether words of others were read before.",
+    "context",
+    values=(TRUSTED, UNTRUSTED),
+)
+APPROVALS_ANSWERED = LabelledCount(
+    "antiphon_approvals_answered_total",
+    "Requests for approval that people decided in this process, by whether words of others were read before.",
+    "context",
+    values=(TRUSTED, UNTRUSTED),
+)
 UNITS = PlainCount("antiphon_database_units_total", "Units of work that this process committed.")
 COMMIT_SECONDS = Histogram(
     "antiphon_database_commit_seconds",
@@ -177,6 +191,8 @@ OF_PROCESS = (
     STEP_SECONDS,
     DELIVERIES_DEAD,
     RUNS_SILENT,
+    APPROVALS_ASKED,
+    APPROVALS_ANSWERED,
     UNITS,
     COMMIT_SECONDS,
 )

@@ -134,6 +134,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Worl
                 "desk": {"secret": DOOR_SECRET, "principal": "owner", "url": "http://127.0.0.1:9/none"},
             }
         },
+        "flow": {"untrusted": "allow"},
         "tools": {
             "run_command": {"mode": "host"},
             "approval": {"require": [], "people": []},

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ import pytest
 from antiphon.agents.toolset import tool
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
-from antiphon.domain.approval import ApprovalState
+from antiphon.domain.approval import ApprovalState, Verdict
 from antiphon.domain.ids import AgentId, ApprovalId, RunId
 from antiphon.domain.keys import parse_key
 from antiphon.domain.person import PersonRole
@@ -400,6 +401,27 @@ async def test_a_request_is_decided_by_a_command_and_the_first_decision_stands(o
         assert (await story.end_of(third)).reply == "wiped all"
         assert await chat.says(to_call("wipe", name="all")) == "wiped all"
         assert "not found" in str(await chat.says("/approve apr_nobody"))
+        assert "not found" in str(await chat.says("/approve apr_nobody 1"))
+
+
+@requirement("channels:3", "approvals:3", "approvals:4")
+async def test_some_calls_of_a_request_are_approved_by_their_numbers(open_home: OpenHome, home: Path) -> None:
+    """The others are denied; a number that the request does not have decides nothing."""
+    home.mkdir(mode=0o700)
+    calls: Any = [{"name": "wipe", "arguments": {"name": name}} for name in ("a", "b", "c")]
+    turn: Any = [{"calls": calls}, {"text": "done"}]
+    (home / "calls.json").write_text(json.dumps({"sessions": {"*": [turn]}}), "utf-8")
+    async with chatting(open_home, agents={"defaults": {"model": "scripted:calls.json"}}) as chat:
+        approvals, story = chat.served.app.services.approvals, Story(chat.served.app)
+        run_id = RunId((await chat.send("go"))["runId"])
+        await story.sees(lambda: story.run(run_id), lambda run: run.is_awaiting_approval)
+        (request,) = await approvals.list(OWNER, ApprovalFilter(state=ApprovalState.PENDING), limit=9)
+        assert "its calls are 1, 2, 3" in str(await chat.says(f"/approve {request.id} 1,4"))
+        assert (await approvals.get(OWNER, request.id)).is_pending
+        assert await chat.says(f"/approve {request.id} 1,3 well") == "Approved those calls; the others are denied."
+        found = await approvals.get(OWNER, request.id)
+        assert [call.verdict for call in found.calls] == [Verdict.ONCE, Verdict.DENY, Verdict.ONCE]
+        assert found.note == "well" and (await story.end_of(run_id)).reply == "done"
 
 
 @requirement("access:3", "channels:3")

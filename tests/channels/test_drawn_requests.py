@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.channels.telegram.channel import FORM as TELEGRAM
@@ -22,13 +23,16 @@ from antiphon.cli.rendering.rows import approval_lines, call_line
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall, hash_of_text
 from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart, LengthUnit
-from antiphon.domain.classification import PUBLIC
+from antiphon.domain.classification import PUBLIC, Integrity
 from antiphon.domain.delivery import Delivery, DeliveryStatus
+from antiphon.domain.distrust import ReadSource
 from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow
 from antiphon.domain.own_text import Code, OwnText, own_text
 from antiphon.domain.parts import measure, parts_of_own
-from antiphon.domain.request_text import MOST_CALLS, draw_request, shows_whole
+from antiphon.domain.release import Release, shown_words
+from antiphon.domain.request_text import MOST_CALLS, draw_request, shows_read, shows_whole
 from antiphon.domain.session import DeliveryContext
+from antiphon.domain.source_words import was_read
 from antiphon.domain.text import exact, plain, shown_name
 from antiphon.gateway.page.entries import request_entry
 from antiphon.gateway.page.rendering import render
@@ -143,7 +147,7 @@ def on_webhook(message: OwnText) -> dict[str, str | bool]:
 
 def on_page(asked: Approval) -> tuple[list[str], bool]:
     """The texts of the blocks of the card, as a browser reads them, and whether it has a button that approves."""
-    entry = request_entry(asked, "owner", agent="main", title=None)
+    entry = request_entry(asked, {"person:owner": "owner"}, agent="main", title=None)
     card = str(render("request.html", {"entry": entry}))
     found = re.findall(r'<pre class="input"[^>]*>(.*?)</pre>', card, re.DOTALL)
     return [html.unescape(each) for each in found], 'data-word="once"' in card
@@ -168,7 +172,7 @@ def test_every_surface_shows_exactly_what_runs_or_does_not_let_it_be_approved(*,
         asked = approval(arguments)
         shown = [exact(each) for each in arguments]
         for form in (TELEGRAM, PLAIN_FORM, SMALL):
-            message = draw_request(asked, name, form)
+            message = draw_request(asked, {"person:owner": name}, form)
             assert not any(map(is_unseen, message.text.replace("\n", "")))
             if form.longest is not None:
                 assert measure(message.text, form.unit) <= form.longest - 64
@@ -176,10 +180,10 @@ def test_every_surface_shows_exactly_what_runs_or_does_not_let_it_be_approved(*,
             assert is_whole is (blocks(message) == shown and len(arguments) <= MOST_CALLS)
             if not is_whole:
                 assert f"antiphon approvals show {asked.id}" in message.text
-        message = draw_request(asked, name, TELEGRAM)
+        message = draw_request(asked, {"person:owner": name}, TELEGRAM)
         text, marked = on_telegram(message)
         assert (text, marked) == (message.text, blocks(message))
-        plain_message = draw_request(asked, name, PLAIN_FORM)
+        plain_message = draw_request(asked, {"person:owner": name}, PLAIN_FORM)
         body = on_webhook(plain_message)
         assert (body["text"], body.get("isVerbatim")) == (plain_message.text, True)
         assert blocks(plain_message) == shown[: len(blocks(plain_message))]
@@ -195,6 +199,99 @@ def test_every_surface_shows_exactly_what_runs_or_does_not_let_it_be_approved(*,
     holds()
 
 
+def source(actor: str, tool: str | None, words: str = "") -> ReadSource:
+    return ReadSource(seq=1, sha256="a" * 64, integrity=Integrity.UNTRUSTED, actor=actor, tool=tool, first_words=words)
+
+
+SOURCES = st.lists(
+    st.builds(
+        source,
+        st.one_of(st.sampled_from(["agent", "settings", "person:ann"]), TEXTS),
+        st.one_of(st.none(), st.sampled_from(["memory", "summary", "mail_read"]), TEXTS.filter(bool)),
+        TEXTS,
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@requirement("approvals:4", "flow:10")
+def test_what_was_read_is_said_before_the_calls_and_hides_nothing(*, is_soak: bool) -> None:
+    """In one sentence, as far as names go; what it says takes no block, so that only the calls decide."""
+
+    @settings(max_examples=10_000 if is_soak else 200, deadline=None)
+    @given(SOURCES, st.lists(ARGUMENTS, min_size=1, max_size=7), TEXTS)
+    def holds(sources: list[ReadSource], arguments: list[str], name: str) -> None:
+        asked = replace(approval(arguments), sources=tuple(sources))
+        names = {"person:owner": "Olga", "person:ann": name}
+        for form in (TELEGRAM, PLAIN_FORM, SMALL):
+            message = draw_request(asked, names, form)
+            sentence = was_read(asked.sources, names).text
+            assert message.text.startswith(f"Approval needed. {sentence} Agent main now wants to do this for Olga:\n\n")
+            assert not any(map(is_unseen, sentence)) and "\n" not in sentence and len(sentence) < 700
+            assert sentence[0].isupper() or not sentence[0].isalpha()
+            assert shows_read(message, asked, names)
+            assert not shows_read(draw_request(replace(asked, sources=()), names, form), asked, names)
+            if form.longest is not None:
+                assert measure(message.text, form.unit) <= form.longest - 64
+            is_whole = blocks(message) == [exact(each) for each in arguments] and len(arguments) <= MOST_CALLS
+            assert shows_whole(message, asked) is is_whole
+        text, marked = on_telegram(draw_request(asked, names, TELEGRAM))
+        assert marked == blocks(draw_request(asked, names, TELEGRAM)) and sentence in text
+
+    holds()
+
+
+@requirement("flow:11", "approvals:4")
+def test_words_to_release_are_shown_exactly_or_cannot_be_released(*, is_soak: bool) -> None:
+    @settings(max_examples=10_000 if is_soak else 200, deadline=None)
+    @given(st.lists(TEXTS, min_size=1, max_size=3), TEXTS)
+    def holds(texts: list[str], name: str) -> None:
+        asked = approval(["{}"] * len(texts), tool="message")
+        calls = zip(asked.calls, texts, strict=True)
+        released = [Release(whose="Private to you", to=name, text=text, sha256="0") for text in texts]
+        asked = replace(
+            asked,
+            calls=tuple(replace(call, release=each) for (call, _), each in zip(calls, released, strict=True)),
+        )
+        shown = [exact(shown_words(each)) for each in texts]
+        assert len(set(shown)) == len(set(texts))
+        for form in (TELEGRAM, PLAIN_FORM, SMALL):
+            message = draw_request(asked, {"person:owner": "Olga"}, form)
+            assert not any(map(is_unseen, message.text.replace("\n", "")))
+            assert shows_whole(message, asked) is (blocks(message) == shown)
+            assert ("Send once?" in message.text) and "Private to you → " in message.text
+        card, may_approve = on_page(asked)
+        assert card == shown and may_approve
+
+    holds()
+
+
+@requirement("approvals:4", "flow:10")
+def test_what_was_read_is_counted_by_what_it_is_and_whose() -> None:
+    def said(*pairs: tuple[str, str | None]) -> str:
+        sources = [
+            ReadSource(seq=1, sha256="a", integrity=Integrity.UNTRUSTED, actor=actor, tool=tool)
+            for actor, tool in pairs
+        ]
+        return was_read(sources, {"person:ann": "Ann"}).text
+
+    assert said(("agent", "page")) == "A result of page was read."
+    assert (
+        said(("agent", "page"), ("agent", "mail"), ("agent", "mail"))
+        == "A result of page and 2 results of mail were read."
+    )
+    assert said(("person:ann", None), ("agent", "memory")) == "A message of Ann and a note were read."
+    assert said(("agent", "summary"), ("person:eve", None)) == (
+        "A summary of earlier messages and a message of person:eve were read."
+    )
+    assert said(("settings", None)) == "What the settings do not trust was read."
+    assert (
+        said(*[("agent", each) for each in "abccde"])
+        == "A result of a, a result of b, 2 results of c and 2 more were read."
+    )
+
+
 @requirement("approvals:4")
 def test_a_long_call_is_cut_in_the_middle_and_keeps_its_end(*, is_soak: bool) -> None:
     @settings(max_examples=2_000 if is_soak else 60, deadline=None)
@@ -202,7 +299,7 @@ def test_a_long_call_is_cut_in_the_middle_and_keeps_its_end(*, is_soak: bool) ->
     def holds(before: str, length: int, filling: str, after: str) -> None:
         arguments = read_call_arguments(json.dumps({"a": before + filling * length + after}, ensure_ascii=False)).text
         asked = approval([arguments])
-        message = draw_request(asked, "Ann", TELEGRAM)
+        message = draw_request(asked, {"person:owner": "Ann"}, TELEGRAM)
         assert not shows_whole(message, asked)
         first, last = blocks(message)
         assert exact(arguments[: len(arguments) // 2]).startswith(first)
@@ -226,7 +323,7 @@ def test_a_card_that_is_cut_keeps_its_end_and_has_no_button_that_approves() -> N
 def test_sixty_calls_are_not_approved_in_a_chat() -> None:
     for count in (MOST_CALLS, MOST_CALLS + 1, 60):
         asked = approval(['{"name":"x"}'] * count)
-        message = draw_request(asked, "Ann", TELEGRAM)
+        message = draw_request(asked, {"person:owner": "Ann"}, TELEGRAM)
         assert shows_whole(message, asked) is (count <= MOST_CALLS)
         assert (f"And {count - MOST_CALLS} more calls" in message.text) is (count > MOST_CALLS)
 
@@ -276,7 +373,7 @@ def test_no_invisible_character_of_unicode_passes_any_surface() -> None:
     for start in range(0, len(assigned), 1_500):
         arguments = json.dumps({"a": "".join(assigned[start : start + 1_500])}, ensure_ascii=False)
         asked = approval([read_call_arguments(arguments).text])
-        told = [draw_request(asked, "Ann", form).text for form in (TELEGRAM, PLAIN_FORM)]
+        told = [draw_request(asked, {"person:owner": "Ann"}, form).text for form in (TELEGRAM, PLAIN_FORM)]
         cards, _ = on_page(asked)
         for text in (*told, *cards, *at_command_line(asked), call_line({"tool": "t", "arguments": arguments}, 400)):
             assert not any(map(is_unseen, text.replace("\n", "")))

@@ -74,6 +74,8 @@ def test_what_is_allowed_always_is_shown_and_revoked(home: Path) -> None:
         assert "(1 to approve)" in antiphon("who", home=home).stdout
         wrong = antiphon("approvals", "approve", asked["approvalId"], "--field", "command", home=home)
         assert wrong.returncode != 0 and "--always" in wrong.stderr
+        wrong = antiphon("approvals", "approve", asked["approvalId"], "--always", "--any", home=home)
+        assert wrong.returncode != 0 and "cannot be allowed always" in wrong.stderr
         decided = antiphon_json("approvals", "approve", asked["approvalId"], "--always", home=home)
         assert decided["calls"][0]["decision"] == "always"
         shown = antiphon("approvals", "standing", home=home).stdout
@@ -82,3 +84,35 @@ def test_what_is_allowed_always_is_shown_and_revoked(home: Path) -> None:
         assert "sleep 60" in antiphon("approvals", "revoke", standing["standingId"], home=home).stdout
         assert antiphon_json("approvals", "standing", home=home)["standingApprovals"] == []
         antiphon("runs", "cancel", run["runId"], home=home)
+
+
+@requirement("flow:10")
+def test_what_was_read_is_shown_trusted_listed_and_revoked(home: Path) -> None:
+    """The output of a command on the host, which the settings do not trust."""
+    home.mkdir(mode=0o700)
+    settings = '[tools.run_command]\nmode = "host"\nclassification = {level = "PUBLIC", integrity = "untrusted"}\n'
+    (home / "antiphon.toml").write_text(settings, "utf-8")
+    with serving(home):
+        for number in (1, 2):
+            call = to_call("run_command", command=f"echo {number}")
+            posted = antiphon_json("sessions", "send", "main", call, home=home)
+            asked = until_asked(home)
+            if number == 1:
+                wrong = antiphon("approvals", "approve", asked["approvalId"], "--trust", home=home)
+                assert wrong.returncode != 0 and "nothing that can be trusted" in wrong.stderr
+                assert "It now wants to" not in antiphon("approvals", "show", asked["approvalId"], home=home).stdout
+                antiphon("approvals", "approve", asked["approvalId"], home=home)
+            else:
+                shown = antiphon("approvals", "show", asked["approvalId"], home=home).stdout
+                assert "A result of run_command was read. It now wants to:" in shown
+                assert "a result of run_command: {" in shown
+                antiphon("approvals", "approve", asked["approvalId"], "--trust", home=home)
+            assert antiphon_json("runs", "show", posted["runId"], "--wait", "60", home=home)["status"] == "ok"
+        (trusted,) = antiphon_json("policy", "trust", "list", "--session", "main", home=home)["trustedContent"]
+        assert trusted["tool"] == "run_command" and trusted["sessionKey"] == "agent:main:main"
+        listed = antiphon("policy", "trust", "list", home=home).stdout
+        assert trusted["sha256"][:12] in listed and "a result of run_command" in listed
+        assert antiphon("policy", "trust", "revoke", "main", "0" * 12, home=home).returncode != 0
+        revoked = antiphon("policy", "trust", "revoke", "main", trusted["sha256"][:12], home=home).stdout
+        assert revoked.startswith("Not trusted any more: a result of run_command")
+        assert "Nothing that was read is trusted." in antiphon("policy", "trust", "list", home=home).stdout

@@ -332,4 +332,11 @@ def test_a_home_on_a_server_names_the_command_that_saves_it(home: Path, file: Pa
         done = antiphon(command, file, home=home, env=env)
         assert done.returncode == 2 and program in done.stderr and "secret-word" not in done.stderr
         assert "postgresql://antiphon@db.internal/antiphon" in done.stderr.replace("\n", "")
+    env = {
+        "ANTIPHON_DATABASE": "postgresql://db.internal/antiphon?password=secret-word&sslmode=verify-full",
+        "ANTIPHON_DATABASE__PASSWORD_COMMAND": '["get-token", "for us"]',
+    }
+    said = antiphon("backup", file, home=home, env=env).stderr.replace("\n", "")
+    assert """PGPASSWORD="$(get-token 'for us')" pg_dump""" in said and "secret-word" not in said
+    assert "postgresql://db.internal/antiphon?sslmode=verify-full" in said
     assert not file.exists()

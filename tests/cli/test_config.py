@@ -155,6 +155,14 @@ def test_what_a_start_lacks_is_warned_of_with_its_place(home: Path) -> None:
     )
 
 
+def test_a_program_for_the_password_that_is_not_here_is_warned_of(home: Path) -> None:
+    write(home, '[database]\nurl = "postgresql://h/d"\npassword_command = ["no-such-program", "token"]\n')
+    (told,) = antiphon_json("config", "check", home=home)["warnings"]
+    assert "line 3: database.password_command names a program that cannot be run here: 'no-such-program'" in told
+    write(home, '[database]\nurl = "postgresql://h/d"\npassword_command = ["cat", "/nowhere"]\n')
+    assert "warnings" not in antiphon_json("config", "check", home=home)
+
+
 CLASSIFIED = """\
 [channels.telegram]
 token = "7001:abcdefghijklmnop"

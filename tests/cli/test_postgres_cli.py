@@ -244,6 +244,8 @@ def test_doctor_looks_at_the_server_and_at_those_who_work_on_it(tmp_path: Path, 
     code, found = doctor(home, on)
     assert code == 0 and found["database"]["status"] == "ok" and "schema" in found["database"]["detail"]
     assert "none runs" in found["processes"]["detail"] and not home.exists()
+    assert "ms for a round trip, local" in found["way to the database"]["detail"]
+    assert "this configuration needs up to 18 for 1 process" in found["connections"]["detail"]
     with serving(home, "--role", "gateway", env=on):
         code, found = doctor(home, on)
         assert code == 0 and found["processes"]["status"] == "warning"

@@ -188,6 +188,8 @@ def test_a_closed_terminal_ends_a_gateway_as_a_signal_does(home: Path) -> None:
     with on_terminal("serve", "--port", "0", home=home) as terminal:
         terminal.expect("Ctrl-C stops it.")
         run_id = antiphon_json("sessions", "send", "main", "!sleep 1\n!say done in time", home=home)["runId"]
+        while antiphon_json("runs", "show", run_id, home=home)["status"] == "queued":
+            pass  # one that has not begun is handed back
         terminal.close()
         assert terminal.process.wait(PROCESS_SECONDS) == 0
     assert not (home / "gateway.json").exists()

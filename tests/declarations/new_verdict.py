@@ -53,7 +53,7 @@ async def test_only_owners_say_what_stands(open_home: OpenHome) -> None:
 
 
 def test_a_command_takes_it() -> None:
-    assert USAGE[CommandName.APPROVE] == "/approve <id> [once|always|soon|ever] [note]"
+    assert USAGE[CommandName.APPROVE] == "/approve <id> [1,3] [once|always|soon|ever] [note]"
     meant = ChatCommand(name=CommandName.APPROVE, verdict=SOON, argument="apr_1", note="please")
     assert parse("/approve apr_1 Soon please") == meant
 
@@ -67,7 +67,7 @@ async def test_programs_and_the_page_have_it(open_home: OpenHome) -> None:
         body = {"text": to_call("delete", name="backups")}
         await served.client.post(f"/sessions/agent:main:{S}/messages", json=body)
         (approval,) = await pending(served.app)
-        card = str(render("request.html", {"entry": request_entry(approval, "owner", agent="main", title=None)}))
+        card = str(render("request.html", {"entry": request_entry(approval, {}, agent="main", title=None)}))
         assert all(f'data-word="{word}"' in card for word in Verdict)
         answer = await served.client.post(f"/approvals/{approval.id}", json={"decision": "soon"})
         assert [call["decision"] for call in answer.json()["calls"]] == ["soon"]

@@ -45,6 +45,11 @@ HOURLY = WrittenTask(time=WrittenTime(kind=WrittenKind.EVERY, text="hour"), name
         ("/send off", ChatCommand(name=SEND, sub=Subcommand.OFF)),
         ("/approve apr_1", ChatCommand(name=APPROVE, verdict=Verdict.ONCE, argument="apr_1")),
         ("/approve apr_1 always", ChatCommand(name=APPROVE, verdict=Verdict.ALWAYS, argument="apr_1")),
+        (
+            "/approve apr_1 3, 1,3 always be quick",
+            ChatCommand(name=APPROVE, verdict=Verdict.ALWAYS, argument="apr_1", calls=("3", "1"), note="be quick"),
+        ),
+        ("/approve apr_1 1,", ChatCommand(name=APPROVE, verdict=Verdict.ONCE, argument="apr_1", note="1,")),
         ("/approve apr_1 be quick", ChatCommand(name=APPROVE, verdict=Verdict.ONCE, argument="apr_1", note="be quick")),
         ("/deny apr_1 not\nnow", ChatCommand(name=DENY, verdict=Verdict.DENY, argument="apr_1", note="not\nnow")),
         ("/link", ChatCommand(name=CommandName.LINK)),

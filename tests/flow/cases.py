@@ -176,7 +176,7 @@ CASES = {
         behaviour="A delivered message raises its target, and says which session sent it; nobody vouches for it.",
         tests=(
             f"{RUNS}::test_a_message_raises_nobody_until_the_session_reads_it",
-            f"{RUNS}::test_words_of_another_session_are_untrusted",
+            f"{RUNS}::test_words_of_another_session_are_as_trusted_as_what_they_were_made_of",
             f"{WRITING}::test_words_are_made_of_the_turn_that_says_them",
         ),
         changed="the target rises when it reads the message, not when that comes",
@@ -194,7 +194,7 @@ CASES = {
         tests=(
             f"{SPAWN}::test_a_result_above_the_requester_is_recorded_as_a_notice_that_names_no_level",
             f"{WRITING}::test_of_a_child_above_its_requester_nothing_is_told_but_that_a_result_waits",
-            f"{RUNS}::test_words_of_another_session_are_untrusted",
+            f"{RUNS}::test_words_of_another_session_are_as_trusted_as_what_they_were_made_of",
         ),
         changed="the parent gets a notice that a result waits, and is not raised by it",
     ),

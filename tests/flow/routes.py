@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 WORLDS = "worlds/test_worlds.py::test_observers_cannot_tell_the_worlds_apart"
 REACH = "policy/reach.py::decide"
+RELEASES = "engine/approvals/test_releases.py"
 RUNS = "engine/runs/test_classified_runs.py"
 
 
@@ -284,8 +285,11 @@ ROUTES = (
             "http approvals.resolve",
             "http standing-approvals.list",
             "http standing-approvals.revoke",
+            "http trusted-content.list",
+            "http trusted-content.revoke",
             "page pages.approvals",
             "page pages.standing",
+            "page pages.trusted",
         ),
         sink="the clearance of the decider",
         check="policy/deciders.py::decide_deciding",
@@ -353,6 +357,7 @@ ROUTES = (
         tests=(
             WORLDS,
             "engine/exchanges/test_exchanges.py::test_words_do_not_flow_down",
+            f"{RELEASES}::test_an_owners_send_waits_and_its_target_rises_by_nothing",
             f"{RUNS}::test_the_error_of_a_session_that_is_above_is_withheld_like_its_reply",
         ),
     ),
@@ -423,8 +428,8 @@ ROUTES = (
     Route(
         name="messages to people and places",
         doors=("tool message", "delivery engine/deliveries/outgoing.py::send_out"),
-        sink="the meet of the channel and the recipient; an unknown recipient is PUBLIC",
-        check="engine/deliveries/outgoing.py::_refuse",
+        sink="the meet of the channel and the recipient, an unknown one PUBLIC; or just what an owner released",
+        check="engine/deliveries/outgoing.py::_decide",
         tests=(
             "tools/test_message.py::test_a_message_carries_nothing_to_a_place_that_may_not_have_it",
             "tools/test_message.py::test_a_persons_data_goes_to_that_person_alone",
@@ -432,6 +437,11 @@ ROUTES = (
             "channels/telegram/test_messages_to_groups.py::test_a_group_gets_what_all_of_its_members_may_read",
             "channels/telegram/test_messages_to_groups.py::"
             "test_all_other_groups_are_answered_like_one_that_there_is_not",
+            f"{RELEASES}::test_the_unit_sends_no_other_words_to_no_other_place",
+            f"{RELEASES}::test_a_place_that_changed_before_it_was_sent_gets_nothing",
+            f"{RELEASES}::test_what_goes_always_is_void_once_words_of_others_were_read",
+            "channels/telegram/test_released_messages.py::"
+            "test_a_group_that_gains_a_member_between_question_and_yes_is_asked_about_anew",
         ),
     ),
     Route(
@@ -539,7 +549,7 @@ ROUTES = (
         name="calls that wait for approval",
         doors=(
             "event engine/approvals/answering.py::_resolved_event",
-            "event engine/approvals/asking.py::requested_event",
+            "event engine/deliveries/asking.py::requested_event",
             "event engine/approvals/parking.py::_waiting_result",
             "event engine/approvals/parking.py::repeat_calls",
         ),
@@ -649,6 +659,7 @@ ROUTES = (
                     "memory",
                     "pair",
                     "people",
+                    "policy",
                     "routes",
                     "runs",
                     "search",
@@ -656,6 +667,7 @@ ROUTES = (
                     "tasks",
                     "tokens",
                     "tool",
+                    "tools",
                     "who",
                 ),
             )
@@ -705,6 +717,8 @@ ROUTES = (
                 for verb in ("list", "get", "invite", "link", "role", "suspend", "resume", "merge", "remove")
             ),
             *(f"http tokens.{verb}" for verb in ("list", "create", "rotate", "rotate-owner", "revoke")),
+            *(f"http tool-reviews.{verb}" for verb in ("list", "confirm", "withdraw")),
+            "page pages.foreign-tools",
             *("http people.patch", "http compartments.list", "http compartments.create", "http links.create"),
             *("http browsers.sign-in", "http browsers.sign-out", "http gateways.prove"),
             *("page pages.shell", "page pages.browsers", "page pages.icon", "page pages.people", "page pages.tokens"),

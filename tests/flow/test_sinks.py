@@ -20,7 +20,7 @@ ASKED = {
     # Words leave.
     "leave": {
         "engine/deliveries/deliveries.py::claim_delivery": "a text that is sent now",
-        "engine/deliveries/outgoing.py::_refuse": "a text for a place that an agent chose",
+        "engine/deliveries/outgoing.py::_decide": "a text for a place that an agent chose",
         "engine/deliveries/replies.py::_look": "the reply that a program waits for",
     },
     "may_leave": {
@@ -56,13 +56,14 @@ ASKED = {
         "agents/introspection.py::look_back": "the prompt of a checkpoint",
         "agents/loop.py::run": "all that the session of a run holds",
         "agents/loop.py::_above": "the same, by the session's own clearance",
-        "engine/access/ceilings.py::refuse_above": "whatever somebody gives a session",
+        "engine/access/ceilings.py::decide_above": "whatever somebody gives a session",
         "engine/checkpoints/steps.py::_kept": "working memory and description",
         "engine/checkpoints/steps.py::finish_checkpoint": "what a checkpoint changes",
         "engine/children/wait.py::_find_accepted": "results of children that a session rises to",
         "engine/chats/citing.py::_may_take_in": "words that a message cites",
         "engine/ledger/append.py::append_copies": "copies of a fork",
         "engine/memory/notes.py::_find_changeable": "a note that a run changes",
+        "engine/reports/withheld.py::refuse_bringing": "a result that a person accepts in a session's name",
         "engine/runs/context.py::made_of": "the entries of a prompt",
         "engine/runs/context.py::entries": "the same",
         "engine/runs/lifecycle.py::_taken_in": "the result of a tool, as it came",
@@ -93,6 +94,7 @@ ASKED = {
     # A reader is shown something.
     "is_shown": {
         "engine/chats/memory_commands.py::_find_named": "a note in a chat",
+        "engine/runs/decisions.py::_shown": "the answer of an approved call from outside",
         "feed/follow.py::frame": "several events",
         "feed/follow.py::_encoded": "an event",
         "feed/follow.py::add_delta": "a piece of a reply",

@@ -30,6 +30,7 @@ from anyio.streams.text import TextReceiveStream
 from antiphon.agents.toolset import DeclaredFunction, tool
 from antiphon.app import gateway_app, open_app
 from antiphon.building import App, Parts
+from antiphon.cli.connection.logs import configure_logs
 from antiphon.config.config import Config
 from antiphon.domain.event import Event
 from antiphon.domain.message import AssistantMessage, UserMessage, text_content, text_of
@@ -70,6 +71,10 @@ class Member:
     """How far its clock goes wrong."""
     suspend_at: str | None = None
     """The unit before whose first COMMIT the process suspends itself, with the transaction open."""
+    is_journalled: bool = True
+    """Whether its runs are those of the journal, else those of the model that is configured."""
+    settings: Json = field(default_factory=dict[str, Any])
+    """Sections of its configuration beside those that every member has."""
 
 
 class ShiftedClock:
@@ -164,9 +169,11 @@ async def live(number: int, member: Member) -> None:
     database = {"url": member.database, "connections": 6}
     tools = {"sessions": {"visibility": "agent"}}
     limits = {"run": {"time_seconds": 0}}  # clocks of members are days apart
-    config = Config.model_validate({"gateway": role, "database": database, "tools": tools, "limits": limits})
+    given = {"gateway": role, "database": database, "tools": tools, "limits": limits, **member.settings}
+    config = Config.model_validate(given)
+    configure_logs(config, level="warning")
     parts = Parts(
-        runner=JournalRunner(member),
+        runner=JournalRunner(member) if member.is_journalled else None,
         tools=[wiping(Path(member.home))],
         clock=ShiftedClock(timedelta(seconds=member.clock_shift_seconds)),
         commit_hook=Suspender(member.suspend_at),
@@ -319,6 +326,8 @@ class Cluster:
             port=port,
             work_seconds=node.member.work_seconds,
             clock_shift_seconds=node.member.clock_shift_seconds,
+            is_journalled=node.member.is_journalled,
+            settings=node.member.settings,
         )
 
     async def kill(self, node: Node) -> None:
@@ -362,15 +371,17 @@ class Cluster:
 
 @asynccontextmanager
 async def open_cluster(home: Path, database: str) -> AsyncGenerator[Cluster]:
-    """A cluster without members; those that live at the end are killed."""
+    """A cluster without members; those that live at the end are killed. What they log goes to `log_file`."""
     journal_directory(home).mkdir(parents=True)
+    log = os.open(log_file(home), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     server = await anyio.open_process(
         [sys.executable, "-m", "tests.flows.cluster"],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdin=subprocess.PIPE,
-        stderr=None,
+        stderr=log,
     )
+    os.close(log)
     async with anyio.create_task_group() as tasks:
         cluster, has_heard_all = Cluster(server, home, database), anyio.Event()
 
@@ -388,6 +399,11 @@ async def open_cluster(home: Path, database: str) -> AsyncGenerator[Cluster]:
                 await server.wait()
                 await has_heard_all.wait()
             tasks.cancel_scope.cancel()
+            sys.stderr.write(log_file(home).read_text("utf-8", "replace"))  # for whoever looks at a failure
+
+
+def log_file(home: Path) -> Path:
+    return home.parent / "log"
 
 
 class Clients:
@@ -399,6 +415,8 @@ class Clients:
         self.acknowledged: dict[tuple[str, str], Json] = {}
         """The answers, by session and message id."""
         self.repeats = 0
+        self.seconds: list[float] = []
+        """How long each post took, with its repeats."""
 
     async def aclose(self) -> None:
         for client in self._clients:
@@ -410,9 +428,16 @@ class Clients:
     async def post(self, session: str, message_id: str, text: str, **fields: object) -> Json:
         """The answer; every repeat goes to any of the gateways."""
         body = {"text": text, "messageId": message_id, **fields}
+        began = time.monotonic()
         posted = await self.ask("POST", f"/sessions/{session}/messages", json=body)
         self.acknowledged[session, message_id] = posted
+        self.seconds.append(time.monotonic() - began)
         return posted
+
+    def take_post_seconds(self) -> list[float]:
+        """How long each post took, with its repeats, since they were taken last."""
+        taken, self.seconds = self.seconds, []
+        return taken
 
     def run_of(self, session: str, message_id: str) -> str:
         """The run that answers the message."""
@@ -501,7 +526,8 @@ class Ledger:
 async def read_ledger(database: str) -> Ledger:
     def on_commit(*_: object) -> None: ...
 
-    async def defer(*_: object) -> None: ...
+    def defer(*_: object) -> tuple[str, tuple[()]]:
+        raise AssertionError
 
     async with PostgresDatabase.open(
         database, on_commit=on_commit, defer=defer, moments=Moments(), connections=2

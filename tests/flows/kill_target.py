@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -29,8 +29,9 @@ from antiphon.channels.signature import Direction, sign
 from antiphon.config.config import Config
 from antiphon.configured import ToolFunction
 from antiphon.domain.actor import OWNER
-from antiphon.domain.approval import Verdict
+from antiphon.domain.approval import ApprovalState, Verdict
 from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart, Streaming
+from antiphon.domain.classification import Classification, Level
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ApprovalId, RunId, SessionRow
@@ -45,12 +46,17 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.parts import SHORTEST
 from antiphon.domain.queue_mode import QueueMode
-from antiphon.domain.run import RunStatus
+from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.schedule import Every, Schedule
 from antiphon.domain.session import NOWHERE, DeliveryContext
 from antiphon.domain.stored_task import NewTask
+from antiphon.engine.deliveries.outbox import ExitCheck, Outgoing, name_of
+from antiphon.engine.deliveries.refused import send_or_ask
+from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Envelope
-from antiphon.store.database import Query
+from antiphon.store import deliveries
+from antiphon.store.approvals import ApprovalFilter
+from antiphon.store.database import Query, Transaction
 from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
 from antiphon.store.sqlite import connect_sqlite
@@ -69,6 +75,7 @@ SCENES = (
     "exchange",
     "children",
     "approvals",
+    "releases",
     "classified",
 )
 ROOMS = ("attic", "cellar")
@@ -204,6 +211,24 @@ class Holds:
 
     def _event(self, events: dict[str, anyio.Event], name: str) -> anyio.Event:
         return events.setdefault(name, anyio.Event())
+
+
+class Refused(NamedTuple):
+    """The reply of a run, and where it may not go."""
+
+    run: Run
+    text: str
+    rules: Rules
+
+
+async def refuse_reply(tx: Transaction, refused: Refused) -> None:
+    """Queues the reply as the end of its run does, unless an earlier life has."""
+    run, text, rules = refused
+    if await deliveries.find_named(tx, SessionRow(run.session), name_of(run.id)) is not None:
+        return
+    check = ExitCheck(rules=rules, read=())
+    outgoing = Outgoing(text=text, made_of=Classification(Level.CONFIDENTIAL), check=check)
+    await send_or_ask(tx, run, DeliveryContext(channel=Postbox.name, to="room"), outgoing)
 
 
 class Program:
@@ -381,6 +406,8 @@ class Program:
                 await self._children(app, session)
             case "approvals":
                 await self._approvals(app, session)
+            case "releases":
+                await self._releases(app, session)
             case "classified":
                 await self._classified(session)
             case _:
@@ -496,6 +523,36 @@ class Program:
             if asked is not None and (await app.app.services.approvals.get(OWNER, asked)).is_pending:
                 await app.app.services.approvals.resolve(OWNER, asked, verdict)
             await run.wait()
+
+    async def _releases(self, app: Antiphon, session: SessionHandle) -> None:
+        """Words that an owner lets go undisturbed, beside another run, and not at all."""
+        peer = await app.sessions.open("hears-releases")
+        await (await self._post(session, "r-0", '!call books {"text": "r-0"}')).wait()
+        for number, verdict, beside in ((1, Verdict.ONCE, False), (2, Verdict.ONCE, True), (3, Verdict.DENY, False)):
+            call = json.dumps({"sessionKey": peer.key, "message": f"Heard {number}.\n!say REPLY_SKIP"})
+            run = await self._post(session, f"r-{number}", f"!call sessions_send {call}")
+            asked = await self._until_asked(app, run.id)
+            if beside:
+                await (await self._post(session, f"s-{number}", "beside")).wait()
+            if asked is not None and (await app.app.services.approvals.get(OWNER, asked)).is_pending:
+                await app.app.services.approvals.resolve(OWNER, asked, verdict)
+            await run.wait()
+        await self._refused_replies(app, session)
+
+    async def _refused_replies(self, app: Antiphon, session: SessionHandle) -> None:
+        """Words that may not go to their place, of which an owner lets the first go; nothing waits for the answer."""
+        row = SessionRow((await session.status()).row)
+        for number, verdict in ((1, Verdict.ONCE), (2, Verdict.DENY)):
+            run = await self._post(session, f"t-{number}", f"hello {number}")
+            await run.wait()
+            ended = await app.app.services.runs.get(OWNER, run.id)
+            refused = Refused(run=ended, text=f"Read {number}.", rules=app.app.services.rules)
+            await app.app.database.run(refuse_reply, refused, sessions=(row,))
+            where = ApprovalFilter(session=row, state=ApprovalState.PENDING)
+            found = await app.app.services.approvals.list(OWNER, where, limit=9)
+            for asked in (each for each in found if each.calls[0].shown == refused.text):
+                await app.app.services.approvals.resolve(OWNER, asked.id, verdict)
+            await app.app.deliverer.wait_idle()
 
     async def _calls_from_outside(self, app: Antiphon) -> None:
         """Calls from outside a run, approved, denied and not asked about; the last life notes the answers."""

@@ -1,5 +1,6 @@
 """Two gateways and two workers on one PostgreSQL: killed, suspended, with clocks that go wrong (P1-P5, P9)."""
 
+import asyncio
 import random
 import time
 from collections import Counter
@@ -9,6 +10,7 @@ from signal import SIGCONT, SIGSTOP
 
 import anyio
 import httpx
+import psutil
 import pytest
 
 from tests.claims import requirement
@@ -154,6 +156,57 @@ async def test_a_worker_suspended_within_a_transaction_does_not_hold_its_session
             cluster.send_signal(suspended, SIGCONT)
             await until_left(cluster, suspended, run_id)
             check_ledger(await read_ledger(database), clients.acknowledged)
+
+
+@requirement("runs:8", "sessions:4")
+async def test_a_worker_suspended_within_a_transaction_of_a_hot_session_holds_nobody_up_for_long(
+    home: Path, database: str, *, is_soak: bool
+) -> None:
+    """All sessions are hot, so it holds one of those to which everybody posts. The long form asks how fast it is."""
+    async with open_cluster(home, database) as cluster:
+        gateways = [await cluster.start(f"gateway-{number}", "gateway") for number in (1, 2)]
+        for number in (1, 2):
+            await cluster.start(f"worker-{number}", "worker")
+        async with open_clients(*gateways) as clients:
+            load = Load(clients, sessions=3)
+            seconds = list[list[float]]()
+
+            async def suspend_one() -> Node:
+                await anyio.sleep(60 if is_soak else 6)
+                seconds.append(clients.take_post_seconds())
+                stopped = await cluster.start("stopped", "worker", suspend_at="finish_run")
+                await until_suspended(stopped)
+                clients.take_post_seconds()
+                await anyio.sleep(60 if is_soak else 12)
+                seconds.append(clients.take_post_seconds())
+                load.stop()
+                return stopped
+
+            _, stopped = await asyncio.gather(load.run(8), suspend_one())
+            cluster.send_signal(stopped, SIGCONT)
+            await clients.post("api:load-0", "last", "work")
+            await clients.wait(clients.run_of("api:load-0", "last"))
+            check_ledger(await read_ledger(database), clients.acknowledged)
+    before, during = seconds
+    print(f"posts before: {told(before)}\nposts during: {told(during)}")
+    assert percentile(during, 99) <= (10 if is_soak else PROCESS_SECONDS)
+    if is_soak:
+        assert percentile(during, 50) <= 2 * percentile(before, 50) + 0.01
+
+
+async def until_suspended(node: Node) -> None:
+    with anyio.fail_after(PROCESS_SECONDS):
+        while psutil.Process(node.pid).status() != psutil.STATUS_STOPPED:
+            await anyio.sleep(0.01)
+
+
+def percentile(seconds: list[float], share: int) -> float:
+    return sorted(seconds)[len(seconds) * share // 100]
+
+
+def told(seconds: list[float]) -> str:
+    shown = ", ".join(f"p{share} {percentile(seconds, share) * 1000:.0f} ms" for share in (50, 90, 99))
+    return f"{len(seconds)}, {shown}, longest {max(seconds):.1f} s"
 
 
 @requirement("runs:3")

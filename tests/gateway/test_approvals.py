@@ -1,5 +1,6 @@
 """Approval requests over HTTP and at the command line, and what streams and rows say of them."""
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,7 +16,7 @@ from antiphon.domain.message import text_content
 from antiphon.engine.sessions.inbox import Envelope
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.directives import to_call
+from tests.directives import to_call, to_send
 from tests.gateway.served import Json, Served, serve
 from tests.waiting import SECONDS
 
@@ -194,3 +195,30 @@ async def test_deciders_see_what_a_call_was_made_of(open_home: OpenHome) -> None
         await served.app.services.inbox.post(OWNER, target, text_content(CALL), envelope=envelope)
         _, approval = await asked(served, "hello")
         assert approval["classification"] == {**level, "integrity": "untrusted"}
+
+
+@requirement("flow:11", "approvals:3")
+async def test_a_release_is_read_whole_and_answered_once(open_home: OpenHome) -> None:
+    level: Json = {"level": "CONFIDENTIAL"}
+    settings: Json = {"tools": {"sessions": {"visibility": "agent"}}}
+    parts = Parts(tools=[tool(wipe, name="books", effects=["reads"], classification=level)])
+    async with serve(open_home, settings, parts) as served:
+        await served.open(KEY)
+        await served.open("agent:main:api:peer")
+        words = "Dinner is at eight.\n!say REPLY_SKIP"
+        text = f"{to_call('books', name='x')}\n{to_send(words, sessionKey='agent:main:api:peer')}"
+        posted, approval = await asked(served, text)
+        (call,) = approval["calls"]
+        assert call["release"] == {
+            "mayStand": False,
+            "whose": "Not for everyone",
+            "to": "session agent:main:api:peer",
+            "text": words,
+            "sha256": call["release"]["sha256"],
+        }
+        refused = await decide(served, approval, {"decision": "always"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_always")
+        assert (await decide(served, approval, {"decision": "once"})).status_code == 200
+        assert (await decide(served, approval, {"decision": "once"})).status_code == 409
+        ended = (await served.client.get(f"/runs/{posted['runId']}", params={"wait": 10})).json()
+        assert json.loads(ended["reply"])["status"] == "ok"

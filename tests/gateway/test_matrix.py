@@ -92,6 +92,8 @@ LEAST: Mapping[str, str] = {
     "approvals.resolve": OWNERS,
     "standing-approvals.list": OWNERS,
     "standing-approvals.revoke": OWNERS,
+    "trusted-content.list": OWNERS,
+    "trusted-content.revoke": OWNERS,
     "deliveries.list": OWNERS,
     "deliveries.get": OWNERS,
     "deliveries.retry": OWNERS,
@@ -124,6 +126,9 @@ LEAST: Mapping[str, str] = {
     "routes.clear": OWNERS,
     "compartments.list": OWNERS,
     "compartments.create": OWNERS,
+    "tool-reviews.list": OWNERS,
+    "tool-reviews.confirm": OWNERS,
+    "tool-reviews.withdraw": OWNERS,
     "tokens.list": OWNERS,
     "tokens.create": OWNERS,
     "tokens.rotate": OWNERS,
@@ -163,6 +168,7 @@ OF_CHANNELS = frozenset(
 """What the token of a channel may do in its namespace; it opens sessions only by ids and keys of that."""
 BEYOND_CHANNELS = (
     *("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke", "metrics."),
+    *("tool-reviews.", "trusted-content."),
     *("pairings.", "link-codes.", "groups.", "routes.", "tasks.approve"),
 )
 """How the names of operations begin whose scopes such a token never has."""
@@ -370,6 +376,7 @@ EXTRA: Mapping[str, Json] = {
     "people.invite": {"name": "Nick"},
     "approvals.resolve": {"decision": "deny"},
     "compartments.create": {"name": "finance"},
+    "trusted-content.revoke": {"sessionKey": SHARED},
     "tasks.create": {"text": "every 1h walk"},
     "tasks.preview": {"text": "every 1h walk"},
 }
@@ -438,6 +445,7 @@ async def connected(stack: AsyncExitStack, url: str, secret: str | None) -> Spea
 ALWAYS_MISSING = (
     *(TargetKind.DELIVERY, TargetKind.APPROVAL, TargetKind.STANDING_APPROVAL),
     *(TargetKind.PAIRING, TargetKind.GROUP, TargetKind.NOTE, TargetKind.TASK),
+    *(TargetKind.TOOLS, TargetKind.TRUSTED_CONTENT),
 )
 """Of these there are none here."""
 

@@ -20,6 +20,10 @@ from antiphon.store.sqlite import SqliteDatabase
 from antiphon.wire.metrics import metrics_text
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.directives import to_call
+from tests.engine.approvals.test_approvals import decide, pending
+from tests.engine.approvals.test_untrusted_contexts import READ, World
+from tests.engine.stage import wait_end
 from tests.gateway.served import Json, following, new_client, serve
 from tests.gateway.test_clearances import AGENTS, let_in, token_for
 from tests.waiting import SECONDS
@@ -85,6 +89,28 @@ async def test_the_process_its_worker_and_its_database_are_measured(open_home: O
         assert found["antiphon_event_loop_late_p999_seconds"] <= found["antiphon_event_loop_late_longest_seconds"]
 
 
+@requirement("gateway:4", "flow:10")
+async def test_requests_for_approval_are_counted_by_what_was_read_before(open_home: OpenHome) -> None:
+    async with serve(open_home, parts=World().parts()) as served:
+        await served.open(DESK)
+        before, names = (
+            await scraped(served.client),
+            ("antiphon_approvals_asked_total", "antiphon_approvals_answered_total"),
+        )
+        for lines, context in (
+            (to_call("wipe", what="a"), "trusted"),
+            (f"{READ}\n{to_call('wipe', what='b')}", "untrusted"),
+        ):
+            await served.client.post(f"/sessions/{DESK}/messages", json={"text": lines})
+            (approval,) = await pending(served.app)
+            after = await scraped(served.client)
+            assert [grown(before, after, name, context=context) for name in names] == [1, 0]
+            await decide(served.app, approval)
+            await wait_end(served.app, approval.run)
+            after = await scraped(served.client)
+            assert [grown(before, after, name, context=context) for name in names] == [1, 1]
+
+
 @requirement("gateway:4")
 async def test_work_under_way_is_seen_by_its_status(open_home: OpenHome) -> None:
     async with serve(open_home) as served:
@@ -123,7 +149,7 @@ async def test_metrics_hold_no_key_no_text_and_no_person(open_home: OpenHome) ->
         text = (await served.client.get("/metrics")).text.lower()
         assert [word for word in ("zebedee", "zanzibar", "zeppelin", "zucchini") if word in text] == []
         labels = {name for _, labels in numbers_in(text) for name, _ in labels}
-        assert labels == {"le", "python", "status", "transport", "version"}
+        assert labels == {"context", "le", "python", "status", "transport", "version"}
 
 
 @requirement("gateway:4", "access:5")

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC
-from antiphon.domain.ids import AgentId
+from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.session import DeliveryContext, Source
 from antiphon.engine.deliveries.deliveries import DeliveryFilter
 from antiphon.engine.ledger.spending import day_of
@@ -18,7 +18,7 @@ from antiphon.feed.follow import Delta
 from antiphon.store import deliveries
 from antiphon.store.database import Transaction
 from antiphon.store.deliveries import NewDelivery
-from antiphon.store.usage import Spent, add_agent_spent
+from antiphon.store.usage import AgentDay, Spent, add_agent_spent
 from tests.claims import requirement
 from tests.directives import to_call
 from tests.engine.parley import open_peer
@@ -236,7 +236,7 @@ async def dead_delivery(gateway: LiveGateway) -> str:
 async def spend(gateway: LiveGateway, spent: Spent) -> None:
     """Notes that the agent used that much today."""
     day = day_of(gateway.app.services.clock.now_ms())
-    await gateway.app.database.run(add_agent_spent, day, AgentId("main"), spent)
+    await gateway.app.database.run(add_agent_spent, AgentDay(day, AgentId("main"), SessionRow(0)), spent)
 
 
 @requirement("gateway:6")

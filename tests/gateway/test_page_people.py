@@ -247,3 +247,17 @@ def assert_fits(page: Page) -> None:
         "#sidebar')].map((each) => each.getBoundingClientRect().left + each.scrollWidth))"
     )
     assert width <= PHONE["width"]
+
+
+@requirement("flow:10", "access:4")
+def test_users_who_may_approve_do_not_trust_what_was_read(
+    deciding_gateway: LiveGateway, open_context: OpenContext, enter: Enter
+) -> None:
+    page, theirs = sign_in(open_context(False), deciding_gateway), enter("Otto")
+    send(page, f"{to_call('read_page')}\n{to_call('wipe', name='old')}\n!say done")
+    card = to_approve(theirs)
+    expect(card.locator(".read")).to_have_text("A result of read_page was read. It now wants to:")
+    expect(card.get_by_role("button", name="Approve once")).to_be_visible()
+    expect(card.get_by_role("button", name="Trust what was read")).to_be_hidden()
+    card.get_by_role("button", name="Deny").click()
+    expect(card.locator(".state")).to_have_text("denied")

@@ -37,6 +37,10 @@ ROOT = Path(__file__).parents[2]
 SECRET = "a-secret-that-must-not-leak"
 
 
+UNASKED = {"untrusted": "allow"}
+"""Nobody has reviewed the tools of these servers, so each call would ask. `test_reviews` has that."""
+
+
 def stdio(directory: Path, **settings: Any) -> dict[str, Any]:
     """The configuration of the test server as a program."""
     return {
@@ -49,7 +53,8 @@ def stdio(directory: Path, **settings: Any) -> dict[str, Any]:
 
 
 def config_with(**servers: dict[str, Any]) -> Config:
-    return Config.model_validate({"agents": {"defaults": {"mcp_servers": servers}}, "gateway": {"drain_seconds": 0}})
+    agents = {"defaults": {"mcp_servers": servers}}
+    return Config.model_validate({"agents": agents, "flow": UNASKED, "gateway": {"drain_seconds": 0}})
 
 
 def lines(directory: Path, name: str) -> list[str]:
@@ -183,13 +188,14 @@ async def test_the_model_is_told_of_a_server_that_cannot_be_reached(open_home: O
 
 async def test_agents_have_their_own_servers_and_what_policy_allows(open_home: OpenHome, tmp_path: Path) -> None:
     settings = {
+        "flow": UNASKED,
         "agents": {
             "list": [
                 {"id": "one", "mcp_servers": {"things": stdio(tmp_path, tools=["add"])}},
                 {"id": "two"},
                 {"id": "three", "mcp_servers": {"things": stdio(tmp_path)}, "tools": {"allow": ["things__big"]}},
             ]
-        }
+        },
     }
     with anyio.fail_after(PROCESS_SECONDS):
         async with open_home(Config.model_validate(settings)) as app:
@@ -220,6 +226,27 @@ async def test_effects_are_as_declared_and_cautious_where_nothing_is_said(open_h
                 "plain__add": {Effect.WRITES, Effect.LEAVES},
             }
             assert [tool.is_idempotent for tool in found.values() if tool is not None] == [True, False, False]
+
+
+@requirement("approvals:3")
+async def test_routes_are_as_the_settings_name_them_and_unknown_where_one_is_no_argument(
+    open_home: OpenHome, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    routes = {"add": ["a"], "big": [], "huge": ["megabyte"], "hang": ["x"], "adds": ["a"]}
+    with anyio.fail_after(PROCESS_SECONDS):
+        async with open_home(config_with(things=stdio(tmp_path, routes=routes))) as app:
+            tools = await app.mcp_tools.tools_for(AgentId("main"))
+            found = {name: tools.find(f"things__{name}") for name in ("add", "big", "huge", "hang", "die")}
+            assert {name: tool.routes for name, tool in found.items() if tool is not None} == {
+                "add": ("a",),
+                "big": (),
+                **dict.fromkeys(("huge", "hang", "die")),
+            }
+    assert {getattr(each, "setting", "") for each in caplog.records if each.message == "Setting has no effect"} == {
+        "mcp_servers.things.routes names no tool of MCP server 'things': 'adds'; did you mean 'add'?",
+        "mcp_servers.things.routes names no argument of the tool 'huge': 'megabyte'; did you mean 'megabytes'?",
+        "mcp_servers.things.routes names no argument of the tool 'hang': 'x'",
+    }
 
 
 async def test_a_tool_whose_name_is_taken_is_left_out(
@@ -289,6 +316,7 @@ async def test_names_of_a_servers_tools_are_judged_once_it_has_listed_them(
     config = Config.model_validate(
         {
             "agents": {"defaults": {"mcp_servers": {"things": stdio(tmp_path)}}},
+            "flow": UNASKED,
             "tools": {"approval": {"require": ["effect:deletes", "things__ad"], "people": ["mcp:things__addd"]}},
             "gateway": {"drain_seconds": 0},
         }

@@ -17,8 +17,8 @@ BUGS = (
     Bug(
         "a child begins above its clearance",
         "engine/children/spawn.py",
-        "refuse_above(agent.classification.join(parent.taint), clearance)",
-        "refuse_above(parent.taint, clearance)",
+        "decide_above(agent.classification.join(parent.taint).join(command.caller.carried), clearance)",
+        "decide_above(parent.taint, clearance)",
         f"{CEILINGS}test_a_child_is_not_spawned_above_its_clearance[sqlite]",
     ),
     Bug(

@@ -12,6 +12,20 @@ SPEAKERS = "agents/test_speakers.py::"
 
 BUGS = (
     Bug(
+        "a press trusts under a message that does not say what was read",
+        "engine/deliveries/requests.py",
+        "        if press.word != TRUST:\n",
+        "        if press.word:\n",
+        "engine/deliveries/test_trusting_in_chats.py::test_a_forged_press_trusts_nothing[sqlite]",
+    ),
+    Bug(
+        "calls that a command does not name are approved with the others",
+        "engine/chats/decision_commands.py",
+        "dict.fromkeys(asked, Verdict.DENY)",
+        "dict.fromkeys(asked, command.verdict)",
+        "channels/test_chat_commands.py::test_some_calls_of_a_request_are_approved_by_their_numbers[sqlite]",
+    ),
+    Bug(
         "a name takes the runtime's mark",
         "agents/speakers.py",
         """bracketed_name(name).replace("(", " ").replace(")", " ")""",

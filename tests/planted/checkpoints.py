@@ -20,4 +20,11 @@ BUGS = (
         "checkpoint is None else 0)\n",
         f"{SUMMARIES}::test_a_topic_is_what_came_after_the_last_checkpoint[sqlite]",
     ),
+    Bug(
+        "a description is trusted whoever said it",
+        "engine/checkpoints/steps.py",
+        "session.description_made_of.with_integrity(session.taint.integrity)",
+        "session.description_made_of",
+        "engine/checkpoints/test_checkpoint_flow.py::test_a_note_made_of_a_description_is_worth_what_the_described_words_are[sqlite]",
+    ),
 )

@@ -4,6 +4,13 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "what is allowed always is asked about again each day",
+        "domain/standing_approval.py",
+        "        if call.is_untrusted and not self.counts_untrusted:\n",
+        "        if call.is_untrusted:\n",
+        "household/test_household.py::test_thirty_days_ask_little_do_everything_and_tell_nothing_private",
+    ),
+    Bug(
         "what is cut may be approved",
         "domain/request_text.py",
         "> len(message.text):\n        return False",
@@ -112,8 +119,8 @@ BUGS = (
     Bug(
         "a child's name takes several lines of its record",
         "domain/finding.py",
-        '    lead = f"Sub-agent: {flat(finding.name)}\\nStatus: {status_line(',
-        '    lead = f"Sub-agent: {finding.name}\\nStatus: {status_line(',
+        '    return f"Sub-agent: {flat(finding.name)}\\nStatus: {status_line(',
+        '    return f"Sub-agent: {finding.name}\\nStatus: {status_line(',
         "engine/children/test_spawn.py::test_a_childs_name_takes_one_line_of_its_record[sqlite]",
     ),
     Bug(
@@ -143,5 +150,12 @@ BUGS = (
         "            if step in self._settled_steps:\n",
         "            if step not in self._settled_steps:\n",
         "engine/runs/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
+    ),
+    Bug(
+        "content is trusted whatever it points at",
+        "domain/distrust.py",
+        '    for each in message.cites:\n        yield f"cites',
+        '    for each in ():\n        yield f"cites',
+        "engine/approvals/test_untrusted_contexts.py::test_content_is_trusted_with_all_that_prompts_show_of_it[beside0]",
     ),
 )

@@ -4,6 +4,72 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a person accepts a result above the session's clearance in its name",
+        "engine/reports/withheld.py",
+        "        if not may_hold(approval.shows, await find_ceiling(query, session, rules.sinks, place=report.place)):",
+        "        if False:",
+        "engine/reports/test_brought_results.py::test_nothing_is_accepted_above_what_the_session_may_hold[sqlite-clearance]",
+    ),
+    Bug(
+        "a request shows a withheld result to whoever may read its session",
+        "store/approvals.py",
+        '    return all_of([flow("i.taint_", clearance), flow("a.shown_", clearance)])',
+        '    return flow("i.taint_", clearance)',
+        "engine/reports/test_brought_results.py::test_who_may_not_read_it_is_not_shown_it_and_answers_nothing[sqlite]",
+    ),
+    Bug(
+        "a withheld result in which others had a part is released",
+        "domain/approval.py",
+        "        return self.result is None or not self.is_untrusted",
+        "        return True",
+        "engine/reports/test_brought_results.py::test_what_others_had_a_part_in_is_accepted_and_never_released[sqlite]",
+    ),
+    Bug(
+        "words of a person who has lost rights stay trusted",
+        "engine/runs/context.py",
+        "            self._worth = {actor: worth for actor, worth in now.items() if worth > others[actor]}\n",
+        "            self._worth = {actor: worth for actor, worth in now.items() if worth < others[actor]}\n",
+        "engine/approvals/test_untrusted_contexts.py::"
+        "test_words_of_a_person_who_has_lost_rights_are_worth_less_at_once[sqlite-owner]",
+    ),
+    Bug(
+        "whatever members call a group steers its owner",
+        "engine/runs/names.py",
+        "    return group is not None and group.known_title == title\n",
+        "    return group is not None\n",
+        "attacks/test_steering_names.py::"
+        "test_a_groups_title_steers_nothing_unless_an_owner_has_seen_or_given_it[sqlite]",
+    ),
+    Bug(
+        "anybody's new title is taken for an owner's",
+        "engine/chats/groups.py",
+        "    return standing is not None and reaches_all(standing)\n",
+        "    return True\n",
+        "attacks/test_steering_names.py::test_an_admin_who_is_no_owner_vouches_for_no_title[sqlite]",
+    ),
+    Bug(
+        "a search cannot be allowed always",
+        "engine/approvals/standing.py",
+        "(named == () and call.routes != ())",
+        "named == ()",
+        "engine/approvals/test_untrusted_contexts.py::"
+        "test_a_tool_that_declares_no_argument_to_be_a_route_may_be_allowed_with_any[sqlite]",
+    ),
+    Bug(
+        "a yes to a refused text sends it wherever its place is now",
+        "engine/deliveries/deliveries.py",
+        "        denied = await decide_released(tx, call, claimed.release, command.rules)\n",
+        "        denied = None\n",
+        "engine/deliveries/test_refused_texts.py::test_a_place_that_changed_is_asked_about_anew[sqlite]",
+    ),
+    Bug(
+        "a refused text that went meanwhile is approved all the same",
+        "engine/runs/decisions.py",
+        "    await refuse_sent(tx, approval, verdicts)\n",
+        "",
+        "engine/deliveries/test_refused_texts.py::test_a_text_that_went_meanwhile_is_not_sent_again[sqlite]",
+    ),
+    Bug(
         "a turn ends in silence",
         "domain/run_end.py",
         "    return KeepQuiet(PlaceGot.TOLD_BEFORE) if is_known else TellPlace(cause, is_public)\n",
@@ -94,6 +160,42 @@ BUGS = (
         "kept = await _notice_of(tx, report, result.finding, child, requester=requester, clearance=clearance)",
         "kept = Kept(record_parts(result.finding), PUBLIC)",
         "engine/children/test_spawn.py::test_a_result_above_the_requester_is_recorded_as_a_notice_that_names_no_level[sqlite]",
+    ),
+    Bug(
+        "a release covers any words",
+        "engine/access/releases.py",
+        "    return ALLOW if covered is not None and covered.words == released else OUTDATED",
+        "    return ALLOW",
+        "engine/approvals/test_releases.py::test_the_unit_sends_no_other_words_to_no_other_place[sqlite]",
+    ),
+    Bug(
+        "a release covers readers who came later",
+        "engine/access/releases.py",
+        "    there = [name, *readers, _secrecy(clearance)]",
+        "    there = [name, _secrecy(clearance)]",
+        "engine/approvals/test_releases.py::test_a_release_covers_who_reads_there[sqlite]",
+    ),
+    Bug(
+        "what goes always to one place goes to every place",
+        "engine/access/releases.py",
+        "json.dumps([*there, call.made_of.person])",
+        "json.dumps([call.made_of.person])",
+        "engine/approvals/test_releases.py::"
+        "test_a_persons_own_data_may_go_to_a_place_always_until_that_is_revoked[sqlite]",
+    ),
+    Bug(
+        "a target rises by what an owner released to it",
+        "engine/exchanges/send.py",
+        "context.released(sides.target.taint)",
+        "context",
+        "engine/approvals/test_releases.py::test_an_owners_send_waits_and_its_target_rises_by_nothing[sqlite]",
+    ),
+    Bug(
+        "a text that leaves is judged when it has begun",
+        "tools/message.py",
+        ").foreseen_by(foresee)",
+        ")",
+        "tools/test_foreseeing.py::test_every_session_tool_foresees_or_need_not[sqlite]",
     ),
     Bug(
         "a conversation is copied to another agent's child",
@@ -187,5 +289,43 @@ BUGS = (
         'readable, skipped = flow("", type(grant.clearance)(3, 2**62 - 1, person="people")), skipped_before(',
         "engine/runs/test_classified_runs.py::"
         "test_a_session_reads_only_what_flows_to_it_of_a_session_that_holds_more_unread[sqlite]",
+    ),
+    Bug(
+        "a fork vouches for strangers' words that it copied",
+        "engine/sessions/forks.py",
+        "                classification=event.classification,\n                message=message,\n",
+        "                classification=event.classification.with_integrity(type(event.own_integrity).TRUSTED),\n"
+        "                message=message,\n",
+        "attacks/test_steered.py::"
+        "test_strangers_words_steer_nothing_and_the_same_without_them_runs_unasked[sqlite-through_a_fork]",
+    ),
+    Bug(
+        "notes in a prompt are no part of what it was made of",
+        "engine/runs/context.py",
+        "return self.surroundings.join(made_of)",
+        "return self.surroundings",
+        "attacks/test_steered.py::"
+        "test_strangers_words_steer_nothing_and_the_same_without_them_runs_unasked[sqlite-through_memory]",
+    ),
+    Bug(
+        "a release for a session goes wherever it answers",
+        "engine/access/releases.py",
+        ' {place_text(place)}"',
+        '"',
+        "engine/approvals/test_releases.py::test_a_session_that_answers_elsewhere_since_then_is_asked_about_anew[sqlite]",
+    ),
+    Bug(
+        "names of sessions are trusted whoever gave them",
+        "engine/views/views.py",
+        "    return integrity_of_any(session.participants, roles)\n",
+        "    return integrity_of_any((), roles)\n",
+        "engine/approvals/test_untrusted_contexts.py::test_the_name_of_a_session_is_worth_what_its_givers_are[sqlite-user]",
+    ),
+    Bug(
+        "a call is allowed always with a route open that was declared since",
+        "engine/approvals/standing.py",
+        "call.is_untrusted and call.release is None and _open_routes(",
+        "False and _open_routes(",
+        "engine/approvals/test_untrusted_contexts.py::test_always_keeps_each_route_that_the_tool_declares_now[sqlite]",
     ),
 )

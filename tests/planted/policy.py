@@ -4,6 +4,13 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a group may have what nobody knows that it may read",
+        "policy/sinks.py",
+        "        return channel.meet(PUBLIC if recipient is None else recipient)\n",
+        "        return channel if recipient is None else channel.meet(recipient)\n",
+        "household/test_household.py::test_thirty_days_ask_little_do_everything_and_tell_nothing_private",
+    ),
+    Bug(
         "the second of two agents with one id is the one",
         "config/config.py",
         "        self._check_ids()\n",
@@ -66,6 +73,21 @@ BUGS = (
         "    if reach.namespace is not None and namespace_of(id) != reach.namespace:",
         "    if reach.namespace is not None and not id:",
         "gateway/test_channel_tokens.py::test_a_channel_sees_and_changes_only_sessions_of_its_namespace[sqlite]",
+    ),
+    Bug(
+        "a user who may approve releases words of the owner",
+        "policy/deciders.py",
+        "    if approval.is_release and isinstance(decision := decide_act(standing, Act.RELEASE), Deny):",
+        "    if approval.is_release and isinstance(decision := decide_act(standing, Act.APPROVE), Deny):",
+        "engine/approvals/test_releases.py::test_only_owners_release_and_never_always[sqlite]",
+    ),
+    Bug(
+        "a release goes without trust in the strangers' words that may have steered it",
+        "engine/approvals/trusting.py",
+        "    if approval.needs_trust and releases and not set(approval.trustable) <= set(hashes):",
+        "    if approval.needs_trust and releases and not set(approval.trustable):",
+        "engine/approvals/test_releases.py::"
+        "test_after_words_of_others_were_read_it_goes_only_together_with_trust_in_them[sqlite]",
     ),
     Bug(
         "a suspended person may do what they could before",

@@ -176,7 +176,8 @@ async def test_a_name_that_changes_while_names_are_folded_keeps_its_own(open_hom
             found = await tx.fetch_all(*next(asking))
             await tx.execute("UPDATE sessions SET folded_label = NULL WHERE id = ?", (row,))
             stale = asking.send([(*found[0][:2], "ПРАГА", *found[0][3:])])
-            await tx.execute(*stale)
+            statement, values = stale
+            await tx.execute(f"-- while nobody else writes\n{statement}", values)
 
         await app.database.run(fold_late)
         assert not (await sessions.list(OWNER, SessionFilter(search="прага"), limit=1)).sessions

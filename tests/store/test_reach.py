@@ -54,6 +54,7 @@ WITHOUT_REACH = {
     "sessions.find_as_in": LOOKED_UP,
     "deliveries.claim": "the text that is sent now; the unit decides whether it may leave",
     "deliveries.find_streaming": "what a run has shown of its own reply, which the reply replaces",
+    "deliveries.find_stored": "a refused text about which its owner is asked; the unit decides who is",
     "deliveries.find_shown": "what its own chat has seen, which an answer there points at",
     "deliveries.list_shown_at": "as `list_requests`, at one place",
     "deliveries.list_requests": "messages that say what became of a request, where they showed it",

@@ -1,12 +1,14 @@
 """What a refused unit leaves: nothing, but for what it keeps; those that share its commit stay."""
 
 import random
+import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import anyio
+import psycopg
 import pytest
 
 from antiphon.building import App
@@ -35,12 +37,31 @@ class Keep:
     word: str
 
 
-Step: TypeAlias = str | Keep | Attempt
+@dataclass(frozen=True)
+class Ask:
+    """A question, with which goes what was written before."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Another session that the unit turns out to need."""
+
+    session: SessionRow
+
+
+@dataclass(frozen=True)
+class Break:
+    """A write that the database refuses."""
+
+
+Step: TypeAlias = str | Keep | Attempt | Ask | Hold | Break
 """A word that is written, or more."""
 
 
 async def make_table(tx: Transaction) -> None:
     await tx.execute("CREATE TABLE kept (word TEXT)")
+    await tx.execute("CREATE TABLE broken (word TEXT UNIQUE)")
+    await tx.execute("INSERT INTO broken (word) VALUES ('a')")
 
 
 async def write(tx: Transaction, word: str) -> str:
@@ -59,6 +80,13 @@ async def carry_out(tx: Transaction, steps: Sequence[Step]) -> None:
                 await write(tx, step)
             case Keep(word):
                 assert await tx.keep(write, word) == word
+            case Ask():
+                await tx.fetch_one("SELECT COUNT(*) FROM kept")
+            case Hold(session):
+                tx.hold(session)
+            case Break():
+                await tx.execute("INSERT INTO broken (word) VALUES ('a')")
+                await tx.fetch_one("SELECT COUNT(*) FROM kept")  # the error may wait for it
             case Attempt(within, is_refused):
                 try:
                     async with tx.attempt():
@@ -88,15 +116,27 @@ def expected(steps: Sequence[Step], *, is_refused: bool) -> Counter[str]:
                 found[word] += 1
             case Attempt(within, is_undone):
                 found += expected(within, is_refused=is_refused or is_undone)
+            case Ask() | Hold() | Break():
+                pass
     return +found
+
+
+def is_broken(steps: Sequence[Step]) -> bool:
+    return any(isinstance(step, Break) or (isinstance(step, Attempt) and is_broken(step.steps)) for step in steps)
 
 
 def drawn(chance: random.Random, name: str, depth: int = 0) -> list[Step]:
     steps: list[Step] = []
-    for number in range(chance.randrange(4)):
+    for number in range(chance.randrange(5)):
         word, what = f"{name}.{number}", chance.random()
-        if what < 0.5:
+        if what < 0.35:
             steps.append(word)
+        elif what < 0.5:
+            steps.append(Ask())
+        elif what < 0.55:
+            steps.append(Hold(SessionRow(chance.randrange(2, 8))))
+        elif what < 0.57:
+            steps.append(Break())
         elif what < 0.7 or depth > 1:
             steps.append(Keep(word))
         else:
@@ -111,7 +151,7 @@ async def together(app: App, units: Sequence[tuple[Sequence[Step], bool]]) -> li
     async def run(number: int) -> None:
         try:
             results[number] = await app.database.run(unit, *units[number], sessions=(ONE,))
-        except Conflict as error:
+        except Exception as error:
             results[number] = error
 
     with anyio.fail_after(SECONDS):
@@ -121,7 +161,7 @@ async def together(app: App, units: Sequence[tuple[Sequence[Step], bool]]) -> li
     return results
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(24))
 async def test_of_refused_units_only_what_they_keep_stays(open_home: OpenHome, seed: int) -> None:
     chance = random.Random(seed)
     async with open_home() as app:
@@ -129,8 +169,12 @@ async def test_of_refused_units_only_what_they_keep_stays(open_home: OpenHome, s
         units = [(drawn(chance, f"u{number}"), chance.random() < 0.4) for number in range(25)]
         results = await together(app, units)
         for (steps, is_refused), result in zip(units, results, strict=True):
-            assert isinstance(result, Conflict) if is_refused else result == len(steps)
-        wanted = sum((expected(steps, is_refused=is_refused) for steps, is_refused in units), Counter[str]())
+            if is_broken(steps):
+                assert isinstance(result, psycopg.errors.UniqueViolation | sqlite3.IntegrityError)
+            else:
+                assert isinstance(result, Conflict) if is_refused else result == len(steps)
+        whole = [unit for unit in units if not is_broken(unit[0])]
+        wanted = sum((expected(steps, is_refused=is_refused) for steps, is_refused in whole), Counter[str]())
         assert await app.database.read(words) == wanted
 
 

@@ -218,6 +218,10 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "approvals",
         "calls",
         "standing_approvals",
+        "tool_reviews",
+        "trusted_content",
+        "quarantined_results",
+        "quarantined_values",
         "checkpoints",
         "unnoticed_events",
         "arrivals",
@@ -315,6 +319,15 @@ async def test_tasks_notes_and_checkpoints_go_on_in_another_place(
 async def _covered(tx: Transaction, session: Session) -> None:
     columns: dict[str, SqlValue] = {"through_seq": session.last_seq}
     await checkpoints.set_columns(tx, SessionRow(session.row), SessionId(session.id), columns)
+
+
+async def test_the_server_knows_at_once_how_many_rows_have_come(home: Path, url: str) -> None:
+    async with open_app(home, Config()) as app:
+        for number in range(3):
+            await open_session(app, f"api:{number}")
+    await move(home, url)
+    with psycopg.connect(url) as server:
+        assert server.execute("SELECT reltuples FROM pg_class WHERE relname = 'sessions'").fetchall() == [(3.0,)]
 
 
 async def test_sessions_that_are_made_afterwards_get_rows_of_their_own(home: Path, url: str) -> None:

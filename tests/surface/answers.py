@@ -208,6 +208,8 @@ def _approvals(record: Recorder, approval: str, run: str) -> None:
     record.program("runs show", run, "--wait", "60")
     standing = record.both("approvals standing")["standingApprovals"][0]["standingId"]
     record.both("approvals revoke", standing)
+    record.both("policy trust list")
+    record.both("policy trust revoke", "main", "0000")
     record.both("approvals list", "--all")
     record.both("runs cancel", run)
     record.both("deliveries list")
@@ -227,6 +229,9 @@ def _changes(record: Recorder) -> None:
     record.both("sessions delete", CURATOR, "--yes")
     record.both("compartments add", "finance")
     record.both("compartments list")
+    record.both("tools list")
+    record.both("tools review", "--yes")
+    record.both("tools withdraw", "files")
 
 
 def _tasks(record: Recorder) -> None:

@@ -19,7 +19,7 @@ from tests.directives import to_call
 from tests.engine.deliveries.test_outgoing_flow import invite, link
 from tests.engine.runs.test_classified_runs import BOOKS, PARTS
 from tests.story import Character, telling
-from tests.tools.test_codes import declared, documented, told
+from tests.tools.test_codes import RELEASED, declared, documented, told
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +123,9 @@ async def test_a_message_carries_nothing_to_a_place_that_may_not_have_it(open_ho
         await link(story.app, "+1", "owner")
         desk = await story.opens("desk")
         out = to_call("message", channel=NAME, recipient="owner", text="the secret")
-        run = await desk.answers(BOOKS, out)
+        user = person_principal(PersonId(await invite(story.app, "Ann")))
+        await desk.admits(user)
+        run = await desk.answers(BOOKS, out, principal=user)  # of their own turn, an owner would be asked
         refused = json.loads(run.reply or "")
         assert (refused["status"], refused["code"]) == ("forbidden", "write_down")
         assert "CONFIDENTIAL" not in refused["error"]
@@ -200,7 +202,7 @@ async def test_a_message_answers_its_codes_and_no_others(open_home: OpenHome) ->
         await app.services.sessions.patch(OWNER, chat, {"send_policy": "deny"})
         answers.append(await says(desk, "owner"))
         seen = {told(answer) for answer in answers}
-        assert {code for code, _ in seen} == declared(app, "message")
+        assert {code for code, _ in seen} == declared(app, "message") - {RELEASED}
         assert seen <= set(documented().items())
         assert all(each.status is not DeliveryStatus.DEAD for each in await story.deliveries())
 

@@ -9,7 +9,7 @@ import pytest
 from antiphon.agents.toolset import ToolContext, ToolOutput
 from antiphon.building import App
 from antiphon.domain.actor import OWNER, Principal
-from antiphon.domain.classification import Classification, Level
+from antiphon.domain.classification import Classification, Integrity, Level
 from antiphon.domain.ids import AgentId
 from antiphon.domain.message import ToolResult, text_content, text_of
 from antiphon.domain.run import RunStatus
@@ -118,7 +118,7 @@ async def test_a_summary_raises_who_is_told_it_to_all_that_it_was_made_of(open_h
         await say(app, "api:ann", "I move in May.", SECRET)
         output = await output_of(app, "api:ann")
         assert json.loads(output.text)["summary"] == SUMMARY
-        assert output.classification == SECRET.distrusted()
+        assert output.classification == SECRET.with_integrity(Integrity.GUEST)
 
 
 @requirement("summarize:1", "flow:2")

@@ -34,6 +34,8 @@ class RawServer:
     """Of the server's life, the newest last; a restart forgets them."""
     calls: list[str] = field(default_factory=list[str])
     """Names of the called tools."""
+    features: set[str] = field(default_factory=set[str])
+    """What requests asked for by their header."""
     url: str = ""
 
     def restart(self) -> None:
@@ -41,6 +43,8 @@ class RawServer:
 
     def answer(self, head: str, body: bytes) -> bytes:
         request: dict[str, Any] = json.loads(body)
+        named = (line.partition(":") for line in head.splitlines())
+        self.features.update(value.strip() for name, _, value in named if name.lower() == "x-mcp-features")
         session = next(
             (line.split(":", 1)[1].strip() for line in head.splitlines() if line.lower().startswith("mcp-session-id:")),
             None,

@@ -29,6 +29,11 @@ NAMES = (
     "ended fork at base",
     "message stored PUBLIC",
     "cap text with a sum",
+    "requests of sessions above",
+    "trusted content of all sessions",
+    "what is allowed always, to everybody",
+    "open releases counted for everybody",
+    "outcome of an approved call",
 )
 """What information flow has to be checked against, each once in `LEAKS`."""
 
@@ -130,8 +135,8 @@ LEAKS = (
     Bug(
         "spawn at PUBLIC with free text",
         "engine/children/spawn.py",
-        "attributes=SessionAttributes(label=request.label, taint=parent.taint, clearance=limit),",
-        "attributes=SessionAttributes(label=request.label, clearance=limit),",
+        "label=request.label, taint=parent.taint.join(command.caller.carried), clearance=limit",
+        "label=request.label, clearance=limit",
         "engine/children/test_spawn.py::test_a_child_has_its_parents_taint_and_clearance[sqlite]",
     ),
     Bug(
@@ -161,7 +166,7 @@ LEAKS = (
     Bug(
         "message stored PUBLIC",
         "policy/flow.py",
-        "return route if is_trusted(standing) and not has_foreign_words else route.distrusted()",
+        "return route.with_integrity(max(route.integrity, integrity))",
         "return PUBLIC",
         after("a word above in a participant's room"),
     ),
@@ -171,6 +176,41 @@ LEAKS = (
         'return _capped(cap_of_it, f"{cap.tokens} tokens")',
         'return _capped(cap_of_it, f"{spent.tokens} of {cap.tokens} tokens")',
         "worlds/test_budgets.py::test_a_budget_that_is_used_up_tells_no_sum",
+    ),
+    Bug(
+        "requests of sessions above",
+        "store/approvals.py",
+        "conditions, values = [readable.text], [*readable.values]",
+        "conditions, values = ['1 = 1'], []",
+        after("trust what was read above"),
+    ),
+    Bug(
+        "trusted content of all sessions",
+        "engine/approvals/trusting.py",
+        "    refuse_act(standing, Act.TRUST)\n    return await rows.list_page(query, standing.clearance,",
+        "    from antiphon.store.people import EVERYTHING\n\n    return await rows.list_page(query, EVERYTHING,",
+        after("a known session is trusted with what it read"),
+    ),
+    Bug(
+        "what is allowed always, to everybody",
+        "engine/approvals/standing.py",
+        "    refuse_act(standing, Act.APPROVE_ALWAYS)\n    return await rows.list_page(query, standing.clearance,",
+        "    from antiphon.store.people import EVERYTHING\n\n    return await rows.list_page(query, EVERYTHING,",
+        after("allow always above"),
+    ),
+    Bug(
+        "outcome of an approved call",
+        "engine/runs/decisions.py",
+        "    return replace(approval, outcome=WITHHELD)\n",
+        "    return approval\n",
+        after("an approved call reads the books"),
+    ),
+    Bug(
+        "open releases counted for everybody",
+        "store/approvals.py",
+        "conditions, values = [\"a.state = 'pending'\", readable.text], [*readable.values]",
+        "conditions, values = [\"a.state = 'pending'\"], []",
+        after("message from above"),
     ),
 )
 

@@ -20,7 +20,7 @@ from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
-from antiphon.domain.approval import Verdict
+from antiphon.domain.approval import Approval, ApprovalState, Verdict
 from antiphon.domain.classification import EVERYTHING, Classification, Level, NamedClassification
 from antiphon.domain.ids import ApprovalId, RunId, SessionRow
 from antiphon.domain.message import text_content
@@ -34,6 +34,7 @@ from antiphon.engine.sessions.sessions import SessionAttributes
 from antiphon.policy.memory import session_holder
 from antiphon.store import people as people_rows
 from antiphon.store import sessions as rows
+from antiphon.store.approvals import ApprovalFilter
 from antiphon.store.database import Query, Transaction
 from antiphon.testing.door import Door, DoorAnswer
 from tests.channels.fake_channel import NAME as FAKE
@@ -63,7 +64,7 @@ SETTINGS: dict[str, Any] = {
             },
         }
     },
-    "access": {"roles": {"guest": {"tools": ["indexes"]}}},
+    "access": {"roles": {"guest": {"tools": ["indexes"]}, "user": {"approve": ["main"]}}},
     "limits": {"guest": {"requestsPerMinute": 10**6, "burst": 10**6, "sessions": 10**4}},
 }
 
@@ -262,6 +263,7 @@ async def open_world(home: Path, side: str, url: str | None = None) -> AsyncGene
         tool(read_books, name="books", effects=["reads"], classification=level),
         tool(break_books, name="torn_books", effects=["reads"], classification=level),
         tool(burn, name="burn", effects=["deletes"], classification=level),
+        tool(read_books, name="rumours", effects=["reads"], classification={**level, "integrity": "untrusted"}),
     ]
     parts = Parts(tools=tools, clock=clock, ids=ids, synchronous="OFF", channels=[FakeChannel()])
     section = DatabaseSection() if url is None else DatabaseSection(url=SecretStr(url), connections=6)
@@ -326,6 +328,25 @@ class Cast:
     async def calls(self, name: str, tool: str, **arguments: Any) -> Mapping[str, Any]:
         """The answer to a call from outside as the session, which nobody observes."""
         return await self.app.tool_calls.call(OWNER, self.target(name), tool, arguments)
+
+    async def answers(
+        self, name: str, tool: str, verdict: Verdict = Verdict.ONCE, *, trusts: bool = False
+    ) -> list[Approval]:
+        """The session's requests for calls of the tool that waited, which the owner has answered.
+
+        With `trusts`, what was read is trusted. Others stay: what was to be sent down would be released with them.
+        """
+        await self.world.settles()
+        services = self.app.services
+        session = (await services.sessions.get(OWNER, self.target(name))).session.row
+        where = ApprovalFilter(session=session, state=ApprovalState.PENDING)
+        found = await services.approvals.list(OWNER, where, limit=100)
+        waiting = [each for each in found if {call.tool for call in each.calls} == {tool}]
+        for approval in waiting:
+            trust = approval.trustable if trusts or approval.is_release else ()
+            await services.approvals.resolve(OWNER, approval.id, verdict, trust=trust)
+        await self.world.settles()
+        return waiting
 
     async def turns_page(self, step: Step) -> str:
         """A page of the books with this world's words."""
@@ -510,6 +531,28 @@ async def _ask_above(cast: Cast, step: Step) -> None:
     await cast.posts("vault", to_call("burn", page=cast.words(step)))
 
 
+async def _trust_above(cast: Cast, step: Step) -> None:
+    """The owner trusts what was read, and revokes that in one of the worlds."""
+    page = await cast.turns_page(step)
+    await cast.posts("vault", f"{to_call('rumours', page=page)}\n{to_call('burn', page=page)}")
+    for trusted in await cast.answers("vault", "burn", trusts=True):
+        if cast.world.side == "a":
+            services = cast.app.services
+            for sha256 in trusted.trustable:
+                await services.trusted_contents.revoke(OWNER, trusted.session, sha256)
+
+
+async def _release_above(cast: Cast, step: Step) -> None:
+    """What the vault says goes to somebody outside, by a release."""
+    await cast.posts("vault", to_call("message", channel=FAKE, recipient="ann", text=cast.words(step)))
+    await cast.answers("vault", "message")
+
+
+async def _allow_always_above(cast: Cast, step: Step) -> None:
+    await cast.posts("vault", to_call("burn", page=cast.words(step)))
+    await cast.answers("vault", "burn", Verdict.ALWAYS)
+
+
 async def _fail_above(cast: Cast, step: Step) -> None:
     await cast.posts("vault", f"!fail {cast.words(step)}")
 
@@ -560,6 +603,9 @@ HIDDEN_ACTS: Mapping[str, Act] = {
     "spawn above": _spawn_above,
     "send down from above": _send_down,
     "ask for approval above": _ask_above,
+    "trust what was read above": _trust_above,
+    "release words above": _release_above,
+    "allow always above": _allow_always_above,
     "fail above": _fail_above,
     "deliver from above": _deliver_above,
     "message from above": _message_above,
@@ -574,6 +620,13 @@ HIDDEN_ACTS: Mapping[str, Act] = {
 
 async def _read_books(cast: Cast, step: Step) -> None:
     await cast.posts("risen", to_call("books", page=await cast.turns_page(step)))
+
+
+async def _ask_after_rumours(cast: Cast, step: Step) -> None:
+    """A known session asks after it has read something above, and the owner trusts that."""
+    page = await cast.turns_page(step)
+    await cast.posts("risen", f"{to_call('rumours', page=page)}\n{to_call('burn', page='one')}")
+    await cast.answers("risen", "burn", trusts=True)
 
 
 async def _tear_books(cast: Cast, step: Step) -> None:
@@ -653,6 +706,7 @@ async def _approve_books(cast: Cast, step: Step) -> None:
 
 SHARED_ACTS: Mapping[str, Act] = {
     "a known session reads the books": _read_books,
+    "a known session is trusted with what it read": _ask_after_rumours,
     "a known session's tool fails with the books": _tear_books,
     "a word above in a participant's room": _say_to_room,
     "a failure above in a participant's room": _fail_in_room,
@@ -773,7 +827,13 @@ _HTTP_QUESTIONS: Mapping[str, str] = {
     "runs that ended well": "/runs?status=ok&limit=20",
     "runs at work": "/runs?status=queued&status=running&status=awaiting_approval",
     "approvals that wait": "/approvals?status=pending",
+    "approvals of any state": "/approvals?limit=20",
+    "what is allowed always": "/standing-approvals",
+    "what is trusted": "/trusted-content",
+    "what is trusted of a session above": "/trusted-content?session=agent:main:cli:vault{n}",
+    "tools that were reviewed": "/tool-reviews",
     "deliveries that were held back": "/deliveries?status=suppressed",
+    "texts that were sent": "/deliveries?limit=20",
     "tasks": "/tasks",
     "tasks of a session": "/tasks?session=agent:main:cli:room{n}",
     "page of tasks": "/page/tasks",

@@ -1,8 +1,9 @@
 """Which calls of a step a person must approve, and which of them were decided. Contract: approvals 1 to 4."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 from anyio import to_thread
@@ -11,9 +12,9 @@ from msgspec.structs import replace
 
 from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.call_flow import Calling, may_leave, refuse_call, sink_of
-from antiphon.agents.model import ToolSchema
-from antiphon.agents.toolset import Tool, ToolOutput, Toolset
-from antiphon.domain.agent import Effect
+from antiphon.agents.references import with_values
+from antiphon.agents.toolset import Foreseeing, Tool, ToolContext, ToolOutput, Toolset, hash_of_tool
+from antiphon.domain.agent import Agent, Effect
 from antiphon.domain.approval import (
     UNKNOWN_WORKSPACE,
     Approval,
@@ -22,18 +23,27 @@ from antiphon.domain.approval import (
     find_identical,
     hash_of_text,
 )
+from antiphon.domain.classification import OF_INTEGRITY, PUBLIC, Classification, Integrity
 from antiphon.domain.errors import Invalid
-from antiphon.domain.ids import StandingApprovalId
+from antiphon.domain.ids import SessionRow, StandingApprovalId
 from antiphon.domain.listing import MAX_DEPTH, MAX_LISTED
+from antiphon.domain.release import Release
+from antiphon.domain.session import DeliveryContext, Session
 from antiphon.domain.transcript import OpenCall
+from antiphon.engine.access.caller import Caller
+from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.approvals.standing import find_covering
+from antiphon.engine.ledger.run_log import call_name
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import ApprovalsSoFar, RunContext
 from antiphon.engine.runs.lifecycle import WorkspaceUse
 from antiphon.engine.sessions.workspaces import Workspace
 from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
-from antiphon.policy.rights import is_guest, may_call
-from antiphon.policy.session_tools import NEVER_ASK
+from antiphon.policy.decision import Allow, Deny
+from antiphon.policy.flow import is_public, is_write_down
+from antiphon.policy.releases import may_ask_release
+from antiphon.policy.rights import is_guest, may_call, trusted_by
+from antiphon.policy.session_tools import MESSAGE_TOOL, NEVER_ASK
 from antiphon.policy.standing import Standing
 
 JOINED = (
@@ -57,6 +67,8 @@ class JudgedCall(Struct, frozen=True, kw_only=True):
     """How to ask for it, if it needs an approval that it does not have."""
     allowed_by: StandingApprovalId | None = None
     """What lets it run unasked; a call begins only while that counts."""
+    release: str | None = None
+    """The hash of what an owner has released for it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,22 +88,41 @@ class Judge:
 
         Reads nothing if none needs an approval, the run has never asked, and everything is public.
         """
-        refusals = [self._refuse_arguments(call) or await self._refuse_flow(context, call) for call in calls]
-        needs = self._needs(calls, refusals)
+        read = [await self._read_arguments(context, call) for call in calls]
+        calls = [call for call, _ in read]
+        refusals = [refusal or await self._refuse_flow(context, call) for call, refusal in read]
+        context.trusts = trusted_by(self.standing)
+        needs = await self._needs(context, calls, refusals)
         if any(needs):
             self.standing = await context.standing()
-            needs = self._needs(calls, refusals)
-        if not any(needs) and context.run.approval is None:
+            context.trusts = trusted_by(self.standing)
+            needs = await self._needs(context, calls, refusals)
+        releases = [
+            await self._release(context, call) if refusal is None else None
+            for call, refusal in zip(calls, refusals, strict=True)
+        ]
+        refusals = [
+            refusal or _refused_unasked(need, release)
+            for need, release, refusal in zip(needs, releases, refusals, strict=True)
+        ]
+        if not any(needs) and not any(isinstance(each, Release) for each in releases) and context.run.approval is None:
             return [JudgedCall(call=call, refusal=refusal) for call, refusal in zip(calls, refusals, strict=True)]
         so_far = await context.read_approvals()
         workspace = await self._workspace_now(so_far)
         asked: list[JudgedCall] = []
-        for call, need, refusal in zip(calls, needs, refusals, strict=True):
+        for call, need, release, refusal in zip(calls, needs, releases, refusals, strict=True):
             if refusal is not None:
                 asked.append(JudgedCall(call=call, refusal=refusal))
                 continue
             number = 1 + sum(judged.asked is not None for judged in asked)
-            asked.append(self._judge_one(call, need, so_far, workspace, id=str(number)))
+            wanted = _NeededYes(
+                need=need if isinstance(need, NeedsApproval) else None,
+                release=release if isinstance(release, Release) else None,
+                is_steered=isinstance(release, Release) and context.is_steered(call.message_seq),
+                id=str(number),
+                at=context.clock.now(),
+            )
+            asked.append(self._judge_one(call, wanted, so_far, workspace))
         return asked
 
     async def asked(self, judged: Sequence[JudgedCall]) -> list[AskedCall]:
@@ -102,55 +133,103 @@ class Judge:
         workspace = await hash_of_workspace(self.workspace)
         return [in_workspace(call, workspace) if call.tool == RUN_COMMAND else call for call in asked]
 
-    def workspace_use(self, context: RunContext, tool: Tool) -> WorkspaceUse | None:
+    def workspace_use(self, context: RunContext, tool: Tool, call: OpenCall) -> WorkspaceUse | None:
         """How a call of the tool uses the workspace; None if it does not."""
         if tool.schema.name != RUN_COMMAND:
             return None
+        carried = context.made_of.join(call.carried)
         return WorkspaceUse(
-            carried=context.made_of,
-            left=context.made_of.join(tool.classification),
+            carried=carried,
+            left=left_by(tool, carried, context.agent, self._effects_of(tool)),
             clearance=sink_of(tool, self.rules.sinks, leaves=self._leaves(context, tool)),
         )
 
-    def _refuse_arguments(self, call: OpenCall) -> ToolOutput | None:
-        """Before anybody is asked: people read what runs only if the arguments say one thing."""
-        if call.is_begun or self.tools.find(call.part.name) is None:
-            return None
+    async def _read_arguments(self, context: RunContext, call: OpenCall) -> tuple[OpenCall, ToolOutput | None]:
+        """The call with the values that it refers to, or its refusal.
+
+        Before anybody is asked: people read what runs only if the arguments say one thing.
+        """
+        if self.tools.find(call.part.name) is None:
+            return call, None
         try:
-            read_call_arguments(call.part.arguments)
+            return await with_values(context, call), None
         except Invalid as invalid:
-            return _refused(invalid.code, invalid.message)
-        return None
+            return call, None if call.is_begun else _refused(invalid.code, invalid.message)
 
     async def _refuse_flow(self, context: RunContext, call: OpenCall) -> ToolOutput | None:
         tool = self.tools.find(call.part.name)
         if tool is None or call.is_begun:
             return None
-        calling, sinks = Calling(context.made_of, context.taint, context.workspace), self.rules.sinks
+        carried = context.made_of.join(call.carried)
+        calling, sinks = Calling(carried, context.taint, context.workspace), self.rules.sinks
         find_ceiling = partial(context.find_ceiling, sinks)
         return await refuse_call(tool, calling, sinks, find_ceiling, leaves=self._leaves(context, tool))
 
     def _leaves(self, context: RunContext, tool: Tool) -> bool:
-        is_command_walled = is_walled(self.standing, is_sandboxed=self.is_sandboxed)
-        return may_leave(effects_of(tool, is_walled=is_command_walled), context.agent)
+        return may_leave(self._effects_of(tool), context.agent)
 
-    def _needs(self, calls: Sequence[OpenCall], refusals: Sequence[ToolOutput | None]) -> list[NeedsApproval | None]:
+    def _effects_of(self, tool: Tool) -> frozenset[Effect]:
+        return effects_of(tool, is_walled=is_walled(self.standing, is_sandboxed=self.is_sandboxed))
+
+    async def _needs(
+        self, context: RunContext, calls: Sequence[OpenCall], refusals: Sequence[ToolOutput | None]
+    ) -> list[NeedsApproval | Deny | None]:
         pairs = zip(calls, refusals, strict=True)
-        return [self._need(call) if refusal is None else None for call, refusal in pairs]
+        return [await self._need(context, call) if refusal is None else None for call, refusal in pairs]
 
-    def _need(self, call: OpenCall) -> NeedsApproval | None:
+    async def _need(self, context: RunContext, call: OpenCall) -> NeedsApproval | Deny | None:
         """None for a call that has begun, and for one that cannot run anyway."""
         tool = self.tools.find(call.part.name)
         if tool is None or call.is_begun or not may_call(call.part.name, self.standing, self.rules.role_tools):
             return None
+        effects = self._effects_of(tool)
+        is_steered = context.is_steered(call.message_seq) or refers_in_routes(call, tool)
+        if is_steered and (place := await self._place_of(context, call, tool)) is not None:
+            if await context.is_reply(place, self.rules.sinks):
+                is_steered = tool.schema.name != MESSAGE_TOOL
+            else:
+                effects |= {Effect.LEAVES}
         decision = decide_call(
             self.rules.approval,
             tool.schema.name,
-            effects_of(tool, is_walled=is_walled(self.standing, is_sandboxed=self.is_sandboxed)),
+            effects,
             self.standing,
             is_from_server=self.tools.is_from_server(tool.schema.name),
+            is_untrusted=is_steered,
         )
-        return decision if isinstance(decision, NeedsApproval) else None
+        return None if isinstance(decision, Allow) else decision
+
+    async def _place_of(self, context: RunContext, call: OpenCall, tool: Tool) -> DeliveryContext | None:
+        """The place outside at which people hear what the call sends: also through a session, which answers there.
+
+        None if they do not. Contract: flow 10.
+        """
+        if not isinstance(tool, Foreseeing):
+            return None
+        arguments = read_call_arguments(call.part.arguments).values
+        return place_of_sink(await tool.foresee(ToolContext(caller_of(context, call)), arguments))
+
+    async def _release(self, context: RunContext, call: OpenCall) -> Release | Deny | None:
+        """What an owner would have to release, so that the call may send its words; or that nobody may.
+
+        Contract: flow 4, 11.
+        """
+        tool = self.tools.find(call.part.name)
+        if is_public(context.made_of.join(call.carried)) or not isinstance(tool, Foreseeing):
+            return None
+        if not may_call(call.part.name, self.standing, self.rules.role_tools):
+            return None
+        arguments = read_call_arguments(call.part.arguments).values
+        foreseen = await tool.foresee(ToolContext(caller_of(context, call)), arguments)
+        if foreseen is None or not is_write_down(foreseen.decision):
+            return None
+        read = context.sources(call.message_seq) if context.is_steered(call.message_seq) else ()
+        release = None
+        if may_ask_release(self.standing, read, self.rules.approval.untrusted):
+            release = await context.find_release(foreseen)
+        if release is not None and (read or call.referring):
+            release = replace(release, standing=None)  # what goes always would go without a look at what was read
+        return release or foreseen.decision
 
     async def _workspace_now(self, so_far: ApprovalsSoFar) -> str:
         """The hash of the workspace, if a command was approved that must find it as it was."""
@@ -159,37 +238,103 @@ class Judge:
             return UNKNOWN_WORKSPACE
         return await hash_of_workspace(self.workspace)
 
-    def _judge_one(
-        self, call: OpenCall, need: NeedsApproval | None, so_far: ApprovalsSoFar, workspace: str, *, id: str
-    ) -> JudgedCall:
+    def _judge_one(self, call: OpenCall, wanted: "_NeededYes", so_far: ApprovalsSoFar, workspace: str) -> JudgedCall:
         tool = self.tools.find(call.part.name)
-        is_approved = False
+        is_approved, released = False, None
         for approval in so_far.own:
             answered = approval.find_call(call.message_seq, call.index)
             if answered is None or approval.is_pending:
                 continue
             if refusal := refusal_of(approval, answered):
-                return JudgedCall(call=call, refusal=refusal)
+                said = OF_INTEGRITY[so_far.notes.get(approval.id, Integrity.TRUSTED)]
+                bare = replace(call, carried=PUBLIC)  # the refusal says nothing of the arguments
+                return JudgedCall(call=bare, refusal=replace(refusal, classification=said))
             # What was approved may not be what would run now: then it is asked again.
-            is_approved |= tool is not None and is_same(call, tool, answered, workspace)
-        if need is None or tool is None or is_approved:
+            if tool is None or not is_same(call, tool, answered, workspace):
+                continue
+            if call.is_begun:
+                released = answered.released or released  # its unit checks it, and sends nothing else
+            elif wanted.release is None:
+                is_approved = True
+            elif (
+                answered.released == wanted.release.sha256 and wanted.at < approval.expires_at and not wanted.is_steered
+            ):
+                is_approved, released = True, answered.released
+        if tool is None or is_approved or released is not None:
+            return JudgedCall(call=call, release=released)
+        if wanted.is_nothing or (call.is_begun and wanted.release is None):
             return JudgedCall(call=call)
         arguments = read_call_arguments(call.part.arguments).text
         asked = AskedCall(
-            id=id,
+            id=wanted.id,
             message_seq=call.message_seq,
             index=call.index,
             tool=call.part.name,
             arguments=arguments,
             sha256=hash_of_text(arguments),
-            definition=hash_of_definition(tool.schema),
-            reason=need.reason,
+            definition=hash_of_definition(tool),
+            reason=wanted.reason,
+            is_untrusted=wanted.is_untrusted,
+            routes=routes_of_call(tool, arguments) if wanted.is_untrusted else None,
+            release=wanted.release,
         )
-        if allowed := find_covering(so_far.standing, asked, so_far.run):
-            return JudgedCall(call=call, allowed_by=allowed.id)
+        # What releases words allows nothing else that the call must be asked for.
+        if (wanted.release is None or wanted.need is None) and (
+            allowed := find_covering(so_far.standing, asked, so_far.run)
+        ):
+            return JudgedCall(call=call, allowed_by=allowed.id, release=asked.released)
+        if call.is_begun:
+            return JudgedCall(call=call)
         if other := find_identical(so_far.pending, asked, self.standing.principal):
             return JudgedCall(call=call, refusal=_joined(other))
         return JudgedCall(call=call, asked=asked)
+
+
+class _NeededYes(Struct, frozen=True, kw_only=True):
+    """What a call that has not begun must have."""
+
+    need: NeedsApproval | None
+    release: Release | None
+    is_steered: bool
+    """Whether words of others may have steered the release, so that it goes only together with trust in them."""
+    id: str
+    """Of the call in a request."""
+    at: datetime
+
+    @property
+    def is_nothing(self) -> bool:
+        return self.need is None and self.release is None
+
+    @property
+    def is_untrusted(self) -> bool:
+        return self.is_steered or (self.need is not None and self.need.is_untrusted)
+
+    @property
+    def reason(self) -> str:
+        """For people."""
+        asked = [] if self.release is None else [self.release.question]
+        return " ".join([*asked, *([] if self.need is None else [self.need.reason])])
+
+
+def caller_of(context: RunContext, call: OpenCall, release: str | None = None) -> Caller:
+    """The caller of a run's call."""
+    return Caller(
+        session=SessionRow(context.run.session),
+        agent_id=context.agent.id,
+        principal=context.run.principal,
+        call_id=call_name(context.run.id, call),
+        run=context,
+        release=release,
+        carried=call.carried,
+        referring=call.referring,
+    )
+
+
+def place_of_sink(foreseen: ForeseenCall | None) -> DeliveryContext | None:
+    """The place outside at which people hear the words; None if they do not."""
+    sink = None if foreseen is None else foreseen.sink
+    place = sink.delivery if isinstance(sink, Session) else sink
+    return place if place is not None and place.is_outside else None
 
 
 def asked_from_outside(tool: Tool, written: str, need: NeedsApproval) -> AskedCall:
@@ -200,14 +345,43 @@ def asked_from_outside(tool: Tool, written: str, need: NeedsApproval) -> AskedCa
         tool=tool.schema.name,
         arguments=arguments,
         sha256=hash_of_text(arguments),
-        definition=hash_of_definition(tool.schema),
+        definition=hash_of_definition(tool),
         reason=need.reason,
+        is_untrusted=need.is_untrusted,
+        routes=routes_of_call(tool, arguments) if need.is_untrusted else None,
     )
+
+
+def routes_of_call(tool: Tool, arguments: str) -> tuple[str, ...] | None:
+    """The tool's routes, and arguments that a tool of others is given beyond its schema: who knows what they do."""
+    if tool.routes is None or tool.foreign is None:
+        return tool.routes
+    known = tool.schema.parameters.get("properties")
+    beyond = [
+        name for name in read_call_arguments(arguments).values if not isinstance(known, dict) or name not in known
+    ]
+    return (*tool.routes, *beyond)
+
+
+def refers_in_routes(call: OpenCall, tool: Tool) -> bool:
+    """Whether a value from quarantine says where to or how much. Contract: flow 10."""
+    routes = routes_of_call(tool, call.part.arguments) if call.referring else ()
+    return bool(call.referring) if routes is None else not call.referring.isdisjoint(routes)
 
 
 def is_walled(standing: Standing, *, is_sandboxed: bool) -> bool:
     """Whether commands with the rights of the principal run in a sandbox."""
     return is_sandboxed or is_guest(standing)
+
+
+def left_by(tool: Tool, context: Classification, agent: Agent | None, effects: Collection[Effect]) -> Classification:
+    """What a command leaves in the workspace, and so in its result: from a network come words of anybody.
+
+    A person has said yes to each command on the host. Contract: flow 2, 8.
+    """
+    left = context.join(tool.classification)
+    is_on_host = Effect.DELETES in effects
+    return left if is_on_host or (agent is not None and not agent.command_limits.network) else left.distrusted()
 
 
 def effects_of(tool: Tool, *, is_walled: bool) -> frozenset[Effect]:
@@ -225,7 +399,7 @@ def may_ask(tool: Tool) -> bool:
 def is_same(call: OpenCall, tool: Tool, asked: AskedCall, workspace: str) -> bool:
     """Whether the call, its tool and the workspace of a command are what was asked about. Contract: approvals 3."""
     is_same_call = has_arguments(asked, call.part.arguments)
-    is_same_tool = hash_of_definition(tool.schema) == asked.definition
+    is_same_tool = hash_of_definition(tool) == asked.definition
     return is_same_call and is_same_tool and asked.finds(workspace)
 
 
@@ -245,9 +419,15 @@ def in_workspace(command: AskedCall, workspace: str) -> AskedCall:
     return replace(command, workspace=workspace, reason=reason)
 
 
-def hash_of_definition(schema: ToolSchema) -> str:
-    """The hash of a tool's name, description and schema."""
-    return hash_of_text(json.dumps([schema.name, schema.description, schema.parameters], sort_keys=True))
+def hash_of_definition(tool: Tool) -> str:
+    """The hash of a tool's name, description and schema, and of its effects if an owner confirmed them.
+
+    So a yes to a call is asked for anew once somebody reviewed its tool, or reviewed it otherwise.
+    """
+    foreign = tool.foreign
+    if foreign is None or not foreign.is_confirmed or foreign.is_declared:
+        return hash_of_tool(tool.schema)
+    return hash_of_tool(tool.schema, sorted(tool.effects))
 
 
 def refusal_of(approval: Approval, call: AskedCall) -> ToolOutput | None:
@@ -260,6 +440,23 @@ def refusal_of(approval: Approval, call: AskedCall) -> ToolOutput | None:
         return _refused("approval_withdrawn", f"Request {approval.id} was withdrawn. The call did not run.")
     said = f" The person who decided says: {approval.note}" if approval.note else ""
     return _refused("approval_denied", f"Call was denied (request {approval.id}). It did not run.{said}")
+
+
+def _refused_unasked(need: NeedsApproval | Deny | None, release: Release | Deny | None) -> ToolOutput | None:
+    """The refusal of a call about which nobody is asked, since a yes would change nothing."""
+    if isinstance(need, Deny):
+        return _denied(need)
+    return None if need is None or not isinstance(release, Deny) else refused_words(release)
+
+
+def refused_words(denied: Deny) -> ToolOutput:
+    """The result of a call whose words may not go to their target, as the tool itself says it."""
+    answer = {"status": "forbidden", "code": denied.rule, "error": denied.reason}
+    return ToolOutput(json.dumps(answer, ensure_ascii=False), is_error=True)
+
+
+def _denied(denied: Deny) -> ToolOutput:
+    return _refused(denied.rule, f"{denied.reason} The call did not run.")
 
 
 def _joined(approval: Approval) -> ToolOutput:

@@ -14,6 +14,7 @@ from antiphon.agents.outside_gate import OutsideGate, answer_of
 from antiphon.agents.text import whole_text
 from antiphon.agents.toolset import Tool, Toolset
 from antiphon.domain.approval import Approval, AskedCall, hash_of_text
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Denied, NotFound
 from antiphon.domain.idempotency import parse_idempotency_key
 from antiphon.domain.ids import Ids
@@ -108,12 +109,15 @@ class ToolCalls:
                 "See agents.list[].tools, tools.subagents.tools and access.roles in the configuration.",
                 code="tool_not_given",
             )
+        tool = await self._gate.reviewed(tool)
         call = _IncomingCall(actor, target, idempotency_key, found, tool, arguments, _text_of(arguments))
         if call.key is not None and may_ask(tool) and (told := await self._calls.find(call.origin)):
             return await self._tell(told, call)  # whether or not it may come or would have to ask now
         if refusal := await self._gate.refuse(found, tool):
             return answer_of(refusal.text, is_error=True)
         if asked := await self._gate.asked(found, tool, call.text):
+            if refusal := await self._gate.refuse_words(found, tool, arguments):
+                return answer_of(refusal.text, is_error=True)
             told = await self._calls.ask(found.caller, call.origin, asked)
             if not isinstance(told, StandingApproval):
                 return await self._tell(told, call)
@@ -161,24 +165,27 @@ class ToolCalls:
             raise Conflict(REUSED, code="idempotency_key_reused")
         if approval.is_pending:
             return _pending(approval, PENDING)
-        answer = await self._answer(approval, stored)
-        if answer is None:
+        found = await self._answer(approval, stored)
+        if found is None:
             return _pending(approval, UNDER_WAY)
-        if not self._gate.may_tell(await self._present(call), call.tool, approval.made_of):
+        answer, made_of = found
+        if not self._gate.may_tell(await self._present(call), call.tool, approval.made_of.join(made_of)):
             answer = answer_of(WITHHELD, is_error=False)
         if call.key is None:
             await self._calls.forget(approval, call.origin)
         return answer
 
-    async def _answer(self, approval: Approval, call: AskedCall) -> JsonObject | None:
-        """The answer of a call that was decided; None if it is not over in time."""
+    async def _answer(self, approval: Approval, call: AskedCall) -> tuple[JsonObject, Classification] | None:
+        """The answer of a call that was decided, and what it brought; None if it is not over in time."""
         if refusal := refusal_of(approval, call):
-            return answer_of(refusal.text, is_error=True)
+            return answer_of(refusal.text, is_error=True), PUBLIC
         if approval.run is not None:
             result = await self._calls.find_result(approval, call)
-            return None if result is None else answer_of(text_of(result.content), is_error=result.is_error)
+            return None if result is None else (answer_of(text_of(result.content), is_error=result.is_error), PUBLIC)
         settled = await self._calls.settled(approval.id, approval.session)
-        return None if settled is None or settled.outcome is None else answer_of(settled.outcome, is_error=False)
+        if settled is None or settled.outcome is None:
+            return None
+        return answer_of(settled.outcome, is_error=False), settled.made_of
 
     async def acting_target(
         self, holder: TokenHolder | None, named: str | None, read_target: Callable[[str], NamedTarget]

@@ -9,6 +9,7 @@ from antiphon.agents.prompt import Framing
 from antiphon.agents.repair import Shortening
 from antiphon.agents.summary import BYTES_PER_TOKEN, summarise
 from antiphon.domain.classification import join_all
+from antiphon.domain.distrust import sources_data
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.message import (
     NO_USAGE,
@@ -20,7 +21,7 @@ from antiphon.domain.message import (
     Usage,
     UserMessage,
 )
-from antiphon.domain.transcript import Entry, Input, Step, Summary
+from antiphon.domain.transcript import Entry, Input, Step, Summary, sources_of
 from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.runs.context import RunContext
 
@@ -67,6 +68,8 @@ async def compact(
         "fromSeq": transcript.needed_from(through, kept),
         "entries": len(older),
     }
+    if sources := sources_data(sources_of(older)):
+        data["sources"] = sources
     usage = NO_USAGE
     if how is Shortening.OLDEST:
         data |= {"summary": _summary_before(older), "error": "The provider refused the conversation as too long."}

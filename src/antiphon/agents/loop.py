@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import anyio
 
-from antiphon.agents.approving import Judge, JudgedCall
+from antiphon.agents.approving import Judge, JudgedCall, caller_of
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded
 from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.compaction import compact, estimate_tokens
@@ -22,24 +22,24 @@ from antiphon.agents.fence import PURPOSE, DataFences
 from antiphon.agents.model import Model, ModelError, ModelErrorKind, Prompt
 from antiphon.agents.models import Models
 from antiphon.agents.prompt import NOBODY, Framing, build_prompt
+from antiphon.agents.quarantine import Quarantine, quarantine_of
 from antiphon.agents.repair import Conversed, Repairs, Shortening, after_refusal
 from antiphon.agents.summary import FILL_LIMIT
 from antiphon.agents.text import bounded_text, whole_text
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
 from antiphon.agents.whereabouts import Whereabouts
 from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, Effect
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import Classification, Integrity, join_all
 from antiphon.domain.errors import Invalid
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.home_key import HomeKey
-from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import NO_USAGE, AssistantMessage, Cut, JsonObject, ToolResult, Usage, text_content
+from antiphon.domain.quarantine import SCHEMA_MISMATCH
 from antiphon.domain.run import PLACE_CLEARANCE, Outcome, Purpose, Run, RunStatus
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.transcript import Entry, OpenCall, Step, Transcript
-from antiphon.engine.access.caller import Caller
 from antiphon.engine.ledger.append import AGENT_ACTOR
-from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, UsedModel, call_name
+from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, UsedModel
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
@@ -48,11 +48,12 @@ from antiphon.policy.approvals import RUN_COMMAND
 from antiphon.policy.decision import Deny
 from antiphon.policy.exit import decide_provider
 from antiphon.policy.flow import ceiling, may_hold
-from antiphon.policy.rights import may_call
-from antiphon.policy.session_tools import SESSION_TOOLS, SHOW_OTHERS, YIELD_TOOL
+from antiphon.policy.rights import may_call, trusted_by
+from antiphon.policy.session_tools import SESSION_TOOLS, YIELD_TOOL
 
 logger = logging.getLogger(__name__)
 
+NO_VALUES = "The result did not have the form that it was asked for in, twice."
 CANCELLED = Outcome(status=RunStatus.CANCELLED, error="The run was cancelled.", code="cancelled")
 
 
@@ -87,7 +88,13 @@ class AgentLoop:
         context.model = UsedModel(name=model.name, is_counted=model.is_counted)
         offered = await self._tools.tools_for(agent.id)
         tools = offered.for_session(agent.id, session.depth, standing, self._rules)
-        context.surroundings = _surroundings(session, agent, tools)
+        quarantine = quarantine_of(context.returns)
+        if quarantine is not None:
+            tools = tools.that_read()
+        if context.run.purpose is not Purpose.CHILD:
+            quarantine = None  # somebody else asks the child
+        context.surroundings, context.trusts = _surroundings(session, agent, tools), trusted_by(standing)
+        context.has_unread = tools.has_unread
         is_group = session.source.type is SessionType.GROUP
         is_sandboxed = context.run.is_sandboxed or self._rules.are_sandboxed(session)
         judge = Judge(
@@ -104,7 +111,7 @@ class AgentLoop:
                 return _unreadable(transcript.unreadable)
             memory = await context.find_memory(session, self._rules)
             held = await context.find_held(self._rules.sinks)
-            if ending := self._ending_in_log(context, transcript):
+            if ending := self._ending_in_log(context, transcript, quarantine):
                 return ending
             if not may_hold(held, context.ceiling):
                 return _above(context, session, held)
@@ -129,7 +136,8 @@ class AgentLoop:
                 names=context.names,
                 channels=self._rules.chats.titles,
             )
-            framing = Framing(session.source.type, fences, roles, context.ceiling, memory, whereabouts)
+            wanted = "" if quarantine is None else quarantine.words(transcript.steps_of(context.run.id))
+            framing = Framing(session.source.type, fences, roles, context.ceiling, memory, whereabouts, wanted)
             prompt = build_prompt(
                 entries, transcript, context.run.id, session=session, agent=agent, tools=tools, framing=framing
             )
@@ -163,7 +171,8 @@ class AgentLoop:
             if repairs.has_left_out:
                 await context.record([_left_out(context, repairs)])
             repairs = Repairs()
-            if not message.calls and not _is_empty(context.run, message):
+            is_misfit = quarantine is not None and quarantine.misfit(message) is not None
+            if not message.calls and not is_misfit and not _is_empty(context.run, message):
                 return _spoke(message, message)
             await context.record_step(message)
 
@@ -188,7 +197,9 @@ class AgentLoop:
                 return tried
         return None
 
-    def _ending_in_log(self, context: RunContext, transcript: Transcript) -> RunEnding | None:
+    def _ending_in_log(
+        self, context: RunContext, transcript: Transcript, quarantine: Quarantine | None
+    ) -> RunEnding | None:
         """The run's end according to the log; None if the run must continue."""
         steps = transcript.steps_of(context.run.id)
         if not steps:
@@ -197,6 +208,8 @@ class AgentLoop:
         last = steps[-1]
         has_seen_all = newest is None or newest.seq <= last.message.saw
         if not last.message.calls and has_seen_all:
+            if quarantine is not None and quarantine.misfit(last.message) is not None:
+                return None if quarantine.asks_again(steps) is not None else _failed(SCHEMA_MISMATCH, NO_VALUES)
             if not _is_empty(context.run, last.message) or _has_spoken(steps):
                 return _spoke(last.message)
             if _is_empty_again(context.run, steps):
@@ -281,7 +294,8 @@ class AgentLoop:
             return None
         for each in judged:
             if each.asked is not None:
-                has_asked = await context.ask_approval(await judge.asked(judged), self._rules)
+                carried = join_all(each.call.carried for each in judged if each.asked is not None)
+                has_asked = await context.ask_approval(await judge.asked(judged), self._rules, carried=carried)
                 return AwaitsApproval() if has_asked else RunEnding(outcome=CANCELLED)
             if not await self._run_call(context, each, judge):
                 return None  # judged again, with the rights that the principal has now
@@ -303,7 +317,7 @@ class AgentLoop:
                 content=text_content(whole_text(bounded_text(output.text))),
                 is_error=output.is_error,
             ),
-            _source(output, judged.call.part.name, context),
+            _source(output, judged.call, context),
             self._rules.sinks,
             uses_workspace=judged.refusal is None and call.part.name == RUN_COMMAND,
             usage=output.usage,
@@ -327,21 +341,14 @@ class AgentLoop:
             standing = await context.standing()
         else:
             begun = await context.record_call(
-                call, judge.standing, judged.allowed_by, workspace=judge.workspace_use(context, tool)
+                call, judge.standing, judged.allowed_by, workspace=judge.workspace_use(context, tool, call)
             )
             standing = judge.standing = begun.standing
             if not begun.has_begun:
                 return None
         if not may_call(name, standing, self._rules.role_tools):
             return _tool_error("tool_not_given", f"Tool is not available any more: {name!r}. Do without it.")
-        caller = Caller(
-            session=SessionRow(context.run.session),
-            agent_id=context.agent.id,
-            principal=context.run.principal,
-            call_id=call_name(context.run.id, call),
-            run=context,
-        )
-        return await tool.call(ToolContext(caller), arguments)
+        return await tool.call(ToolContext(caller_of(context, call, judged.release)), arguments)
 
 
 def _yielded(step: Step) -> str | None:
@@ -432,17 +439,20 @@ def _spoken(context: RunContext, transcript: Transcript, words: str) -> Assistan
 
 
 def _surroundings(session: Session, agent: Agent, tools: Toolset) -> Classification:
-    """What the prompt holds beside the entries and the memory. Those of MCP servers are strangers' words."""
+    """What the prompt holds beside the entries and the memory. Words of others count until an owner confirmed them."""
     made_of = session.base.join(agent.classification)
-    return made_of.distrusted() if tools.has_foreign else made_of
+    return made_of.distrusted() if tools.has_unread else made_of
 
 
-def _source(output: ToolOutput, tool: str, context: RunContext) -> Classification:
-    """What the result adds to the context. The session tools show whatever may flow to the session's taint."""
-    if tool not in SESSION_TOOLS:
-        return output.classification
-    made_of = output.classification.join(context.taint)
-    return made_of.distrusted() if tool in SHOW_OTHERS else made_of
+def _source(output: ToolOutput, call: OpenCall, context: RunContext) -> Classification:
+    """What the result adds to the context. The session tools show whatever may flow to the session's taint.
+
+    What these show of others is as trusted as it was there, which the tool says.
+    """
+    source = output.classification.join(call.carried)
+    if call.part.name not in SESSION_TOOLS:
+        return source
+    return source.join(context.taint.with_integrity(Integrity.TRUSTED))
 
 
 def _only_reads(tool: Tool | None) -> bool:

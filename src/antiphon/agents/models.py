@@ -18,8 +18,16 @@ from antiphon.domain.errors import Invalid
 class Models:
     """Opens each model once."""
 
-    def __init__(self, providers: Mapping[str, ProviderSettings], *, scripts: Sequence[Path]) -> None:
+    def __init__(
+        self,
+        providers: Mapping[str, ProviderSettings],
+        *,
+        scripts: Sequence[Path],
+        own: Mapping[str, Model] | None = None,
+    ) -> None:
         self._providers = providers
+        self._own = own or {}
+        """Those of the embedding program, by name."""
         self._scripts = scripts
         """The directories to look for scripts in."""
         self._opening = anyio.Lock()
@@ -67,6 +75,8 @@ class Models:
                 await model.aclose()
 
     def _open(self, name: str, context_tokens: int | None) -> Model:
+        if (own := self._own.get(name)) is not None:
+            return own
         provider, colon, rest = name.partition(":")
         match provider:
             case "offline" if not colon:

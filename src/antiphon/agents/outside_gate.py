@@ -15,22 +15,26 @@ from antiphon.agents.approving import (
     hash_of_workspace,
     in_workspace,
     is_walled,
+    left_by,
+    refused_words,
 )
 from antiphon.agents.call_flow import Calling, brought_by, may_leave, refuse_call
+from antiphon.agents.reviewed_tools import ReviewedTools
 from antiphon.agents.text import whole_text
-from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset
+from antiphon.agents.toolset import Foreseeing, Tool, ToolContext, ToolOutput, Toolset
 from antiphon.domain.agent import Effect
 from antiphon.domain.approval import Approval, AskedCall
 from antiphon.domain.classification import EVERYTHING, Classification, join_all
-from antiphon.domain.errors import NotFound, Unavailable
+from antiphon.domain.errors import Denied, NotFound, Unavailable
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.callers import Callers, FoundCaller
 from antiphon.engine.calls.calls import ApprovedWork, CallOutcome
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
+from antiphon.policy.approvals import RUN_COMMAND, decide_call
+from antiphon.policy.decision import Allow, Deny
 from antiphon.policy.exit import takes
-from antiphon.policy.flow import WITHHELD
+from antiphon.policy.flow import WITHHELD, is_untrusted, is_write_down
 from antiphon.policy.session_tools import SESSION_TOOLS
 
 
@@ -43,8 +47,11 @@ class GateAnswer(NamedTuple):
 class OutsideGate:
     """Decides by the session as it was when the caller was found."""
 
-    def __init__(self, tools: Toolset, callers: Callers, rules: Rules, *, workspaces: Workspaces) -> None:
+    def __init__(
+        self, tools: Toolset, reviewed: ReviewedTools, callers: Callers, rules: Rules, *, workspaces: Workspaces
+    ) -> None:
         self._tools = tools
+        self._reviewed = reviewed
         self._callers = callers
         self._rules = rules
         self._workspaces = workspaces
@@ -52,6 +59,10 @@ class OutsideGate:
     def given_to(self, found: FoundCaller) -> Toolset:
         """The tools of the session that the caller acts as."""
         return self._tools.for_session(found.caller.agent_id, found.depth, found.standing, self._rules)
+
+    async def reviewed(self, tool: Tool) -> Tool:
+        """The tool as an owner reviewed it."""
+        return await self._reviewed.reviewed(tool)
 
     def _effects_of(self, found: FoundCaller, tool: Tool) -> frozenset[Effect]:
         is_sandboxed = self._rules.are_sandboxed(found.session)
@@ -61,13 +72,25 @@ class OutsideGate:
         """The call as a person is asked about it, with the workspace of now; None if it needs no approval."""
         name = tool.schema.name
         effects = self._effects_of(found, tool)
-        need = decide_call(self._rules.approval, name, effects, found.standing, is_from_server=False)
-        if not isinstance(need, NeedsApproval):
+        steered = is_untrusted(found.session.taint, found.standing)
+        rules, standing = self._rules.approval, found.standing
+        need = decide_call(rules, name, effects, standing, is_from_server=False, is_untrusted=steered)
+        if isinstance(need, Deny):
+            raise Denied(f"{need.reason} The call did not run.", code=need.rule)
+        if isinstance(need, Allow):
             return None
         asked = asked_from_outside(tool, text, need)
         if name != RUN_COMMAND:
             return asked
         return in_workspace(asked, await hash_of_workspace(self._workspaces.of_session(found.session)))
+
+    async def refuse_words(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> ToolOutput | None:
+        """The refusal of a call whose words may not go to their target, so that nobody is asked about it in vain."""
+        if not isinstance(tool, Foreseeing):
+            return None
+        foreseen = await tool.foresee(ToolContext(found.caller), arguments)
+        denied = None if foreseen is None else foreseen.decision
+        return refused_words(denied) if denied is not None and is_write_down(denied) else None
 
     async def refuse(self, found: FoundCaller, tool: Tool) -> ToolOutput | None:
         """The refusal of a call that may not be made. Reads nothing if everything is public."""
@@ -79,7 +102,9 @@ class OutsideGate:
     async def note_use(self, found: FoundCaller, tool: Tool) -> None:
         """Stores what a command leaves in the session's workspace, before it does. Contract: flow 8."""
         if tool.schema.name == RUN_COMMAND:
-            await self._callers.note_use(found.session, found.session.taint.join(tool.classification))
+            agent = self._rules.agents.get(found.session.agent_id)
+            left = left_by(tool, found.session.taint, agent, self._effects_of(found, tool))
+            await self._callers.note_use(found.session, left)
 
     async def run(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> GateAnswer:
         """The tool's answer, whoever may have it; `note_use` comes first."""
@@ -125,14 +150,20 @@ class OutsideGate:
         return ApprovedWork(asked.tool, tool.is_idempotent, partial(self._carry_out, tool, asked))
 
     async def _carry_out(self, tool: Tool, asked: AskedCall, found: FoundCaller) -> CallOutcome:
-        return CallOutcome(json.dumps(await self._answer(tool, asked, found), ensure_ascii=False))
-
-    async def _answer(self, tool: Tool, asked: AskedCall, found: FoundCaller) -> JsonObject:
         """Carries out the call, byte for byte as it was asked, if it still is what was approved."""
+        tool = await self._reviewed.reviewed(tool)
+        if (refusal := await self._refuse_approved(tool, asked, found)) is not None:
+            return CallOutcome(json.dumps(refusal, ensure_ascii=False))
+        await self.note_use(found, tool)
+        ended = await self.run(found, tool, json.loads(asked.arguments))
+        answer = json.dumps(await self.tell(found, tool, ended), ensure_ascii=False)
+        return CallOutcome(answer, await self.made_of(found, tool, ended.brought))
+
+    async def _refuse_approved(self, tool: Tool, asked: AskedCall, found: FoundCaller) -> JsonObject | None:
         name = tool.schema.name
         if self.given_to(found).find(name) is None:
             return _refused("tool_not_given", f"Tool is not available to this session any more: {name!r}.")
-        if hash_of_definition(tool.schema) != asked.definition:
+        if hash_of_definition(tool) != asked.definition:
             return _refused(
                 "approval_outdated",
                 f"Tool has changed since its call was approved: {name!r}. Call again with a new Idempotency-Key.",
@@ -143,10 +174,8 @@ class OutsideGate:
                 "approval_outdated",
                 "Workspace has changed since the command was approved. Call again with a new Idempotency-Key.",
             )
-        if refusal := await self.refuse(found, tool):
-            return answer_of(refusal.text, is_error=True)
-        await self.note_use(found, tool)
-        return await self.tell(found, tool, await self.run(found, tool, json.loads(asked.arguments)))
+        refusal = await self.refuse(found, tool)
+        return None if refusal is None else answer_of(refusal.text, is_error=True)
 
 
 def _refused(code: str, message: str) -> JsonObject:

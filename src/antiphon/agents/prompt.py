@@ -56,6 +56,8 @@ class Framing(Struct, frozen=True):
     memory: ShownMemory = NOTHING_SHOWN
     whereabouts: Whereabouts | None = None
     """When and where; None for prompts that only summarise or look back."""
+    wanted: str = ""
+    """What a child in quarantine is to return."""
 
     @property
     def speakers(self) -> Speakers:
@@ -184,7 +186,7 @@ def _instructions(
 def _passing(framing: Framing) -> str:
     known = framing.whereabouts
     names = "" if known is None else names_words(known.names, known.zone, framing.fences)
-    return "\n\n".join(filter(None, (names, memory_words(framing.memory, framing.fences))))
+    return "\n\n".join(filter(None, (names, memory_words(framing.memory, framing.fences), framing.wanted)))
 
 
 def shown_input(entry: Input, waited: Mapping[str, str], framing: Framing) -> UserMessage | AssistantMessage:

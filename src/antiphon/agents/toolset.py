@@ -5,8 +5,9 @@ import inspect
 import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import timedelta
-from typing import Any, Protocol, cast, get_type_hints
+from typing import Any, Protocol, cast, get_type_hints, runtime_checkable
 
 from anyio import to_thread
 from msgspec import Struct
@@ -18,18 +19,23 @@ from antiphon.agents.model import ToolSchema
 from antiphon.agents.null_arguments import without_nulls
 from antiphon.agents.text import bounded_text
 from antiphon.domain.agent import Effect
+from antiphon.domain.approval import hash_of_text
 from antiphon.domain.classification import NO_COMPARTMENTS, PEOPLE, PUBLIC, Classification, from_wire
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.ids import AgentId, RunId
 from antiphon.domain.message import MAX_TEXT_BYTES, NO_USAGE, JsonObject, JsonValue, Usage
+from antiphon.domain.nearness import nearest
 from antiphon.domain.run import Run
+from antiphon.domain.tool_review import ConfirmedTool, Reviewed, review_of
 from antiphon.engine.access.caller import Caller, CallingRun
+from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.rules import Rules
 from antiphon.incoming import Misfit, bounded, check_arguments, problems_of, shortened
 from antiphon.policy.patterns import matches_any
 from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
 from antiphon.policy.standing import Standing
+from antiphon.policy.tool_effects import Hints, propose_effects
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +85,25 @@ class ToolContext:
         return await self.run_context.wait_run(run_id, timeout)
 
 
+class Foreign(Struct, frozen=True, kw_only=True):
+    """What an owner reviews of a tool that others wrote. Contract: flow 10."""
+
+    source: str
+    """`mcp:<server>` or `package:<package>`."""
+    tool: str
+    """Its name there."""
+    sha256: str
+    """Of its source and all its words; a tool of another hash is another tool."""
+    proposed: frozenset[Effect]
+    """What its name and its server's hints suggest that it does."""
+    is_declared: bool = False
+    """Whether the settings say what it does."""
+    is_confirmed: bool = False
+    """Whether an owner has read it."""
+    reviewed: "Callable[[Reviewed], Tool]"
+    """The tool, as reviews say."""
+
+
 class Tool(Protocol):
     """A function that an agent may call.
 
@@ -105,7 +130,34 @@ class Tool(Protocol):
         """What calls may carry to it; None for the default of `policy.sinks`."""
         ...
 
+    @property
+    def routes(self) -> tuple[str, ...] | None:
+        """Its arguments that say where to or how much; None if it does not tell, so that each of them may."""
+        ...
+
+    @property
+    def foreign(self) -> Foreign | None:
+        """None for a tool whose words and effects its author vouches for."""
+        ...
+
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput: ...
+
+
+@runtime_checkable
+class Foreseeing(Protocol):
+    """A tool whose calls decide by their own target, which can be known before they begin. Contract: flow 4, 7."""
+
+    async def foresee(self, context: ToolContext, arguments: JsonObject) -> ForeseenCall | None:
+        """Whether the words of the call may go to their target now; the unit that carries it out decides the same.
+
+        None for a call that sends no words on, or that is refused whatever its words are made of. Changes nothing.
+        """
+        ...
+
+
+def hash_of_tool(schema: ToolSchema, *beside: object) -> str:
+    """Of a tool's name, description and schema, and of what else makes it up."""
+    return hash_of_text(json.dumps([schema.name, schema.description, schema.parameters, *beside], sort_keys=True))
 
 
 class DeclaredFunction(Struct, frozen=True):
@@ -119,6 +171,10 @@ class DeclaredFunction(Struct, frozen=True):
     """The classification of its results."""
     clearance: Classification | None = None
     """What calls may carry to it; None for the default."""
+    routes: tuple[str, ...] | None = None
+    """Its parameters that say where to or how much; None if that is not declared."""
+    package: str | None = None
+    """The installed package that offers it and does not declare what it does; None for any other function."""
 
 
 def tool(
@@ -129,6 +185,7 @@ def tool(
     is_idempotent: bool = False,
     classification: Mapping[str, JsonValue] | None = None,
     clearance: Mapping[str, JsonValue] | None = None,
+    routes: Collection[str] | None = None,
 ) -> DeclaredFunction:
     """Declares a function's effects on the world, for policy and recovery, and the classification of its results.
 
@@ -137,13 +194,21 @@ def tool(
     `classification` is like `{"level": "CONFIDENTIAL", "integrity": "untrusted"}`; public and trusted unless given.
     `clearance`, like `{"level": "INTERNAL"}`, is what calls may carry to it. Unless given, a function that only reads
     takes anything, and any other takes data up to its `classification`.
+    `routes` names the parameters that say where to or how much, such as a recipient or an amount; `[]` if none does.
+    Unless given, every parameter may.
     """
     declared = frozenset(Effect(effect) for effect in effects)
     only_reads = declared <= {Effect.READS}
     made_of = PUBLIC if classification is None else from_wire(classification, NO_COMPARTMENTS)
     taken = None if clearance is None else from_wire({"person": PEOPLE, **clearance}, NO_COMPARTMENTS)
     return DeclaredFunction(
-        function, name or function.__name__, declared, is_idempotent or only_reads, made_of, clearance=taken
+        function,
+        name or function.__name__,
+        declared,
+        is_idempotent or only_reads,
+        made_of,
+        clearance=taken,
+        routes=None if routes is None else tuple(routes),
     )
 
 
@@ -154,11 +219,30 @@ class FunctionTool:
         self._function = declared.function
         self._declared = declared
         self._context_parameter, self._arguments = _signature(declared)
+        _check_routes(declared, self._arguments)
         parameters: Any = self._arguments.model_json_schema()
         parameters.pop("title", None)
         self._schema = ToolSchema(
             name=declared.name, description=inspect.getdoc(declared.function) or "", parameters=parameters
         )
+        self._foreign = None if declared.package is None else self._reviewable(declared.package)
+
+    def _reviewable(self, package: str) -> Foreign:
+        source, name = f"package:{package}", self._declared.name
+        return Foreign(
+            source=source,
+            tool=name,
+            sha256=hash_of_tool(self._schema, source),
+            proposed=propose_effects(name, Hints()),
+            reviewed=self._reviewed,
+        )
+
+    def _reviewed(self, review: Reviewed) -> "FunctionTool":
+        found = copy(self)
+        only_reads = review.effects <= {Effect.READS}
+        found._declared = replace(self._declared, effects=review.effects, is_idempotent=only_reads)
+        found._foreign = None if self._foreign is None else replace(self._foreign, is_confirmed=review.is_confirmed)
+        return found
 
     @property
     def schema(self) -> ToolSchema:
@@ -174,20 +258,33 @@ class FunctionTool:
 
     @property
     def classification(self) -> Classification:
-        return self._declared.classification
+        made_of = self._declared.classification
+        return made_of if self._foreign is None or self._foreign.is_confirmed else made_of.distrusted()
 
     @property
     def clearance(self) -> Classification | None:
         return self._declared.clearance
 
+    @property
+    def routes(self) -> tuple[str, ...] | None:
+        return self._declared.routes
+
+    @property
+    def foreign(self) -> Foreign | None:
+        return self._foreign
+
     def classified(self, made_of: Classification) -> "FunctionTool":
         """The same function; its results are made of `made_of` too."""
-        joined = self.classification.join(made_of)
-        return self if joined == self.classification else FunctionTool(replace(self._declared, classification=joined))
+        joined = self._declared.classification.join(made_of)
+        return (
+            self
+            if joined == self._declared.classification
+            else FunctionTool(replace(self._declared, classification=joined))
+        )
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         output = await self._carry_out(context, arguments)
-        return replace(output, classification=self._declared.classification)
+        return replace(output, classification=self.classification)
 
     async def _carry_out(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         try:
@@ -246,6 +343,19 @@ def _signature(declared: DeclaredFunction) -> tuple[str | None, type[BaseModel]]
     return context_parameter, create_model(
         declared.name, __config__=ConfigDict(extra="forbid", hide_input_in_errors=True), **fields
     )
+
+
+def _check_routes(declared: DeclaredFunction, arguments: type[BaseModel]) -> None:
+    """Raises `Invalid` for a name that a call cannot give: approvals would then fix nothing by it."""
+    known = list(arguments.model_fields)
+    for name in declared.routes or ():
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"did you mean {near!r}?" if near else f"its parameters are: {', '.join(known) or 'none'}."
+            raise Invalid(
+                f"Tool names a route that is none of its parameters: {name[:80]!r} of {declared.name!r}; {hint}",
+                code="invalid_tool",
+            )
 
 
 def _said(error: Exception) -> str:
@@ -320,6 +430,14 @@ def _failure(code: str, message: str) -> str:
     return json.dumps({"status": "error", "code": code, "error": message}, ensure_ascii=False)
 
 
+def reviewed_tool(tool: Tool, confirmed: Sequence[ConfirmedTool]) -> Tool:
+    """The tool as owners reviewed it; itself if nobody has to, or nobody did."""
+    if (foreign := tool.foreign) is None:
+        return tool
+    review = review_of(confirmed, foreign.source, foreign.tool, foreign.sha256)
+    return tool if review is None else foreign.reviewed(review)
+
+
 class Toolset:
     """An agent's tools, by name. Raises `Invalid` for two tools of one name."""
 
@@ -366,6 +484,15 @@ class Toolset:
         }
         return Toolset(kept, absent, from_servers=self._from_servers)
 
+    def that_read(self) -> "Toolset":
+        """Those which change nothing: they read here, or fetch what they read. Contract: flow 10."""
+        kept = (
+            entry
+            for entry in self._tools.values()
+            if Effect.READS in entry.effects and entry.effects <= {Effect.READS, Effect.LEAVES}
+        )
+        return Toolset(kept, self._absent, from_servers=self._from_servers)
+
     async def tools_for(self, agent_id: AgentId) -> "Toolset":
         """The same tools for every agent. Implements `ToolSource`."""
         return self
@@ -386,14 +513,28 @@ class Toolset:
         """The MCP server that offers the tool; None for tools of this program."""
         return name.partition("__")[0] if self.is_from_server(name) else None
 
+    def reviewed(self, confirmed: Sequence[ConfirmedTool]) -> "Toolset":
+        """Those of others as owners reviewed them."""
+        tools = (reviewed_tool(tool, confirmed) for tool in self._tools.values())
+        return Toolset(tools, self._absent, from_servers=self._from_servers)
+
     @property
-    def has_foreign(self) -> bool:
-        """Whether descriptions or notices of MCP servers are among them."""
-        return bool(self._absent) or any(name in self._from_servers for name in self._tools)
+    def has_unread(self) -> bool:
+        """Whether words of others are among them that no owner has confirmed. Notices are this program's own words."""
+        return any(tool.foreign is not None and not tool.foreign.is_confirmed for tool in self._tools.values())
 
     def find(self, name: str) -> Tool | None:
         found = self._tools.get(name)
         return found or next((tool for start, tool in self._absent.items() if name.startswith(start)), None)
+
+    @property
+    def tools(self) -> list[Tool]:
+        return [*self._tools.values()]
+
+    @property
+    def servers_away(self) -> list[str]:
+        """The MCP servers that do not answer now."""
+        return [start.removesuffix("__") for start in self._absent]
 
     @property
     def names(self) -> list[str]:

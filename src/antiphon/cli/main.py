@@ -19,11 +19,13 @@ from antiphon.cli.commands import (
     memory,
     pair,
     people,
+    policy,
     routes,
     runs,
     sessions,
     tasks,
     tokens,
+    tools,
 )
 from antiphon.cli.commands.backup import backup, restore
 from antiphon.cli.commands.costs import costs
@@ -56,6 +58,7 @@ app.add_typer(tasks.app, name="tasks")
 app.command("who")(who)
 app.command("costs")(costs)
 app.add_typer(approvals.app, name="approvals")
+app.add_typer(policy.app, name="policy")
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(people.app, name="people")
 app.add_typer(pair.app, name="pair")
@@ -67,6 +70,7 @@ app.add_typer(tokens.app, name="tokens")
 app.command("mcp")(mcp)
 
 app.command("tool")(call_tool)
+app.add_typer(tools.app, name="tools")
 app.command("demo")(demo)
 app.command("doctor")(doctor.doctor)
 app.command("migrate")(migrate)

@@ -23,6 +23,7 @@ from antiphon.config.sections.agents import (
     SandboxSection,
 )
 from antiphon.config.sections.channels import ChannelsSection, GivenChannels
+from antiphon.config.sections.flow import FlowSection
 from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, LogSection, ProcessRole
 from antiphon.config.sections.limits import LimitsSection, RunsSection
 from antiphon.config.sections.sessions import CheckpointsSection, GroupsSection, MessagesSection, SessionSection
@@ -36,6 +37,7 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonId
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
 from antiphon.engine.rules import ResetRules, Rules
+from antiphon.mcp.settings import PRIVATE
 from antiphon.policy.chats import ChannelRules, GroupRules
 from antiphon.policy.machines import HOOK, identity_of_hook
 from antiphon.policy.session_tools import named_session_tools
@@ -49,7 +51,7 @@ from antiphon.settings.section import Section, sections_in
 
 SHARED_SECTIONS = (
     *("agents", "limits", "messages", "groups", "session", "checkpoints", "tools", "tasks", "access", "channels"),
-    *("hooks", "compat"),
+    *("hooks", "flow", "compat"),
 )
 """The settings by which processes treat sessions and runs."""
 
@@ -78,6 +80,7 @@ class Config(Section):
     session: SessionSection = SessionSection()
     checkpoints: CheckpointsSection = CheckpointsSection()
     tools: ToolsSection = ToolsSection()
+    flow: FlowSection = FlowSection()
     tasks: TasksSection = TasksSection()
     access: AccessSection = AccessSection()
     channels: GivenChannels = ChannelsSection()
@@ -146,6 +149,12 @@ class Config(Section):
         self, section: McpServerSection, name: str, compartments: Compartments | None = None
     ) -> Classification:
         return self._classification(section.classification, compartments, "mcp_servers", name, "classification")
+
+    def private_of_server(
+        self, section: McpServerSection, name: str, compartments: Compartments | None = None
+    ) -> Classification:
+        """What the results are made of that the server labels as private."""
+        return self._clearance(section.private, compartments, "mcp_servers", name, "private") or PRIVATE
 
     def clearance_of_server(
         self, section: McpServerSection, name: str, compartments: Compartments | None = None
@@ -288,7 +297,7 @@ class Config(Section):
             role_commands=self.access.roles.role_commands(),
             user_agents=frozenset(map(AgentId, self.access.roles.user.agents)),
             user_approves=frozenset(map(AgentId, self.access.roles.user.approve)),
-            approval=self.tools.approval.rules(),
+            approval=self.tools.approval.rules(self.flow.untrusted),
             sinks=self._sinks(compartments),
             voices=Voices({(each.channel, each.account): each.section.voice() for each in self.accounts()}),
             chats=replace(

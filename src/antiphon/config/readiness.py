@@ -1,5 +1,6 @@
 """What a valid configuration lacks at a start on this machine, and which of its channels refuse everything."""
 
+import shutil
 from collections.abc import Iterator
 
 from antiphon.config.config import Config
@@ -20,6 +21,13 @@ def missing(config: Config) -> Iterator[str]:
         if variable and provider.key() is None:
             place = config.origins.spelt("providers", name, "api_key_env")
             yield f"{config.origins.where(place)}: {'.'.join(place)} names a variable that is not set: {variable!r}"
+    command = config.database.password_command
+    if command and shutil.which(command[0]) is None:
+        place = config.origins.spelt("database", "password_command")
+        yield (
+            f"{config.origins.where(place)}: {'.'.join(place)} names a program that cannot be run here: "
+            f"{command[0]!r}. Install it, or write its whole path"
+        )
 
 
 def refusing(config: Config) -> Iterator[str]:

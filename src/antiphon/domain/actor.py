@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from antiphon.domain.classification import Classification
 
+AGENT = "agent"
+"""The actor of what a model says and does."""
+
 
 class PrincipalKind(StrEnum):
     PERSON = "person"

@@ -8,14 +8,16 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.distrust import ReadSource
 from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow
+from antiphon.domain.release import Release, shown_words
 
 
 class ApprovalState(StrEnum):
@@ -83,6 +85,27 @@ VERDICTS: Mapping[str, VerdictMeaning] = {
     ),
 }
 """The meaning of each verdict, by its word."""
+TRUST: Final = "trust"
+"""What a button says that lets all calls run once, and trusts what was read before them. Only owners trust."""
+TRUST_BUTTON: Final = "Trust what was read"
+TRUST_AND_SEND: Final = "Trust and send once"
+"""The same under words that only an owner may let go."""
+
+
+ACCEPT: Final = "accept"
+"""What a button says that lets a session read a withheld result, and rise to what it was made of."""
+ACCEPT_BUTTON: Final = "Accept"
+
+
+def verdict_of(word: str) -> Verdict | None:
+    """What the word of a button decides about each call; None for another word."""
+    return Verdict.ONCE if word in (TRUST, ACCEPT) else next((each for each in Verdict if each.value == word), None)
+
+
+REPLY: Final = "reply"
+"""In the place of a tool, where a refused text is asked about."""
+RESULT: Final = "result"
+"""The same for a child's result that is withheld from its session."""
 UNKNOWN_WORKSPACE = ""
 """Instead of the hash of a workspace that cannot be listed."""
 
@@ -107,15 +130,39 @@ class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """For a command: the hash of its workspace's listing, or `UNKNOWN_WORKSPACE`."""
     reason: str
     """Why it needs an approval; one sentence for people."""
+    is_untrusted: bool = False
+    """Whether its run had read words that it does not trust. Contract: flow 10."""
+    routes: tuple[str, ...] | None = None
+    """For such a call: the arguments that say where to or how much; None if the tool declares none."""
+    release: Release | None = None
+    """What it would send where that may not go: only an owner may allow it. Contract: flow 11."""
     verdict: Verdict | None = None
+
+    @property
+    def shown(self) -> str:
+        """What a decider reads: the exact words that leave, or all arguments."""
+        return self.arguments if self.release is None else shown_words(self.release.text)
 
     @property
     def is_allowed(self) -> bool:
         return self.verdict is not None and self.verdict.means.allows
 
     def is_like(self, other: "AskedCall") -> bool:
-        """Whether both call the same tool, as it is described now, with byte for byte the same arguments."""
-        return (self.tool, self.sha256, self.definition) == (other.tool, other.sha256, other.definition)
+        """Whether both call the same tool, as it is described now, with byte for byte the same arguments.
+
+        For a release, it must also be the same.
+        """
+        return (self.tool, self.sha256, self.definition, self.released) == (
+            other.tool,
+            other.sha256,
+            other.definition,
+            other.released,
+        )
+
+    @property
+    def released(self) -> str | None:
+        """The hash of what an owner is asked to release."""
+        return None if self.release is None else self.release.sha256
 
     def finds(self, workspace: str) -> bool:
         """Whether the workspace is as it was; one that could not be listed, then or now, counts as changed."""
@@ -132,6 +179,12 @@ class Approval(Struct, frozen=True, kw_only=True):
     """The incarnation that asked."""
     run: RunId | None
     """The run whose calls wait, or the run that continues it; None for a call from outside a run."""
+    delivery: str | None = None
+    """The refused text that it would let go, whose run does not wait; then its one call stands for that."""
+    result: str | None = None
+    """The child's result that its session may not read yet, by its report; no run waits for the answer."""
+    shows: Classification = PUBLIC
+    """What that result was made of, which is more than the session holds."""
     origin: str | None = None
     """Identifies a call from outside a run; a repeated call finds its request. Read with the request."""
     agent_id: AgentId
@@ -154,12 +207,46 @@ class Approval(Struct, frozen=True, kw_only=True):
     begun_by: ProcessId | None = None
     outcome: str | None = None
     """The answer of that call, as JSON."""
+    outcome_made_of: Classification = PUBLIC
+    """What that answer was made of; people below it see that there is one."""
     made_of: Classification = PUBLIC
-    """What the asking session holds."""
+    """What the asking session holds, and what the request shows."""
+    sources: tuple[ReadSource, ...] = ()
+    """What the run had read that it does not trust, in the order of its prompt, each content once."""
 
     @property
     def is_pending(self) -> bool:
         return self.state is ApprovalState.PENDING
+
+    @property
+    def is_untrusted(self) -> bool:
+        """Whether words that its session does not trust were read before."""
+        return any(call.is_untrusted for call in self.calls)
+
+    @property
+    def trustable(self) -> tuple[str, ...]:
+        """Hashes of what may be trusted of what was read."""
+        return tuple(source.sha256 for source in self.sources if source.sha256)
+
+    @property
+    def is_release(self) -> bool:
+        """Whether one of its calls sends what only an owner may let go."""
+        return any(call.release is not None for call in self.calls)
+
+    @property
+    def needs_trust(self) -> bool:
+        """Whether words of others may have steered what it releases: then nothing goes without trust in all of them."""
+        return self.is_release and bool(self.sources)
+
+    @property
+    def may_release(self) -> bool:
+        """Whether words may go by it without a rise of who gets them: of a result, only if none of it is distrusted."""
+        return self.result is None or not self.is_untrusted
+
+    @property
+    def may_stand(self) -> bool:
+        """Whether it may be allowed always, as far as it releases words."""
+        return all(call.release is None or call.release.standing is not None for call in self.calls)
 
     @property
     def is_settled(self) -> bool:
@@ -182,6 +269,10 @@ class Consequence(StrEnum):
     """Another run continues it, repeats its open calls and goes on."""
     BEGIN = "begin"
     """A process carries out the call, which came from outside a run."""
+    SEND = "send"
+    """The text that was refused is sent."""
+    BRING = "bring"
+    """The result that was withheld comes to the session."""
 
 
 class ApprovalTransition(Struct, frozen=True):
@@ -206,15 +297,18 @@ def on_decided(
         return ApprovalTransition(approval)
     assert verdicts.keys() == {call.id for call in approval.calls}
     is_allowed = any(verdict.means.allows for verdict in verdicts.values())
+    is_call = approval.delivery is None and approval.result is None
     decided = replace(
         approval,
         state=ApprovalState.DECIDED,
-        is_due=approval.run is None and is_allowed,
+        is_due=approval.run is None and is_call and is_allowed,
         calls=tuple(replace(call, verdict=verdicts[call.id]) for call in approval.calls),
         decided_at=at,
         decided_by=by,
         note=note,
     )
+    if is_allowed and not is_call:
+        return ApprovalTransition(decided, Consequence.BRING if approval.delivery is None else Consequence.SEND)
     return ApprovalTransition(decided, Consequence.BEGIN if decided.is_due else _going_on(approval))
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,9 +28,23 @@ class Level(IntEnum):
     RESTRICTED = 3
 
 
-class Integrity(StrEnum):
-    TRUSTED = "trusted"
-    UNTRUSTED = "untrusted"
+class Integrity(IntEnum):
+    """Whose words data was made of, from the best to the worst. Contract: flow 2.
+
+    A run trusts words of whoever has its rights or more, so whether data is trusted is a question of who reads it.
+    On the wire all but the first are `untrusted`.
+    """
+
+    TRUSTED = 0
+    """Words of owners, of agents in trusted contexts, and of the system."""
+    USER = 1
+    GUEST = 2
+    UNTRUSTED = 3
+    """Words that nobody vouches for: of strangers, peers, programs, pages."""
+
+    @property
+    def wire(self) -> str:
+        return "trusted" if self is Integrity.TRUSTED else "untrusted"
 
 
 class Classification(Struct, frozen=True):
@@ -72,8 +86,7 @@ class Classification(Struct, frozen=True):
             return self
         if self is PUBLIC:
             return other
-        is_distrusted = self.integrity is Integrity.UNTRUSTED or other.integrity is Integrity.UNTRUSTED
-        integrity = Integrity.UNTRUSTED if is_distrusted else Integrity.TRUSTED
+        integrity = self.integrity if self.integrity >= other.integrity else other.integrity
         person = other.person if self.person is None else self.person
         if other.person is not None and other.person != person:
             person = PEOPLE
@@ -92,13 +105,32 @@ class Classification(Struct, frozen=True):
         return Classification(
             min(self.level, other.level),
             self.compartments & other.compartments,
-            min(self.integrity, other.integrity, key=_distrust),
+            min(self.integrity, other.integrity),
             _common_person(self.person, other.person),
+        )
+
+    def released(self, clearance: "Classification") -> "Classification":
+        """What data counts as once an owner has let it go to a place with that clearance: as trusted as before."""
+        if self.flows_to(clearance):
+            return self
+        return Classification(
+            min(self.level, clearance.level),
+            self.compartments & clearance.compartments,
+            self.integrity,
+            _common_person(self.person, clearance.person),
         )
 
     def distrusted(self) -> "Classification":
         """The same, untrusted."""
         return self.join(UNTRUSTED)
+
+    def with_integrity(self, integrity: Integrity) -> "Classification":
+        """The same secrecy with that integrity."""
+        if self.integrity is integrity:
+            return self
+        if self.flows_to(PUBLIC):
+            return OF_INTEGRITY[integrity]
+        return Classification(self.level, self.compartments, integrity, self.person)
 
 
 PUBLIC = Classification(Level.PUBLIC)
@@ -106,6 +138,14 @@ PUBLIC = Classification(Level.PUBLIC)
 
 UNTRUSTED = Classification(Level.PUBLIC, 0, Integrity.UNTRUSTED)
 """Words of strangers: they may go anywhere, and nobody vouches for them."""
+
+OF_INTEGRITY: Mapping[Integrity, Classification] = {
+    Integrity.TRUSTED: PUBLIC,
+    Integrity.USER: Classification(Level.PUBLIC, 0, Integrity.USER),
+    Integrity.GUEST: Classification(Level.PUBLIC, 0, Integrity.GUEST),
+    Integrity.UNTRUSTED: UNTRUSTED,
+}
+"""Public data, by its integrity."""
 
 EVERYTHING = Classification(Level.RESTRICTED, ALL_COMPARTMENTS, Integrity.UNTRUSTED, PEOPLE)
 """The top: everything flows to it. The owner's clearance."""
@@ -218,7 +258,7 @@ def to_wire(classification: Classification, compartments: Compartments) -> JsonO
     wire: JsonObject = {
         "level": classification.level.name,
         "compartments": [*compartments.names_of(classification.compartments)],
-        "integrity": classification.integrity.value,
+        "integrity": classification.integrity.wire,
     }
     return wire if classification.person is None else {**wire, "person": classification.person}
 
@@ -230,7 +270,7 @@ def from_wire(wire: Mapping[str, JsonValue], compartments: Compartments) -> Clas
             return Classification(
                 parse_level(level),
                 compartments.mask_of(_names_from_wire(rest.get("compartments", []))),
-                _integrity_from_wire(rest.get("integrity", Integrity.TRUSTED.value)),
+                _integrity_from_wire(rest.get("integrity", Integrity.TRUSTED.wire)),
                 _person_from_wire(rest.get("person")),
             )
         case _:
@@ -255,8 +295,8 @@ def _names_from_wire(value: JsonValue) -> list[str]:
 
 
 def _integrity_from_wire(value: JsonValue) -> Integrity:
-    for integrity in Integrity:
-        if value == integrity.value:
+    for integrity in (Integrity.TRUSTED, Integrity.UNTRUSTED):
+        if value == integrity.wire:
             return integrity
     raise Invalid(
         f"Classification integrity must be 'trusted' or 'untrusted': {value!r}", code="invalid_classification"
@@ -267,10 +307,6 @@ def _common_person(a: str | None, b: str | None) -> str | None:
     if a == b or b == PEOPLE:
         return a
     return b if a == PEOPLE else None
-
-
-def _distrust(integrity: Integrity) -> bool:
-    return integrity is Integrity.UNTRUSTED
 
 
 def _hint(text: str, names: Iterable[str]) -> str:

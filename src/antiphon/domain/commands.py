@@ -71,6 +71,8 @@ class ChatCommand(Struct, frozen=True, kw_only=True):
     """The agent, session, code, request or task that it names."""
     verdict: Verdict | None = None
     """How it decides a request."""
+    calls: tuple[str, ...] = ()
+    """The only calls of the request that it approves; the others are denied. All of them if it names none."""
     note: str | None = None
     """Words for the agent, with a decision."""
     tasks: tuple[WrittenTask, ...] = ()
@@ -112,7 +114,7 @@ USAGE: Mapping[CommandName, str] = {
         f"/task new {FORMS}, /task list [all], /task show | run | runs | last | approve | pause | resume | cancel <id>"
     ),
     CommandName.SEND: "/send on | off | inherit",
-    CommandName.APPROVE: f"/approve <id> [{'|'.join(_APPROVING)}] [note]",
+    CommandName.APPROVE: f"/approve <id> [1,3] [{'|'.join(_APPROVING)}] [note]",
     CommandName.DENY: "/deny <id> [note]",
     CommandName.MEMORY: "/memory [words]",
     CommandName.FORGET: "/forget <id|words>",
@@ -163,10 +165,7 @@ def _read(name: CommandName, rest: str) -> ChatCommand | None:
         case CommandName.SEND if not argument and first.lower() in _SENDS:
             return ChatCommand(name=name, sub=Subcommand(first.lower()))
         case CommandName.APPROVE if first:
-            said, note = _split(argument)
-            if said.lower() not in _APPROVING:
-                said, note = Verdict.ONCE, argument
-            return ChatCommand(name=name, verdict=Verdict(said.lower()), argument=first, note=note or None)
+            return _read_approval(first, argument)
         case CommandName.DENY if first:
             return ChatCommand(name=name, verdict=Verdict.DENY, argument=first, note=argument or None)
         case CommandName.MEMORY:
@@ -181,6 +180,17 @@ def _read(name: CommandName, rest: str) -> ChatCommand | None:
             return ChatCommand(name=name)
         case _:
             return None
+
+
+def _read_approval(id: str, rest: str) -> ChatCommand:
+    calls: tuple[str, ...] = ()
+    if match := _CALLS.match(rest):
+        calls, rest = tuple(dict.fromkeys(re.findall(r"\d+", match[0]))), rest[match.end() :].lstrip()
+    said, note = _split(rest)
+    if said.lower() not in _APPROVING:
+        said, note = Verdict.ONCE, rest
+    verdict = Verdict(said.lower())
+    return ChatCommand(name=CommandName.APPROVE, verdict=verdict, argument=id, calls=calls, note=note or None)
 
 
 def _read_session(sub: str, argument: str) -> ChatCommand | None:
@@ -251,6 +261,8 @@ def _task_usage(form: str) -> ChatCommand:
 
 
 _TASK_LINE = re.compile(r"^[ \t]*/task(?:@\w{1,64})?(?=\s|$)", re.IGNORECASE | re.MULTILINE)
+_CALLS = re.compile(r"\d{1,4}(\s*,\s*\d{1,4}){0,99}(?=\s|$)", re.ASCII)
+"""Numbers of calls of a request."""
 _COUNT = re.compile(r"[1-9]\d{0,5}")
 _NAMING_TASKS = frozenset(
     sub.value

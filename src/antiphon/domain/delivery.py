@@ -85,6 +85,8 @@ class Delivery(Struct, frozen=True, kw_only=True):
     """The request for approval that it shows, with buttons."""
     cause: Cause | None = None
     """Why it stands in the place of a reply; None for any other text. Contract: groups 4."""
+    release: str | None = None
+    """The hash of what an owner has released, by which it may go where it may not. Contract: flow 11."""
     moved_from: str | None = None
     """The thread that it was for, if it goes to the chat itself because the thread takes no texts."""
     error: str | None = None

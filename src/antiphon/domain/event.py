@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.classification import PUBLIC, Classification, Integrity
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import (
     NO_USAGE,
@@ -63,6 +63,8 @@ class Event(Struct, frozen=True, gc=False):
     data: JsonObject = field(default_factory=dict[str, JsonValue])
     is_unreadable: bool = False
     """Whether its stored form is damaged: a message then says so, and `data` is empty."""
+    own_integrity: Integrity = Integrity.TRUSTED
+    """The integrity of what it brought itself; its classification also has what it inherited from its prompt."""
 
 
 def is_bad_end(event: Event) -> bool:
@@ -86,6 +88,8 @@ class NewEvent(Struct, frozen=True, gc=False):
     """When it happened, if not when it is stored."""
     usage: Usage = NO_USAGE
     """The usage of an event other than an assistant message, which has its own."""
+    own_integrity: Integrity | None = None
+    """The integrity of what it brings itself; None for all that its classification says."""
 
 
 def user_event(

@@ -93,15 +93,24 @@ def record_parts(finding: Finding) -> tuple[Part, ...]:
         notes.insert(0, _SOURCE_NOTES[finding.source])
     if finding.status is RunStatus.TIMEOUT:
         notes.insert(0, "The time limit was reached; the result may be incomplete.")
-    lead = f"Sub-agent: {flat(finding.name)}\nStatus: {status_line(finding.status, finding.error)}\nResult:\n"
     told = f"\nNotes: {' '.join(notes) if notes else 'none'}\n{_stats(finding)}"
-    return (TextPart(text=lead), TextPart(text=result), TextPart(text=told))
+    return (TextPart(text=_lead(finding)), TextPart(text=result), TextPart(text=told))
 
 
 def withheld_parts(finding: Finding) -> tuple[Part, ...]:
     """Says that a result waits; not what it is, how it ended, when, or what it cost. Contract: flow 4, 6."""
     lead = f"Sub-agent: {flat(finding.name)}\nStatus: {RunStatus.OK.value}\nResult:\n"
     return (TextPart(text=lead), TextPart(text=WITHHELD), TextPart(text=f"\nStats: session {finding.session_key}"))
+
+
+def quarantined_parts(finding: Finding) -> tuple[Part, ...]:
+    """The record of a child in quarantine: without numbers, which it could have chosen. Contract: flow 10."""
+    told = f"\nNotes: {' '.join(finding.notes)}\nStats: session {finding.session_key}"
+    return (TextPart(text=_lead(finding)), TextPart(text=finding.result or NO_RESULT), TextPart(text=told))
+
+
+def _lead(finding: Finding) -> str:
+    return f"Sub-agent: {flat(finding.name)}\nStatus: {status_line(finding.status, finding.error)}\nResult:\n"
 
 
 def _stats(finding: Finding) -> str:

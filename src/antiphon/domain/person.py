@@ -96,6 +96,12 @@ def person_principal(id: PersonId) -> Principal:
     return Principal(PrincipalKind.PERSON, id)
 
 
+def person_named(actor: str) -> PersonId | None:
+    """The person whom an event names as its actor; None for anybody else."""
+    kind, _, name = actor.partition(":")
+    return PersonId(name) if kind == PrincipalKind.PERSON and name else None
+
+
 def person_of(principal: Principal) -> PersonId | None:
     """The person that the principal names; None for sessions and the system."""
     return PersonId(principal.name) if principal.kind is PrincipalKind.PERSON else None

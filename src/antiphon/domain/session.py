@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.classification import PUBLIC, Classification, Integrity
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.message import NO_USAGE, JsonObject, JsonValue, Usage
@@ -113,6 +113,8 @@ class SessionSummary(Struct, frozen=True):
     """How messages without a mode of their own are handled while the session is busy; None follows its channel."""
     participants: tuple[str, ...] = ()
     """The principals, other than owners, that take part."""
+    integrity: Integrity = Integrity.TRUSTED
+    """The worst of what its present incarnation has taken in."""
 
     @property
     def has_description(self) -> bool:

@@ -54,6 +54,8 @@ class Spawn(Struct, frozen=True, kw_only=True):
     """Kept for mounts, and not used yet."""
     receipt: JsonObject | None = None
     """The receipt of its attachments."""
+    returns: JsonObject | None = None
+    """For a child in quarantine: the JSON Schema of what it returns. Contract: flow 10."""
     due_at: datetime | None = None
     """When it is archived or deleted, unless it is busy then."""
     kept_until: datetime | None = None

@@ -79,6 +79,8 @@ CAUSES: Mapping[str, Cause] = {
     "above_clearance": Cause.LIMIT,
     "model_clearance": Cause.LIMIT,
     "tool_failures": Cause.FAULT,
+    "schema_mismatch": Cause.FAULT,
+    "child_failed": Cause.FAULT,
     "crashed": Cause.FAULT,
     "recovered": Cause.FAULT,
     "internal_error": Cause.FAULT,

@@ -6,28 +6,34 @@ each message where the model first saw it. Only prompts are reordered; readers s
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.classification import PUBLIC, Classification, join_all
+from antiphon.domain.actor import AGENT, PrincipalKind
+from antiphon.domain.classification import PUBLIC, Classification, Integrity, join_all
+from antiphon.domain.distrust import ReadSource, source_from, sources_from, worst_of
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId
 from antiphon.domain.left_out import LeftOutEntries, left_out_from
 from antiphon.domain.message import (
     AssistantMessage,
     ImagePart,
-    JsonObject,
     Message,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResult,
     UserMessage,
+    text_content,
 )
 
+SUMMARY: Final = "summary"
+"""In the place of a tool: the source is a summary of what it does not name."""
+EVERYBODY_AS_BEFORE: Final[Mapping[str, Integrity]] = {}
+_PERSON: Final = f"{PrincipalKind.PERSON.value}:"
 EVENT_BYTES: Final = 1_500
 """What an event takes in memory beside its texts: its objects and its places in the fold."""
 
@@ -40,6 +46,10 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     part: ToolCallPart
     is_begun: bool
     """Whether it may have taken effect: its `tool_call` was stored."""
+    carried: Classification = PUBLIC
+    """What its arguments hold in place of references, and no prompt does. Contract: flow 10."""
+    referring: frozenset[str] = frozenset()
+    """The arguments that held references, before their values stood there."""
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -50,9 +60,9 @@ class Step(Struct, frozen=True, kw_only=True):
     results: tuple[ToolResult | OpenCall, ...]
     """One per call, in the order of the calls."""
     made_of: Classification
-    """What the message was made of."""
+    """What the message was made of; its integrity is that of what it brought itself."""
     results_made_of: tuple[Classification, ...] = ()
-    """What each of the results was made of."""
+    """What each of the results was made of, likewise."""
 
     @property
     def classification(self) -> Classification:
@@ -77,6 +87,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     """None if summarising failed and the oldest turns were left out."""
     classification: Classification
     """The join of what it replaces."""
+    sources: tuple[ReadSource, ...] | None = None
+    """What untrusted words it stands for; None if it cannot say."""
 
 
 Entry = Input | Step | Summary
@@ -120,6 +132,10 @@ class Transcript:
         self._summary: Summary | None = None
         self._made_of = PUBLIC
         """The join of the settled entries."""
+        self._worst = Integrity.TRUSTED
+        """The worst integrity that any entry has brought."""
+        self.speakers: dict[str, Integrity] = {}
+        """The best integrity that words of each person have had here, by principal."""
         self._settled_steps: set[int] = set()
         """The steps among the settled entries, by `seq`."""
         self._results_made_of: dict[tuple[int, int], Classification] = {}
@@ -147,9 +163,9 @@ class Transcript:
                     continue
             match event.message:
                 case ToolResult() as result:
-                    self._add_result(result, event.classification)
+                    self._add_result(result, self._brought(event))
                 case AssistantMessage(provenance=None) as message:
-                    step = Step(seq=event.seq, message=message, results=(), made_of=event.classification)
+                    step = Step(seq=event.seq, message=message, results=(), made_of=self._brought(event))
                     self._add_step(step, event.run_id)
                 case UserMessage() | AssistantMessage() as message:
                     self._add_input(
@@ -158,11 +174,24 @@ class Transcript:
                             message=message,
                             actor=event.actor,
                             run_id=event.run_id,
-                            classification=event.classification,
+                            classification=self._brought(event),
                         )
                     )
                 case None:
                     self._add_fact(event)
+
+    def _brought(self, event: Event) -> Classification:
+        """What the event was made of, with the integrity of what it brought itself: the rest stands before it.
+
+        What no entry before it explains counts as its own: that entry may have been pruned.
+        """
+        made_of, own = event.classification, event.own_integrity
+        if made_of.integrity is Integrity.TRUSTED:
+            return made_of
+        if made_of.integrity > self._worst:
+            own = made_of.integrity
+        self._worst = max(self._worst, own)
+        return made_of.with_integrity(own)
 
     def _add_result(self, result: ToolResult, made_of: Classification) -> None:
         step = result.call_seq
@@ -175,6 +204,9 @@ class Transcript:
 
     def _add_input(self, entry: Input) -> None:
         self._waiting.append(entry)
+        worth = entry.classification.integrity
+        if entry.actor.startswith(_PERSON) and worth < self.speakers.get(entry.actor, Integrity.UNTRUSTED):
+            self.speakers[entry.actor] = worth
         if entry.run_id is not None:
             self._inputs_by_run.setdefault(entry.run_id, []).append(entry)
 
@@ -195,17 +227,20 @@ class Transcript:
                 self._inputs_by_run.pop(event.run_id, None)
                 self._steps_by_run.pop(event.run_id, None)
             case EventType.COMPACTED:
-                self._compact(event.data, event.classification)
+                self._compact(event)
             case EventType.LEFT_OUT:
                 self._leave_out(left_out_from(event.data))
             case _:
                 pass
 
-    def _compact(self, data: JsonObject, made_of: Classification) -> None:
+    def _compact(self, event: Event) -> None:
+        data, made_of = event.data, event.classification
         through, text = data["throughSeq"], data["summary"]
         assert isinstance(through, int) and (text is None or isinstance(text, str))
         is_again = self._cut_at == through
-        self._cut_at, self._summary = through, Summary(text=text, classification=made_of)
+        self._worst = max(self._worst, made_of.integrity)
+        self._cut_at = through
+        self._summary = Summary(text=text, classification=made_of, sources=sources_from(data))
         self.unreadable = [seq for seq in self.unreadable if seq > through]
         for index, entry in enumerate(self._settled):
             if not isinstance(entry, Summary) and entry.seq == through:
@@ -255,6 +290,10 @@ class Transcript:
                 summary = self._summary_at(entry)
                 made_of = made_of.join(entry.classification) if summary is None else summary.classification
         return made_of
+
+    def sources(self, run_id: RunId) -> list[ReadSource]:
+        """The untrusted words in the entries that `prompt_for` returns, in their order. Contract: flow 10."""
+        return sources_of(self.prompt_for(run_id))
 
     @property
     def summarised_through(self) -> int:
@@ -374,6 +413,49 @@ class Transcript:
             made_of=step.made_of,
             results_made_of=self._made_of_results(step, len(results)),
         )
+
+
+def seen_by(entries: Iterable[Entry], step: int) -> Iterator[Entry]:
+    """The entries that the step with that `seq` had seen, and the step without the results of its calls."""
+    shown = list(entries)
+    saw = next((entry.message.saw for entry in shown if isinstance(entry, Step) and entry.seq == step), step)
+    for entry in shown:
+        match entry:
+            case Step(seq=seq) if seq == step:
+                yield replace(entry, results=(), results_made_of=())
+            case Input(seq=seq) if seq > saw:
+                continue
+            case _:
+                yield entry
+
+
+def sources_of(entries: Iterable[Entry], worth: Mapping[str, Integrity] = EVERYBODY_AS_BEFORE) -> list[ReadSource]:
+    """The untrusted words in these entries of a prompt, in their order.
+
+    `worth` says what words are worth now of those who have fewer rights than when they spoke, by principal.
+    """
+    found: list[ReadSource] = []
+    for entry in entries:
+        match entry:
+            case Input(classification=Classification(integrity=integrity), actor=actor):
+                integrity = max(integrity, worth.get(actor, integrity))
+                if integrity is not Integrity.TRUSTED:
+                    found.append(source_from(entry.message, seq=entry.seq, integrity=integrity, actor=entry.actor))
+            case Step(made_of=Classification(integrity=integrity)):
+                if integrity is not Integrity.TRUSTED:
+                    found.append(source_from(entry.message, seq=entry.seq, integrity=integrity, actor=AGENT))
+                for result, made_of in zip(entry.results, entry.results_made_of, strict=False):
+                    if made_of.integrity is not Integrity.TRUSTED and isinstance(result, ToolResult):
+                        own = made_of.integrity
+                        found.append(source_from(result, seq=entry.seq, integrity=own, actor=AGENT, tool=result.tool))
+            case Summary(classification=Classification(integrity=integrity), sources=named):
+                if integrity is Integrity.TRUSTED:
+                    continue
+                if named is None or worst_of(named) < integrity:
+                    message = UserMessage(message_id="", content=text_content(entry.text or ""))
+                    found.append(source_from(message, seq=0, integrity=integrity, actor=AGENT, tool=SUMMARY))
+                found += named or ()
+    return found
 
 
 EntryT = TypeVar("EntryT", bound=Input | Step)

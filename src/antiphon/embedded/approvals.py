@@ -69,13 +69,17 @@ class ApprovalHandles:
         *,
         decisions: Mapping[str, Decision] | None = None,
         fields: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+        trust: Sequence[str] = (),
+        accept: bool = False,
         note: str | None = None,
     ) -> Approval:
         """Answers the request, and lets its run go on: `once`, `always`, or `deny`. The first answer counts.
 
         `decision` is for all calls; `decisions` has one for each, by the call's id. With `always`, calls with the same
-        arguments do not ask any more, or those with the same values of `fields`. Raises `NotFound`, `Invalid`, and
-        `Conflict` for a request that is not open any more (`approval_decided`, `approval_expired`,
+        arguments do not ask any more, or those with the same values of `fields`. `trust` names what was read, by the
+        hashes of the request's `sources`: the session trusts that content from now on. `accept` lets the session rise
+        to a withheld result, instead of releasing it. Raises `NotFound`, `Invalid`,
+        and `Conflict` for a request that is not open any more (`approval_decided`, `approval_expired`,
         `approval_withdrawn`).
         """
         approvals = self._lease.services.approvals
@@ -87,9 +91,10 @@ class ApprovalHandles:
             verdicts = _known(Verdict, decision)
         else:
             verdicts = {call: _known(Verdict, each) for call, each in (decisions or {}).items()}
-        by_call = fields if isinstance(fields, Mapping) else {call.id: fields or () for call in found.calls}
-        named = {call: tuple(each) for call, each in by_call.items() if each}
-        return await approvals.resolve(OWNER, found.id, verdicts, fields=named, note=note)
+        of_calls = {} if fields is None else {call.id: fields for call in found.calls}
+        by_call = fields if isinstance(fields, Mapping) else of_calls
+        named = {call: tuple(each) for call, each in by_call.items()}
+        return await approvals.resolve(OWNER, found.id, verdicts, fields=named, trust=trust, accepts=accept, note=note)
 
     async def follow(self) -> AsyncGenerator[Approval]:
         """Each open request, each new one, and each again once it is decided, expired or withdrawn. Without end."""

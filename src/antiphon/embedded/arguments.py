@@ -12,12 +12,14 @@ from msgspec import Struct
 from antiphon.domain.errors import Invalid
 from antiphon.incoming import MAX_NAME_LENGTH, MAX_VALUES, shortened
 
-NUMBERS = range(-(2**63), 2**63)
-"""The whole numbers that a call takes."""
+LEAST = -(2**63)
+"""The least whole number that a call takes, and that JSON holds which can be stored and shown."""
+GREATEST = 2**63 - 1
+"""The greatest that a call takes."""
 MOST = 2**53
 """Of rows: more than there are, with room for what is added to it."""
-STORED = range(-(2**63), 2**64)
-"""The whole numbers inside JSON that can be stored and shown."""
+GREATEST_STORED = 2**64 - 1
+"""The greatest inside such JSON."""
 
 JUDGED_BY_TOOLS = "arguments"
 """The parameter that is not checked here: the tool's answer says what is wrong with it."""
@@ -46,7 +48,8 @@ def rows(limit: int, *, least: int = 1) -> int:
 
 
 def _problem(name: str, value: object) -> str | None:
-    if isinstance(value, int) and value not in NUMBERS:
+    # Compared: `in range(…)` counts up to a member of an enumeration.
+    if isinstance(value, int) and not LEAST <= value <= GREATEST:
         return f"{name!r} is beyond 64 bits: give a smaller number"
     if isinstance(value, datetime) and not _is_moment(value):
         return f"{name!r} is not a moment: give a datetime with a time zone, such as datetime.now(UTC)"
@@ -59,7 +62,7 @@ def _problem(name: str, value: object) -> str | None:
             return f"{name!r} holds more than {MAX_VALUES} values: give less"
         if isinstance(inner, str) and not _is_whole(inner):
             return f"{_shown(place)} holds half of a surrogate pair, which is no character: give valid Unicode"
-        if isinstance(inner, int) and inner not in STORED:
+        if isinstance(inner, int) and not LEAST <= inner <= GREATEST_STORED:
             return f"{_shown(place)} is beyond 64 bits: give a smaller number, or a text"
         pending += _inside(place, inner)
     return None

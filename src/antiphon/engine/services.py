@@ -15,6 +15,8 @@ from antiphon.engine.access.people import People
 from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.standing import StandingApprovals
+from antiphon.engine.approvals.tool_reviews import ToolReviews
+from antiphon.engine.approvals.trusting import TrustedContents
 from antiphon.engine.chats.commands import ChatCommands
 from antiphon.engine.chats.groups import Groups
 from antiphon.engine.chats.linking import Links
@@ -71,6 +73,8 @@ class Services(Struct, frozen=True, kw_only=True):
     runs: Runs
     approvals: Approvals
     standing_approvals: StandingApprovals
+    trusted_contents: TrustedContents
+    tool_reviews: ToolReviews
     notes: Notes
     tasks: Tasks
     resets: Resets

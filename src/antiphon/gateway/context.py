@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from msgspec import Struct, field
 
 from antiphon.agents.calls import ToolCalls
+from antiphon.agents.foreign_tools import ForeignTools
 from antiphon.agents.offered_tools import OfferedTools
 from antiphon.channels.kind import PostAddress, Receiver
 from antiphon.domain.actor import Principal
@@ -19,6 +20,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
     services: Services
     tool_calls: ToolCalls
     offered_tools: OfferedTools
+    foreign_tools: ForeignTools
     check_model: Callable[[str], Awaitable[None]]
     """Raises `Invalid` for a model name that cannot be used."""
     receivers: Mapping[str, Receiver]

@@ -4,15 +4,16 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from copy import copy
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import anyio
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.null_arguments import without_nulls
-from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
+from antiphon.agents.toolset import Foreign, Tool, ToolContext, ToolOutput, Toolset, ToolSource, hash_of_tool
 from antiphon.clock import Clock, SystemClock
 from antiphon.domain.agent import Effect
 from antiphon.domain.classification import UNTRUSTED, Classification
@@ -20,10 +21,13 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import AgentId
 from antiphon.domain.message import JsonObject
 from antiphon.domain.nearness import nearest
+from antiphon.domain.tool_review import UNREVIEWED, Reviewed
 from antiphon.mcp.connection import ServerConnection
+from antiphon.mcp.labels import classification_by_label
 from antiphon.mcp.lenient import UNREADABLE
 from antiphon.mcp.results import cut, text_of_result
-from antiphon.mcp.settings import ServerSettings
+from antiphon.mcp.settings import ServerSettings, arguments_in
+from antiphon.policy.tool_effects import Hints, propose_effects
 
 if TYPE_CHECKING:
     from mcp.types import Tool as ListedTool
@@ -51,12 +55,29 @@ class LeftOut(Struct, frozen=True):
 class McpTool:
     """One tool of a server. Implements `Tool`."""
 
-    def __init__(self, connection: ServerConnection, tool: str, schema: ToolSchema) -> None:
+    def __init__(self, connection: ServerConnection, tool: str, schema: ToolSchema, hints: Hints) -> None:
+        settings = connection.settings
         self._connection = connection
         self._tool = tool
         self._schema = schema
-        self._effects = connection.settings.effects_of(tool)
+        self._effects = settings.declared_effects(tool) or UNREVIEWED
+        self._foreign = Foreign(
+            source=f"mcp:{settings.name}",
+            tool=tool,
+            sha256=hash_of_tool(schema, settings.origin, structs.asdict(hints)),
+            proposed=propose_effects(tool, hints),
+            is_declared=settings.declared_effects(tool) is not None,
+            reviewed=self._reviewed,
+        )
+        self._routes = connection.settings.routes_of(tool, schema.parameters)
         self._made_of = connection.settings.classification.distrusted()
+
+    def _reviewed(self, review: Reviewed) -> "McpTool":
+        """What the settings declare counts, whatever was confirmed."""
+        found = copy(self)
+        found._effects = self._effects if self._foreign.is_declared else review.effects
+        found._foreign = structs.replace(self._foreign, is_confirmed=review.is_confirmed)
+        return found
 
     @property
     def schema(self) -> ToolSchema:
@@ -78,16 +99,24 @@ class McpTool:
     def clearance(self) -> Classification | None:
         return self._connection.settings.clearance
 
+    @property
+    def routes(self) -> tuple[str, ...] | None:
+        return self._routes
+
+    @property
+    def foreign(self) -> Foreign | None:
+        return self._foreign
+
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         try:
             result = await self._connection.call(self._tool, without_nulls(arguments, self._schema.parameters))
         except Unavailable as error:
             return _failure(error.code, error.message, self._made_of)
-        text = text_of_result(result)
+        text, settings = text_of_result(result), self._connection.settings
+        made_of = classification_by_label(settings, result.meta)
         if result.is_error:
-            said = self._connection.settings.masked(text) or "The tool gives no details."
-            return _failure("mcp_tool_failed", said, self._made_of)
-        return ToolOutput(text, classification=self._made_of)
+            return _failure("mcp_tool_failed", settings.masked(text) or "The tool gives no details.", made_of)
+        return ToolOutput(text, classification=made_of)
 
 
 class AbsentTools:
@@ -97,7 +126,8 @@ class AbsentTools:
         self._problem = problem
         self._schema = ToolSchema(
             name=server,
-            description=f"Tools whose names begin with {server + SEPARATOR!r} are not available: {problem.message}",
+            # The problem is told where it is asked for: it may hold words of the server, and this stands in the prompt.
+            description=f"Tools whose names begin with {server + SEPARATOR!r} are not available now.",
             parameters={"type": "object"},
         )
 
@@ -119,6 +149,14 @@ class AbsentTools:
 
     @property
     def clearance(self) -> Classification | None:
+        return None
+
+    @property
+    def routes(self) -> tuple[str, ...] | None:
+        return None
+
+    @property
+    def foreign(self) -> Foreign | None:
         return None
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
@@ -216,26 +254,47 @@ def tools_of(
         taken.add(name)
         description = cut(tool.description or tool.title or "", MAX_DESCRIPTION)
         schema = ToolSchema(name=name, description=description, parameters=tool.input_schema)
-        tools.append(McpTool(connection, tool.name, schema))
+        tools.append(McpTool(connection, tool.name, schema, _hints_of(tool)))
     return tools, left_out
 
 
+def _hints_of(tool: "ListedTool") -> Hints:
+    said = tool.annotations
+    if said is None:
+        return Hints()
+    return Hints(reads_only=said.read_only_hint, destroys=said.destructive_hint, reaches_out=said.open_world_hint)
+
+
 def unlisted(server: ServerSettings, listed: "Iterable[ListedTool]") -> list[str]:
-    """The settings that name a tool which the server does not have, at most ten of them."""
-    names = {tool.name for tool in listed}
-    unknown = ((name, setting) for name, setting in server.named.items() if name not in names)
-    found: list[str] = []
-    for name, setting in islice(unknown, MOST_UNLISTED):
-        near = nearest(name, sorted(names))
-        hint = "" if near is None else f"; did you mean {near!r}?"
-        found.append(f"{setting} names no tool of MCP server {server.name!r}: {name[:80]!r}{hint}")
-    return found
+    """The settings that name a tool or an argument which the server does not have, at most ten of them."""
+    tools = {tool.name: tool for tool in listed}
+    unknown = (
+        f"{setting} names no tool of MCP server {server.name!r}: {_hinted(name, tools)}"
+        for name, setting in server.named.items()
+        if name not in tools
+    )
+    no_arguments = (
+        f"mcp_servers.{server.name}.routes names no argument of the tool {tool[:80]!r}: {_hinted(route, arguments)}"
+        for tool, routes in server.routes.items()
+        if tool in tools
+        for arguments in [arguments_in(tools[tool].input_schema)]
+        for route in routes
+        if route not in arguments
+    )
+    return list(islice(chain(unknown, no_arguments), MOST_UNLISTED))
+
+
+def _hinted(name: str, known: Iterable[str]) -> str:
+    near = nearest(name, sorted(known))
+    return f"{name[:80]!r}" if near is None else f"{name[:80]!r}; did you mean {near!r}?"
 
 
 class ServerReport(Struct, frozen=True, kw_only=True):
     """The result of checking a server."""
 
     tools: int = 0
+    foreign: tuple[Foreign, ...] = ()
+    """What owners review of them."""
     left_out: tuple[LeftOut, ...] = ()
     unlisted: tuple[str, ...] = ()
     """The settings that name a tool which it does not have."""
@@ -256,6 +315,7 @@ async def look_at_servers(settings: Sequence[ServerSettings], own: Toolset) -> l
                 tools, left_out = tools_of(connection, listed, own)
                 reports[index] = ServerReport(
                     tools=len(tools),
+                    foreign=tuple(tool.foreign for tool in tools if tool.foreign is not None),
                     left_out=tuple(left_out),
                     unlisted=tuple(unlisted(settings[index], listed)),
                 )

@@ -18,6 +18,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.message import JsonObject
 from antiphon.incoming import bounded, problems_of
 from antiphon.mcp.bounded import ENCODING, MAX_MESSAGE_BYTES, bound_response, register
+from antiphon.mcp.labels import with_features
 from antiphon.mcp.lenient import lenient
 from antiphon.mcp.settings import ServerSettings
 from antiphon.mcp.statuses import SESSION_LOST, tell_status
@@ -332,7 +333,7 @@ async def _address(url: str, settings: ServerSettings) -> AsyncGenerator["Transp
     timeout = httpx2.Timeout(CONNECT_SECONDS, read=settings.timeout.total_seconds() + CONNECT_SECONDS)
     async with (
         httpx2.AsyncClient(
-            headers={"accept-encoding": "identity", **settings.headers},
+            headers={"accept-encoding": "identity", **with_features(settings.headers)},
             timeout=timeout,
             verify=known_certificates(),
             trust_env=uses_environment(url),

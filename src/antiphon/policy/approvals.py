@@ -3,11 +3,12 @@
 import re
 from collections.abc import Collection
 from datetime import timedelta
+from enum import StrEnum
 
 from msgspec import Struct
 
 from antiphon.domain.agent import Effect
-from antiphon.policy.decision import ALLOW, Allow
+from antiphon.policy.decision import ALLOW, Allow, Deny
 from antiphon.policy.patterns import matches
 from antiphon.policy.rights import reaches_all
 from antiphon.policy.session_tools import NEVER_ASK
@@ -32,6 +33,21 @@ _REASONS = {
 }
 
 
+class UntrustedRule(StrEnum):
+    """What becomes of calls that leave, delete, spend or configure, in a context that the run does not trust."""
+
+    APPROVE = "approve"
+    BLOCK = "block"
+    ALLOW = "allow"
+
+
+UNTRUSTED_CONTEXT = "flow.untrusted"
+"""The setting, in the place of a pattern."""
+STEERABLE = frozenset({Effect.LEAVES, Effect.DELETES, Effect.SPENDS, Effect.CONFIGURES})
+"""Effects that words of others must not bring about unasked. Contract: flow 10."""
+READ_OTHERS = "It read words of others before."
+
+
 class ApprovalRules(Struct, frozen=True, kw_only=True):
     """Which calls wait for a person, and how long."""
 
@@ -40,6 +56,7 @@ class ApprovalRules(Struct, frozen=True, kw_only=True):
     people: tuple[str, ...] = PEOPLE
     """Patterns of calls that only owners cause unasked."""
     expire_after: timedelta = timedelta(hours=168)
+    untrusted: UntrustedRule = UntrustedRule.APPROVE
 
 
 class NeedsApproval(Struct, frozen=True):
@@ -48,18 +65,43 @@ class NeedsApproval(Struct, frozen=True):
     pattern: str
     """The pattern that says so."""
     reason: str
-    """One plain sentence for people."""
+    """Plain sentences for people."""
+    is_untrusted: bool = False
+    """Whether the run has read words that it does not trust."""
 
 
 def decide_call(
-    rules: ApprovalRules, tool: str, effects: Collection[Effect], standing: Standing, *, is_from_server: bool
-) -> Allow | NeedsApproval:
+    rules: ApprovalRules,
+    tool: str,
+    effects: Collection[Effect],
+    standing: Standing,
+    *,
+    is_from_server: bool,
+    is_untrusted: bool = False,
+) -> Allow | NeedsApproval | Deny:
     """Whether a call of the tool may run at once, with the rights of the principal.
 
-    Session tools always may, except for `message`, which sends texts out.
+    `is_untrusted` says that it was made of words that its run does not trust. Session tools always may, except for
+    those whose words leave: `message`, and in such a context a message to a session that people hear outside.
     """
-    if tool in NEVER_ASK:
+    if tool in NEVER_ASK and not (is_untrusted and Effect.LEAVES in effects):
         return ALLOW
+    found = _by_patterns(rules, tool, effects, standing, is_from_server=is_from_server)
+    if not is_untrusted or rules.untrusted is UntrustedRule.ALLOW:
+        return found
+    steered = [effect for effect in Effect if effect in STEERABLE and effect in effects]
+    if steered and rules.untrusted is UntrustedRule.BLOCK:
+        return Deny("untrusted_context", "This turn has read words of others, so it may not send, delete, pay or set.")
+    if isinstance(found, NeedsApproval):
+        return NeedsApproval(found.pattern, f"{found.reason} {READ_OTHERS}", is_untrusted=True)
+    if not steered:
+        return ALLOW
+    return NeedsApproval(UNTRUSTED_CONTEXT, f"{_REASONS[steered[0]]} {READ_OTHERS}", is_untrusted=True)
+
+
+def _by_patterns(
+    rules: ApprovalRules, tool: str, effects: Collection[Effect], standing: Standing, *, is_from_server: bool
+) -> Allow | NeedsApproval:
     for pattern in rules.require:
         if reason := _reason_of(pattern, tool, effects, is_from_server=is_from_server):
             return NeedsApproval(pattern, reason)

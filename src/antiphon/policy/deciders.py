@@ -55,7 +55,12 @@ def may_see_own(standing: Standing, approval: Approval) -> bool:
 
 
 def decide_answer(standing: Standing, approval: Approval, verdicts: Mapping[str, Verdict]) -> Decision:
-    """Whether a person who sees the request may answer it so. Nobody below owner approves what they asked for."""
+    """Whether a person who sees the request may answer it so. Nobody below owner approves what they asked for.
+
+    Only owners answer what would release words, also with no.
+    """
+    if approval.is_release and isinstance(decision := decide_act(standing, Act.RELEASE), Deny):
+        return decision
     if any(verdict.means.stands for verdict in verdicts.values()):
         decision = decide_act(standing, Act.APPROVE_ALWAYS)
         if isinstance(decision, Deny):

@@ -1,34 +1,48 @@
 """Decides whether data may flow into a session, a prompt or a sink. Contract: flow 1 to 7."""
 
 from collections.abc import Iterable, Iterator
+from typing import Final, TypeGuard
 
 from msgspec.structs import replace
 
-from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
+from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, Integrity
 from antiphon.domain.message import ToolResult, text_content
 from antiphon.domain.session import Session
 from antiphon.domain.transcript import Entry, Step
 from antiphon.policy.decision import ALLOW, Decision, Deny
-from antiphon.policy.rights import is_trusted
+from antiphon.policy.rights import integrity_of, trusted_by
 from antiphon.policy.standing import Standing
 
 WITHHELD = '{"status": "withheld"}'
 """What a model sees of a result that may not enter its prompt. Contract: flow 2."""
+WRITE_DOWN: Final = "write_down"
+"""The rule that keeps words from a place which may not have what they were made of."""
 
 
 def decide_write(context: Classification, clearance: Classification) -> Decision:
     """Whether words made of the context may be written to a place with that clearance. Contract: flow 4."""
     if may_tell(context, clearance):
         return ALLOW
-    return Deny("write_down", "this turn has read data that may not go there.")
+    return Deny(WRITE_DOWN, "this turn has read data that may not go there.")
+
+
+def is_write_down(decision: Decision) -> TypeGuard[Deny]:
+    """Whether words were kept from a place because it may not have what they were made of."""
+    return isinstance(decision, Deny) and decision.rule == WRITE_DOWN
 
 
 def classify_message(standing: Standing, route: Classification, *, has_foreign_words: bool = False) -> Classification:
     """What a message of the principal was made of, if it came on a route with that classification.
 
-    Words that are not the principal's are untrusted, whoever passes them on.
+    Its integrity says whose words they are. Words that are not the principal's are untrusted, whoever passes them on.
     """
-    return route if is_trusted(standing) and not has_foreign_words else route.distrusted()
+    integrity = Integrity.UNTRUSTED if has_foreign_words else integrity_of(standing)
+    return route.with_integrity(max(route.integrity, integrity))
+
+
+def is_untrusted(context: Classification, standing: Standing) -> bool:
+    """Whether a run with the rights of the principal has read words of somebody with fewer. Contract: flow 10."""
+    return context.integrity > trusted_by(standing)
 
 
 def may_enter(content: Classification, clearance: Classification) -> bool:

@@ -1,10 +1,11 @@
 """The rights of roles. Only this module asks who is an owner. Contract: access 1, 4, runs 4, 7."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
 from antiphon.domain.actor import Principal, channel_of
+from antiphon.domain.classification import Integrity
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonRole
 from antiphon.domain.session import SessionType
@@ -54,7 +55,10 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.DELIVER: (PersonRole.OWNER, "Only the owner may see and change deliveries"),
     Act.TOKENS: (PersonRole.OWNER, "Only the owner may use tokens"),
     Act.APPROVE: (PersonRole.USER, "Guests may not decide requests for approval"),
+    Act.RELEASE: (PersonRole.OWNER, "Only owners may let words go where they may not"),
     Act.APPROVE_ALWAYS: (PersonRole.OWNER, "Only owners may allow calls always, and see and revoke what is allowed"),
+    Act.TRUST: (PersonRole.OWNER, "Only owners trust what was read, and see and revoke what is trusted"),
+    Act.REVIEW_TOOLS: (PersonRole.OWNER, "Only owners may review tools"),
     Act.LINK: (PersonRole.OWNER, "Only the owner may create sign-in links"),
     Act.PEOPLE: (PersonRole.OWNER, "Only owners may see and manage people"),
     Act.CHATS: (PersonRole.OWNER, "Only owners may admit people and groups, and see and change routes"),
@@ -139,8 +143,35 @@ def reaches_all(standing: Standing) -> bool:
 
 is_favoured = reaches_all
 """Whether places, requests and storage are reserved for the principal; all others have a share."""
-is_trusted = reaches_all
-"""Whether the words of the principal are trusted; nobody vouches for those of others. Contract: flow 2."""
+_INTEGRITY: Mapping[PersonRole, Integrity] = {
+    PersonRole.OWNER: Integrity.TRUSTED,
+    PersonRole.USER: Integrity.USER,
+    PersonRole.GUEST: Integrity.GUEST,
+}
+
+
+def integrity_of(standing: Standing) -> Integrity:
+    """What the words of the principal are worth. Nobody vouches for those of programs. Contract: flow 2."""
+    if standing.role is None or standing.is_suspended:
+        return Integrity.UNTRUSTED
+    return _INTEGRITY[standing.role]
+
+
+def integrity_of_role(role: PersonRole | None) -> Integrity:
+    """What the words of a person of that role are worth; who has none is a guest."""
+    return _INTEGRITY[role or PersonRole.GUEST]
+
+
+def integrity_of_any(people: Iterable[str], roles: Mapping[str, PersonRole]) -> Integrity:
+    """What words are worth that any of these principals may have said; `roles` are those of owners and users."""
+    return max((integrity_of_role(roles.get(each)) for each in people), default=Integrity.TRUSTED)
+
+
+def trusted_by(standing: Standing) -> Integrity:
+    """The worst integrity that a run with the rights of the principal trusts. Contract: flow 2."""
+    return Integrity.TRUSTED if standing.role is None else _INTEGRITY[standing.role]
+
+
 is_heard_unnamed = reaches_all
 """Whether its words in a group may be for the agent without a mention. Contract: groups 1, 2."""
 

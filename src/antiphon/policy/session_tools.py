@@ -26,6 +26,8 @@ class ToolDeclaration(Struct, frozen=True, kw_only=True):
 
 
 MEMORY_TOOL = "memory"
+MESSAGE_TOOL = "message"
+"""The tool that sends texts out."""
 SUMMARIZE_TOOL = "summarize"
 WAIT_TOOL = "sessions_wait"
 """The tool that answers with the results it waited for."""
@@ -34,7 +36,7 @@ YIELD_TOOL = "sessions_yield"
 SESSION_TOOLS: Mapping[str, ToolDeclaration] = {
     "agents_list": ToolDeclaration(),
     MEMORY_TOOL: ToolDeclaration(for_guests=True),
-    "message": ToolDeclaration(asks=True),
+    MESSAGE_TOOL: ToolDeclaration(asks=True),
     "session_status": ToolDeclaration(act=Act.STATUS, for_guests=True),
     "sessions_history": ToolDeclaration(act=Act.READ, for_guests=True, shows_others=True),
     "sessions_list": ToolDeclaration(act=Act.LIST, for_guests=True, shows_others=True),

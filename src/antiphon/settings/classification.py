@@ -35,9 +35,8 @@ class ClassificationSection(Section):
 
     def classification(self, compartments: Compartments) -> Classification:
         """Raises `Invalid` for an unknown compartment."""
-        return Classification(
-            parse_level(self.level), compartments.mask_of(self.compartments), Integrity(self.integrity), self.person
-        )
+        integrity = Integrity.TRUSTED if self.integrity == Integrity.TRUSTED.wire else Integrity.UNTRUSTED
+        return Classification(parse_level(self.level), compartments.mask_of(self.compartments), integrity, self.person)
 
     @property
     def without_compartments(self) -> Self:

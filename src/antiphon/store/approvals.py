@@ -4,27 +4,34 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.approval import Approval, ApprovalState
+from antiphon.domain.classification import Classification
 from antiphon.domain.ids import ApprovalId, ProcessId, RunId, SessionRow
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.deciders import Deciding
 from antiphon.store import codec
 from antiphon.store.claims import is_left
-from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.scopes import ANY, flow
+from antiphon.store.database import Query, Row, SqlValue, Transaction
+from antiphon.store.scopes import ANY, Condition, all_of, flow
 from antiphon.store.select_list import SelectList
 
 _APPROVAL = SelectList(
     Approval,
-    "a.id, a.session, s.key AS session_key, a.incarnation AS session_id, a.run, a.agent_id, a.principal, a.state, "
-    "a.calls, a.is_parked, a.asked_at, a.expires_at, a.decided_at, a.decided_by, a.note, "
+    "a.id, a.session, s.key AS session_key, a.incarnation AS session_id, a.run, a.delivery, a.result, a.agent_id, "
+    "a.principal, a.state, a.calls, COALESCE(a.sources, '[]') AS sources, a.is_parked, a.asked_at, a.expires_at, "
+    "a.decided_at, a.decided_by, a.note, "
     "COALESCE(k.is_due, 0) AS is_due, k.origin, k.begun_at, k.begun_by, k.outcome, "
-    "i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person",
+    "COALESCE(k.level, 0) AS outcome_level, COALESCE(k.compartments, 0) AS outcome_compartments, "
+    "COALESCE(k.integrity, 0) AS outcome_integrity, k.person AS outcome_person, "
+    "i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person, "
+    "a.shown_level, a.shown_compartments, a.shown_integrity, a.shown_person",
     principal=codec.stored_principal,
     state=codec.member_of(ApprovalState),
     calls=codec.asked_calls,
+    sources=codec.sources,
     is_parked=bool,
     asked_at=codec.moment,
     expires_at=codec.moment,
@@ -33,6 +40,8 @@ _APPROVAL = SelectList(
     is_due=bool,
     begun_at=codec.moment,
     made_of=codec.combined_classification("taint"),
+    outcome_made_of=codec.combined_classification("outcome"),
+    shows=codec.combined_classification("shown"),
 )
 _WITH_TAINT = "JOIN incarnations i ON i.id = a.incarnation"
 _SELECT = (
@@ -40,7 +49,18 @@ _SELECT = (
     "LEFT JOIN calls k ON k.id = a.id"
 )
 _CHANGING = ("run", "state", "calls", "is_parked", "decided_at", "decided_by", "note")
+_SHOWN = ("shown_level", "shown_compartments", "shown_integrity", "shown_person")
 _SET = ", ".join(f"{column} = ?" for column in _CHANGING)
+
+
+def _approval(row: Row) -> Approval:
+    found = _APPROVAL.read(row)
+    return replace(found, made_of=found.made_of.join(found.shows))
+
+
+def _readable(clearance: Classification) -> Condition:
+    """What the asking session holds flows to the clearance, and what the request shows."""
+    return all_of([flow("i.taint_", clearance), flow("a.shown_", clearance)])
 
 
 class DueApproval(NamedTuple):
@@ -64,10 +84,14 @@ async def insert(tx: Transaction, approval: Approval) -> None:
         "id": approval.id,
         "session": approval.session,
         "incarnation": approval.session_id,
+        "delivery": approval.delivery,
+        "result": approval.result,
+        **dict(zip(_SHOWN, codec.classification_values(approval.shows), strict=True)),
         "agent_id": approval.agent_id,
         "principal": str(approval.principal),
         "asked_at": codec.milliseconds(approval.asked_at),
         "expires_at": codec.milliseconds(approval.expires_at),
+        "sources": codec.json_text(approval.sources) if approval.sources else None,
         **_changing(approval),
     }
     await tx.execute(
@@ -91,7 +115,7 @@ async def move(tx: Transaction, approval: Approval) -> None:
 
 async def find(query: Query, id: ApprovalId) -> Approval | None:
     row = await query.fetch_one(f"{_SELECT} WHERE a.id = ?", (id,))
-    return None if row is None else _APPROVAL.read(row)
+    return None if row is None else _approval(row)
 
 
 async def list_to_carry_out(query: Query, process: ProcessId, after: Approval | None, limit: int) -> list[Approval]:
@@ -107,29 +131,48 @@ async def list_to_carry_out(query: Query, process: ProcessId, after: Approval | 
         f"{later} ORDER BY a.decided_at, a.id LIMIT ?",
         (process, *values, limit),
     )
-    return [_APPROVAL.read(row) for row in rows]
+    return [_approval(row) for row in rows]
 
 
 async def find_pending_of_run(query: Query, run: RunId) -> Approval | None:
     row = await query.fetch_one(f"{_SELECT} WHERE a.run = ? AND a.state = 'pending'", (run,))
-    return None if row is None else _APPROVAL.read(row)
+    return None if row is None else _approval(row)
 
 
 async def list_of_run(query: Query, run: RunId) -> list[Approval]:
     """All requests of the run."""
     rows = await query.fetch_all(f"{_SELECT} WHERE a.run = ?", (run,))
-    return [_APPROVAL.read(row) for row in rows]
+    return [_approval(row) for row in rows]
+
+
+async def is_text_asked(query: Query, run: RunId, delivery: str) -> bool:
+    """Whether another text of the run was asked about, or this one still is."""
+    row = await query.fetch_one(
+        "SELECT 1 FROM deliveries d JOIN approvals a ON a.delivery = d.id WHERE d.run_id = ? "
+        "AND (d.id <> ? OR a.state = 'pending') LIMIT 1",
+        (run, delivery),
+    )
+    return row is not None
+
+
+async def list_pending_of_results(query: Query, reports: Sequence[str]) -> list[Approval]:
+    """The open requests about these results."""
+    marks = ", ".join("?" * len(reports))
+    rows = await query.fetch_all(
+        f"{_SELECT} WHERE a.result IN ({marks}) AND a.state = 'pending' ORDER BY a.id", reports
+    )
+    return [_approval(row) for row in rows]
 
 
 async def list_pending(query: Query, session: SessionRow) -> list[Approval]:
     """The open requests of the session, oldest first."""
     rows = await query.fetch_all(f"{_SELECT} WHERE a.session = ? AND a.state = 'pending' ORDER BY a.id", (session,))
-    return [_APPROVAL.read(row) for row in rows]
+    return [_approval(row) for row in rows]
 
 
 async def list_page(query: Query, deciding: Deciding, where: ApprovalFilter, *, limit: int) -> list[Approval]:
     """The requests that a person sees, newest first."""
-    readable = flow("i.taint_", deciding.clearance)
+    readable = _readable(deciding.clearance)
     conditions, values = [readable.text], [*readable.values]
     if deciding.agents is not None:
         conditions.append(f"a.agent_id IN ({', '.join('?' * len(deciding.agents))})")
@@ -148,12 +191,12 @@ async def list_page(query: Query, deciding: Deciding, where: ApprovalFilter, *, 
     rows = await query.fetch_all(
         f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY a.id DESC LIMIT ?", (*values, limit)
     )
-    return [_APPROVAL.read(row) for row in rows]
+    return [_approval(row) for row in rows]
 
 
 async def count_open(query: Query, deciding: Deciding, without: Principal | None, most: int) -> int:
     """How many open requests a person sees, up to `most`; without those of one principal."""
-    readable = flow("i.taint_", deciding.clearance)
+    readable = _readable(deciding.clearance)
     conditions, values = ["a.state = 'pending'", readable.text], [*readable.values]
     joined = "" if readable is ANY else _WITH_TAINT
     if deciding.agents is not None:
@@ -182,7 +225,7 @@ async def count_open_of(query: Query, principal: Principal, most: int) -> int:
 
 async def count_unshown(query: Query, deciding: Deciding, principal: Principal, place: DeliveryContext) -> int:
     """How many open requests of the principal a person may see, of which no message at the place tells."""
-    readable = flow("i.taint_", deciding.clearance)
+    readable = _readable(deciding.clearance)
     conditions, values = ["a.state = 'pending'", "a.principal = ?", readable.text], [str(principal), *readable.values]
     if deciding.agents is not None:
         conditions.append(f"a.agent_id IN ({', '.join('?' * len(deciding.agents))})")

@@ -30,12 +30,15 @@ class ChannelGroup(Struct, frozen=True, kw_only=True):
     address: str
     """The platform's present id."""
     title: str
+    """What its members call it now, as far as the bot has heard."""
     state: GroupState
     added_by: str | None = None
     """Who added the bot, by the platform's id."""
     decided_by: str | None = None
     decided_at: datetime | None = None
     created_at: datetime
+    known_title: str | None = None
+    """What it was called when owners were asked about it or the bot came there, or as an owner has named it since."""
 
     @property
     def is_asking(self) -> bool:
@@ -45,12 +48,14 @@ class ChannelGroup(Struct, frozen=True, kw_only=True):
 
 _GROUP = SelectList(
     ChannelGroup,
-    "channel, account, group_id, address, title, state, added_by, decided_by, decided_at, created_at",
+    "g.channel, g.account, g.group_id, g.address, g.state, g.added_by, g.decided_by, g.decided_at, g.created_at, "
+    "g.title AS known_title, COALESCE((SELECT c.name FROM chat_names c WHERE c.channel = g.channel "
+    "AND c.account = g.account AND c.address = g.address), g.title) AS title",
     state=codec.member_of(GroupState),
     decided_at=codec.optional_moment,
     created_at=codec.moment,
 )
-_SELECT = f"SELECT {_GROUP.text} FROM groups_of_channels"
+_SELECT = f"SELECT {_GROUP.text} FROM groups_of_channels g"
 _ACCOUNT = "channel = ? AND account = ?"
 
 
@@ -134,11 +139,14 @@ async def move_answers(tx: Transaction, group: ChannelGroup, new_address: str) -
     A message that shows a reply while it is written stays where it is; the platform does not move it.
     """
     channel, account, address = group.channel, group.account, group.address
-    await tx.execute(
-        "UPDATE sessions SET delivery_to = ? WHERE delivery_channel = ? AND delivery_to = ? "
+    found = await tx.fetch_all(
+        "SELECT id FROM sessions WHERE delivery_channel = ? AND delivery_to = ? "
         "AND COALESCE(delivery_account_id, 'default') = ?",
-        (new_address, channel, address, account),
+        (channel, address, account),
     )
+    tx.hold(*(row for (row,) in found))
+    for (row,) in found:
+        await tx.execute("UPDATE sessions SET delivery_to = ? WHERE id = ?", (new_address, row))
     await tx.execute(
         "UPDATE deliveries SET recipient = ? WHERE channel = ? AND recipient = ? "
         "AND COALESCE(account_id, 'default') = ? AND status IN ('queued', 'claimed')",
@@ -159,6 +167,14 @@ async def insert_met(tx: Transaction, group: GroupName, platform_id: str) -> Non
     )
     if await tx.change(statement, (*group, platform_id)):
         tx.wake(PLACES)
+
+
+async def list_met(query: Query, group: GroupName) -> list[str]:
+    """The accounts that were met in the group, by the platform's ids."""
+    rows = await query.fetch_all(
+        "SELECT platform_id FROM met_in_groups WHERE channel = ? AND account = ? AND group_id = ?", group
+    )
+    return [platform_id for (platform_id,) in rows]
 
 
 async def delete_met(tx: Transaction, group: GroupName, platform_id: str) -> None:

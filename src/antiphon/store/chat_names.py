@@ -2,7 +2,7 @@
 
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.session import DeliveryContext
-from antiphon.store.database import Transaction
+from antiphon.store.database import Query, Transaction
 from antiphon.store.names import fold
 
 DEFAULT_ACCOUNT = "default"
@@ -27,6 +27,14 @@ async def put(tx: Transaction, place: DeliveryContext, name: str) -> None:
     )
     for (session,) in found:
         tx.wake(SessionRow(session))
+
+
+async def find(query: Query, place: DeliveryContext) -> str | None:
+    """What the chat is called, if the platform said so."""
+    row = await query.fetch_one(
+        "SELECT name FROM chat_names WHERE channel = ? AND account = ? AND address = ?", _key(place)
+    )
+    return None if row is None else row[0]
 
 
 async def move(tx: Transaction, place: DeliveryContext, address: str) -> None:

@@ -24,6 +24,8 @@ LIST_TOLD = (
 TOLD_SCHEMA = 45
 """From here on, texts that stand in the place of a reply say so."""
 
+LIST_REVIEWED = "SELECT sha256 FROM tool_reviews"
+
 COUNT_KEPT = "SELECT count(*) FROM reports WHERE stage = 'kept'"
 
 
@@ -46,6 +48,8 @@ class DatabaseState(Struct, frozen=True, kw_only=True):
     """What people were told last in place of a reply, newest first."""
     chats: ChatState = NO_CHATS
     tasks: TaskSurvey = NO_TASKS
+    reviewed: frozenset[str] = frozenset()
+    """Hashes of the tools that owners have reviewed."""
     newest_change_ms: int = 0
     """When a session changed last, by the clock of the process that changed it."""
 
@@ -74,6 +78,9 @@ def check_database(path: Path, now: datetime) -> DatabaseState:
             chats = _chats_in(connection) if found == ["ok"] and (schema or 0) >= CHATS_SCHEMA else NO_CHATS
             has_tasks = found == ["ok"] and (schema or 0) >= TASKS_SCHEMA
             tasks = survey(connection.execute(LIST_SCHEDULES), now) if has_tasks else NO_TASKS
+            has_reviews = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tool_reviews'").fetchone()
+            rows = connection.execute(LIST_REVIEWED).fetchall() if has_reviews else []
+            reviewed = frozenset(str(row[0]) for row in rows)
             newest = connection.execute(NEWEST_CHANGE).fetchone()[0] if has_tasks else 0
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"Database cannot be read: {str(path)!r} ({error})", code="store_corrupt") from error
@@ -87,6 +94,7 @@ def check_database(path: Path, now: datetime) -> DatabaseState:
         told=told,
         chats=chats,
         tasks=tasks,
+        reviewed=reviewed,
         newest_change_ms=newest or 0,
     )
 

@@ -13,6 +13,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.approval import AskedCall
 from antiphon.domain.classification import PUBLIC, Classification, Integrity, Level
 from antiphon.domain.delay import Delay
+from antiphon.domain.distrust import ReadSource
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, NewEvent, stand_in
 from antiphon.domain.ids import SessionId, SessionRow
@@ -20,6 +21,7 @@ from antiphon.domain.inbound import Inbound
 from antiphon.domain.keys import parse_key
 from antiphon.domain.message import AssistantMessage, JsonObject, Role, ToolResult, Usage, UserMessage
 from antiphon.domain.own_text import CodeSpan
+from antiphon.domain.release import StandingRelease
 from antiphon.domain.schedule import Schedule
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.task import TaskLimits
@@ -29,7 +31,11 @@ from antiphon.store.old_principals import present_actor
 from antiphon.store.select_list import Combined
 
 E = TypeVar("E", bound=StrEnum)
-_INTEGRITIES = (Integrity.TRUSTED, Integrity.UNTRUSTED)
+_INTEGRITIES = (Integrity.TRUSTED, Integrity.UNTRUSTED, Integrity.GUEST, Integrity.USER)
+"""By their numbers in columns; older versions stored the first two."""
+_BEYOND_OWN = len(_INTEGRITIES)
+"""In an event, a multiple of this says what it brought itself; without, it brought all of its integrity."""
+_NUMBERS = {integrity: number for number, integrity in enumerate(_INTEGRITIES)}
 _from_timestamp = datetime.fromtimestamp
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -49,6 +55,8 @@ _decode_delay = Decoder(Delay).decode
 _decode_schedule = Decoder(Schedule).decode
 _decode_task_limits = Decoder(TaskLimits).decode
 _decode_asked_calls = Decoder(tuple[AskedCall, ...]).decode
+_decode_sources = Decoder(tuple[ReadSource, ...]).decode
+_decode_standing_release = Decoder(StandingRelease).decode
 _decode_code_spans = Decoder(tuple[CodeSpan, ...]).decode
 _decode_inbound = Decoder(Inbound).decode
 _UNDECODABLE = (DecodeError, ValueError, TypeError, RecursionError)
@@ -114,6 +122,22 @@ def asked_calls(text: str) -> tuple[AskedCall, ...]:
     """Raises `Unavailable` if the stored calls of a request are damaged: no other bytes may run."""
     try:
         return _decode_asked_calls(text)
+    except _UNDECODABLE as error:
+        raise unreadable(str(error)) from error
+
+
+def sources(text: str) -> tuple[ReadSource, ...]:
+    """What a request's run had read. Raises `Unavailable` if it is damaged."""
+    try:
+        return _decode_sources(text)
+    except _UNDECODABLE as error:
+        raise unreadable(str(error)) from error
+
+
+def standing_release(text: str) -> StandingRelease:
+    """Raises `Unavailable` if it is damaged: nothing else may leave."""
+    try:
+        return _decode_standing_release(text)
     except _UNDECODABLE as error:
         raise unreadable(str(error)) from error
 
@@ -184,6 +208,10 @@ def member_of(kind: type[E]) -> Callable[[str], E]:
 stored_principal = lru_cache(maxsize=4096)(Principal.parse)
 
 
+integrity = _INTEGRITIES.__getitem__
+"""By the number in its column."""
+
+
 @lru_cache(maxsize=4096)
 def classification(level: int, compartments: int, integrity: int, person: str | None) -> Classification:
     """Equal values give one object, so that joining many of them is cheap."""
@@ -201,7 +229,7 @@ def classification_values(value: Classification) -> tuple[int, int, int, str | N
     """The values for the columns level, compartments, integrity, person."""
     if value is PUBLIC:
         return 0, 0, 0, None
-    return int(value.level), value.compartments, _INTEGRITIES.index(value.integrity), value.person
+    return int(value.level), value.compartments, _NUMBERS[value.integrity], value.person
 
 
 def classification_columns(prefix: str) -> str:
@@ -323,17 +351,17 @@ def event_from_row(row: Row) -> Event:
 
 def event_within(session: SessionRow, incarnation: SessionId, row: Row) -> Event:
     """An event whose payload is damaged is returned as far as its columns say it."""
-    seq, kind, created_at, actor, run_id, level, compartments, integrity, person, text = row
+    seq, kind, created_at, actor, run_id, level, compartments, worth, person, text = row
     is_unreadable = False
     try:
         payload = _decode_payload(text)
     except _UNDECODABLE:
         payload, is_unreadable = _Payload(stand_in(kind, seq), None), True
-    made_of = (
-        classification(level, compartments, integrity, person)
-        if level or compartments or integrity or person is not None
-        else PUBLIC
-    )
+    made_of, own = PUBLIC, Integrity.TRUSTED
+    if level or compartments or worth or person is not None:
+        brought, held = divmod(int(worth), _BEYOND_OWN)
+        made_of = classification(level, compartments, held, person)
+        own = _INTEGRITIES[brought - 1] if brought else made_of.integrity
     return Event(  # by position: names cost as much as all the rest
         session,
         seq,
@@ -346,6 +374,7 @@ def event_within(session: SessionRow, incarnation: SessionId, row: Row) -> Event
         payload.message,
         {} if payload.data is None else payload.data,
         is_unreadable,
+        own,
     )
 
 
@@ -362,13 +391,21 @@ def event_values(event: NewEvent, base: Classification) -> tuple[SqlValue, ...]:
 
     Its classification is at least `base`.
     """
-    message = event.message
+    message, made_of, own = event.message, event.classification, event.own_integrity
+    if base is not PUBLIC:
+        made_of = made_of.join(base)
+    level, compartments, worth, person = classification_values(made_of)
+    if own is not None and own is not made_of.integrity:
+        worth += _BEYOND_OWN * (1 + _NUMBERS[own])
     return (
         str(event.type),
         None if message is None else _ROLES[type(message)],
         event.actor,
         event.run_id,
         message.message_id if message is not None and event.is_addressed else None,
-        *classification_values(event.classification if base is PUBLIC else event.classification.join(base)),
+        level,
+        compartments,
+        worth,
+        person,
         _encode(_Payload(message, event.data)).decode(),
     )

@@ -18,6 +18,14 @@ Named = SessionRow | NamedTarget
 """A session by its row, or as a caller named it."""
 
 
+class NeedsSessions(Exception):
+    """The unit writes to sessions that it does not hold. It is undone, and runs again with them among its own."""
+
+    def __init__(self, sessions: Sequence[Named]) -> None:
+        super().__init__(f"Sessions are not held: {', '.join(map(str, sessions))}")
+        self.sessions = tuple(sessions)
+
+
 class Query(Protocol):
     """Reads in one consistent snapshot."""
 
@@ -42,6 +50,7 @@ class Transaction(Query, Protocol):
     - A unit awaits only its transaction; any other await is an error and undoes the unit.
     - A unit may run twice, on any thread: it uses only this transaction and its frozen arguments. Its moment, and the
       ids that it draws here, are the same each time.
+    - A unit writes only to sessions that it holds: it was run with them, makes them, or asks for them with `hold`.
     - A unit that raises is undone. What must be stored all the same is given to `keep`.
     """
 
@@ -64,6 +73,14 @@ class Transaction(Query, Protocol):
 
     async def change(self, statement: str, parameters: Sequence[SqlValue] = ()) -> int:
         """Runs the statement at once; returns the number of rows it changed."""
+        ...
+
+    def hold(self, *sessions: SessionRow) -> None:
+        """Says that the unit writes to these sessions too, before it reads what it goes by.
+
+        Where the backend locks rows and one of them is not locked, this raises `NeedsSessions`: the unit is undone, and
+        runs again with all of them locked before it reads.
+        """
         ...
 
     def wake(self, session: SessionRow) -> None:
@@ -95,8 +112,9 @@ class Database(Protocol):
 
     - `run` returns after COMMIT and releases the unit's result only then. Waiting units may share one
       COMMIT; a unit that raises never undoes another. A full disk makes all units that share a COMMIT fail.
-    - `sessions` are those that the unit will write to, if they are known before it reads. Backends with row locks
-      lock them first, in their order; the unit locks other rows by writing to them.
+    - `sessions` are those that the unit will write to, as far as they are known before it reads. Backends with row
+      locks lock them first, in the order of their rows, so that no two units wait for each other. A unit that needs
+      another session is undone and runs again with it. Units that name the same session first may share a transaction.
     - Cancelling the waiter does not cancel the unit.
     - Raises `Unavailable` if the store cannot store the unit: then nothing of it is kept. After an error
       that leaves the state of the disk unknown, it stays unavailable until the process restarts.
@@ -124,6 +142,19 @@ class Database(Protocol):
     async def close(self) -> None:
         """Commits the waiting units, then closes. May be called twice."""
         ...
+
+
+Reading = TypeVar("Reading", bound=Callable[..., Coroutine[Any, Any, Any]])
+READS_MUCH = set[Callable[..., Coroutine[Any, Any, Any]]]()
+
+
+def reads_much(reading: Reading) -> Reading:
+    """Marks a query that may read much, as a search or a list does.
+
+    A replica may answer it, which then has all that was committed before. No run and no unit waits for it.
+    """
+    READS_MUCH.add(reading)
+    return reading
 
 
 Kept = tuple[Callable[..., Coroutine[Any, Any, object]], tuple[Any, ...]]

@@ -35,8 +35,9 @@ _DELIVERY = SelectList(
     Delivery,
     "d.id, d.session, s.key AS session_key, d.incarnation AS session_id, d.run_id, d.channel, d.recipient, "
     "d.account_id, d.thread_id, d.text, d.spans, d.status, d.attempts, d.due_at, d.error, d.code, d.created_at, "
-    "d.ended_at, d.process, d.platform_id, d.parts, d.approval, d.cause, d.moved_from, d.level AS made_of_level, "
-    "d.compartments AS made_of_compartments, d.integrity AS made_of_integrity, d.person AS made_of_person",
+    "d.ended_at, d.process, d.platform_id, d.parts, d.approval, d.cause, d.release, d.moved_from, "
+    "d.level AS made_of_level, d.compartments AS made_of_compartments, d.integrity AS made_of_integrity, "
+    "d.person AS made_of_person",
     status=codec.member_of(DeliveryStatus),
     cause=codec.member_of(Cause),
     due_at=codec.moment,
@@ -114,6 +115,8 @@ class NewDelivery(Struct, frozen=True, kw_only=True):
     """The request for approval that it shows."""
     cause: Cause | None = None
     """Why it stands in the place of a reply."""
+    release: str | None = None
+    """The hash of what an owner has released, by which it may go where it may not."""
 
     def id_at(self, number: int) -> str:
         return f"dlv_{number:011x}{self.name}"
@@ -134,8 +137,9 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
     code, error = (FLOW, NOT_CLEARED) if new.is_suppressed else (None, None)
     await tx.execute(
         "INSERT INTO deliveries (id, session, incarnation, run_id, channel, recipient, account_id, thread_id, text, "
-        "spans, platform_id, approval, cause, level, compartments, integrity, person, status, code, error, due_at, "
-        "created_at, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "spans, platform_id, approval, cause, release, level, compartments, integrity, person, status, code, error, "
+        "due_at, created_at, ended_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             new.session,
@@ -150,6 +154,7 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
             new.replaces or new.shown_as,
             new.approval,
             None if new.cause is None else new.cause.value,
+            new.release,
             *codec.classification_values(new.made_of),
             status.value,
             code,
@@ -353,6 +358,18 @@ async def queue_anew(tx: Transaction, delivery: Delivery, at_ms: int) -> bool:
         )
         == 1
     )
+
+
+async def release(tx: Transaction, delivery: Delivery, released: str, at_ms: int) -> bool:
+    """Queues a suppressed text by what an owner released; returns whether it was suppressed."""
+    statement = "UPDATE deliveries SET release = ? WHERE id = ? AND status = 'suppressed'"
+    return await tx.change(statement, (released, delivery.id)) == 1 and await queue_anew(tx, delivery, at_ms)
+
+
+async def find_stored(query: Query, id: str) -> Delivery | None:
+    """The text, whoever may read it."""
+    row = await query.fetch_one(f"{_SELECT} WHERE d.id = ?", (id,))
+    return None if row is None else _DELIVERY.read(row)
 
 
 async def find(query: Query, reach: Reach, id: str) -> Delivery | None:

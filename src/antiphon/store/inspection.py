@@ -9,7 +9,7 @@ from typing import cast
 from msgspec import Struct
 
 from antiphon.domain.errors import Unavailable
-from antiphon.store.codec import asked_calls, check_delay, check_payload, json_list, json_object, place, told
+from antiphon.store.codec import asked_calls, check_delay, check_payload, json_list, json_object, place, sources, told
 from antiphon.store.migrate import find_schema_damage
 from antiphon.store.sqlite_errors import unusable
 
@@ -29,7 +29,7 @@ JSON_COLUMNS = {
     "reports": {"place": place},
     "spawns": {"attach_as": json_object, "receipt": json_object},
     "processes": {"agents": json_list},
-    "approvals": {"calls": asked_calls},
+    "approvals": {"calls": asked_calls, "sources": sources},
     "standing_approvals": {"fields": json_list},
 }
 """The columns with JSON text, by table, and what reads them."""
@@ -65,7 +65,7 @@ REMEDIES = {
     "processes": "No process starts, or notices that another one is dead. Stop Antiphon and run in the database: "
     "DELETE FROM processes WHERE id = 'ID'. That loses nothing: each process writes its row at its start.",
     "approvals": "These requests can neither be shown nor decided, and lists with them answer store_corrupt. "
-    f"{_MEND} UPDATE approvals SET calls = '[]' WHERE id = 'ID'. Then deny the request: its run asks anew.",
+    f"{_MEND} UPDATE approvals SET COLUMN = '[]' WHERE id = 'ID'. Then deny the request: its run asks anew.",
     "standing_approvals": "Calls that they may cover answer store_corrupt. Revoke them: stop Antiphon and run in the "
     "database: DELETE FROM standing_approvals WHERE id = 'ID'. Their calls ask again.",
 }

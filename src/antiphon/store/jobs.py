@@ -10,13 +10,17 @@ _DELIVERED = (
     "(j.status = 'doing' AND w.last_heartbeat > now() - make_interval(secs => ?))))"
 )
 
+_RUNS = "a.status = 'running' AND a.is_parked = 0"
+
 
 async def list_undelivered(query: Query, dead_seconds: float, limit: int) -> list[SessionRow]:
     """Sessions with work but without a job, and without a living process that works on them; at most `limit`."""
     found = await query.fetch_all(
-        "SELECT DISTINCT r.session FROM runs r WHERE (r.status = 'queued' AND NOT EXISTS (SELECT 1 FROM runs a "
-        "WHERE a.session = r.session AND a.status = 'running') "
-        f"OR r.status = 'running' AND {is_left('r.process')}) AND NOT {_DELIVERED} LIMIT ?",
+        # Both parts are found by small indexes of their own; one condition for both would read all runs.
+        "SELECT r.session FROM (SELECT q.session FROM runs q WHERE q.status = 'queued' AND NOT EXISTS (SELECT 1 "
+        f"FROM runs a WHERE a.session = q.session AND {_RUNS}) "
+        f"UNION SELECT a.session FROM runs a WHERE {_RUNS} AND {is_left('a.process')}) r "
+        f"WHERE NOT {_DELIVERED} LIMIT ?",
         (dead_seconds, limit),
     )
     return [row[0] for row in found]

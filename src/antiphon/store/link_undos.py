@@ -7,7 +7,8 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.person import Identity, PersonId, person_principal
 from antiphon.store import origins
 from antiphon.store.database import Transaction
-from antiphon.store.people import CLASSIFIED, NAMES, OWNED
+from antiphon.store.people import CLASSIFIED, NAMES, OWNED, hold_sessions, rename_in
+from antiphon.store.scopes import Condition
 
 _ACCOUNT = "channel = ? AND account = ? AND platform_id = ?"
 _EVENT = "CAST(session AS TEXT) || ' ' || CAST(seq AS TEXT)"
@@ -16,6 +17,7 @@ _KEYS = {
     "unnoticed_events": _EVENT,
     "sessions": "CAST(id AS TEXT)",
     "tokens": "hash",
+    "trusted_content": "CAST(session AS TEXT) || ' ' || sha256",
     "identities": "channel || ' ' || account || ' ' || platform_id",
 }
 """What names a row of these tables as text; the others have an `id` that is text."""
@@ -118,6 +120,7 @@ async def give_back(tx: Transaction, account: Identity, source: PersonId, undo: 
     """
     survivor = undo.survivor
     old, new = str(person_principal(source)), str(person_principal(survivor))
+    await hold_sessions(tx, new)
     for table, column in _OWNED + CLASSIFIED:
         if (table, column) != _FROM_EVENTS:
             await _give(tx, table, column, source, old=old, new=new)
@@ -156,13 +159,10 @@ async def _give(tx: Transaction, table: str, column: str, source: PersonId, *, o
     unchanged = f" AND u.value = {_VALUES[table]}" if is_checked else ""
     noted = f"{_KEYS.get(table, 'id')} IN (SELECT u.key FROM link_undo_rows u WHERE u.source = ? AND u.place = ?"
     place = f"{table}.{column}"
-    await tx.execute(
-        f"UPDATE {table} SET {column} = ? WHERE {column} = ? AND {noted}{unchanged})", (old, new, source, place)
-    )
+    noted_there = Condition(f"{column} = ? AND {noted}{unchanged})", (new, source, place))
+    await rename_in(tx, (table, column), old, noted_there)
     if (table, column) in _JOINED:
-        await tx.execute(
-            f"UPDATE {table} SET {column} = ? WHERE {column} = ? AND {noted})", (PEOPLE, new, source, place)
-        )
+        await rename_in(tx, (table, column), PEOPLE, Condition(f"{column} = ? AND {noted})", (new, source, place)))
 
 
 async def _give_sessions(tx: Transaction, source: PersonId, *, old: str, new: str, since_ms: int) -> list[SessionRow]:

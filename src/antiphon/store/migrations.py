@@ -11,16 +11,19 @@ from antiphon.domain.errors import AntiphonError
 SQLITE_WORDS = {"$serial": "INTEGER PRIMARY KEY", "$without_rowid": "WITHOUT ROWID", "$blob": "BLOB"}
 
 
-PROBE = tuple(
-    f"UPDATE schema_migrations SET applied_at = applied_at {change} WHERE version = 1" for change in ("+ 1", "- 1")
+PROBE = (
+    *(f"UPDATE schema_migrations SET applied_at = applied_at {change} WHERE version = 1" for change in ("+ 1", "- 1")),
+    *(f"DELETE FROM {table} WHERE false" for table in ("sessions", "events", "runs")),
 )
-"""In one transaction, these write and change nothing, to find out whether anything can be stored.
+"""In one transaction, these write and change nothing, to find out whether anything can be stored and nothing is locked.
 
 SQLite does not write a row that is set to what it was.
 """
 
 
-EXCLUSIVE = frozenset({"chats", "classifications", "flow", "people", "people_usage", "token_makers"})
+EXCLUSIVE = frozenset(
+    {"chats", "classifications", "flow", "people", "people_usage", "token_makers", "trusted_content", "usage_in_parts"}
+)
 """The names of migrations that rewrite or move stored values, which processes of an older version would miss."""
 
 

@@ -38,14 +38,18 @@ async def list_of(query: Query, principal: str) -> list[tuple[str, str]]:
     return found
 
 
-async def give_back(tx: Transaction, table: str, origin: str, *, old: str, new: str) -> None:
-    """Gives a call that `merge` made the other's its former origin."""
+def renamed(origin: str, *, old: str, new: str) -> str:
+    """What `merge` makes of a call's origin."""
     session, _, call = origin.partition(":")
     kind = next(kind for kind in _KINDS if call.startswith(f"{kind}{old}:"))
-    present = f"{session}:{kind}{new}:{call.removeprefix(f'{kind}{old}:')}"
+    return f"{session}:{kind}{new}:{call.removeprefix(f'{kind}{old}:')}"
+
+
+async def give_back(tx: Transaction, table: str, origin: str, *, old: str, new: str) -> None:
+    """Gives a call that `merge` made the other's its former origin."""
     await tx.execute(
         f"UPDATE {table} SET origin = ? WHERE origin = ? AND NOT EXISTS (SELECT 1 FROM {table} o WHERE o.origin = ?)",
-        (origin, present, origin),
+        (origin, renamed(origin, old=old, new=new), origin),
     )
 
 

@@ -23,6 +23,7 @@ from antiphon.policy.sinks import GroupName
 from antiphon.policy.standing import Standing
 from antiphon.store import codec, notes, origins
 from antiphon.store.database import Query, Row, SqlValue, Transaction
+from antiphon.store.scopes import Condition
 from antiphon.store.select_list import Combined, SelectList
 
 
@@ -86,6 +87,9 @@ CLASSIFIED = (
     ("incarnations", "memory_person"),
     ("tokens", "clearance_person"),
     ("standing_approvals", "person"),
+    ("trusted_content", "person"),
+    ("approvals", "shown_person"),
+    ("quarantined_values", "person"),
     ("calls", "person"),
     ("tasks", "person"),
 )
@@ -295,6 +299,8 @@ async def list_names(query: Query, limit: int) -> Mapping[PersonId, ShownPerson]
 
 async def find_names(query: Query, ids: Sequence[PersonId]) -> Mapping[PersonId, ShownPerson]:
     """These persons, merged ones as whom they act now, as far as they are known."""
+    if not ids:
+        return {}
     rows = await query.fetch_all(f"{_NAMES} AND p.id IN ({', '.join('?' * len(ids))})", tuple(ids))
     return {id: _shown(present, name, role) for id, present, name, role in rows}
 
@@ -388,6 +394,12 @@ async def call_off_runs(tx: Transaction, principal: Principal) -> list[SessionRo
     """
     set_cancelled, of = "UPDATE runs SET cancel_requested = 1", (principal.name, principal.name)
     is_theirs = "principal IN (SELECT 'person:' || p.id FROM people p WHERE p.id = ? OR p.merged_into = ?)"
+    changed = await tx.fetch_all(
+        "SELECT session FROM runs WHERE (status IN ('queued', 'running', 'awaiting_approval') OR is_parked = 1) "
+        f"AND {is_theirs} UNION SELECT session FROM approvals WHERE state = 'pending' AND {is_theirs}",
+        of + of,
+    )
+    tx.hold(*(session for (session,) in changed))
     rows = await tx.fetch_all(
         f"{set_cancelled} WHERE status IN ('running', 'awaiting_approval') AND {is_theirs} RETURNING session", of
     )
@@ -397,9 +409,33 @@ async def call_off_runs(tx: Transaction, principal: Principal) -> list[SessionRo
     return [SessionRow(session) for (session,) in rows]
 
 
+async def hold_sessions(tx: Transaction, principal: str) -> None:
+    """Holds the sessions with rows that name the principal."""
+    rows = await tx.fetch_all(
+        "SELECT session FROM participants WHERE principal = ? UNION SELECT session FROM runs WHERE principal = ? "
+        "UNION SELECT session FROM approvals WHERE principal = ? "
+        "UNION SELECT session FROM incarnations WHERE taint_person = ?",
+        [principal] * 4,
+    )
+    tx.hold(*(session for (session,) in rows))
+
+
+async def rename_in(tx: Transaction, place: tuple[str, str], new: str, which: Condition) -> None:
+    """Names another person in the column of the table, where the condition holds."""
+    table, column = place
+    if table != "sessions":
+        await tx.execute(f"UPDATE {table} SET {column} = ? WHERE {which.text}", (new, *which.values))
+        return
+    rows = await tx.fetch_all(f"SELECT id FROM sessions WHERE {which.text}", which.values)
+    tx.hold(*(session for (session,) in rows))
+    for (session,) in rows:
+        await tx.execute(f"UPDATE sessions SET {column} = ? WHERE id = ?", (new, session))
+
+
 async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
     """Makes `source` act as `into`, with all that names them; `into` must not be merged itself."""
     old, new = str(person_principal(source)), str(person_principal(into))
+    await hold_sessions(tx, old)
     await tx.execute("DELETE FROM link_undos WHERE survivor = ?", (source,))
     await tx.execute("UPDATE people SET merged_into = ? WHERE merged_into = ?", (into, source))
     await tx.execute(
@@ -425,7 +461,7 @@ async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
     await notes.merge(tx, old, new)
     for table, column in CLASSIFIED:
         # What is the one's is the other's from now on. Contract: flow 1.
-        await tx.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
+        await rename_in(tx, (table, column), new, Condition(f"{column} = ?", (old,)))
 
 
 async def delete(tx: Transaction, id: PersonId) -> None:
@@ -435,6 +471,7 @@ async def delete(tx: Transaction, id: PersonId) -> None:
     Persons of a channel may come back by their accounts, and get the same id.
     """
     principal = str(person_principal(id))
+    await hold_sessions(tx, principal)
     accounts = (await find_identities(tx, [id]))[id]
     for account in accounts:
         await tx.execute(

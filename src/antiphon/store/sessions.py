@@ -26,12 +26,13 @@ from antiphon.domain.session import (
     SessionType,
     Source,
 )
+from antiphon.domain.targets import NamedTarget
 from antiphon.domain.telling import Told
 from antiphon.policy.flow import is_public
 from antiphon.policy.reach import Reach
 from antiphon.policy.shown import shown_session
 from antiphon.store import codec, incarnations
-from antiphon.store.database import Query, Row, SqlValue, Transaction
+from antiphon.store.database import NeedsSessions, Query, Row, SqlValue, Transaction
 from antiphon.store.names import DISPLAY_NAME, has_words, with_folded
 from antiphon.store.scopes import ANY, MAX_DEPTH, Condition, all_of, branches, flow, inside, when, within
 from antiphon.store.select_list import Combined, SelectList
@@ -67,7 +68,7 @@ s.updated_at, i.started_at, s.interacted_at, s.metadata, s.label, {_DISPLAYED}, 
 s.message_count, s.turn_count, p.key AS parent_key, s.send_policy, s.queue_mode, s.delivery_channel, s.delivery_to,
 s.delivery_account_id, s.delivery_thread_id, s.model, s.thinking_level, s.verbose_level, s.context_tokens,
 s.aborted_last_run, s.pending_approvals, s.input_tokens, s.output_tokens, s.cached_tokens, s.cost_microusd, s.steps,
-s.source_kind, s.source_interactive, s.source_platform, s.source_trigger_id, s.type,
+s.source_kind, s.source_interactive, s.source_platform, s.source_trigger_id, s.type, i.taint_integrity AS integrity,
 (SELECT group_concat(t.principal, ' ') FROM participants t WHERE t.session = s.id) AS participants"""
 _SUMMARY_FIELDS: dict[str, Combined | Callable[[Any], object]] = {
     "key": codec.stored_key,
@@ -75,6 +76,7 @@ _SUMMARY_FIELDS: dict[str, Combined | Callable[[Any], object]] = {
     "created_at": codec.moment_of_list,
     "updated_at": codec.moment_of_list,
     "started_at": codec.moment_of_list,
+    "integrity": codec.integrity,
     "interacted_at": codec.moment_of_list,
     "metadata": _metadata,
     "send_policy": codec.member_of(SendOverride),
@@ -402,14 +404,15 @@ async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
     statement = (
         f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "
         f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names if name != 'key')} "
-        "RETURNING id, last_seq"
+        "WHERE sessions.deleted_at IS NOT NULL RETURNING id, last_seq"
     )
     row = await tx.fetch_one(statement, stored)
-    assert row is not None
+    if row is None:
+        raise NeedsSessions([NamedTarget(new.key, None)])  # somebody else was faster
     session, last_seq = row
     if last_seq:
         # Children that it had risen above kept it as their parent; the new session is not.
-        await tx.execute("UPDATE sessions SET parent = NULL WHERE parent = ?", (session,))
+        await _leave_children(tx, session)
         await _bury_child(tx, session, own | {"key": f"agent:{new.agent_id}:subagent:{uuid4()}"}, at_ms)
     await incarnations.start(tx, session, new.id, first_seq=last_seq + 1, at_ms=at_ms)
     return session
@@ -477,11 +480,6 @@ def _update(columns: tuple[str, ...]) -> str:
     return f"UPDATE sessions SET {', '.join(f'{column} = ?' for column in columns)} WHERE id = ?"
 
 
-async def hold(tx: Transaction, session: SessionRow) -> None:
-    """Where the backend locks rows, no other unit appends to the session until this unit commits."""
-    await tx.execute("UPDATE sessions SET last_seq = last_seq WHERE id = ?", (session,))
-
-
 async def list_logs(query: Query, after: SessionRow, limit: int) -> list[tuple[SessionRow, int]]:
     """Rows of living sessions above `after`, ascending, each with the lowest `seq` of its log."""
     rows = await query.fetch_all(
@@ -490,12 +488,22 @@ async def list_logs(query: Query, after: SessionRow, limit: int) -> list[tuple[S
     return [(SessionRow(session), first_seq) for session, first_seq in rows]
 
 
-async def hide_idle_before(tx: Transaction, before_ms: int, limit: int) -> int:
-    """Makes at most `limit` sessions `inactive` that are idle since before `before_ms`; returns how many."""
-    return await tx.change(
-        "UPDATE sessions SET status = 'inactive' WHERE status = 'idle' AND id IN (SELECT id FROM sessions "
-        "WHERE deleted_at IS NULL AND status = 'idle' AND interacted_at < ? ORDER BY updated_at LIMIT ?)",
+async def list_idle_before(query: Query, before_ms: int, limit: int) -> list[SessionRow]:
+    """At most `limit` sessions that are idle since before `before_ms`."""
+    rows = await query.fetch_all(
+        "SELECT id FROM sessions WHERE deleted_at IS NULL AND status = 'idle' AND interacted_at < ? "
+        "ORDER BY updated_at LIMIT ?",
         (before_ms, limit),
+    )
+    return [SessionRow(session) for (session,) in rows]
+
+
+async def hide_idle(tx: Transaction, sessions: Sequence[SessionRow], before_ms: int) -> int:
+    """Makes those of the sessions `inactive` that are idle since before `before_ms`; returns how many."""
+    return await tx.change(
+        "UPDATE sessions SET status = 'inactive' WHERE deleted_at IS NULL AND status = 'idle' AND interacted_at < ? "
+        f"AND id IN ({', '.join('?' * len(sessions))})",
+        (before_ms, *sessions),
     )
 
 
@@ -534,15 +542,11 @@ async def bury(tx: Transaction, session: SessionRow, *, taint: Classification, a
     """
     await tx.execute("DELETE FROM participants WHERE session = ?", (session,))
     own = ", ".join(f"ancestor_{depth} = NULL" for depth in range(MAX_DEPTH))
-    # Children first: a unit that waits for this row may hold one of theirs.
-    unset, values = "UPDATE sessions SET parent = NULL WHERE parent = ?", list[SqlValue]([session])
-    if not is_public(taint):
-        seeing = sees(taint)
-        unset = f"{unset} AND {seeing.text}"
-        values += seeing.values
-    await tx.execute(unset, values)
-    for depth in range(MAX_DEPTH):
-        await tx.execute(f"UPDATE sessions SET ancestor_{depth} = NULL WHERE ancestor_{depth} = ?", (session,))
+    below = [await _having(tx, f"ancestor_{depth}", session) for depth in range(MAX_DEPTH)]
+    tx.hold(*(row for rows in below for row in rows))
+    await _leave_children(tx, session, ANY if is_public(taint) else sees(taint))
+    for depth, rows in enumerate(below):
+        await _set_null(tx, f"ancestor_{depth}", rows)
     await tx.execute(
         f"UPDATE sessions SET incarnation = NULL, parent = NULL, depth = 0, {own} WHERE id = ?", (session,)
     )
@@ -562,6 +566,25 @@ async def bury(tx: Transaction, session: SessionRow, *, taint: Classification, a
         "delivery_account_id = NULL, delivery_thread_id = NULL WHERE id = ?",
         (at_ms, session),
     )
+
+
+async def _leave_children(tx: Transaction, session: SessionRow, which: Condition = ANY) -> None:
+    """Takes their parent from the session's children."""
+    children = await _having(tx, "parent", session, which)
+    tx.hold(*children)
+    await _set_null(tx, "parent", children)
+
+
+async def _having(query: Query, column: str, value: SessionRow, which: Condition = ANY) -> list[SessionRow]:
+    """The sessions with that value in the column."""
+    rows = await query.fetch_all(f"SELECT id FROM sessions WHERE {column} = ? AND {which.text}", (value, *which.values))
+    return [SessionRow(row) for (row,) in rows]
+
+
+async def _set_null(tx: Transaction, column: str, sessions: Sequence[SessionRow]) -> None:
+    for start in range(0, len(sessions), 500):
+        part = sessions[start : start + 500]
+        await tx.execute(f"UPDATE sessions SET {column} = NULL WHERE id IN ({', '.join('?' * len(part))})", part)
 
 
 async def add_participant(tx: Transaction, session: SessionRow, principal: str) -> None:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from antiphon.domain.attachments import Attachment
 from antiphon.domain.ids import MessageId, RunId, SessionRow
+from antiphon.domain.message import JsonObject
 from antiphon.domain.report import Report, ReportState
 from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext
@@ -22,13 +23,14 @@ DUE = SessionRow(-1)
 _SPAWN = SelectList(
     Spawn,
     "p.child, p.origin, p.run, p.task, p.mode, p.cleanup, p.time_limit, p.archive_after, p.attach_as, p.receipt, "
-    "p.due_at, p.kept_until, p.request",
+    "p.due_at, p.kept_until, p.request, p.returns",
     mode=codec.member_of(Mode),
     cleanup=codec.member_of(Cleanup),
     time_limit=codec.duration,
     archive_after=codec.duration,
     attach_as=codec.json_object,
     receipt=codec.json_object,
+    returns=codec.json_object,
     due_at=codec.moment,
     kept_until=codec.moment,
 )
@@ -73,7 +75,7 @@ _IS_AT_WORK = (
 async def insert(tx: Transaction, spawn: Spawn, at_ms: int) -> None:
     await tx.execute(
         "INSERT INTO spawns (child, origin, run, request, task, mode, cleanup, time_limit, archive_after, attach_as, "
-        "receipt, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "receipt, returns, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             spawn.child,
             spawn.origin,
@@ -86,6 +88,7 @@ async def insert(tx: Transaction, spawn: Spawn, at_ms: int) -> None:
             codec.optional_milliseconds(spawn.archive_after),
             None if spawn.attach_as is None else codec.json_text(spawn.attach_as),
             None if spawn.receipt is None else codec.json_text(spawn.receipt),
+            None if spawn.returns is None else codec.json_text(spawn.returns),
             at_ms,
         ),
     )
@@ -94,6 +97,12 @@ async def insert(tx: Transaction, spawn: Spawn, at_ms: int) -> None:
 async def find(query: Query, child: SessionRow) -> Spawn | None:
     row = await query.fetch_one(f"SELECT {_SPAWN.text} FROM spawns p WHERE p.child = ?", (child,))
     return None if row is None else _SPAWN.read(row)
+
+
+async def find_returns(query: Query, child: SessionRow) -> JsonObject | None:
+    """The JSON Schema of what a child in quarantine returns; None for any other session."""
+    row = await query.fetch_one("SELECT returns FROM spawns WHERE child = ?", (child,))
+    return None if row is None or row[0] is None else codec.json_object(row[0])
 
 
 async def find_by_origin(query: Query, origin: str) -> Spawn | None:
@@ -458,7 +467,7 @@ async def delete_all(tx: Transaction, child: SessionRow) -> None:
 
     A result that is already in its requester's log still has its consequences.
     """
-    await tx.execute("UPDATE spawns SET task = '', due_at = NULL WHERE child = ?", (child,))
+    await tx.execute("UPDATE spawns SET task = '', returns = NULL, due_at = NULL WHERE child = ?", (child,))
     await drop_attachments(tx, child)
     await tx.execute("DELETE FROM reports WHERE child = ? AND stage <> 'recorded'", (child,))
 

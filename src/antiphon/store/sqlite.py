@@ -141,6 +141,9 @@ class _SqliteTransaction(AtMoment):
         self.kept.append((write, arguments))
         return await write(self, *arguments)
 
+    def hold(self, *sessions: SessionRow) -> None:
+        """The one writer holds everything."""
+
     def wake(self, session: SessionRow) -> None:
         self.effects.woken.add(session)
 

@@ -17,11 +17,13 @@ def _fields(text: str) -> tuple[str, ...]:
 _STANDING = SelectList(
     StandingApproval,
     "g.id, g.agent_id, g.principal, g.tool, g.definition, g.fields, g.arguments, g.run, g.approval, g.created_at, "
-    "g.created_by, g.task, g.level, g.compartments, g.integrity, g.person",
+    "g.created_by, g.task, g.counts_untrusted, g.release, g.level, g.compartments, g.integrity, g.person",
     principal=codec.stored_principal,
     fields=_fields,
     created_at=codec.moment,
     created_by=codec.stored_principal,
+    counts_untrusted=bool,
+    release=codec.standing_release,
     made_of=Combined(
         codec.classification, level="level", compartments="compartments", integrity="integrity", person="person"
     ),
@@ -37,8 +39,8 @@ _OF_OWNERS = (
 async def insert(tx: Transaction, standing: StandingApproval) -> None:
     await tx.execute(
         "INSERT INTO standing_approvals (id, agent_id, principal, tool, definition, fields, arguments, run, approval, "
-        "created_at, created_by, task, level, compartments, integrity, person) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "created_at, created_by, task, counts_untrusted, release, level, compartments, integrity, person) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             standing.id,
             standing.agent_id,
@@ -52,6 +54,8 @@ async def insert(tx: Transaction, standing: StandingApproval) -> None:
             codec.milliseconds(standing.created_at),
             str(standing.created_by),
             standing.task,
+            int(standing.counts_untrusted),
+            None if standing.release is None else codec.json_text(standing.release),
             *codec.classification_values(standing.made_of),
         ),
     )

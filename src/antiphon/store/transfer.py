@@ -96,6 +96,7 @@ async def _copy_all(source: sqlite3.Connection, url: str, report: Report) -> dic
             await target.execute("UPDATE runs SET process = NULL")
             await _set_sequences(target)
             await _verify(source, target, rows)
+            await target.execute("ANALYZE")  # until the server does it by itself, plans would expect empty tables
         return rows
     except psycopg.Error as error:
         reason = str(error).strip().splitlines()

@@ -5,10 +5,12 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from antiphon.domain.ids import AgentId
+from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.store.database import Query, Transaction
 
 MINUTE_MS = 60_000
+PARTS = 64
+"""In how many rows what an agent uses in a day is added up: a step locks one of them until it is stored."""
 
 
 class Spent(Struct, frozen=True):
@@ -32,18 +34,31 @@ def sum_spent(spent: Iterable[Spent]) -> Spent:
     return Spent(tokens, microusd)
 
 
-async def add_agent_spent(tx: Transaction, day: str, agent_id: AgentId, spent: Spent) -> None:
+class AgentDay(NamedTuple):
+    """A day of an agent, and the session in which it worked."""
+
+    day: str
+    agent_id: AgentId
+    session: SessionRow
+
+
+async def add_agent_spent(tx: Transaction, when: AgentDay, spent: Spent) -> None:
+    """Adds to what the agent used on the UTC day, in the part of the session."""
     await tx.execute(
-        "INSERT INTO daily_usage (day, agent_id, tokens, microusd) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (day, agent_id) DO UPDATE SET tokens = daily_usage.tokens + excluded.tokens, "
+        "INSERT INTO daily_usage (day, agent_id, part, tokens, microusd) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (day, agent_id, part) DO UPDATE SET tokens = daily_usage.tokens + excluded.tokens, "
         "microusd = daily_usage.microusd + excluded.microusd",
-        (day, agent_id, spent.tokens, spent.microusd),
+        (when.day, when.agent_id, when.session % PARTS, spent.tokens, spent.microusd),
     )
 
 
 async def find_agents_spent(query: Query, day: str) -> dict[AgentId, Spent]:
     """Each agent's usage on the UTC day `yyyy-mm-dd`, if it has any."""
-    rows = await query.fetch_all("SELECT agent_id, tokens, microusd FROM daily_usage WHERE day = ?", (day,))
+    rows = await query.fetch_all(
+        "SELECT agent_id, CAST(SUM(tokens) AS BIGINT), CAST(SUM(microusd) AS BIGINT) FROM daily_usage WHERE day = ? "
+        "GROUP BY agent_id",
+        (day,),
+    )
     return {AgentId(agent_id): Spent(tokens, microusd) for agent_id, tokens, microusd in rows}
 
 

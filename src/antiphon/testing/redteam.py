@@ -14,24 +14,27 @@ The agents are played by the `offline` model, which does what its messages say: 
 
 import os
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.agents.toolset import DeclaredFunction, tool
 from antiphon.app import gateway_app, open_app
-from antiphon.building import Parts
+from antiphon.building import App, Parts
 from antiphon.cli.connection.gateway_file import RunningGateway, published
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
+from antiphon.domain.approval import ApprovalState, Verdict
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.person import Identity, PersonId
 from antiphon.gateway.server import bind, serving
 from antiphon.store import people as people_rows
+from antiphon.store.approvals import ApprovalFilter
 from antiphon.testing.attempts import ROUTES, AttackRoute
 from antiphon.testing.door import Door
 from antiphon.testing.scene import (
@@ -47,6 +50,8 @@ from antiphon.testing.scene import (
     pairs_of,
 )
 
+DENY_SECONDS: Final = 0.02
+"""Between looks for requests."""
 SETTINGS: Final[Mapping[str, Any]] = {
     "gateway": {"drain_seconds": 0},
     "tools": {"sessions": {"visibility": "agent"}},
@@ -163,4 +168,16 @@ async def _open_home(home: Path, settings: Mapping[str, Any]) -> AsyncGenerator[
         await app.services.compartments.create(OWNER, COMPARTMENT)
         async with serving(application, bind("127.0.0.1", 0), on_stop=app.services.let_go) as url:
             with published(home, RunningGateway(url=url, pid=os.getpid())):
-                yield attacked
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_deny_all, app)
+                    yield attacked
+                    tasks.cancel_scope.cancel()
+
+
+async def _deny_all(app: App) -> None:
+    """Answers each request for an approval or a release, so that no run waits: nobody lets anything go."""
+    while True:
+        for each in await app.services.approvals.list(OWNER, ApprovalFilter(state=ApprovalState.PENDING), limit=50):
+            with suppress(AntiphonError):  # it was withdrawn meanwhile
+                await app.services.approvals.resolve(OWNER, each.id, Verdict.DENY)
+        await anyio.sleep(DENY_SECONDS)

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from antiphon.domain.agent import Effect
 from antiphon.engine.access.caller import Caller
+from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.deliveries.outgoing import OutgoingMessages
 from antiphon.tools.session_tool import Arguments, SessionTool
 
@@ -19,12 +20,13 @@ DESCRIPTION = (
 
 CODES = (
     *("not_found", "no_place", "empty_message", "message_too_large", "write_down", "send_denied", "sandboxed"),
-    "idempotency_key_reused",
+    *("release_outdated", "idempotency_key_reused"),
 )
 
 
 class MessageArguments(Arguments):
     aliases = {"content": "text"}
+    routes = ("channel", "recipient")
 
     channel: str = Field(
         min_length=1, max_length=200, description="The channel, such as 'webhook', or '<channel>:<account>'."
@@ -42,6 +44,9 @@ def message(messages: OutgoingMessages) -> SessionTool[MessageArguments]:
         id = await messages.send(caller, arguments.channel, arguments.recipient, arguments.text)
         return {"status": "accepted", "deliveryId": id}
 
+    async def foresee(caller: Caller, arguments: MessageArguments) -> ForeseenCall:
+        return await messages.foresee(caller, arguments.channel, arguments.recipient, arguments.text)
+
     return SessionTool(
         "message",
         DESCRIPTION,
@@ -49,4 +54,4 @@ def message(messages: OutgoingMessages) -> SessionTool[MessageArguments]:
         carry_out,
         codes=CODES,
         effects=frozenset({Effect.LEAVES}),
-    )
+    ).foreseen_by(foresee)

@@ -18,14 +18,16 @@ from pydantic.alias_generators import to_camel
 
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.null_arguments import without_nulls
-from antiphon.agents.toolset import ToolContext, ToolOutput
+from antiphon.agents.toolset import Foreign, ToolContext, ToolOutput
 from antiphon.annotations import types_in
 from antiphon.domain.agent import Effect
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.errors import AntiphonError, Invalid
+from antiphon.domain.errors import REFUSALS, AntiphonError, Invalid
 from antiphon.domain.message import NO_USAGE, JsonObject, Usage
 from antiphon.engine.access.caller import Caller
+from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.incoming import MAX_NAME_LENGTH, MAX_PROBLEMS, Misfit, bounded, check_arguments, shortened, shown_place
+from antiphon.policy.session_tools import SHOW_OTHERS
 from antiphon.wire.errors import tool_status_of
 
 _encode = Encoder().encode
@@ -41,6 +43,8 @@ class Arguments(BaseModel):
 
     aliases: ClassVar[Mapping[str, str]] = {}
     """Other names that are accepted, with the names that they stand for."""
+    routes: ClassVar[tuple[str, ...] | None] = None
+    """The parameters that say where to or how much; None if each may."""
     self_checked: ClassVar[frozenset[str]] = frozenset()
     """Parameters whose text the tool checks itself, as `list.name` without a number."""
 
@@ -93,6 +97,7 @@ class SessionTool(Generic[A]):
     ) -> None:
         self._arguments = arguments
         self._carry_out = carry_out
+        self._foresee: Callable[[Caller, A], Awaitable[ForeseenCall | None]] | None = None
         self.codes = ("invalid_arguments", *codes)
         """Codes of failures that the tool answers itself."""
         self._effects = effects
@@ -101,7 +106,20 @@ class SessionTool(Generic[A]):
         """The classification that its results add to what the caller's session holds already."""
         self.clearance: Classification | None = None
         """None: the tool itself decides what may go to its target."""
+        self.foreign: Foreign | None = None
+        routes, aliases = arguments.routes, arguments.aliases.items()
+        self.routes = routes and (*routes, *(alias for alias, name in aliases if name in routes))
+        """With the aliases, by which a call may give them too."""
         self._schema = ToolSchema(name=name, description=description, parameters=_parameters(arguments))
+
+    def foreseen_by(self, foresee: Callable[[Caller, A], Awaitable[ForeseenCall | None]]) -> "SessionTool[A]":
+        """The same tool, which sends words on; `foresee` finds what its unit will decide, by the same read."""
+        self._foresee = foresee
+        return self
+
+    @property
+    def foresees(self) -> bool:
+        return self._foresee is not None
 
     @property
     def schema(self) -> ToolSchema:
@@ -122,11 +140,23 @@ class SessionTool(Generic[A]):
         except AntiphonError as error:
             return ToolOutput(failure_text(error), is_error=True, classification=self.classification)
         if not isinstance(answer, ClassifiedAnswer):
-            answer = ClassifiedAnswer(answer, self.classification)
+            made_of = self.classification
+            if self._schema.name in SHOW_OTHERS:  # and it does not say how trusted that is
+                made_of = made_of.distrusted()
+            answer = ClassifiedAnswer(answer, made_of)
         is_error = answer.shown.get("status") == "error"
         return ToolOutput(
             _encode(answer.shown).decode(), is_error=is_error, classification=answer.made_of, usage=answer.usage
         )
+
+    async def foresee(self, context: ToolContext, arguments: JsonObject) -> ForeseenCall | None:
+        """Implements `Foreseeing`."""
+        if self._foresee is None:
+            return None
+        try:
+            return await self._foresee(context.caller, self._parse(arguments))
+        except REFUSALS:
+            return None
 
     def _parse(self, arguments: JsonObject) -> A:
         """Raises `Invalid`, which names the parameter and the accepted values."""

@@ -1,11 +1,11 @@
 """`sessions_history`: the transcript of a session that the caller sees. Contract: history 1 to 3."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import OF_INTEGRITY, Integrity
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.targets import Target, WrittenTarget, parse_target
@@ -13,7 +13,7 @@ from antiphon.engine.access.caller import Caller
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.views.views import Views
 from antiphon.tools.bounds import MAX_ANSWER_BYTES, newest_within
-from antiphon.tools.session_tool import Arguments, SessionTool
+from antiphon.tools.session_tool import Arguments, ClassifiedAnswer, SessionTool
 
 DESCRIPTION = (
     "Returns the newest messages of a session that this session may read, oldest first. Secrets are redacted. Use it "
@@ -40,7 +40,7 @@ def question(session: SessionRow, principal: Principal, target: Target, *, inclu
 
 
 def sessions_history(views: Views, cursors: Cursors) -> SessionTool[HistoryArguments]:
-    async def carry_out(caller: Caller, arguments: HistoryArguments) -> Mapping[str, Any]:
+    async def carry_out(caller: Caller, arguments: HistoryArguments) -> ClassifiedAnswer:
         target = parse_target(arguments.session_key, agent_id=caller.agent_id)
         about = question(caller.session, caller.principal, target, include_tools=arguments.include_tools)
         page = await views.history(
@@ -67,7 +67,8 @@ def sessions_history(views: Views, cursors: Cursors) -> SessionTool[HistoryArgum
         if has_more and shown.messages:
             numbers = [event.seq for event in page.events]
             answer["nextCursor"] = cursors.seal(about, page.seqs[numbers.index(shown.messages[0].seq)])
-        return answer
+        integrity = max((event.classification.integrity for event in page.events), default=Integrity.TRUSTED)
+        return ClassifiedAnswer(answer, OF_INTEGRITY[integrity])
 
     return SessionTool(
         "sessions_history",

@@ -1,6 +1,6 @@
 """`sessions_list`: the sessions that the caller sees, newest first. Contract: list 1 to 5."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import accumulate
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from antiphon.clock import Clock
+from antiphon.domain.classification import OF_INTEGRITY, Integrity
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.keys import SessionKind
@@ -17,7 +18,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.sessions import ListCursor, SessionFilter
 from antiphon.engine.views.views import ListedSession, Views
 from antiphon.tools.bounds import MAX_ANSWER_BYTES, newest_within
-from antiphon.tools.session_tool import Arguments, SessionTool
+from antiphon.tools.session_tool import Arguments, ClassifiedAnswer, SessionTool
 from antiphon.wire.encoding import compact_json, milliseconds
 from antiphon.wire.sessions import listed_row
 
@@ -60,7 +61,7 @@ class ListArguments(Arguments):
 
 
 def sessions_list(views: Views, rules: Rules, clock: Clock, cursors: Cursors) -> SessionTool[ListArguments]:
-    async def carry_out(caller: Caller, arguments: ListArguments) -> Mapping[str, Any]:
+    async def carry_out(caller: Caller, arguments: ListArguments) -> ClassifiedAnswer:
         minutes = arguments.active_minutes
         where = SessionFilter(
             agent_id=None if arguments.agent_id is None else AgentId(arguments.agent_id),
@@ -88,11 +89,19 @@ def sessions_list(views: Views, rules: Rules, clock: Clock, cursors: Cursors) ->
         if page.next is not None or len(shown) < len(page.sessions):
             last = page.sessions[len(shown) - 1].session
             answer["nextCursor"] = cursors.seal(about, milliseconds(last.updated_at), last.row)
-        return answer
+        return ClassifiedAnswer(answer, OF_INTEGRITY[_integrity_of(page.sessions, caller)])
 
     return SessionTool(
         "sessions_list", DESCRIPTION, ListArguments, carry_out, codes=("invalid_cursor", "act_off", "act_narrowed")
     )
+
+
+def _integrity_of(listed: Sequence[ListedSession], caller: Caller) -> Integrity:
+    """The worst of what the answer shows; the row of the caller itself is no news to it."""
+    others = [entry for entry in listed if entry.session.row != caller.session]
+    rows = (max(entry.session.integrity, entry.names_worth) for entry in others)
+    messages = (event.classification.integrity for entry in listed for event in entry.messages)
+    return max((*rows, *messages), default=Integrity.TRUSTED)
 
 
 def _about(caller: Caller, arguments: ListArguments) -> tuple[str, ...]:

@@ -1,13 +1,13 @@
 """`sessions_search`: messages with all words of a query, in sessions that the caller sees. Contract: search 1."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
 
+from antiphon.domain.classification import OF_INTEGRITY, Integrity
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.views.search import Search
-from antiphon.tools.session_tool import Arguments, SessionTool
+from antiphon.tools.session_tool import Arguments, ClassifiedAnswer, SessionTool
 from antiphon.wire.encoding import milliseconds
 
 DESCRIPTION = (
@@ -25,10 +25,11 @@ class SearchArguments(Arguments):
 
 
 def sessions_search(search: Search) -> SessionTool[SearchArguments]:
-    async def carry_out(caller: Caller, arguments: SearchArguments) -> Mapping[str, Any]:
+    async def carry_out(caller: Caller, arguments: SearchArguments) -> ClassifiedAnswer:
         limit = min(max(arguments.limit, 1), MAX_LIMIT)
         hits = (await search.messages(caller, arguments.query, limit=limit)).hits
-        return {
+        integrity = max((hit.integrity for hit in hits), default=Integrity.TRUSTED)
+        answer: dict[str, Any] = {
             "count": len(hits),
             "results": [
                 {
@@ -41,5 +42,6 @@ def sessions_search(search: Search) -> SessionTool[SearchArguments]:
                 for hit in hits
             ],
         }
+        return ClassifiedAnswer(answer, OF_INTEGRITY[integrity])
 
     return SessionTool("sessions_search", DESCRIPTION, SearchArguments, carry_out, codes=("invalid_query",))

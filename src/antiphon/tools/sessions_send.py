@@ -1,18 +1,19 @@
 """`sessions_send`: sends a message to another session and returns its reply. Contract: send 1 to 8."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 from pydantic import Field
 
 from antiphon.domain.agent import Effect
+from antiphon.domain.classification import OF_INTEGRITY
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.targets import parse_target
 from antiphon.engine.access.caller import Caller
+from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.exchanges.send import Address, Exchanges, SendAnswer
-from antiphon.tools.session_tool import Arguments, SessionTool
+from antiphon.tools.session_tool import Arguments, ClassifiedAnswer, SessionTool
 
 DESCRIPTION = (
     "Sends a message to another session, waits for its agent's reply and returns it. Name the session by sessionKey "
@@ -21,7 +22,15 @@ DESCRIPTION = (
 
 CODES = (
     *("invalid_key", "empty_message", "message_too_large", "not_found", "ambiguous_label", "self_send"),
-    *("write_down", "send_denied", "chain_too_long", "chain_too_costly", "guest_runs", "idempotency_key_reused"),
+    *(
+        "write_down",
+        "release_outdated",
+        "send_denied",
+        "chain_too_long",
+        "chain_too_costly",
+        "guest_runs",
+        "idempotency_key_reused",
+    ),
     *("timeout", "session_deleted"),
 )
 """In addition to the codes of the run that answers."""
@@ -29,6 +38,7 @@ CODES = (
 
 class SendArguments(Arguments):
     aliases = {"session_id": "sessionKey", "content": "message"}
+    routes = ("sessionKey", "label", "agentId")
 
     session_key: str | None = Field(
         None, description="The session's key or session id, or 'main' or 'parent'. Or give label."
@@ -42,10 +52,15 @@ class SendArguments(Arguments):
 
 
 def sessions_send(exchanges: Exchanges) -> SessionTool[SendArguments]:
-    async def carry_out(caller: Caller, arguments: SendArguments) -> Mapping[str, Any]:
+    async def carry_out(caller: Caller, arguments: SendArguments) -> ClassifiedAnswer:
         address = _address(caller, arguments)
         timeout = timedelta(seconds=arguments.timeout_seconds)
-        return _shown(await exchanges.send(caller, address, arguments.message, timeout))
+        answer = await exchanges.send(caller, address, arguments.message, timeout)
+        return ClassifiedAnswer(_shown(answer), OF_INTEGRITY[answer.integrity])
+
+    async def foresee(caller: Caller, arguments: SendArguments) -> ForeseenCall:
+        timeout = timedelta(seconds=arguments.timeout_seconds)
+        return await exchanges.foresee(caller, _address(caller, arguments), arguments.message, timeout)
 
     return SessionTool(
         "sessions_send",
@@ -54,7 +69,7 @@ def sessions_send(exchanges: Exchanges) -> SessionTool[SendArguments]:
         carry_out,
         codes=CODES,
         effects=frozenset({Effect.WRITES}),
-    )
+    ).foreseen_by(foresee)
 
 
 def _address(caller: Caller, arguments: SendArguments) -> Address:

@@ -8,8 +8,10 @@ from pydantic import AfterValidator, Field
 from antiphon.domain.agent import LONGEST, Effect
 from antiphon.domain.attachments import GivenAttachment
 from antiphon.domain.label import MAX_LABEL_LENGTH, parse_child_label
+from antiphon.domain.message import JsonObject
 from antiphon.domain.spawn import Cleanup, Context, Mode
 from antiphon.engine.access.caller import Caller
+from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.children.spawn import Spawned, SpawnRequest, Spawns
 from antiphon.tools.session_tool import Arguments, SessionTool
 
@@ -25,7 +27,7 @@ CODES = (
     *("spawn_model", "unknown_model", "model_key_missing", "model_authentication"),
     *("attachment_count", "attachment_too_large", "attachments_too_large", "attachment_name"),
     *("attachment_duplicate", "attachment_base64", "attachment_text", "idempotency_key_reused", "cancelled"),
-    "above_clearance",
+    *("above_clearance", "invalid_schema", "schema_too_large", "reference_not_allowed", "no_run"),
 )
 
 
@@ -73,11 +75,22 @@ class SpawnArguments(Arguments):
     context: Literal["none", "fork"] = Field(
         "none", description="'fork': the child begins with a copy of this conversation."
     )
+    returns: JsonObject | None = Field(
+        None,
+        description=(
+            "JSON Schema of the result. The sub-agent then only reads, and you get values instead of its words: "
+            'numbers with bounds, enums, dates and booleans as they are, texts as {"$ref": …}, which you pass to '
+            "tools as whole arguments without seeing them. Use it to read what others wrote."
+        ),
+    )
 
 
 def sessions_spawn(spawns: Spawns) -> SessionTool[SpawnArguments]:
     async def carry_out(caller: Caller, arguments: SpawnArguments) -> Mapping[str, Any]:
         return _shown(await spawns.spawn(caller, _request(arguments)))
+
+    async def foresee(caller: Caller, arguments: SpawnArguments) -> ForeseenCall:
+        return await spawns.foresee(caller, _request(arguments))
 
     return SessionTool(
         "sessions_spawn",
@@ -86,7 +99,7 @@ def sessions_spawn(spawns: Spawns) -> SessionTool[SpawnArguments]:
         carry_out,
         codes=CODES,
         effects=frozenset({Effect.WRITES}),
-    )
+    ).foreseen_by(foresee)
 
 
 def _request(arguments: SpawnArguments) -> SpawnRequest:
@@ -109,6 +122,7 @@ def _request(arguments: SpawnArguments) -> SpawnRequest:
         ),
         attach_as=None if attach_as is None else attach_as.model_dump(by_alias=True, exclude_none=True),
         context=Context(arguments.context),
+        returns=arguments.returns,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from antiphon.domain.agent import Effect
+from antiphon.domain.classification import OF_INTEGRITY
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
 from antiphon.engine.access.caller import Caller
@@ -38,7 +39,7 @@ def sessions_wait(waits: ChildWaits) -> SessionTool[WaitArguments]:
         run_ids = [RunId(run_id) for run_id in arguments.run_ids]
         timeout = timedelta(seconds=arguments.timeout_seconds)
         joined = await waits.wait(caller, run_ids, timeout, for_all=arguments.mode == "all", accepts=arguments.accept)
-        return ClassifiedAnswer(_shown(joined), joined.accepted)
+        return ClassifiedAnswer(_shown(joined), joined.accepted.join(OF_INTEGRITY[joined.integrity]))
 
     return SessionTool(
         WAIT_TOOL,

@@ -197,7 +197,7 @@ def classification(value: Classification, compartments: Compartments) -> Classif
     return ClassificationShape(
         level=value.level.name,
         compartments=tuple(compartments.names_of(value.compartments & compartments.mask)),
-        integrity=value.integrity.value,
+        integrity=value.integrity.wire,
         person=value.person,
     )
 

@@ -190,7 +190,9 @@ async def test_damage_of_one_chat_holds_up_no_other(open_home: OpenHome, fake: F
         await bot.settles()
 
         async def damage(tx: Transaction) -> None:
-            await tx.execute("UPDATE sessions SET metadata = '{' WHERE key = ?", (ANNS,))
+            row = await tx.fetch_one("SELECT id FROM sessions WHERE key = ?", (ANNS,))
+            assert row is not None
+            await tx.execute("UPDATE sessions SET metadata = '{' WHERE id = ?", row)
 
         await bot.app.database.run(damage)
         fake.write("lost", sender=ANN)

@@ -197,4 +197,5 @@ async def test_nobody_reads_the_name_of_a_chat_that_they_may_not_see_or_that_is_
 
 
 async def _classify(tx: Transaction) -> None:
-    await tx.execute("UPDATE sessions SET base_level = 2")
+    for row in await tx.fetch_all("SELECT id FROM sessions"):
+        await tx.execute("UPDATE sessions SET base_level = 2 WHERE id = ?", row)

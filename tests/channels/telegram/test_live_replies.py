@@ -71,7 +71,9 @@ async def test_a_request_from_a_group_is_decided_by_a_button_in_private(
         (approval,) = await pending(bot.app)
         await fake.until(lambda: len(fake.texts(1)) == 2)
         request = fake.messages(1)[1]
-        assert labels(request) == ["Approve once", "Always", "Deny"] and "backups" in request["text"]
+        # The guest's words stand before the owner's.
+        assert labels(request) == ["Approve once", "Trust what was read", "Always", "Deny"]
+        assert "backups" in request["text"]
         assert not any(labels(message) for message in fake.messages(-100))
         data = f"{approval.id}:once"
         fake.press(data, sender=BEN, chat=1, message_id=request["message_id"])

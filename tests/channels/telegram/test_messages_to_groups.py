@@ -76,7 +76,8 @@ async def test_all_other_groups_are_answered_like_one_that_there_is_not(
 ) -> None:
     agents, left = [{"id": "main"}, {"id": "other"}], group(-400, "Left")
     groups: Json = {"-200": {"agent": "other"}, "-300": {"silent": True}, "-400": {}, "-500": {}, "-600": {}}
-    more: Json = {"agents__list": agents, "tools__approval": {"require": [], "people": []}}
+    unasked: Json = {"require": [], "people": []}
+    more: Json = {"agents__list": agents, "tools__approval": unasked, "flow__untrusted": "allow"}
     async with open_bot(open_home, fake, access="public", groups=groups, **more) as bot:
         services = bot.app.services
         await bot.link_owner()

@@ -2,7 +2,7 @@
 
 import json
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -25,6 +25,7 @@ from tests.conftest import OpenHome
 from tests.directives import to_call
 from tests.engine.access.test_people import hear, invite
 from tests.engine.approvals.test_approvals import Disk, S, asking, call, decide, pending, request_of
+from tests.engine.calls.test_keyed_calls import Unconfirmed
 from tests.engine.stage import ManualClock, ask, config, find_session, open_session, wait_end
 from tests.waiting import SECONDS
 
@@ -53,6 +54,21 @@ async def test_an_identical_call_with_another_key_joins_and_one_decision_runs_it
         with pytest.raises(Conflict) as reused:
             await call(app, "delete", "two", name="new")
         assert reused.value.code == "idempotency_key_reused"
+
+
+@requirement("approvals:5", "runs:8")
+async def test_an_approved_call_whose_begin_was_stored_unconfirmed_is_carried_out_once(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        app.outside_calls._database = cast(Any, Unconfirmed(app.database, take_call))  # pyright: ignore[reportPrivateUsage]
+        await call(app, "delete", "one", name="old")
+        (approval,) = await pending(app)
+        await decide(app, approval)
+        with anyio.fail_after(SECONDS):
+            while "result" not in (answer := await call(app, "delete", "one", name="old")):
+                assert answer.get("code") is None
+                await anyio.sleep(0.05)
+        assert (answer["result"], disk.calls) == ("deleted old", ["delete old"])
 
 
 @requirement("approvals:3", "approvals:5")

@@ -535,11 +535,47 @@ async def test_the_begin_counts_with_what_is_true_then(open_home: OpenHome, chan
                 assert isinstance(told, Approval) and told.id == approval.id and begun == []
 
 
+@requirement("tools:1", "access:1", "approvals:5")
+@pytest.mark.parametrize("key", ["k", None])
+async def test_who_is_merged_while_they_ask_again_gets_the_answer_of_the_first_request(
+    open_home: OpenHome, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    """The repeated call was found to be another person's, and asks once that person is merged."""
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        await invite(app, "Ann", PersonRole.OWNER)
+        old = await invite(app, "Old", PersonRole.OWNER)
+        target = app.services.sessions.target(CHAT)
+        await wait_end(app, await hear(app, old, "one"))
+
+        async def delete() -> JsonObject:
+            return await app.tool_calls.call(old, target, "delete", {"name": "old"}, idempotency_key=key)
+
+        await delete()
+        (approval,) = await pending(app)
+        await decide(app, approval)
+        ask = app.outside_calls.ask
+
+        async def merge_and_ask(*arguments: Any) -> Any:
+            monkeypatch.undo()
+            await app.services.people.merge(OWNER, "old", "ann")
+            return await ask(*arguments)
+
+        async def find_nothing(origin: str) -> None:
+            """As before the other call of the same moment asked."""
+
+        monkeypatch.setattr(app.outside_calls, "find", find_nothing)
+        monkeypatch.setattr(app.outside_calls, "ask", merge_and_ask)
+        assert (await delete())["result"] == "deleted old"
+        assert disk.calls == ["delete old"]
+
+
 class Unconfirmed:
     """A store that keeps the next begin of a call and does not confirm it, as a server that is lost at its COMMIT."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, lost: Any = begin_keyed_call) -> None:
         self._database = database
+        self._lost = lost
         self._is_lost = True
 
     async def read(self, query: Any, *arguments: Any) -> Any:
@@ -547,7 +583,7 @@ class Unconfirmed:
 
     async def run(self, unit: Any, *arguments: Any, **named: Any) -> Any:
         result = await self._database.run(unit, *arguments, **named)
-        if unit is begin_keyed_call and self._is_lost:
+        if unit is self._lost and self._is_lost:
             self._is_lost = False
             raise Unavailable("Outcome is unknown", code="outcome_unknown")
         return result

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
-from antiphon.domain.classification import PUBLIC, UNTRUSTED, Classification, Level
+from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.exchange import BLIND
 from antiphon.domain.ids import SessionId
 from antiphon.domain.message import ExchangeStage
@@ -37,10 +37,10 @@ CHILDREN_WAIT: dict[str, Any] = {"tools__subagents__tools": ["sessions_send", "s
 
 @requirement("flow:4")
 async def test_a_turn_that_has_read_more_than_the_target_may_have_sends_nothing(open_home: OpenHome) -> None:
-    async with telling(open_home, PARTS) as story:
+    async with telling(open_home, PARTS, flow__untrusted="block") as story:  # else an owner would be asked
         desk, peer = await story.opens("desk"), await story.opens("peer")
         for run in (
-            await desk.answers(BOOKS, to_send("the secret", sessionKey=peer.key)),
+            await desk.answers(to_call("weather"), BOOKS, to_send("the secret", sessionKey=peer.key)),
             await desk.answers(to_send("the secret", sessionKey=peer.key)),  # a later turn has it in its prompt
         ):
             refused = json.loads(run.reply or "")
@@ -65,7 +65,7 @@ async def test_words_are_made_of_the_turn_that_says_them(open_home: OpenHome) ->
         assert (await boss.steers("helper", "and now?"))["status"] == "accepted"
         await story.settles()
         steered = next(event for event in await child.log() if event.message and "and now?" in str(event.message))
-        assert steered.classification == UNTRUSTED  # of the one who says it, not of the one who hears it
+        assert steered.classification == PUBLIC  # of the one who says it, not of the one who hears it
 
 
 @requirement("flow:4", "send:5")
@@ -88,7 +88,7 @@ async def test_a_requester_that_rose_says_nothing_in_its_turns(open_home: OpenHo
             *([ExchangeStage.ANNOUNCE] if has_channel else []),
         ]
         assert not any("the secret" in text for text in await peer.texts())
-        assert (await peer.session()).taint == UNTRUSTED
+        assert (await peer.session()).taint == PUBLIC
         if has_channel:
             await channel.until_asked(1)
             assert channel.texts == ["done"]
@@ -107,7 +107,7 @@ async def test_a_target_that_rises_in_its_turn_leaves_only_the_notice(open_home:
         stages = [(stage, turn) for stage, turn, _ in await desk.exchanged()]
         assert stages == [(ExchangeStage.TURN, 1), (ExchangeStage.RECORD, 0)]
         assert not any("the secret" in text for text in await desk.texts())
-        assert (await desk.session()).taint == UNTRUSTED
+        assert (await desk.session()).taint == PUBLIC
 
 
 @requirement("flow:4", "sessions:7")

@@ -10,9 +10,11 @@ from antiphon.agents.toolset import tool
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import (
+    OF_INTEGRITY,
     PUBLIC,
     UNTRUSTED,
     Classification,
+    Integrity,
     Level,
     join_all,
 )
@@ -128,11 +130,11 @@ async def test_words_of_a_guest_are_untrusted_and_so_is_what_is_made_of_them(ope
         await story.settles()
         log = await desk.log()
         (said,) = of_type(log, EventType.USER_MESSAGE)
-        assert said.classification == UNTRUSTED
+        assert said.classification == OF_INTEGRITY[Integrity.GUEST]
         of_run = [event for event in log if event.run_id == run.id and event.seq > said.seq]
-        assert join_all(event.classification for event in of_run) == UNTRUSTED
-        assert of_type(log, EventType.ASSISTANT_MESSAGE)[0].classification == UNTRUSTED
-        assert (await desk.session()).taint == UNTRUSTED
+        assert join_all(event.classification for event in of_run) == OF_INTEGRITY[Integrity.GUEST]
+        assert of_type(log, EventType.ASSISTANT_MESSAGE)[0].classification == OF_INTEGRITY[Integrity.GUEST]
+        assert (await desk.session()).taint == OF_INTEGRITY[Integrity.GUEST]
         assert of_type(log, EventType.TAINT_RAISED) == []  # only its integrity changed
 
 
@@ -146,13 +148,15 @@ async def test_a_failing_tool_leaves_what_it_declares(open_home: OpenHome) -> No
 
 
 @requirement("flow:2")
-async def test_words_of_another_session_are_untrusted(open_home: OpenHome) -> None:
+async def test_words_of_another_session_are_as_trusted_as_what_they_were_made_of(open_home: OpenHome) -> None:
     async with telling(open_home, PARTS) as story:
         desk, peer = await story.opens("desk"), await story.opens("peer")
         await desk.sends_in_a_run("hello", "!turn REPLY_SKIP", sessionKey=peer.key, timeoutSeconds=30)
         await story.settles()
-        assert of_type(await peer.log(), EventType.USER_MESSAGE)[0].classification == UNTRUSTED
-        assert (await peer.session()).taint == UNTRUSTED
+        assert (await peer.session()).taint == (await desk.session()).taint == PUBLIC
+        await peer.answers(to_call("weather"))
+        await desk.sends_in_a_run("and now?", "!turn REPLY_SKIP", sessionKey=peer.key, timeoutSeconds=30)
+        await story.settles()
         assert (await desk.session()).taint == UNTRUSTED  # it had the reply
 
 
@@ -164,7 +168,7 @@ async def test_the_notice_that_words_are_withheld_raises_nobody(open_home: OpenH
         await story.settles()
         await desk.answers("anything new?")
         assert (await peer.session()).taint.level is Level.CONFIDENTIAL
-        assert (await desk.session()).taint == UNTRUSTED
+        assert (await desk.session()).taint == PUBLIC
 
 
 @requirement("flow:4")
@@ -180,7 +184,7 @@ async def test_the_error_of_a_session_that_is_above_is_withheld_like_its_reply(
         await desk.answers("anything new?")
         assert (await peer.session()).taint.level is Level.CONFIDENTIAL
         assert not [text for text in await desk.texts() if "request failed" in text]
-        assert (await desk.session()).taint == UNTRUSTED
+        assert (await desk.session()).taint == PUBLIC
 
 
 @requirement("sessions:6", "flow:2")

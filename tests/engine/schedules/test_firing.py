@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from antiphon.domain.actor import OWNER
-from antiphon.domain.classification import PUBLIC
+from antiphon.domain.classification import OF_INTEGRITY, PUBLIC, Integrity
 from antiphon.domain.event import EventType
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.message import ProvenanceKind, UserMessage, text_content
@@ -263,7 +263,7 @@ async def test_a_task_acts_with_the_rights_that_its_maker_has_when_it_fires(open
         await b.app.services.people.change_role(OWNER, mum.name, PersonRole.USER)
         await b.passes(HOUR)
         said = [event.classification for event in await b.events(task) if isinstance(event.message, UserMessage)]
-        assert said == [PUBLIC, PUBLIC.distrusted()]
+        assert said == [PUBLIC, OF_INTEGRITY[Integrity.USER]]
 
 
 @requirement("tasks:2", "sessions:2")

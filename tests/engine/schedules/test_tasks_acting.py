@@ -18,10 +18,13 @@ from antiphon.engine.sessions.inbox import Envelope
 from antiphon.store import tasks
 from antiphon.store.codec import place_text
 from antiphon.store.database import Query, Transaction
+from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call, to_spawn
 from tests.engine.approvals.test_approvals import Disk, pending
+from tests.engine.deliveries.test_outgoing_flow import invite, link
+from tests.engine.runs.test_classified_runs import BOOKS, PARTS
 from tests.engine.stage import HeldRunner, ManualClock, find_run, read_log, wait_end
 from tests.engine.tasks_bench import HOUR, Bench, bench, own_session, person, refused
 
@@ -90,6 +93,32 @@ async def test_what_a_task_causes_belongs_to_it(open_home: OpenHome) -> None:
         (slot,) = await b.slots(task)
         run = await wait_end(b.app, slot.run)
         assert run.continued_by is not None and run.reply is not None and "found it" in run.reply
+
+
+@requirement("flow:11", "flow:4", "tasks:1")
+async def test_a_task_without_a_place_asks_at_its_hour_for_the_release_of_a_message(open_home: OpenHome) -> None:
+    channel = FakeChannel()
+    async with bench(open_home, parts={"tools": PARTS.tools, "channels": [channel]}) as b:
+        await link(b.app, "+1", await invite(b.app, "Ann"))
+        out = to_call("message", channel=NAME, recipient="Ann", text="Dinner is at eight.")
+        task = await b.make(f"{BOOKS}\n{out}")
+        assert task.place is None
+        await b.passes(HOUR)
+        (asked,) = await pending(b.app)
+        (call,) = asked.calls
+        assert asked.session_key == str(task.key) and call.release is not None
+        assert call.release.question == "Not for everyone → Ann (fake)."
+        await b.passes(HOUR)  # the first one still waits
+        assert [slot.outcome for slot in await b.slots(task)] == [SlotOutcome.SKIPPED, None] and channel.asked == []
+        await b.app.services.approvals.resolve(OWNER, asked.id, Verdict.ONCE)
+        await channel.until_asked(1)
+        await b.rests()
+        assert channel.texts == ["Dinner is at eight."]
+        await b.passes(HOUR)
+        (again,) = await pending(b.app)
+        await b.app.services.approvals.resolve(OWNER, again.id, Verdict.DENY)
+        await b.rests()
+        assert channel.texts == ["Dinner is at eight."]
 
 
 async def _tasks_of_runs(query: Query) -> set[tuple[str, str | None]]:

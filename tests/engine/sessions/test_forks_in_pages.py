@@ -99,7 +99,7 @@ class _Weighing:
         self._tx = tx
         self.size = 0
         self.wake, self.dispatch, self.interrupt = tx.wake, tx.dispatch, tx.interrupt
-        self.attempt, self.keep = tx.attempt, tx.keep
+        self.attempt, self.keep, self.hold = tx.attempt, tx.keep, tx.hold
         self.now_ms, self.now, self.request_id = tx.now_ms, tx.now, tx.request_id
         self.new_id, self.random_hex = tx.new_id, tx.random_hex
 

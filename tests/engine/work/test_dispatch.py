@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import anyio
 import psycopg
 import pytest
+from procrastinate import App as JobApp
+from procrastinate import PsycopgConnector
 
 from antiphon.backends import Backend, describe_process, open_postgres, open_sqlite
 from antiphon.building import App, Parts
@@ -22,6 +24,7 @@ from antiphon.domain.run import Run, RunStatus
 from antiphon.engine.ledger.fence import Claimant
 from antiphon.engine.runs import lifecycle
 from antiphon.engine.runs.runner import ConstantRunner
+from antiphon.engine.work.procrastinate_dispatch import QUEUE, TASK
 from antiphon.store import processes
 from antiphon.store import runs as ledger
 from antiphon.store.database import CommitHook, Transaction
@@ -346,6 +349,24 @@ async def test_work_that_is_delivered_many_times_is_done_once(
             with anyio.fail_after(SECONDS):
                 while count_jobs(database_section):
                     await anyio.sleep(0.05)
+
+
+@pytest.mark.parametrize("database_section", ["postgres"], indirect=True)
+async def test_our_statement_stores_the_job_that_the_library_stores(
+    open_home: OpenHome, database_section: DatabaseSection
+) -> None:
+    assert database_section.url is not None
+    url = database_section.url.get_secret_value()
+    async with open_home(config(gateway__role="gateway")) as gateway:
+        await post(gateway, "main", "m-1")
+    library = JobApp(connector=PsycopgConnector(conninfo=url))
+    with psycopg.connect(url) as connection:
+        ((session,),) = connection.execute("SELECT session FROM runs").fetchall()
+    async with library.open_async():
+        await library.configure_task(TASK, queue=QUEUE).defer_async(session=session)
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT to_jsonb(j) - 'id' FROM procrastinate_jobs j ORDER BY id").fetchall()
+    assert len(found) == 2 and found[0] == found[1]
 
 
 @requirement("runs:8")

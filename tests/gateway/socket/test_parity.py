@@ -39,6 +39,7 @@ ONCE = {
     "people.merge",
     "sessions.delete",
     "standing-approvals.revoke",
+    "trusted-content.revoke",
     "tasks.create",
 }
 """Operations that answer otherwise the second time."""

@@ -30,6 +30,8 @@ FORM = ChannelForm(
     has_buttons=True,
     table_width=TABLE_WIDTH,
 )
+MOST_IN_ROW = 3
+"""Buttons side by side."""
 GROUP_INTERVAL_MS = 6_000
 """The least time between two changes in a group: Telegram allows 20 messages a minute there."""
 TIMEOUT_SECONDS = 45.0
@@ -188,10 +190,13 @@ def _entities(spans: Sequence[StyledSpan]) -> list[MessageEntity] | None:
 
 
 def _keyboard(buttons: Sequence[Button]) -> InlineKeyboardMarkup | None:
-    """The buttons in one row."""
+    """The buttons in one row, or in rows of two if there are more than fit side by side on a phone."""
     if not buttons:
         return None
-    return InlineKeyboardMarkup([[InlineKeyboardButton(each.label, callback_data=each.data) for each in buttons]])
+    keys = [InlineKeyboardButton(each.label, callback_data=each.data) for each in buttons]
+    if len(keys) <= MOST_IN_ROW:
+        return InlineKeyboardMarkup([keys])
+    return InlineKeyboardMarkup([keys[at : at + 2] for at in range(0, len(keys), 2)])
 
 
 def _is_gone(error: BadRequest) -> bool:

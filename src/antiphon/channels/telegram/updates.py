@@ -480,8 +480,14 @@ def _read_title(message: _Message, position: int) -> ChatChange | None:
     """A group's new title, whoever gave it."""
     if message.new_chat_title is None or message.chat.type not in _IN_GROUP:
         return None
-    title = bracketed_name(whole_characters(message.new_chat_title))
-    return ChatChange(kind=ChangeKind.RENAMED, position=position, place=_place(message.chat, None), title=title)
+    by = message.sender if message.sender_chat is None else None  # an admin who hides is nobody
+    return ChatChange(
+        kind=ChangeKind.RENAMED,
+        position=position,
+        place=_place(message.chat, None),
+        title=bracketed_name(whole_characters(message.new_chat_title)),
+        sender=None if by is None else _sender(by),
+    )
 
 
 def _read_members(message: _Message, position: int) -> ChatChange | None:

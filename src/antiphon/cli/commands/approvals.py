@@ -7,6 +7,7 @@ import typer
 from antiphon.cli.commands.asking import NounCommands, Printed, listed, present, said, since
 from antiphon.cli.commands.options import LimitOption
 from antiphon.domain.message import JsonObject
+from antiphon.domain.release import shown_words
 from antiphon.domain.request_text import MOST_CALLS
 from antiphon.domain.text import exact, shown_name
 
@@ -22,6 +23,7 @@ CallOption = Annotated[
         "--call", metavar="CALL", help="Only this call of the request; the others get the opposite. May be repeated."
     ),
 ]
+RELEASE_OR_ACCEPT = "Release it once, or let the session hold such data with --accept?"
 LONGEST_CALL = 400
 """Characters of a call in a list; `show` has all of it."""
 NoteOption = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Words for the agent.")]
@@ -39,9 +41,14 @@ def _calls_of(row: JsonObject) -> str:
 
 def _covered(standing: JsonObject) -> str:
     """Which calls it allows, for people."""
-    with_ = "with" if standing.get("fields") is None else "if they have"
+    release = standing.get("release")
+    if isinstance(release, dict):
+        return f"{exact(str(release['whose']))} → {shown_name(str(release['to']))}, in any words"
+    fields = standing.get("fields")
+    with_ = "with" if fields is None else "if they have"
+    what = "with any arguments" if fields == [] else f"{with_} {exact(str(standing['arguments']))}"
     until = f", until {standing['runId']} ends" if standing.get("runId") else ""
-    return f"{standing['tool']} {with_} {exact(str(standing['arguments']))}{until}"
+    return f"{standing['tool']} {what}{until}"
 
 
 def _show(approval: JsonObject) -> None:
@@ -63,12 +70,37 @@ def _show(approval: JsonObject) -> None:
             "Note": str(approval.get("note") or ""),
         }
     )
+    if approval.get("wasRead"):
+        show()
+        show(f"{approval['wasRead']} It now wants to:")
     for call in rows_of(approval, "calls"):
         decision = f"  ({call['decision']})" if call.get("decision") else ""
         show()
         show(f"Call {call['callId']}: {shown_name(str(call['tool']))}{decision}", "bold")
+        release = call.get("release")
+        if isinstance(release, dict):
+            show(f"{exact(str(release['whose']))} → {shown_name(str(release['to']))}. Exact text:")
+            show(exact(shown_words(str(release["text"]))))
+            show("Send once?" if "resultOf" not in approval else RELEASE_OR_ACCEPT, "dim")
+            continue
         show(exact(str(call["arguments"])))
         show(str(call["reason"]), "dim")
+    if approval.get("wasRead"):
+        _show_sources(approval)
+
+
+def _show_sources(approval: JsonObject) -> None:
+    """What was read, each with its first words: others chose them, so nothing in them hides."""
+    from antiphon.cli.rendering.output import show
+    from antiphon.cli.rendering.rows import rows_of, source_line
+
+    show()
+    show("What was read:", "bold")
+    sources = rows_of(approval, "sources")
+    for source in sources:
+        show(f"  {source_line(source)}")
+    if (hidden := int(str(approval["sourceCount"])) - len(sources)) > 0:
+        show(f"  and {hidden} more", "dim")
 
 
 @app.asks(
@@ -110,9 +142,22 @@ def show_approval(client: "Client", approval: ApprovalArgument) -> JsonObject:
     return client.get(f"/approvals/{approval}")
 
 
-def _check_field(*, field: list[str] | None, always: bool, **_: object) -> None:
-    if field and not always:
-        raise typer.BadParameter("goes with --always.", param_hint="--field")
+def _check_field(*, field: list[str] | None, any_: bool, always: bool, **_: object) -> None:
+    if (field or any_) and not always:
+        raise typer.BadParameter("goes with --always.", param_hint="--field" if field else "--any")
+    if field and any_:
+        raise typer.BadParameter("goes without --field.", param_hint="--any")
+
+
+def _hashes_of(approval: JsonObject) -> list[str]:
+    """What may be trusted of what the request says was read."""
+    from antiphon.cli.rendering.rows import rows_of
+
+    sources = rows_of(approval, "sources") if "sources" in approval else []
+    hashes = [str(each["sha256"]) for each in sources if each["sha256"]]
+    if not hashes:
+        raise typer.BadParameter("Request names nothing that can be trusted.", param_hint="--trust")
+    return hashes
 
 
 @app.asks("approve", _show, _check_field)
@@ -131,17 +176,40 @@ def approve(
             help="With --always: later calls need only this argument as it is now, instead of all. May be repeated.",
         ),
     ] = None,
+    any_: Annotated[
+        bool,
+        typer.Option(
+            "--any",
+            help="With --always: later calls may have any arguments, if the tool declares that none says where to.",
+        ),
+    ] = False,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Also trust what was read, as `show` lists it: it is no reason to ask again in its session.",
+        ),
+    ] = False,
+    accept: Annotated[
+        bool,
+        typer.Option("--accept", help="Let the session hold such data as the result, instead of releasing this one."),
+    ] = False,
     note: NoteOption = None,
 ) -> JsonObject:
     """Let the calls of a request run once, exactly as they are shown."""
     words = ("always" if always else "once", "deny")
-    return _decide(client, approval, words, calls=call, note=note, fields=field)
+    hashes = _hashes_of(client.get(f"/approvals/{approval}")) if trust else None
+    fields = [] if any_ else field or None
+    more: JsonObject = {"accept": True} if accept else {}
+    if hashes is not None:
+        more["trust"] = [*hashes]
+    return _decide(client, approval, words, calls=call, note=note, fields=fields, more=more)
 
 
 @app.asks("deny", _show)
 def deny(client: "Client", approval: ApprovalArgument, call: CallOption = None, note: NoteOption = None) -> JsonObject:
     """Deny the calls of a request. They do not run; the agent reads the note and goes on."""
-    return _decide(client, approval, ("deny", "once"), calls=call, note=note, fields=None)
+    return _decide(client, approval, ("deny", "once"), calls=call, note=note)
 
 
 def _decide(
@@ -151,20 +219,21 @@ def _decide(
     *,
     calls: list[str] | None,
     note: str | None,
-    fields: list[str] | None,
+    fields: list[str] | None = None,
+    more: JsonObject | None = None,
 ) -> JsonObject:
     """`words` are the decision for the named calls, or for all, and the one for the others."""
     from antiphon.cli.rendering.rows import rows_of
 
     word, other = words
-    yes: JsonObject = {"decision": word, **({"fields": [*fields]} if fields else {})}
+    yes: JsonObject = {"decision": word, **({} if fields is None else {"fields": [*fields]})}
     body: JsonObject = yes
     if calls:
         asked = [str(each["callId"]) for each in rows_of(client.get(f"/approvals/{approval}"), "calls")]
         # A call that the request does not have is sent too, so that the gateway refuses it.
         every = dict.fromkeys([*asked, *calls])
         body = {"decisions": [{"callId": each, **(yes if each in calls else {"decision": other})} for each in every]}
-    return client.post(f"/approvals/{approval}", {**body, **present({"note": note})})
+    return client.post(f"/approvals/{approval}", {**body, **(more or {}), **present({"note": note})})
 
 
 @app.asks(

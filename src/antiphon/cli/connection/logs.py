@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, cast
-from urllib.parse import unquote, urlsplit
 
 import typer
 
 from antiphon.config.config import Config
 from antiphon.domain.text import plain
 from antiphon.request_ids import current_request_id, current_run_id
+from antiphon.server_url import secrets_in
 from antiphon.settings.section import secrets_of, sections_in
 from antiphon.trouble import QUIET_SECONDS
 
@@ -196,15 +196,7 @@ def _known_secrets(config: Config) -> Iterable[str]:
     for servers in config.mcp_servers().values():
         for server in servers.values():
             yield from (value.get_secret_value() for value in (*server.env.values(), *server.headers.values()))
-    if config.database.url is not None:
-        yield from _passwords(config.database.url.get_secret_value())
+    for url in (config.database.url, config.database.replica_url):
+        if url is not None:
+            yield from secrets_in(url.get_secret_value())
     yield from (value for name, value in os.environ.items() if name.endswith(_SECRET_NAMES))
-
-
-def _passwords(url: str) -> Iterable[str]:
-    try:
-        password = urlsplit(url).password or ""
-    except ValueError:
-        return
-    yield password
-    yield unquote(password)

@@ -12,6 +12,7 @@ from antiphon.config.config import Config
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import JsonObject
 from antiphon.private_files import restrict_umask
+from antiphon.server_url import without_secrets
 
 
 def back_up_home(
@@ -59,21 +60,19 @@ def restore_home(home_option: Path | None, config_option: Path | None, file: Pat
 
 def _refuse_server(config: Config, command: list[str], more: list[str] | None = None) -> None:
     """Raises `Invalid` for a home whose database is on a server, with the command that does it there."""
-    if config.database.url is None:
+    url = config.database.address()
+    if url is None:
         return
-    url = config.database.url.get_secret_value()
-    shown = shlex.join([*command, f"--dbname={_without_password(url)}", *(more or [])])
+    shown = shlex.join([*command, f"--dbname={without_secrets(url)}", *(more or [])])
+    if by := config.database.password_command:
+        shown = f'PGPASSWORD="$({shlex.join(by)})" {shown}'
+    else:
+        shown += " (the password comes from PGPASSWORD or ~/.pgpass)"
     raise Invalid(
-        f"Home has its database on PostgreSQL, which has programs of its own for this. Run: {shown} "
-        "(the password comes from PGPASSWORD or ~/.pgpass). Workspaces and the configuration are files in the home.",
+        f"Home has its database on PostgreSQL, which has programs of its own for this. Run: {shown}. Workspaces and "
+        "the configuration are files in the home.",
         code="not_embedded",
     )
-
-
-def _without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    user, at, host = rest.rpartition("@")
-    return f"{scheme}{separator}{user.partition(':')[0]}{at}{host}"
 
 
 def _facts(backup: BackupSummary, home: Path, file: Path) -> JsonObject:

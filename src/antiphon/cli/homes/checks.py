@@ -5,7 +5,7 @@ import os
 import platform
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from antiphon.agents.providers.dialects import DIALECTS
-from antiphon.agents.toolset import Toolset
+from antiphon.agents.toolset import Foreign, Toolset
 from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, inspect_database, look_at_server
 from antiphon.channels.kind import AnyKind, Given
 from antiphon.channels.kinds import own_kinds
@@ -23,6 +23,7 @@ from antiphon.cli.connection.connect import client_of
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.connection.home import config_of, home_of
 from antiphon.cli.homes.keys import has_key, key_problem, offline_remedy, silent_providers
+from antiphon.cli.homes.server_checks import check_access
 from antiphon.cli.homes.settings import listening_error, needs_restart, restart_reason
 from antiphon.cli.homes.task_checks import check_clock, check_past, check_tasks
 from antiphon.config.config import Config
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 LOW_DISK_BYTES = 500 * 1024 * 1024
 FULL_DISK_BYTES = 20 * 1024 * 1024
 MEBIBYTE = 1024 * 1024
+SHOWN_TOOLS = 5
 
 
 def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bool = False) -> list[CheckResult]:
@@ -77,21 +79,22 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
             CheckResult("gateway.json", Grade.BROKEN, error.message, "Antiphon sends nothing to that address.")
         )
     findings += _home(home)
-    url = config.database.url if config is not None else None
-    if url is None:
+    url = config.database.address() if config is not None else None
+    if config is None or url is None:
         findings += _database(home, is_running=running is not None)
     else:
-        findings += _shared_database(home, url.get_secret_value())
+        findings += _shared_database(home, url, config.database.connections)
     if is_deep:
-        findings += _rows(home, None if url is None else url.get_secret_value())
+        findings += _rows(home, url)
     findings += _disk(home)
     findings += _gateway(home, running)
     if config is not None:
         findings += _port(config, running)
         findings += _restart(config, running)
         findings += _models(home, file or home / TOML_NAME, config)
-        findings += _channels(config, _chats_of(home, config), is_running=running is not None)
-        findings += _mcp_servers(home, config)
+        state = _state_of(home, config)
+        findings += _channels(config, NO_CHATS if state is None else state.chats, is_running=running is not None)
+        findings += _mcp_servers(home, config, frozenset() if state is None else state.reviewed)
         findings += _sandbox(config)
     findings.append(_tools())
     return findings
@@ -144,7 +147,7 @@ def _home(home: Path) -> Iterator[CheckResult]:
             yield CheckResult("owner's token", Grade.OK, "only its owner can read it")
 
 
-def _shared_database(home: Path, url: str) -> Iterator[CheckResult]:
+def _shared_database(home: Path, url: str, connections: int) -> Iterator[CheckResult]:
     name = "database"
     try:
         state = anyio.run(look_at_server, url)
@@ -158,6 +161,7 @@ def _shared_database(home: Path, url: str) -> Iterator[CheckResult]:
         yield CheckResult(name, Grade.WARNING, detail, "The next start upgrades it, and so does `antiphon migrate`.")
     else:
         yield CheckResult(name, Grade.OK, f"{place}, schema {state.schema}, {size}, {_searchable(state.unindexed)}")
+    yield from check_access(state.access, connections=connections, processes=len(state.living))
     yield from _processes(state)
     yield from check_clock(state.ahead_seconds)
     yield from check_tasks(state.tasks, fires=any(member.works for member in state.living))
@@ -214,14 +218,13 @@ def _kept(count: int) -> Iterator[CheckResult]:
         yield CheckResult("results of sub-agents", Grade.WARNING, f"{count} kept: their requesters are gone", remedy)
 
 
-def _chats_of(home: Path, config: Config) -> ChatState:
-    """What the database says about channels; nothing if it cannot be read, which another check reports."""
-    url = config.database.url
+def _state_of(home: Path, config: Config) -> "DatabaseState | ServerState | None":
+    """What the database says; None if there is none, or it cannot be read, which another check reports."""
+    url = config.database.address()
     try:
-        state = check_home(home) if url is None else anyio.run(look_at_server, url.get_secret_value())
+        return check_home(home) if url is None else anyio.run(look_at_server, url)
     except AntiphonError:
-        return NO_CHATS
-    return NO_CHATS if state is None else state.chats
+        return None
 
 
 def _channels(config: Config, chats: ChatState, *, is_running: bool) -> Iterator[CheckResult]:
@@ -392,11 +395,9 @@ def _models(home: Path, file: Path, config: Config) -> Iterator[CheckResult]:
             yield CheckResult(name, Grade.OK, detail)
 
 
-def _mcp_servers(home: Path, config: Config) -> Iterator[CheckResult]:
+def _mcp_servers(home: Path, config: Config, reviewed: Collection[str]) -> Iterator[CheckResult]:
     """Each is started or called once, and asked for its tools."""
     configured = mcp_settings(home, config)
-    if not configured:
-        return
     # Nothing is written, and the home may not be there yet.
     settings = [replace(server, log=None, cwd=_existing(server.cwd)) for server in configured]
     try:
@@ -404,6 +405,7 @@ def _mcp_servers(home: Path, config: Config) -> Iterator[CheckResult]:
     except Invalid as error:
         yield CheckResult("tools", Grade.BROKEN, error.message, "Repair or uninstall the package.")
         own = Toolset([])
+    foreign = [tool.foreign for tool in own.tools if tool.foreign is not None]
     for server, report in zip(configured, anyio.run(look_at_servers, settings, own), strict=True):
         name = f"MCP server {server.name} of {server.agent_id}"
         if report.problem is not None:
@@ -417,6 +419,18 @@ def _mcp_servers(home: Path, config: Config) -> Iterator[CheckResult]:
             yield CheckResult(name, Grade.OK, f"{report.tools} tools")
         for problem in report.unlisted:
             yield CheckResult("setting", Grade.WARNING, problem, "Correct or remove it.")
+        foreign += report.foreign
+    yield from _unreviewed([each for each in foreign if each.sha256 not in reviewed])
+
+
+def _unreviewed(foreign: Sequence[Foreign]) -> Iterator[CheckResult]:
+    """Servers and packages with tools that no owner has read."""
+    for source in sorted({each.source for each in foreign}):
+        names = sorted({each.tool for each in foreign if each.source == source})
+        more = f" and {len(names) - SHOWN_TOOLS} more" if len(names) > SHOWN_TOOLS else ""
+        detail = f"not reviewed: {', '.join(plain(name[:80]) for name in names[:SHOWN_TOOLS])}{more}"
+        remedy = "`antiphon tools review`. Until then what they say makes agents ask before they send or delete."
+        yield CheckResult(f"tools of {source}", Grade.WARNING, detail, remedy)
 
 
 def _sandbox(config: Config) -> Iterator[CheckResult]:

@@ -41,11 +41,11 @@ def use_compartments(
 
 
 def _open_backend(home: Path, config: Config, clock: SystemClock) -> AbstractAsyncContextManager[Backend]:
-    if config.database.url is None:
+    url = config.database.address()
+    if url is None:
         return open_sqlite(home, clock=clock, check=_ignore)
     id = ProcessId(RandomIds(clock).new("proc"))
     process = describe_process(id, "command", version=VERSION, fingerprint=config.fingerprint(), agents=())
-    url = config.database.url.get_secret_value()
     return open_postgres(url, clock=clock, check=_ignore, process=process, connections=1)
 
 

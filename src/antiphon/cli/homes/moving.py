@@ -13,6 +13,7 @@ from antiphon.cli.connection.logs import configure_logs
 from antiphon.cli.rendering.output import error_console, show, show_json
 from antiphon.clock import SystemClock
 from antiphon.home import prepare_home
+from antiphon.server_url import secrets_in
 
 
 def update_home(home_option: Path | None, config_option: Path | None, database: str | None, *, as_json: bool) -> None:
@@ -20,7 +21,7 @@ def update_home(home_option: Path | None, config_option: Path | None, database: 
     home = home_of(home_option)
     config = config_of(home, config_option, {"database.url": database})
     configure_logs(config, level="warning")
-    url = None if config.database.url is None else config.database.url.get_secret_value()
+    url = config.database.address()
     prepare_home(home, is_embedded=url is None)
     schema = anyio.run(update_database, home, url, SystemClock())
     place = describe_database(home, url)
@@ -33,12 +34,13 @@ def update_home(home_option: Path | None, config_option: Path | None, database: 
 def move_home(home_option: Path | None, config_option: Path | None, url: str, *, as_json: bool) -> None:
     """Moves the home's embedded database to PostgreSQL, and says what to set."""
     home = home_of(home_option)
-    configure_logs(config_of(home, config_option), level="warning", secrets=[url])
+    config = config_of(home, config_option)
+    configure_logs(config, level="warning", secrets=[url, *secrets_in(url)])
     running = find_gateway(home)
     if running is not None:
         raise home_in_use(home, running)
     with _Bars(is_shown=not as_json) as bars:
-        rows = anyio.run(move_database, home, url, SystemClock(), bars.report)
+        rows = anyio.run(move_database, home, config.database.with_command(url), SystemClock(), bars.report)
     place, old = describe_database(home, url), home / (DATABASE_NAME + MOVED_SUFFIX)
     if as_json:
         show_json({"ok": True, "database": place, "rows": {**rows}, "oldDatabase": str(old)})

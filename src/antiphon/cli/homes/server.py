@@ -242,8 +242,7 @@ def _shown_facts(app: App) -> dict[str, str | None]:
 
 
 def _database(app: App) -> str:
-    url = app.config.database.url
-    return describe_database(app.home, None if url is None else url.get_secret_value())
+    return describe_database(app.home, app.config.database.address())
 
 
 def _show_missing_keys(app: App) -> None:

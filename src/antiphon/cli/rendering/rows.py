@@ -6,7 +6,11 @@ import msgspec
 
 from antiphon.cli.rendering.output import ago, calls_of, clock_time, console, error_console, show, styled, text_of
 from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import Integrity
+from antiphon.domain.distrust import ReadSource
 from antiphon.domain.message import Attribution, Citation, JsonObject, report_for_people, step_for_people
+from antiphon.domain.release import shown_words
+from antiphon.domain.source_words import first_words_of, from_whom
 from antiphon.domain.telling import cause_of, sentence
 from antiphon.domain.text import cut_in_middle, exact, shown_name
 from antiphon.incoming import shortened
@@ -122,10 +126,32 @@ def show_entry(entry: JsonObject) -> None:
         show(f"  ✕ The turn failed: {failure_text(entry)}", "red")
 
 
+def source_line(source: JsonObject) -> str:
+    """What was read, whose, and its first words: others chose these, so nothing in them is invisible."""
+    read = ReadSource(
+        seq=0,
+        sha256="",
+        integrity=Integrity.UNTRUSTED,
+        actor=str(source["from"]),
+        tool=None if source.get("tool") is None else str(source["tool"]),
+        first_words=str(source["firstWords"]),
+    )
+    what = from_whom(read, {read.actor: str(source.get("fromName") or read.actor)})
+    return f"{what}: {first_words_of(read)}" if read.first_words else what
+
+
 def call_line(call: JsonObject, longest: int | None = None) -> str:
     """A call on which people decide: nothing in it is invisible; cut in the middle, if at all."""
     line = f"{shown_name(str(call.get('tool')))} {exact(str(call.get('arguments')))}"
     return line if longest is None else cut_in_middle(line, longest)
+
+
+def _asked_line(call: JsonObject) -> str:
+    release = call.get("release")
+    if not isinstance(release, dict):
+        return f"waits for approval: {call_line(call)}"
+    words = exact(shown_words(str(release.get("text"))))
+    return f"{exact(str(release.get('whose')))} → {shown_name(str(release.get('to')))}. Send once? Exact text: {words}"
 
 
 def approval_lines(event: JsonObject) -> list[str]:
@@ -135,7 +161,7 @@ def approval_lines(event: JsonObject) -> list[str]:
         return []
     calls, id = rows_of(data, "calls"), data.get("approvalId")
     if event.get("type") == "approval_requested":
-        asked = [f"  ◆ waits for approval: {call_line(call)}" for call in calls]
+        asked = [f"  ◆ {_asked_line(call)}" for call in calls]
         return [*asked, with_path(f"    `antiphon approvals approve {id}`   or   `antiphon approvals deny {id}`")]
     said = [f"{call.get('tool')}: {call.get('decision') or data.get('state')}" for call in calls]
     by = f" by {event['actorName']}" if event.get("actorName") else ""

@@ -122,10 +122,17 @@ class McpServerSection(Section):
     """The names of its tools that the agent may call; all unless set."""
     effects: dict[str, tuple[Effect, ...]] = Field(default_factory=dict[str, tuple[Effect, ...]])
     """What each tool does to the world; `*` for the others. Unless set: `writes`, `leaves`."""
+    routes: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
+    """By tool: the arguments that say where to or how much, such as a recipient or an amount. Unless set, each may."""
     timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
     """How long a call, and the start of the server, may take."""
     classification: ClassificationSection | None = None
-    """The classification of the results of its tools: public unless set, and untrusted in any case."""
+    """The classification of the results of its tools: public unless set, and untrusted unless a trusted label says
+    otherwise."""
+    private: ClassificationSection | None = None
+    """The classification of the results that the server labels as private; level `INTERNAL` unless set."""
+    labels: Literal["untrusted", "trusted"] = "untrusted"
+    """Whether its labels `trusted` and `public` count. Labels `untrusted` and `private` always do."""
     clearance: ClearanceSection | None = None
     """What may go to it with a call. Unless set, calls that do more than read carry at most data of its
     `classification`."""

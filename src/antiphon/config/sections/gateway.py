@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from antiphon.server_url import PasswordCommand, ServerUrl, password_of
 from antiphon.settings.addresses import HeaderHost, Host, WebAddress
 from antiphon.settings.section import MOST_SECONDS, Section
 
@@ -47,11 +48,32 @@ class DatabaseSection(Section):
     url: SecretStr | None = None
     """The address of a shared PostgreSQL database, such as `postgresql://user@host/name`; a file in the home unless
     set."""
+    replica_url: SecretStr | None = None
+    """The address of a streaming standby of that database. Searches and lists are read there if it replays, within a
+    second, what was committed before them; else from the database itself."""
+    password_command: tuple[str, ...] = ()
+    """A program with its arguments that prints the password for new connections, such as a token that is valid for some
+    minutes; no shell reads it. The password is used for 60 seconds; if the server refuses it, the program runs again.
+    It gets `PGHOST`, `PGPORT`, `PGUSER` and `PGDATABASE`."""
     connections: Annotated[int, Field(ge=2, le=500)] = 12
     """Most connections of this process to PostgreSQL for reading and writing; one is opened when all others are busy.
 
     Its job engine uses about six more.
     """
+
+    def address(self) -> str | None:
+        """Of the shared database, with the command for its password and its standby; None for a file in the home."""
+        if self.url is None:
+            return None
+        url = self.with_command(self.url.get_secret_value())
+        if self.replica_url is None:
+            return url
+        replica = self.with_command(self.replica_url.get_secret_value())
+        return ServerUrl(url, password_of(url), replica=replica)
+
+    def with_command(self, url: str) -> str:
+        """The address of a server, with the command for its password if there is one."""
+        return ServerUrl(url, PasswordCommand(self.password_command)) if self.password_command else url
 
 
 class LogSection(Section):

@@ -6,7 +6,7 @@ from typing import Any, cast
 from pydantic import Field, field_validator, model_validator
 
 from antiphon.domain.sandbox import CommandMode
-from antiphon.policy.approvals import PEOPLE, REQUIRED, ApprovalRules, problem_of_pattern
+from antiphon.policy.approvals import PEOPLE, REQUIRED, ApprovalRules, UntrustedRule, problem_of_pattern
 from antiphon.policy.visibility import Visibility
 from antiphon.settings.classification import ClassificationSection, ClearanceSection
 from antiphon.settings.section import MOST_DAYS, Section
@@ -59,7 +59,7 @@ class RunCommandSection(Section):
     """Whether agents have `run_command`: always in a sandbox, or on the `host` for sessions that are not sandboxed.
     There a command may do anything that this process may do."""
     classification: ClassificationSection | None = None
-    """The classification of the output of commands; public and trusted unless set."""
+    """The classification of the output of commands; public and trusted unless set. With a network it is untrusted."""
     clearance: ClearanceSection | None = None
     """What commands with network or on the host may take along: the session's context and its workspace. Unless set,
     data up to their `classification`."""
@@ -89,8 +89,10 @@ class ApprovalSection(Section):
                 raise ValueError(f"{pattern[:80]!r} {problem}")
         return patterns
 
-    def rules(self) -> ApprovalRules:
-        return ApprovalRules(require=self.require, people=self.people, expire_after=timedelta(hours=self.expire_hours))
+    def rules(self, untrusted: UntrustedRule) -> ApprovalRules:
+        """`untrusted` is `flow.untrusted`."""
+        expire_after = timedelta(hours=self.expire_hours)
+        return ApprovalRules(require=self.require, people=self.people, expire_after=expire_after, untrusted=untrusted)
 
 
 class ToolsSection(Section):

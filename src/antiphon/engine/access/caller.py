@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import AgentId, RunId, SessionRow, TaskId
 from antiphon.domain.run import Run
@@ -68,6 +68,12 @@ class Caller(Struct, frozen=True, kw_only=True):
     """Stays the same when the call is repeated, after a crash or by its `Idempotency-Key`."""
     run: CallingRun | None
     """None for a call from outside, which takes no turn of the session."""
+    release: str | None = None
+    """The hash of what an owner has released, if the call waited for that. Contract: flow 11."""
+    carried: Classification = PUBLIC
+    """What its arguments hold that no prompt of its run does: values of children in quarantine. Contract: flow 10."""
+    referring: frozenset[str] = frozenset()
+    """The names of the arguments that hold such values."""
 
     @property
     def task(self) -> TaskId | None:
@@ -85,7 +91,7 @@ def context_of(caller: Caller, session: Session) -> Classification:
 
     `session` is the caller's own, as the deciding unit read it. Contract: flow 2.
     """
-    return session.taint if caller.run is None else caller.run.made_of
+    return (session.taint if caller.run is None else caller.run.made_of).join(caller.carried)
 
 
 async def find_origin(query: Query, caller: Caller) -> Run | None:

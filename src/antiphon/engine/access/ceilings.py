@@ -4,6 +4,7 @@ from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.errors import Denied
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.access.recipients import find_recipient
+from antiphon.policy.decision import ALLOW, Decision, Deny
 from antiphon.policy.flow import ceiling, may_hold
 from antiphon.policy.sinks import Sinks
 from antiphon.store.database import Query
@@ -25,12 +26,18 @@ async def find_place_clearance(query: Query, sinks: Sinks, *places: DeliveryCont
     return found
 
 
-def refuse_above(data: Classification, ceiling: Classification) -> None:
-    """Refuses data that the session may not take in."""
+def decide_above(data: Classification, ceiling: Classification) -> Decision:
+    """Whether the session may take the data in."""
     if may_hold(data, ceiling):
-        return
-    raise Denied(
+        return ALLOW
+    return Deny(
+        "above_clearance",
         "Session may not hold this: it is classified above the clearance of the session, or of the place where the "
         "session answers. Raise that clearance, or use another session.",
-        code="above_clearance",
     )
+
+
+def refuse_above(data: Classification, ceiling: Classification) -> None:
+    """Refuses data that the session may not take in."""
+    if isinstance(denied := decide_above(data, ceiling), Deny):
+        raise Denied(denied.reason, code=denied.rule)

@@ -40,6 +40,16 @@ async def name_group(query: Query, place: DeliveryContext) -> GroupName:
     return GroupName(place.channel, account, place.to if group is None else group.group_id)
 
 
+async def find_readers(query: Query, place: DeliveryContext, sinks: Sinks) -> tuple[str, ...]:
+    """Everybody who is known to read at the place: persons, and accounts that were met in a group."""
+    assert place.channel is not None and place.to is not None
+    group = await name_group(query, place)
+    met = await channel_groups.list_met(query, group)
+    person = await people.find_standing_of_account(query, place.channel, place.account_id or "", place.to)
+    named = [] if person is None else [str(person.principal)]
+    return tuple(sorted({*sinks.members_of(group, place.to), *met, *named}))
+
+
 def _clearance_of(standing: Standing | None) -> Classification | None:
     return None if standing is None or standing.is_suspended else standing.clearance
 

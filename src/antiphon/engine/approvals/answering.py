@@ -1,7 +1,9 @@
 """Stores how an approval request ended, with its event and the session's count of open requests."""
 
+from collections.abc import Sequence
+
 from antiphon.domain.actor import SYSTEM
-from antiphon.domain.approval import Approval, on_withdrawn
+from antiphon.domain.approval import Approval, ApprovalState, on_withdrawn
 from antiphon.domain.classification import Classification
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionRow
@@ -9,6 +11,7 @@ from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.session import SessionStatus
 from antiphon.engine.deliveries.requests import show_answer
 from antiphon.engine.ledger.append import append_events
+from antiphon.metrics import APPROVALS_ANSWERED, TRUSTED, UNTRUSTED
 from antiphon.store import approvals
 from antiphon.store import sessions as rows
 from antiphon.store.codec import moment
@@ -37,6 +40,8 @@ async def store_answer(tx: Transaction, approval: Approval) -> bool:
     )
     await append_events(tx, approval.session, addition)
     await show_answer(tx, approval)
+    if approval.state is ApprovalState.DECIDED:
+        APPROVALS_ANSWERED.add(UNTRUSTED if approval.is_untrusted else TRUSTED)
     return True
 
 
@@ -52,6 +57,12 @@ async def withdraw_all(tx: Transaction, session: SessionRow) -> None:
     for approval in await approvals.list_pending(tx, session):
         if approval.run is None:
             await store_answer(tx, on_withdrawn(approval, at=moment(tx.now_ms)).approval)
+
+
+async def withdraw_results(tx: Transaction, reports: Sequence[str]) -> None:
+    """Withdraws the open requests about these results, which their session has accepted itself. Contract: flow 6."""
+    for approval in await approvals.list_pending_of_results(tx, reports) if reports else ():
+        await store_answer(tx, on_withdrawn(approval, at=moment(tx.now_ms)).approval)
 
 
 def _resolved_event(approval: Approval, taint: Classification) -> NewEvent:

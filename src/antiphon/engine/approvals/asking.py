@@ -6,13 +6,12 @@ from msgspec import Struct
 
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall
 from antiphon.domain.classification import Classification
-from antiphon.domain.event import EventType, NewEvent
+from antiphon.domain.distrust import ReadSource
 from antiphon.domain.ids import ApprovalId
-from antiphon.domain.message import JsonValue
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus
+from antiphon.engine.deliveries.asking import count_asked, requested_event
 from antiphon.engine.deliveries.requests import ask_deciders
-from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.fence import Fence
 from antiphon.engine.ledger.run_log import Steps, record_steps
 from antiphon.engine.rules import Rules
@@ -27,6 +26,8 @@ class AskApproval(Struct, frozen=True, kw_only=True):
     calls: Sequence[AskedCall]
     made_of: Classification
     """The join of what the calls were made from."""
+    sources: Sequence[ReadSource]
+    """What the run had read that it does not trust."""
     rules: Rules
 
 
@@ -52,6 +53,7 @@ async def ask_approval(tx: Transaction, fence: Fence, command: AskApproval) -> b
         principal=run.principal,
         state=ApprovalState.PENDING,
         calls=tuple(command.calls),
+        sources=tuple(command.sources),
         asked_at=moment(at_ms),
         expires_at=tx.now + command.rules.approval.expire_after,
     )
@@ -85,32 +87,5 @@ async def ask_approval(tx: Transaction, fence: Fence, command: AskApproval) -> b
     )
     await ask_deciders(tx, approval.id, command.made_of, command.rules)
     tx.wake(DUE)
+    count_asked(approval)
     return True
-
-
-def requested_event(approval: Approval, made_of: Classification) -> NewEvent:
-    """The fact that was asked, with the exact calls; `made_of` is what these were made of."""
-    calls: list[JsonValue] = [
-        {
-            "callId": call.id,
-            "tool": call.tool,
-            "arguments": call.arguments,
-            "reason": call.reason,
-            "sha256": call.sha256,
-            "messageSeq": call.message_seq,
-            "index": call.index,
-        }
-        for call in approval.calls
-    ]
-    return NewEvent(
-        type=EventType.APPROVAL_REQUESTED,
-        actor=AGENT_ACTOR,
-        classification=made_of,
-        run_id=approval.run,
-        data={
-            "approvalId": approval.id,
-            "principal": str(approval.principal),
-            "calls": calls,
-            "expiresAt": milliseconds(approval.expires_at),
-        },
-    )

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.actor import SYSTEM
 from antiphon.domain.approval import Approval, ApprovalState, Consequence, moved, on_other_run, tools_of
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import Classification, Integrity
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import MessageId, RunId
 from antiphon.domain.message import (
@@ -67,7 +67,12 @@ def _waiting_result(run: Run, call: OpenCall, approval: Approval, made_of: Class
         details={_WAITS_FOR: approval.id},
     )
     return NewEvent(
-        type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, classification=made_of, run_id=run.id, message=result
+        type=EventType.TOOL_RESULT,
+        actor=AGENT_ACTOR,
+        classification=made_of,
+        run_id=run.id,
+        message=result,
+        own_integrity=Integrity.TRUSTED,
     )
 
 
@@ -77,6 +82,7 @@ class _Repeated(NamedTuple):
     seq: int
     message: AssistantMessage
     classification: Classification
+    own_integrity: Integrity
     indexes: list[int]
     """Which of its calls wait, in order."""
 
@@ -115,6 +121,7 @@ async def repeat_calls(tx: Transaction, run: Run) -> None:
         classification=repeated.classification,
         run_id=run.id,
         message=step,
+        own_integrity=repeated.own_integrity,
     )
     seq = await record_steps(tx, run, Steps([event], is_counted=False), end=found.end)
     places = {(repeated.seq, old): (seq, new) for new, old in enumerate(repeated.indexes)}
@@ -131,7 +138,8 @@ def _repeated(events: list[Event], approval: Approval) -> _Repeated:
     seq = waiting[0].call_seq
     step = next(event for event in events if event.seq == seq)
     assert isinstance(step.message, AssistantMessage)
-    return _Repeated(seq, step.message, step.classification, sorted(result.call_index for result in waiting))
+    indexes = sorted(result.call_index for result in waiting)
+    return _Repeated(seq, step.message, step.classification, step.own_integrity, indexes)
 
 
 def _content(repeated: _Repeated) -> tuple[ThinkingPart | ToolCallPart, ...]:
@@ -148,7 +156,8 @@ def _notice(run_id: RunId, approval: Approval, taint: Classification, at_ms: int
         provenance=replace(SYNTHETIC, source_tool="approvals"),
     )
     actor = str(approval.decided_by or SYSTEM)
-    return NewMessage(message=message, actor=actor, classification=taint, arrival=Arrival.RECORDED, is_addressed=True)
+    made_of = taint.with_integrity(Integrity.TRUSTED)  # the words are ours
+    return NewMessage(message=message, actor=actor, classification=made_of, arrival=Arrival.RECORDED, is_addressed=True)
 
 
 def decided_text(approval: Approval) -> str:

@@ -9,10 +9,13 @@ from antiphon.domain.approval import Approval, AskedCall, Verdict
 from antiphon.domain.errors import Invalid, NotFound
 from antiphon.domain.ids import RunId, StandingApprovalId
 from antiphon.domain.message import JsonObject
+from antiphon.domain.release import StandingRelease
+from antiphon.domain.run import Run
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.engine.access.reach import refuse_act
 from antiphon.policy.acts import Act
 from antiphon.policy.approvals import RUN_COMMAND
+from antiphon.store import deliveries
 from antiphon.store import runs as ledger
 from antiphon.store import standing_approvals as rows
 from antiphon.store.database import Database, Query, Transaction
@@ -58,18 +61,34 @@ async def _revoke(tx: Transaction, principal: Principal, id: StandingApprovalId)
 
 
 def refuse_always(approval: Approval, verdicts: Mapping[str, Verdict], fields: Fields) -> None:
-    """Refuses a decision that allows always what cannot be, or fixes arguments that do not exist."""
+    """Refuses a decision that allows always what cannot be, or fixes arguments that do not exist.
+
+    It may fix none only of a tool that declares that none is a route.
+    """
     for call in approval.calls:
         named = fields.get(call.id)
         if not verdicts[call.id].means.stands:
             if named is None:
                 continue
             problem = f"Fields are named for a call that is not allowed always: {call.id!r}."
+        elif call.release is not None:
+            if call.release.standing is not None and named is None:
+                continue
+            problem = (
+                f"Words can be released always only if they are one person's own, not above INTERNAL and of no "
+                f"compartment, and for any words: {call.id!r}. Allow this call once."
+            )
         elif call.tool == RUN_COMMAND and approval.run is None:
             problem = "Commands from outside a run cannot be allowed always. Allow this one once."
+        elif call.is_untrusted and (open_routes := _open_routes(call, named)):
+            raise Invalid(
+                f"Call was asked about after words of others were read, so it must stay with its {open_routes}: "
+                f"{call.id!r}. Name them in 'fields', or leave 'fields' out.",
+                code="route_open",
+            )
         elif named is not None and (missing := set(named) - set(_parsed(call.arguments) or ())):
             problem = f"Fields are no arguments of the call: {', '.join(sorted(missing))[:200]}."
-        elif fixed_part(call.arguments, named) is None or named == ():
+        elif fixed_part(call.arguments, named) is None or (named == () and call.routes != ()):
             problem = f"Call cannot be allowed always: {call.id!r}. Its arguments are no object, or no field is named."
         else:
             continue
@@ -79,11 +98,11 @@ def refuse_always(approval: Approval, verdicts: Mapping[str, Verdict], fields: F
 async def store_always(tx: Transaction, approval: Approval, fields: Fields) -> None:
     """Stores what the decision allows always. Commands are allowed for the run that asked alone."""
     await rows.delete_ended(tx)
-    asked = None if approval.run is None else await ledger.find(tx, approval.run)
+    asked = await _find_asking(tx, approval)
     for call in approval.calls:
         if call.verdict is None or not call.verdict.means.stands:
             continue
-        named = fields.get(call.id)
+        named = _named_by(call, fields.get(call.id)) if call.release is None else ()
         fixed = fixed_part(call.arguments, named)
         assert fixed is not None and approval.decided_by is not None and approval.decided_at is not None
         standing = StandingApproval(
@@ -100,13 +119,54 @@ async def store_always(tx: Transaction, approval: Approval, fields: Fields) -> N
             created_at=approval.decided_at,
             created_by=approval.decided_by,
             made_of=approval.made_of,
+            counts_untrusted=call.is_untrusted,
+            release=_standing_release(call),
         )
         await rows.insert(tx, standing)
 
 
+async def _find_asking(query: Query, approval: Approval) -> Run | None:
+    """The run that asked, or that wrote the refused text."""
+    text = None if approval.delivery is None else await deliveries.find_stored(query, approval.delivery)
+    run = approval.run if text is None else text.run_id
+    return None if run is None else await ledger.find(query, run)
+
+
+def _standing_release(call: AskedCall) -> StandingRelease | None:
+    release = call.release
+    if release is None or release.standing is None:
+        return None
+    return StandingRelease(whose=release.whose, to=release.to, sha256=release.standing)
+
+
+def _open_routes(call: AskedCall, named: tuple[str, ...] | None) -> str:
+    """Which arguments, in words, the named fields leave open although they say where to or how much; empty if none."""
+    if named is None:
+        return ""
+    if call.routes is None:
+        return "arguments, all of them"
+    given = _parsed(call.arguments) or {}
+    return ", ".join(name for name in call.routes if name in given and name not in named)
+
+
+def _named_by(call: AskedCall, named: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The fields that are fixed: with each route, so that none that this call leaves out can be added later."""
+    if named is None or not call.is_untrusted:
+        return named
+    return tuple(dict.fromkeys((*named, *(call.routes or ()))))
+
+
 def find_covering(standing: Sequence[StandingApproval], call: AskedCall, run: RunId | None) -> StandingApproval | None:
-    """The standing approval by which the call may run unasked."""
-    return next((each for each in standing if each.covers(call, run, fixed_part(call.arguments, each.fields))), None)
+    """The standing approval by which the call may run unasked. It must fix each route that the tool declares now."""
+    return next(
+        (
+            each
+            for each in standing
+            if each.covers(call, run, fixed_part(call.arguments, each.fields))
+            and not (call.is_untrusted and call.release is None and _open_routes(call, each.fields))
+        ),
+        None,
+    )
 
 
 def fixed_part(arguments: str, fields: tuple[str, ...] | None) -> str | None:

@@ -46,7 +46,7 @@ from antiphon.engine.ledger.waits import LONGEST_WAIT, Waits
 from antiphon.engine.rules import Rules
 from antiphon.store import approvals, calls
 from antiphon.store.database import Database
-from antiphon.trouble import Setbacks, Trouble
+from antiphon.trouble import Setbacks, Trouble, is_of_all
 
 logger = logging.getLogger(__name__)
 
@@ -220,14 +220,20 @@ class OutsideCalls(DueLoop[Outsider | None]):
 
     async def _take(self, approval: Approval, work: ApprovedWork) -> None:
         command = self._take_command(approval.id, may_repeat=work.is_idempotent)
-        try:
-            with self._setbacks.attempt(approval.id, approval_id=approval.id, tool=work.tool):
-                begun = await self._database.run(take_call, command, sessions=(approval.session,))
-                if begun is not None:
-                    await self._carry_out(begun, work.carry_out)
-        except Unavailable as error:
-            self._looking.failed(error)
-            await anyio.sleep(RETRY_SECONDS)
+        with self._setbacks.attempt(approval.id, approval_id=approval.id, tool=work.tool):
+            while True:
+                try:
+                    begun = await self._database.run(take_call, command, sessions=(approval.session,))
+                    break
+                except Unavailable as error:
+                    if not is_of_all(error):
+                        raise
+                    self._looking.failed(error)
+                    await anyio.sleep(RETRY_SECONDS)
+                    # The store may hold that this process has begun it: it has not.
+                    command = replace(command, is_dropped=True, may_repeat=True)
+            if begun is not None:
+                await self._carry_out(begun, work.carry_out)
 
     async def _carry_out(self, begun: BeginsNow, work: CarryOut, told: asyncio.Future[Told] | None = None) -> None:
         """Carries out the call and stores its answer; what goes wrong is told who waits, else logged."""

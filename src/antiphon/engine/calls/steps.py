@@ -13,30 +13,24 @@ from antiphon.domain.call import OutsideCall, Taking, on_taken
 from antiphon.domain.errors import REFUSALS, Conflict, Limited, NotFound
 from antiphon.domain.ids import ApprovalId, ProcessId
 from antiphon.domain.message import ToolResult
-from antiphon.domain.session import Session, SessionStatus
+from antiphon.domain.session import Session
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.callers import FoundCaller, find_caller
 from antiphon.engine.access.reach import Rights
-from antiphon.engine.approvals.asking import requested_event
 from antiphon.engine.approvals.standing import find_covering
-from antiphon.engine.deliveries.requests import ask_deciders
-from antiphon.engine.ledger.append import append_events
+from antiphon.engine.deliveries.asking import MAX_OPEN, store_request
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from antiphon.engine.rules import Rules
 from antiphon.policy.system import system_grant
-from antiphon.store import approvals, calls, processes, standing_approvals
+from antiphon.store import approvals, calls, origins, processes, standing_approvals
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.codec import json_text
 from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
-from antiphon.store.spawns import DUE
 
-MAX_OPEN = 50
-"""Open requests of one session, beyond which calls from outside are refused instead of asked about."""
 MAX_AT_WORK = 64
 """Calls of one caller at a time: they go on without a connection, whose limit would otherwise bound them."""
 UNKNOWN = json_text({"status": "error", "code": "outcome_unknown", "error": OUTCOME_UNKNOWN})
@@ -109,11 +103,9 @@ async def begin_keyed_call(tx: Transaction, command: BeginKeyedCall) -> BeginsNo
 
 
 async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Told | StandingApproval:
+    command = await _of_present(tx, command)
     if told := await find_told(tx, command.origin):
         return told
-    standing = await find_standing(tx, command.caller.principal)
-    # The caller may have been merged since it was found.
-    command = replace(command, caller=replace(command.caller, principal=standing.principal))
     always = await standing_approvals.list_of(tx, command.caller.principal, command.caller.agent_id, None)
     if allowed := find_covering(always, command.call, None):
         return allowed
@@ -126,6 +118,16 @@ async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Told | S
     id = tx.new_id("call") if joined else approval.id
     await calls.insert(tx, OutsideCall(id=id, session=session.row, approval=approval.id), command.origin)
     return approval
+
+
+async def _of_present(query: Query, command: AskFromOutside) -> AskFromOutside:
+    """The call as it is the caller's now, who may have been merged, with all their calls, since they were found."""
+    old = command.caller.principal
+    new = (await find_standing(query, old)).principal
+    if new == old:
+        return command
+    origin = origins.renamed(command.origin, old=str(old), new=str(new))
+    return replace(command, caller=replace(command.caller, principal=new), origin=origin)
 
 
 async def _store(tx: Transaction, session: Session, command: AskFromOutside) -> Approval:
@@ -148,20 +150,7 @@ async def _store(tx: Transaction, session: Session, command: AskFromOutside) -> 
         asked_at=tx.now,
         expires_at=tx.now + command.rules.approval.expire_after,
     )
-    await approvals.insert(tx, approval)
-    set: dict[str, SqlValue] = {}
-    if session.status is SessionStatus.IDLE:
-        set["status"] = SessionStatus.AWAITING_APPROVAL.value
-    addition = Addition(
-        incarnation=approval.session_id,
-        events=[requested_event(approval, session.taint)],
-        at_ms=tx.now_ms,
-        set=set,
-        add={"pending_approvals": 1},
-    )
-    await append_events(tx, session.row, addition)
-    await ask_deciders(tx, approval.id, session.taint, command.rules)
-    tx.wake(DUE)
+    await store_request(tx, session, approval, made_of=session.taint, rules=command.rules)
     return approval
 
 

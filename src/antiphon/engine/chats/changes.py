@@ -38,7 +38,7 @@ async def take_change(
             await move_group(tx, change.place, change.moved_to)
         case ChangeKind.RENAMED:
             assert change.title is not None
-            await rename_group(tx, rules, change.place, title=change.title)
+            await rename_group(tx, rules, change.place, title=change.title, by=change.sender)
         case ChangeKind.JOINED:
             await note_met(tx, rules, change.place, change.people)
         case ChangeKind.PARTED:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import NotFound
+from antiphon.domain.inbound import Sender
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import bracketed_name
 from antiphon.engine.access.places import rules_of
@@ -17,11 +18,13 @@ from antiphon.engine.deliveries.questions import show_decision, subject_of_group
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.reception import GroupStanding
+from antiphon.policy.rights import reaches_all
 from antiphon.store import channel_groups as rows
 from antiphon.store import chat_names
 from antiphon.store.channel_groups import ChannelGroup, GroupState
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.people import find_standing_of_account
 
 MOST_ASKED = 10
 """How many groups of an account may wait for an owner at a time; further groups are not stored."""
@@ -138,35 +141,54 @@ async def ask_owners(
         await rows.insert(tx, group)
     else:
         await rows.set_state(tx, group, GroupState.ASKED)
+        await rows.set_title(tx, group, shown)
+        await chat_names.put(tx, place, shown)
     await ask_about_group(tx, replace(group, title=shown, address=place.to))
 
 
 async def note_allowed(tx: Transaction, place: DeliveryContext, *, title: str | None) -> None:
     """Stores a group that the settings allow, so that it keeps its session if it moves; keeps its present title."""
-    assert place.channel is not None and place.to is not None
-    group, shown = await find_group(tx, place), bracketed_name(title or place.to)
+    shown = bracketed_name(title or place.to or "")
     if title is not None:
         await chat_names.put(tx, place, shown)
-    if group is not None:
-        if title is not None and shown != group.title:
-            await rows.set_title(tx, group, shown)
-        return
+    if await find_group(tx, place) is None:
+        await _insert_allowed(tx, place, title=shown)
+
+
+async def _insert_allowed(tx: Transaction, place: DeliveryContext, *, title: str) -> None:
+    assert place.channel is not None and place.to is not None
     allowed = ChannelGroup(
         channel=place.channel,
         account=account_of(place),
         group_id=place.to,
         address=place.to,
-        title=shown,
+        title=title,
         state=GroupState.ALLOWED,
         created_at=moment(tx.now_ms),
     )
     await rows.insert(tx, allowed)
 
 
-async def rename_group(tx: Transaction, rules: Rules, place: DeliveryContext, *, title: str) -> None:
-    """Keeps the group's new title, of a group in which the bot may answer. May be called twice."""
-    if standing_of(rules, place, await find_group(tx, place)) is GroupStanding.ALLOWED:
-        await note_allowed(tx, place, title=title)
+async def rename_group(tx: Transaction, rules: Rules, place: DeliveryContext, *, title: str, by: Sender | None) -> None:
+    """Keeps the group's new title, of a group in which the bot may answer. May be called twice.
+
+    An owner vouches for the title that they give. Contract: flow 2.
+    """
+    group, shown = await find_group(tx, place), bracketed_name(title)
+    if standing_of(rules, place, group) is not GroupStanding.ALLOWED:
+        return
+    await chat_names.put(tx, place, shown)
+    is_vouched_for = by is not None and await _is_owner(tx, place, by)
+    if group is None:
+        await _insert_allowed(tx, place, title=shown if is_vouched_for else "")
+    elif is_vouched_for:
+        await rows.set_title(tx, group, shown)
+
+
+async def _is_owner(query: Query, place: DeliveryContext, sender: Sender) -> bool:
+    assert place.channel is not None
+    standing = await find_standing_of_account(query, place.channel, account_of(place), sender.id)
+    return standing is not None and reaches_all(standing)
 
 
 async def move_group(tx: Transaction, place: DeliveryContext, moved_to: str) -> None:

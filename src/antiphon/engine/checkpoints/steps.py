@@ -214,7 +214,7 @@ async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _CheckpointTo
         after=stored.through_seq,
         through=reads_seq,
         model=begin.model,
-        spender=Spender(AgentId(session.agent_id), principal),
+        spender=Spender(AgentId(session.agent_id), principal, SessionRow(session.row)),
         ceiling=ceiling,
         kept=_kept(session, ceiling) if begin.is_present else KeptSoFar(),
         asker=asker,
@@ -225,12 +225,11 @@ async def _begin(tx: Transaction, command: BeginCheckpoint, begin: _CheckpointTo
 def _kept(session: Session, ceiling: Classification) -> KeptSoFar:
     has_memory = may_hold(session.working_memory_made_of, ceiling)
     is_described = session.description is not None and may_hold(session.description_made_of, ceiling)
+    described = session.description_made_of.with_integrity(session.taint.integrity)  # whose words it was is not stored
     return KeptSoFar(
         working_memory=session.working_memory if has_memory else "",
         description=session.description if is_described else None,
-        made_of=(session.working_memory_made_of if has_memory else PUBLIC).join(
-            session.description_made_of if is_described else PUBLIC
-        ),
+        made_of=(session.working_memory_made_of if has_memory else PUBLIC).join(described if is_described else PUBLIC),
     )
 
 

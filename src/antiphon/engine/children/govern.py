@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from antiphon.domain.classification import PUBLIC
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import REFUSALS, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import MessageId, RunId, SessionRow
 from antiphon.domain.invisible import is_blank
@@ -25,13 +25,14 @@ from antiphon.domain.run import Purpose, Run
 from antiphon.domain.session import Session
 from antiphon.domain.spawn import Mode
 from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
+from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.children.spawn import ChildWork, queue_work
 from antiphon.engine.ledger.append import Arrival, append_words, derived_id, words_from
 from antiphon.engine.ledger.queue import join_run, new_run_id
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_work
 from antiphon.engine.runs.ends import CANCELLED_EARLY, end_queued_run
-from antiphon.policy.decision import Deny
+from antiphon.policy.decision import Decision, Deny
 from antiphon.policy.flow import decide_write, is_held
 from antiphon.policy.rights import may_join
 from antiphon.policy.spawn import decide_work
@@ -62,6 +63,8 @@ class ChildView(Struct, frozen=True, kw_only=True):
     """Whether it has any work, for any requester."""
     is_withheld: bool
     """Whether the requester may not learn how and when its run ended. Contract: flow 4."""
+    is_quarantined: bool
+    """Whether the requester may learn only from its result how it ended. Contract: flow 10."""
     is_hidden: bool
     """Whether it may not learn the task and label that it gave, because it held more then. Contract: flow 3."""
     created_at: datetime
@@ -104,17 +107,12 @@ class Subagents:
         (`empty_message`), `Conflict` (`child_ended`, `idempotency_key_reused`), `Denied` (`write_down`,
         `others_work`, `spawn_children`).
         """
-        if name == ALL:
-            raise Invalid("Action 'steer' needs one target. Action 'list' shows them.", code="invalid_arguments")
-        if is_blank(text):
-            raise Invalid("Message is empty. Say what the child should do.", code="empty_message")
-        if (size := len(text.encode())) > MAX_MESSAGE_BYTES:
-            raise TooLarge(
-                f"Message is too large: {size} bytes, the most is {MAX_MESSAGE_BYTES}. Say where to find it.",
-                code="message_too_large",
-            )
-        command = SteerChild(caller=caller, name=name, text=text)
+        command = _steering(caller, name, text)
         return await self._database.run(steer_child, command, self._rules, sessions=(caller.session,))
+
+    async def foresee_steer(self, caller: Caller, name: str, text: str) -> ForeseenCall:
+        """The child that would get the text, and whether it may have it. Raises as `steer` does if there is none."""
+        return await self._database.read(foresee_steer, _steering(caller, name, text))
 
     async def list(self, caller: Caller, name: str | None = None) -> ListedChild:
         """The session's children, or those with that name; `all` names every child. Raises `NotFound`.
@@ -125,6 +123,19 @@ class Subagents:
         if not found and name not in (None, ALL):
             raise _not_found(name)
         return ListedChild(_by_age(found[:MAX_LISTED]), has_more=len(found) > MAX_LISTED)
+
+
+def _steering(caller: Caller, name: str, text: str) -> SteerChild:
+    if name == ALL:
+        raise Invalid("Action 'steer' needs one target. Action 'list' shows them.", code="invalid_arguments")
+    if is_blank(text):
+        raise Invalid("Message is empty. Say what the child should do.", code="empty_message")
+    if (size := len(text.encode())) > MAX_MESSAGE_BYTES:
+        raise TooLarge(
+            f"Message is too large: {size} bytes, the most is {MAX_MESSAGE_BYTES}. Say where to find it.",
+            code="message_too_large",
+        )
+    return SteerChild(caller=caller, name=name, text=text)
 
 
 def _by_age(children: Sequence[ChildView]) -> list[ChildView]:
@@ -151,6 +162,7 @@ async def _list(
             mode=each.spawn.mode,
             is_at_work=each.is_at_work,
             is_withheld=(run := runs.get(each.report)) is not None and not is_held(run.made_of, clearance),
+            is_quarantined=each.spawn.returns is not None,
             is_hidden=each.spawn.child in hidden,
             created_at=session.created_at,
         )
@@ -203,9 +215,9 @@ async def cancel_children(tx: Transaction, caller: Caller, name: str) -> list[Ch
     else:
         found = await _find_own(tx, caller, name)
         children = [found] if found.is_at_work else []
+    tx.hold(*(SessionRow(child.session.row) for child in children))
     for child in children:
         session = SessionRow(child.session.row)
-        await rows.hold(tx, session)  # otherwise a queued run could begin while it is ended here
         await spawns.take_open(tx, session)
         await cancel_work(tx, child.session)
         for run in await ledger.find_queued(tx, session):
@@ -221,15 +233,11 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
         return await _steered_before(tx, command, message_id, told)
     found = await _find_own(tx, caller, command.name)
     refuse_called_off(origin)
-    await rows.hold(tx, found.session.row)  # otherwise the run that is joined could end meanwhile
-    source = await rows.find_by_row(tx, caller.session)
-    child = await rows.find_by_row(tx, found.session.row)
-    if child is None:
-        raise _not_found(command.name)
-    assert source is not None
-    context = context_of(caller, source)
-    if isinstance(denied := decide_write(context, child.taint), Deny):
-        raise Denied(f"Message may not be sent to {command.name[:200]!r}: {denied.reason}", code=denied.rule)
+    tx.hold(SessionRow(found.session.row))
+    judged = await _judge(tx, command, found)
+    if isinstance(denied := judged.decision, Deny):
+        raise Denied(denied.reason, code=denied.rule)
+    source, child, context = judged.source, judged.child, judged.context
     # A child that is not sandboxed hears a sandboxed session only in sandboxed runs.
     is_confined = (caller.is_sandboxed or rules.are_sandboxed(source)) and not rules.are_sandboxed(child)
     joined = await _find_joined(tx, child, await find_standing(tx, caller.principal), is_confined=is_confined)
@@ -242,7 +250,7 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
         report=ReportStep(id=report_id, stage=ReportStage.STEER),
         provenance=Provenance(kind=ProvenanceKind.INTER_SESSION, source_session_key=str(source.key), source_tool=TOOL),
     )
-    words = words_from(source, message, Arrival.POSTED, classification=context.distrusted(), is_addressed=True)
+    words = words_from(source, message, Arrival.POSTED, classification=context, is_addressed=True)
     if joined is None:
         spawn = await spawns.find(tx, child.row)
         assert spawn is not None
@@ -261,6 +269,35 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
     else:
         await join_run(tx, child, words, joined.id)
     return Steered(child, report_id)
+
+
+class _ToChild(NamedTuple):
+    """A text for a child, and whether it may go there."""
+
+    source: Session
+    child: Session
+    context: Classification
+    """What the text was made of."""
+    decision: Decision
+
+
+async def foresee_steer(query: Query, command: SteerChild) -> ForeseenCall:
+    judged = await _judge(query, command, await _find_own(query, command.caller, command.name))
+    return ForeseenCall(judged.child, judged.decision)
+
+
+async def _judge(query: Query, command: SteerChild, found: ChildView) -> _ToChild:
+    """Decides by both sessions as they are now. Raises `NotFound`."""
+    source = await rows.find_by_row(query, command.caller.session)
+    child = await rows.find_by_row(query, SessionRow(found.session.row))
+    if child is None:
+        raise _not_found(command.name)
+    assert source is not None
+    context = context_of(command.caller, source)
+    decision = decide_write(context, child.taint)
+    if isinstance(decision, Deny):
+        decision = Deny(decision.rule, f"Message may not be sent to {command.name[:200]!r}: {decision.reason}")
+    return _ToChild(source, child, context, decision)
 
 
 async def _find_joined(tx: Transaction, child: Session, standing: Standing, *, is_confined: bool) -> Run | None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Final, NamedTuple
 
 from msgspec import Struct, to_builtins
 
@@ -22,6 +23,7 @@ from antiphon.domain.message import (
     UserMessage,
     text_content,
 )
+from antiphon.domain.quarantine import MAX_SCHEMA_BYTES, parse_returns
 from antiphon.domain.report import Report, ReportState
 from antiphon.domain.run import Purpose, Run
 from antiphon.domain.session import Session, Source
@@ -29,7 +31,8 @@ from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_bytes
 from antiphon.engine.access.caller import Caller, find_origin, refuse_called_off
-from antiphon.engine.access.ceilings import find_ceiling, refuse_above
+from antiphon.engine.access.ceilings import decide_above, find_ceiling
+from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.ledger.append import Arrival, NewMessage, made_by, raise_workspace, words_from
 from antiphon.engine.ledger.queue import new_run_id, queue_run
@@ -37,19 +40,23 @@ from antiphon.engine.reports.messages import SOURCE_TOOL
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.forks import copy_conversation, size_of_copy
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
-from antiphon.policy.decision import Deny
+from antiphon.policy.decision import Decision, Deny
 from antiphon.policy.flow import is_public
 from antiphon.policy.models import decide_child_model
 from antiphon.policy.spawn import SpawnFacts, decide_spawn
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
-from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
 
 MAX_TASK_BYTES = 1024 * 1024
 ATTACHMENTS_DIRECTORY = ".antiphon/attachments"
+_MAY_REFER: Final = frozenset({"task", "attachments"})
+"""What values of another child in quarantine may stand in: no result shows it."""
+_ANY_UUID: Final = "00000000-0000-0000-0000-000000000000"
+"""In the key of a child that does not exist: only the kind of its key matters."""
 
 
 class SpawnRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -71,6 +78,8 @@ class SpawnRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     attachments: tuple[GivenAttachment, ...] = ()
     attach_as: JsonObject | None = None
     context: Context = Context.NONE
+    returns: JsonObject | None = None
+    """The JSON Schema of its result, which puts it in quarantine. Contract: flow 10."""
 
 
 class SpawnChild(Struct, frozen=True, kw_only=True):
@@ -123,9 +132,17 @@ class Spawns:
         too large task, a model, an attachment), `Denied` (`spawn_depth`, `spawn_children`, `spawn_agent`,
         `spawn_unsandboxed`, `spawn_model`). A refused call leaves nothing behind.
         """
+        command = await self._command(caller, request)
+        return await self._database.run(spawn_child, command, self._rules, sessions=(caller.session,))
+
+    async def foresee(self, caller: Caller, request: SpawnRequest) -> ForeseenCall:
+        """Whether there may be such a child. Raises as `spawn` does for a request that is wrong in itself."""
+        return await self._database.read(foresee_spawn, await self._command(caller, request), self._rules)
+
+    async def _command(self, caller: Caller, request: SpawnRequest) -> SpawnChild:
         agent_id, mode = _check_request(caller, request)
         attachments, refused = await self._check_late(caller, request)
-        command = SpawnChild(
+        return SpawnChild(
             caller=caller,
             request=request,
             digest=_digest(request),
@@ -134,7 +151,6 @@ class Spawns:
             attachments=attachments,
             late_refusals=refused,
         )
-        return await self._database.run(spawn_child, command, self._rules, sessions=(caller.session,))
 
     async def _check_late(
         self, caller: Caller, request: SpawnRequest
@@ -174,6 +190,12 @@ def _digest(request: SpawnRequest) -> str:
 
 def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode]:
     """The checks that need nothing but the request. Contract: spawn 2, 4, 6."""
+    if request.returns is not None and (chosen := sorted(caller.referring - _MAY_REFER)):
+        raise Invalid(
+            f"Argument may not refer to a value with returns: {chosen[0]!r}. It would come back as trusted words. "
+            "Refer in the task.",
+            code="reference_not_allowed",
+        )
     agent_id = caller.agent_id if request.agent_id is None else parse_agent_id(request.agent_id)
     mode = request.mode or (Mode.SESSION if request.is_thread else Mode.RUN)
     if request.is_thread and mode is not Mode.SESSION:
@@ -194,6 +216,8 @@ def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode
         )
     if is_blank(request.task):
         raise Invalid("Task is empty. Say what the child should do.", code="empty_task")
+    if request.returns is not None:
+        _check_quarantine(caller, mode, request.returns)
     size = len(request.task.encode())
     if size > MAX_TASK_BYTES:
         raise TooLarge(
@@ -203,19 +227,41 @@ def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode
     return agent_id, mode
 
 
+def _check_quarantine(caller: Caller, mode: Mode, returns: JsonObject) -> None:
+    try:
+        size = len(json.dumps(returns).encode())
+    except RecursionError:
+        raise Invalid("Schema does not fit: returns is nested too deep.", code="invalid_schema") from None
+    if size > MAX_SCHEMA_BYTES:
+        raise TooLarge(
+            f"Schema in returns is too large: {size} bytes, the most is {MAX_SCHEMA_BYTES}.", code="schema_too_large"
+        )
+    parse_returns(returns)
+    if caller.run is None:
+        raise Invalid(
+            "Call comes from outside a run, and values of a child in quarantine are for one run. Leave out returns.",
+            code="no_run",
+        )
+    if mode is Mode.SESSION:
+        raise Invalid(
+            "A child that returns values has one result. Leave out mode 'session', or returns.",
+            code="invalid_arguments",
+        )
+
+
 async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spawned:
     """The child with everything that belongs to it, after every check. Contract: spawn 1, 2, 5, flow 5."""
     caller, request = command.caller, command.request
     origin = await find_origin(tx, caller)
     if made := await spawns.find_by_origin(tx, caller.call_id):
         return await _spawned_before(tx, made, command)
-    parent = await rows.find_by_row(tx, caller.session)
-    if parent is None:
-        raise NotFound("Session not found: the caller's own session was deleted.")
+    parent = await _find_parent(tx, command)
     refuse_called_off(origin)
-    clearance = await find_ceiling(tx, parent, rules.sinks, place=None if origin is None else origin.place)
     key = subagent_key(command.agent_id, _uuid(tx))
-    await _refuse(tx, command, parent, rules, key=key, clearance=clearance)
+    judged = await _judge(tx, command, parent, origin, key=key, rules=rules)
+    if isinstance(denied := judged.decision, Deny):
+        raise Denied(denied.reason, code=denied.rule)
+    clearance = judged.clearance
     own, run_id = rules.agents[parent.agent_id], new_run_id(tx)
     rel_dir = f"{ATTACHMENTS_DIRECTORY}/{_uuid(tx)}" if command.attachments else None
     standing, copied = await find_standing(tx, caller.principal), 0
@@ -240,6 +286,7 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         time_limit=limit,
         archive_after=own.subagents.archive_after,
         attach_as=request.attach_as,
+        returns=request.returns,
         receipt=None if rel_dir is None else receipt(command.attachments, rel_dir),
     )
     await spawns.insert(tx, spawn, tx.now_ms)
@@ -267,16 +314,50 @@ async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> 
     return Spawned(run_id=made.run, child=key, mode=made.mode, receipt=made.receipt)
 
 
-async def _refuse(
-    tx: Transaction,
+class _WantedChild(NamedTuple):
+    """A child that is wanted, and whether it may be."""
+
+    clearance: Classification
+    """What it may have at most."""
+    decision: Decision
+
+
+async def foresee_spawn(query: Query, command: SpawnChild, rules: Rules) -> ForeseenCall:
+    origin, parent = await find_origin(query, command.caller), await _find_parent(query, command)
+    key = subagent_key(command.agent_id, _ANY_UUID)
+    judged = await _judge(query, command, parent, origin, key=key, rules=rules)
+    return ForeseenCall(None, judged.decision)
+
+
+async def _find_parent(query: Query, command: SpawnChild) -> Session:
+    parent = await rows.find_by_row(query, command.caller.session)
+    if parent is None:
+        raise NotFound("Session not found: the caller's own session was deleted.")
+    return parent
+
+
+async def _judge(
+    query: Query, command: SpawnChild, parent: Session, origin: Run | None, *, key: SessionKey, rules: Rules
+) -> _WantedChild:
+    """Decides by the parent as it is now. Raises `Invalid` for an agent that is not configured, and late refusals."""
+    place = None if origin is None else origin.place
+    clearance = await find_ceiling(query, parent, rules.sinks, place=place)
+    decision = await _decide(query, command, parent, rules, key=key, clearance=clearance)
+    if not isinstance(decision, Deny) and command.late_refusals:
+        raise command.late_refusals[0]
+    return _WantedChild(clearance, decision)
+
+
+async def _decide(
+    query: Query,
     command: SpawnChild,
     parent: Session,
     rules: Rules,
     *,
     key: SessionKey,
     clearance: Classification,
-) -> None:
-    """The first reason to refuse the child, in the contract's order. `clearance` is what the child may have at most."""
+) -> Decision:
+    """The first reason to refuse the child, in the contract's order."""
     agent, own = rules.agents.get(command.agent_id), rules.agents.get(parent.agent_id)
     if own is None:
         raise Invalid(f"Agent is no longer configured: {parent.agent_id!r}.", code="unknown_agent")
@@ -285,7 +366,7 @@ async def _refuse(
         child_agent_id=command.agent_id,
         depth=parent.depth,
         max_depth=own.subagents.max_depth,
-        active_children=await spawns.count_active_children(tx, parent.row),
+        active_children=await spawns.count_active_children(query, parent.row),
         max_children=own.subagents.max_children,
         allowed_agents=own.subagents.allowed,
         is_sandboxed=own.is_sandboxed(parent.key),
@@ -294,20 +375,18 @@ async def _refuse(
     )
     decision = decide_spawn(facts)
     if isinstance(decision, Deny):
-        raise Denied(decision.reason, code=decision.rule)
+        return decision
     if agent is None:
         raise Invalid(
             f"Agent is not configured: {command.agent_id!r}. agents_list shows all agents.", code="unknown_agent"
         )
     if command.request.context is Context.FORK and command.agent_id != parent.agent_id:
-        raise Denied(
+        return Deny(
+            "fork_agent",
             "Conversation can be copied only to a child of the same agent. Spawn with context 'none', and say in the "
             "task what the child needs to know.",
-            code="fork_agent",
         )
-    refuse_above(agent.classification.join(parent.taint), clearance)
-    if command.late_refusals:
-        raise command.late_refusals[0]
+    return decide_above(agent.classification.join(parent.taint).join(command.caller.carried), clearance)
 
 
 async def _create(
@@ -330,7 +409,9 @@ async def _create(
             agent_id=command.agent_id,
             base=rules.agents[command.agent_id].classification,
             source=Source(kind="spawn", interactive=False, trigger_id=None if by is None else by.run.id),
-            attributes=SessionAttributes(label=request.label, taint=parent.taint, clearance=limit),
+            attributes=SessionAttributes(
+                label=request.label, taint=parent.taint.join(command.caller.carried), clearance=limit
+            ),
             parent=parent.row,
         ),
         await find_standing(tx, command.caller.principal),
@@ -359,7 +440,8 @@ def _task_words(tx: Transaction, command: SpawnChild, work: ChildWork, *, rel_di
         ),
         report=ReportStep(id=work.run_id, stage=ReportStage.TASK, attachments=rel_dir),
     )
-    return words_from(parent, message, Arrival.POSTED, classification=made_by(parent))
+    made_of = made_by(parent).join(command.caller.carried)
+    return words_from(parent, message, Arrival.POSTED, classification=made_of)
 
 
 async def queue_work(tx: Transaction, work: ChildWork, words: NewMessage) -> None:

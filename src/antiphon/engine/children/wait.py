@@ -6,17 +6,20 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from antiphon.clock import Clock, time_left
-from antiphon.domain.classification import PUBLIC, Classification, join_all
+from antiphon.domain.classification import PUBLIC, Classification, Integrity
 from antiphon.domain.errors import REFUSALS, Conflict, NotFound
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import UserMessage
+from antiphon.domain.report import Report
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import Session
 from antiphon.engine.access.caller import Caller, find_origin
 from antiphon.engine.access.ceilings import find_ceiling
+from antiphon.engine.approvals.answering import withdraw_results
 from antiphon.engine.deliveries.outbox import answers_to
 from antiphon.engine.ledger.cycles import waits_for
 from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.reports import quarantined
 from antiphon.engine.reports.settle import take
 from antiphon.engine.runs.ends import end_queued_run
 from antiphon.policy.flow import is_held, may_hold
@@ -52,6 +55,8 @@ class Joined(Struct, frozen=True, kw_only=True):
     """In the order of the call."""
     accepted: Classification = PUBLIC
     """What the caller accepted beyond what its session held."""
+    integrity: Integrity = Integrity.TRUSTED
+    """The worst of what the runs said."""
 
 
 class WaitForRuns(Struct, frozen=True, kw_only=True):
@@ -111,7 +116,7 @@ class ChildWaits:
         wait = self._waits.wait_several if caller.run is None else caller.run.wait_several_released
         if not begun.is_over:
             await wait(command.run_ids, begun.sessions, left, for_all=for_all)
-        return await self._database.run(end_wait, command, self._sinks, sessions=(caller.session,))
+        return await self._database.run(end_wait, command, self._sinks, sessions=(caller.session, *awaited))
 
     async def yield_(self, caller: Caller) -> list[RunId]:
         """Ends the caller's run after this step, until its children are done; returns the children's runs.
@@ -207,22 +212,37 @@ async def end_wait(tx: Transaction, command: WaitForRuns, sinks: Sinks) -> Joine
     if command.accepts and above:
         ceiling = await find_ceiling(tx, session, sinks, place=None if origin is None else origin.place)
         taken_in = await _find_accepted(tx, session, above, ceiling)
+        await withdraw_results(tx, [run.report for run in taken_in if run.report is not None])
+    accepted = PUBLIC
     for run_id, run in zip(run_ids, runs, strict=True):
-        is_withheld = run in above and run not in taken_in
-        awaited.append(AwaitedRun(run_id=run_id, run=run, is_withheld=is_withheld))
+        is_withheld, told = run in above and run not in taken_in, run
         if run.is_over and run.report is not None:
             report = await spawns.find_report(tx, run.report)
+            if report is not None and not is_withheld:
+                told = await _told(tx, report, run)
             # A call from outside takes nothing from the run that will get the result.
             if report is not None and origin is not None:
                 await take(tx, report)
+        awaited.append(AwaitedRun(run_id=run_id, run=told, is_withheld=is_withheld))
+        accepted = accepted.join(told.made_of) if run in taken_in else accepted
     if origin is not None:
         await _call_off_answers(tx, caller.session)
     over = sum(run.is_over for run in runs)
     return Joined(
         is_complete=over == len(runs) or (over > 0 and not command.for_all),
         runs=awaited,
-        accepted=join_all(run.made_of for run in taken_in),
+        accepted=accepted,
+        integrity=max(
+            (each.run.made_of.integrity for each in awaited if each.run.is_over and not each.is_withheld),
+            default=Integrity.TRUSTED,
+        ),
     )
+
+
+async def _told(tx: Transaction, report: Report, run: Run) -> Run:
+    """The run as its requester may see it: of a child in quarantine, values alone."""
+    told = await quarantined.find_told(tx, report, run.made_of)
+    return run if told is None else quarantined.told_run(run, await quarantined.tell(tx, told, run), told.chosen)
 
 
 async def _find_accepted(query: Query, session: Session, runs: Sequence[Run], ceiling: Classification) -> Sequence[Run]:

@@ -24,19 +24,22 @@ from antiphon.domain.ids import ApprovalId, ProcessId, SessionRow
 from antiphon.domain.message import JsonObject
 from antiphon.domain.run import PlaceGot
 from antiphon.engine.access.exits import Leaving, leave
+from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.access.reach import Rights, find_reach
-from antiphon.engine.deliveries.outbox import Origin, queue_withdrawal, tell
+from antiphon.engine.access.releases import decide_released
+from antiphon.engine.deliveries.outbox import ExitCheck, Origin, queue_withdrawal, tell
 from antiphon.engine.deliveries.questions import is_question, question_as_claimed, show_decision
+from antiphon.engine.deliveries.refused import ask_release, note_got
 from antiphon.engine.deliveries.requests import as_claimed, show_answer
 from antiphon.engine.deliveries.saying import tell_owners
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
+from antiphon.policy.releases import OUTDATED
 from antiphon.policy.rights import SUSPENDED
 from antiphon.policy.voices import TellErrors
 from antiphon.store import approvals
 from antiphon.store import deliveries as outbox
-from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import json_text, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
@@ -99,7 +102,7 @@ async def retry_delivery(tx: Transaction, rights: Rights, id: str) -> Delivery:
     is_being_sent = delivery.status in (DeliveryStatus.CLAIMED, DeliveryStatus.STREAMING)
     if is_being_sent or not await outbox.queue_anew(tx, delivery, tx.now_ms):
         raise Conflict(f"Delivery is being sent: {id!r}. Wait for its outcome.", code="delivery_busy")
-    await _note_got(tx, delivery, PlaceGot.SENT if delivery.cause is None else PlaceGot.TOLD)
+    await note_got(tx, delivery, PlaceGot.SENT if delivery.cause is None else PlaceGot.TOLD)
     return await _find(tx, rights, id)
 
 
@@ -131,8 +134,13 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
         return request
     session = None if claimed.session is None else await rows.find_by_row(tx, claimed.session)
     denied = await leave(tx, Leaving(session, claimed.place, claimed.made_of), command.rules)
+    if isinstance(denied, Deny) and denied.rule == FLOW and claimed.release is not None:
+        call = ForeseenCall(claimed.meant_for, denied, claimed.text, claimed.made_of)
+        denied = await decide_released(tx, call, claimed.release, command.rules)
     if isinstance(denied, Deny):
         await _suppress(tx, claimed, denied)
+        if denied.rule in _OF_FLOW:
+            await ask_release(tx, claimed, ExitCheck(rules=command.rules))
         return None
     if claimed.cause is not None and not await _may_tell(tx, claimed, command):
         return None
@@ -152,6 +160,7 @@ async def _may_tell(tx: Transaction, claimed: Delivery, command: ClaimDelivery) 
     return False
 
 
+_OF_FLOW = (FLOW, OUTDATED.rule)
 NOT_TOLD = Deny("not_told", "The channel's setting `tell_errors` is `none`.")
 OWNERS_TOLD = Deny("owner_told", "The channel's setting `tell_errors` is `owner`: owners were told in their own chats.")
 NO_OWNER_TOLD = Deny("owner_told", "The channel's setting `tell_errors` is `owner`, and no owner has a private chat.")
@@ -169,19 +178,10 @@ async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, *, is_dead
     if claimed.replaces is not None:
         columns["platform_id"] = None
     assert await outbox.CLAIMS.write(tx, claimed.claim, columns)
-    await _note_got(tx, claimed, PlaceGot.FLOW if denied.rule == FLOW else PlaceGot.DENIED)
+    await note_got(tx, claimed, PlaceGot.FLOW if denied.rule in _OF_FLOW else PlaceGot.DENIED)
     await queue_withdrawal(tx, claimed)
     data: JsonObject = {**_named(claimed), "code": denied.rule, "error": denied.reason}
     await _tell(tx, claimed, EventType.DELIVERY_SUPPRESSED, data)
-
-
-async def _note_got(tx: Transaction, delivery: Delivery, got: PlaceGot) -> None:
-    """Notes what the place of its run got now, if this is the run's only text there. Contract: groups 4."""
-    run = None if delivery.run_id is None else await ledger.find(tx, delivery.run_id)
-    if run is None or run.place_got is None or (run.place is not None and run.place != delivery.meant_for):
-        return
-    if not await outbox.has_other_text(tx, delivery):
-        await ledger.change(tx, run.id, {"place_got": got.value})
 
 
 async def settle_part(tx: Transaction, claimed: Delivery, parts: tuple[str, ...]) -> bool:
@@ -263,7 +263,7 @@ async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFai
     if not await outbox.CLAIMS.write(tx, claimed.claim, columns):
         return None
     if is_dead:
-        await _note_got(tx, claimed, PlaceGot.DENIED)
+        await note_got(tx, claimed, PlaceGot.DENIED)
     is_known = is_dead and failure.code == GONE and await outbox.is_known_broken(tx, claimed, GONE)
     if is_dead and not is_known:
         data: JsonObject = {"code": DEAD, **_named(claimed), "error": failure.error, "reason": failure.code}

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from antiphon.domain.actor import SYSTEM
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.delivery import FLOW, MAY_BE_SHOWN_TWICE, NOT_CLEARED, Delivery
+from antiphon.domain.distrust import ReadSource
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import ApprovalId, RunId, SessionId, SessionRow
 from antiphon.domain.message import JsonObject
@@ -19,7 +20,7 @@ from antiphon.domain.silence import spoken
 from antiphon.domain.telling import Cause
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.ledger.append import append_events, may_be_noticed
-from antiphon.policy.sinks import Sinks
+from antiphon.engine.rules import Rules
 from antiphon.store import deliveries, runs
 from antiphon.store.database import Transaction
 from antiphon.store.events import Addition, note_unnoticed
@@ -47,13 +48,21 @@ class StreamedText(Struct, frozen=True, kw_only=True):
     made_of: Classification
 
 
+class ExitCheck(Struct, frozen=True, kw_only=True):
+    """How texts are checked when they are queued, not only when they are claimed."""
+
+    rules: Rules
+    read: tuple[ReadSource, ...] | None = None
+    """Words of others that may have steered them; None if that follows from what they were made of."""
+
+
 class Outgoing(Struct, frozen=True, kw_only=True):
     """A text for a place, with what it was made of."""
 
     text: str
     made_of: Classification
-    sinks: Sinks | None = None
-    """If set, the text is checked now too, not only when it is claimed, and suppressed if it may not go."""
+    check: ExitCheck | None = None
+    """If set, the text is suppressed now if it may not go."""
     on_behalf_of: tuple[SessionRow, SessionId] | None = None
     """The session and incarnation in whose name it is sent, if not the run's own."""
     cause: Cause | None = None
@@ -112,7 +121,7 @@ async def enqueue(
         replaces=None if shown is None else shown.platform_id,
         cause=outgoing.cause,
     )
-    return await _queue(tx, delivery, outgoing.sinks)
+    return await _queue(tx, delivery, outgoing.check)
 
 
 async def begin_stream(tx: Transaction, streamed: StreamedText) -> str | None:
@@ -189,9 +198,9 @@ async def _take_stream(tx: Transaction, run: Run) -> Delivery | None:
     return shown
 
 
-async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks | None) -> Queued:
+async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, check: ExitCheck | None) -> Queued:
     place = delivery.place
-    if sinks is None or await may_leave(tx, delivery.made_of, place, sinks):
+    if check is None or await may_leave(tx, delivery.made_of, place, check.rules.sinks):
         return Queued(await deliveries.insert(tx, delivery, tx.now_ms), is_suppressed=False)
     if delivery.replaces is not None:
         await _queue_withdrawal(tx, place, delivery.replaces, cause=f"stream {delivery.name}")
@@ -238,7 +247,7 @@ async def enqueue_message(
         spans=(),
         made_of=outgoing.made_of,
     )
-    await _queue(tx, delivery, outgoing.sinks)
+    await _queue(tx, delivery, outgoing.check)
 
 
 async def queue_withdrawal(tx: Transaction, shown: Delivery) -> None:

@@ -1,6 +1,7 @@
 """Messages that an agent sends out of the system, to a place of its choice. Contract: message 1, flow 7."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -13,9 +14,12 @@ from antiphon.domain.person import private_chat
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
 from antiphon.engine.access.exits import Leaving, leave
+from antiphon.engine.access.foreseen import ForeseenCall
+from antiphon.engine.access.releases import decide_released
 from antiphon.engine.deliveries.outbox import name_of
 from antiphon.engine.rules import Rules
-from antiphon.policy.decision import Deny
+from antiphon.policy.decision import Decision, Deny
+from antiphon.policy.flow import WRITE_DOWN, is_write_down
 from antiphon.store import deliveries, people
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query, Transaction
@@ -75,13 +79,21 @@ class OutgoingMessages:
         channel and for a recipient that is unknown, `Conflict` (`no_place`, `idempotency_key_reused`), `Denied`
         (`write_down`, `send_denied`, `sandboxed`), `Invalid` (`empty_message`), `TooLarge` (`message_too_large`).
         """
+        command = self._command(caller, channel, recipient, text)
+        return await self._database.run(send_out, command, self._rules, sessions=(caller.session,))
+
+    async def foresee(self, caller: Caller, channel: str, recipient: str, text: str) -> ForeseenCall:
+        """The place where the text would go, and whether it may. Raises as `send` does if there is no such place."""
+        return await self._database.read(foresee_message, self._command(caller, channel, recipient, text), self._rules)
+
+    def _command(self, caller: Caller, channel: str, recipient: str, text: str) -> SendOut:
         if is_blank(text):
             raise Invalid("Message is empty. Write some text.", code="empty_message")
         if (size := len(text.encode())) > MAX_TEXT_BYTES:
             raise TooLarge(
                 f"Message is too large: {size} bytes, at most {MAX_TEXT_BYTES}. Send a part.", code="message_too_large"
             )
-        command = SendOut(
+        return SendOut(
             caller=caller,
             channel=channel,
             recipient=recipient,
@@ -89,33 +101,47 @@ class OutgoingMessages:
             accounts=self._accounts,
             find_group=self._find_group,
         )
-        return await self._database.run(send_out, command, self._rules, sessions=(caller.session,))
+
+
+class _ToPlace(NamedTuple):
+    """A text for a place, and whether it may go there."""
+
+    session: Session
+    """The caller's own."""
+    place: DeliveryContext
+    made_of: Classification
+    decision: Decision
+    release: str | None
+    """The release by which it may."""
 
 
 async def send_out(tx: Transaction, command: SendOut, rules: Rules) -> str:
     """Queues the text after every check, in one unit."""
     caller = command.caller
     origin = await find_origin(tx, caller)
-    session = await rows.find_by_row(tx, caller.session)
-    if session is None:
-        raise NotFound("Session not found: the caller's own session was deleted.")
     name = name_of(f"message {caller.call_id}")
     if (sent := await deliveries.find_named(tx, caller.session, name)) is not None:
         return await _repeated(tx, command, sent, rules)
-    place = await _find_place(tx, command, rules)
+    judged = await _judge(tx, command, rules)
     refuse_called_off(origin)
-    made_of = context_of(caller, session)
-    await _refuse(tx, command, session, place, made_of=made_of, rules=rules)
+    if isinstance(denied := judged.decision, Deny):
+        raise Denied(denied.reason, code=denied.rule)
     delivery = NewDelivery(
         name=name,
-        session=session.row,
-        incarnation=SessionId(session.id),
+        session=judged.session.row,
+        incarnation=SessionId(judged.session.id),
         run_id=None if origin is None else RunId(origin.id),
-        place=place,
+        place=judged.place,
         text=command.text,
-        made_of=made_of,
+        made_of=judged.made_of,
+        release=judged.release,
     )
     return await deliveries.insert(tx, delivery, tx.now_ms)
+
+
+async def foresee_message(query: Query, command: SendOut, rules: Rules) -> ForeseenCall:
+    judged = await _judge(query, command, rules)
+    return ForeseenCall(judged.place, judged.decision, command.text, judged.made_of)
 
 
 async def _repeated(query: Query, command: SendOut, sent: QueuedText, rules: Rules) -> str:
@@ -128,28 +154,31 @@ async def _repeated(query: Query, command: SendOut, sent: QueuedText, rules: Rul
     return sent.id
 
 
-async def _refuse(
-    query: Query,
-    command: SendOut,
-    session: Session,
-    place: DeliveryContext,
-    *,
-    made_of: Classification,
-    rules: Rules,
-) -> None:
-    if command.caller.is_sandboxed or rules.are_sandboxed(session):
-        raise Denied(
-            "Message may not be sent: this session is sandboxed. Write the text in the reply.", code="sandboxed"
-        )
+async def _judge(query: Query, command: SendOut, rules: Rules) -> _ToPlace:
+    """Finds the place and decides. Raises `NotFound`, `Conflict` (`no_place`)."""
+    session = await rows.find_by_row(query, command.caller.session)
+    if session is None:
+        raise NotFound("Session not found: the caller's own session was deleted.")
+    place, made_of = await _find_place(query, command, rules), context_of(command.caller, session)
+    decision = await _decide(query, command, Leaving(session, place, made_of), rules)
+    release = command.caller.release
+    if release is None or not is_write_down(decision):
+        return _ToPlace(session, place, made_of, decision, None)
+    call = ForeseenCall(place, decision, command.text, made_of)
+    return _ToPlace(session, place, made_of, await decide_released(query, call, release, rules), release)
+
+
+async def _decide(query: Query, command: SendOut, words: Leaving, rules: Rules) -> Decision:
+    assert isinstance(words.session, Session)
+    if command.caller.is_sandboxed or rules.are_sandboxed(words.session):
+        return Deny("sandboxed", "Message may not be sent: this session is sandboxed. Write the text in the reply.")
     name = repr(command.recipient[:200])
-    denied = await leave(query, Leaving(session, place, made_of), rules)
+    denied = await leave(query, words, rules)
     if not isinstance(denied, Deny):
-        return
+        return denied
     if denied.rule == FLOW:
-        raise Denied(
-            f"Message may not be sent to {name}: this turn has read data that may not go there.", code="write_down"
-        )
-    raise Denied(f"Message may not be sent to {name}: {denied.reason}", code=denied.rule)
+        return Deny(WRITE_DOWN, f"Message may not be sent to {name}: this turn has read data that may not go there.")
+    return Deny(denied.rule, f"Message may not be sent to {name}: {denied.reason}")
 
 
 async def _find_place(query: Query, command: SendOut, rules: Rules) -> DeliveryContext:

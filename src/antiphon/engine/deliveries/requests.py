@@ -4,30 +4,43 @@ A request never goes to a group. Whether somebody may still decide it, what the 
 is decided when it is claimed; a press counts for what its message shows. Contract: approvals 3, 4, flow 7.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.approval import Approval, ApprovalState, Verdict
+from antiphon.domain.approval import (
+    ACCEPT,
+    ACCEPT_BUTTON,
+    TRUST,
+    TRUST_AND_SEND,
+    TRUST_BUTTON,
+    Approval,
+    ApprovalState,
+    Verdict,
+    verdict_of,
+)
 from antiphon.domain.channel_form import Button, ChannelForm
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.ids import ApprovalId
 from antiphon.domain.inbound import ButtonPress
 from antiphon.domain.own_text import Code, OwnText, own_text
-from antiphon.domain.person import person_of, private_chat
-from antiphon.domain.request_text import draw_request, shows_whole
+from antiphon.domain.person import person_named, person_of, person_principal, private_chat
+from antiphon.domain.request_text import draw_request, shows_read, shows_whole
 from antiphon.domain.session import DeliveryContext
+from antiphon.domain.source_words import actors_in
 from antiphon.domain.text import shown_name
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.deliveries.outbox import name_of, show_outcome
 from antiphon.engine.rules import Rules
+from antiphon.policy.acts import Act
 from antiphon.policy.deciders import decide_answer, decide_deciding
 from antiphon.policy.decision import Deny
+from antiphon.policy.rights import decide_act
 from antiphon.policy.standing import Standing
 from antiphon.store import approvals, deliveries
 from antiphon.store.database import Query, Transaction
@@ -38,12 +51,15 @@ MOST_OPEN: Final = 20
 """Open requests of one principal that are sent one by one; of more, people get one message that counts them."""
 LOOK: Final = "page"
 """The word of the button under a request that its message does not show whole."""
+SEND_ONCE: Final = "Send once"
+"""Instead of the words of a verdict that allows, under words that only an owner may let go."""
 LOOK_AT_PAGE: Final = "The page shows all of it: “antiphon open” prints its address."
 SHOWN_ANEW: Final = (
     "An older version has written this message, and it may not show the call as it runs. It is shown anew: look at it "
     "before you decide."
 )
 NOT_SEEN: Final = "This message does not show all that would run, so it cannot be approved here. Look at the page."
+READ_NOT_SEEN: Final = "This message does not say what was read, so it cannot be trusted here. Look at the page."
 _MORE: Final = "more:"
 """Before the principal, where the id of a request would be: the message counts the principal's other requests."""
 
@@ -86,10 +102,13 @@ async def as_claimed(tx: Transaction, claimed: Delivery, form: ChannelForm, rule
     if not await may_leave(tx, claimed.made_of, place, rules.sinks):
         hidden = _hidden_text(approval)
         return replace(claimed, text=hidden.text, spans=hidden.spans, made_of=PUBLIC)
-    message = draw_request(approval, await _name(tx, approval.principal), form)
+    message = draw_request(approval, await _names_in(tx, approval), form)
     drawn = replace(claimed, text=message.text, spans=message.spans)
     await deliveries.redraw(tx, drawn)
-    return replace(drawn, buttons=_buttons(approval.id, offered, is_whole=shows_whole(message, approval)))
+    may_trust = bool(approval.trustable) and not isinstance(decide_act(standing, Act.TRUST), Deny)
+    is_whole = shows_whole(message, approval)
+    buttons = _buttons(approval, offered, is_whole=is_whole, may_trust=may_trust)
+    return replace(drawn, buttons=buttons)
 
 
 async def refuse_unseen(tx: Transaction, press: ButtonPress, rights: Rights) -> str | None:
@@ -97,7 +116,7 @@ async def refuse_unseen(tx: Transaction, press: ButtonPress, rights: Rights) -> 
 
     The message counts, not the button under it: it may be forged, or of an older version. Such a message is drawn anew.
     """
-    verdict = next((each for each in Verdict if each.value == press.word), None)
+    verdict = verdict_of(press.word)
     approval = await approvals.find(tx, ApprovalId(press.subject))
     if verdict is None or not verdict.means.allows or approval is None or not approval.is_pending:
         return None
@@ -106,8 +125,12 @@ async def refuse_unseen(tx: Transaction, press: ButtonPress, rights: Rights) -> 
         return None  # the decision itself says why not
     shown = await deliveries.list_shown_at(tx, approval.id, press.place)
     pressed = [each for each in shown if press.message_id in (each.platform_id, *each.parts)] or shown
-    if pressed and all(shows_whole(OwnText(each.text, each.spans or ()), approval) for each in pressed):
-        return None
+    messages = [OwnText(each.text, each.spans or ()) for each in pressed]
+    if messages and all(shows_whole(each, approval) for each in messages):
+        if press.word != TRUST:
+            return None
+        names = await _names_in(tx, approval)
+        return None if all(shows_read(each, approval, names) for each in messages) else READ_NOT_SEEN
     old = [each for each in pressed if each.status is DeliveryStatus.SENT and not _has_block(each)]
     for each in old:
         await deliveries.delete(tx, each.id)
@@ -193,15 +216,30 @@ async def _count_as_claimed(tx: Transaction, claimed: Delivery, standing: Standi
     return drawn
 
 
-def _buttons(id: ApprovalId, offered: Sequence[Verdict], *, is_whole: bool) -> tuple[Button, ...]:
-    verdicts = [verdict for verdict in offered if is_whole or not verdict.means.allows]
-    buttons = [Button(label=verdict.means.button, data=f"{id}:{verdict.value}") for verdict in verdicts]
+def _buttons(approval: Approval, offered: Sequence[Verdict], *, is_whole: bool, may_trust: bool) -> tuple[Button, ...]:
+    id = approval.id
+    is_allowed = is_whole and not approval.needs_trust and approval.may_release
+    verdicts = [verdict for verdict in offered if is_allowed or not verdict.means.allows]
+    buttons = [
+        Button(
+            label=SEND_ONCE if approval.is_release and verdict is Verdict.ONCE else verdict.means.button,
+            data=f"{id}:{verdict.value}",
+        )
+        for verdict in verdicts
+    ]
+    if is_whole and approval.result is not None:
+        buttons.insert(0, Button(label=ACCEPT_BUTTON, data=f"{id}:{ACCEPT}"))
+    if is_whole and may_trust:
+        label = TRUST_AND_SEND if approval.needs_trust else TRUST_BUTTON
+        buttons.insert(0 if approval.needs_trust else 1, Button(label=label, data=f"{id}:{TRUST}"))
     return (*buttons, *(() if is_whole else (Button(label="Look at the page", data=f"{id}:{LOOK}"),)))
 
 
 def _may_decide(standing: Standing, approval: Approval, rules: Rules, verdict: Verdict) -> bool:
     deciding = decide_deciding(standing, rules.user_approves)
     if isinstance(deciding, Deny) or not deciding.covers(approval):
+        return False
+    if verdict.means.stands and not approval.may_stand:
         return False
     verdicts = {call.id: verdict for call in approval.calls}
     return not isinstance(decide_answer(standing, approval, verdicts), Deny)
@@ -239,6 +277,13 @@ async def _outcome(query: Query, approval: Approval) -> OwnText:
             return own_text(f"{said} by ", Code(shown_name(await _name(query, approval.decided_by))), f"{at}.")
         case _:
             return own_text("Withdrawn: the work that asked for it has ended.")
+
+
+async def _names_in(query: Query, approval: Approval) -> Mapping[str, str]:
+    """The names of the persons whom the message names."""
+    ids = [id for each in (str(approval.principal), *actors_in(approval.sources)) if (id := person_named(each))]
+    found = await find_names(query, ids)
+    return {str(person_principal(id)): person.shown for id, person in found.items()}
 
 
 async def _name(query: Query, principal: Principal) -> str:

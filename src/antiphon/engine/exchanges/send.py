@@ -6,13 +6,14 @@ Contract: send 1 to 8, answers 2, flow 4.
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import NamedTuple
 
 import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock, time_left
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import PUBLIC, Classification, Integrity
 from antiphon.domain.errors import REFUSALS, Conflict, Denied, Invalid, NotFound, TooLarge, Unavailable
 from antiphon.domain.exchange import BLIND, REPLY_SKIP, Exchange, ExchangeState
 from antiphon.domain.ids import AgentId, MessageId, RunId, SessionId, SessionRow
@@ -24,8 +25,10 @@ from antiphon.domain.silence import is_silent
 from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
 from antiphon.engine.access.allowances import refuse_run
 from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
+from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.access.mains import NewMain, new_main
 from antiphon.engine.access.reach import NOBODY, Rights, find_by_label, find_reach, find_target
+from antiphon.engine.access.releases import decide_released
 from antiphon.engine.access.send_policy import may_send
 from antiphon.engine.exchanges.turns import Sides, provenance_of
 from antiphon.engine.ledger.append import Arrival, words_from
@@ -34,8 +37,9 @@ from antiphon.engine.ledger.queue import new_run_id, queue_run
 from antiphon.engine.ledger.waits import LONGEST_WAIT, Waits
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
-from antiphon.policy.decision import Deny
-from antiphon.policy.flow import decide_write, is_held, is_public
+from antiphon.policy.decision import ALLOW, Decision, Deny
+from antiphon.policy.flow import decide_write, is_held, is_public, is_write_down
+from antiphon.policy.standing import Standing
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -86,6 +90,8 @@ class SendAnswer(Struct, frozen=True, kw_only=True):
     code: str | None = None
     error: str | None = None
     note: str | None = None
+    integrity: Integrity = Integrity.TRUSTED
+    """Of the target's words in it."""
 
 
 class Sent(Struct, frozen=True):
@@ -117,14 +123,7 @@ class Exchanges:
         `ambiguous_label`, `empty_message`). A message to a requester that the caller's session does not see any more is
         `accepted`, and nothing comes back. Contract: flow 4.
         """
-        _check_text(text)
-        command = SendMessage(
-            caller=caller,
-            address=address,
-            text=text,
-            timeout=timeout,
-            open_main=self._open_main,
-        )
+        command = self._command(caller, address, text, timeout)
         sides = (caller.session, await self._locked(command))
         sent = await self._database.run(send_message, command, self._rules, sessions=sides)
         if sent.is_repeated:
@@ -136,6 +135,17 @@ class Exchanges:
                 note="The target waits for this session, directly or through others; its reply comes later.",
             )
         return await self._wait(caller, sent.exchange)
+
+    async def foresee(self, caller: Caller, address: Address, text: str, timeout: timedelta) -> ForeseenCall:
+        """The session that would get the message, and whether it may have it. Raises as `send` does if there is none.
+
+        Of a requester that the caller's session does not see any more, it says nothing.
+        """
+        return await self._database.read(foresee_send, self._command(caller, address, text, timeout), self._rules)
+
+    def _command(self, caller: Caller, address: Address, text: str, timeout: timedelta) -> SendMessage:
+        _check_text(text)
+        return SendMessage(caller=caller, address=address, text=text, timeout=timeout, open_main=self._open_main)
 
     async def _locked(self, command: SendMessage) -> Named:
         """The second session, which the unit must name beforehand; looks up labels and relations for that."""
@@ -261,10 +271,10 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
         return Sent(made, is_repeated=True)
     refuse_called_off(origin)
     standing = await find_standing(tx, caller.principal)
-    main = new_main(command.address.target, standing, rules)
-    sides = await _resolve(tx, command, rules, main)
-    if isinstance(sides, Sides):
-        _refuse(sides, context_of(caller, sides.requester), rules)
+    judged = await _judge(tx, command, standing, rules)
+    if isinstance(denied := judged.decision, Deny):
+        raise Denied(denied.reason, code=denied.rule)
+    main, sides = judged.main, judged.sides
     id = tx.new_id("xch")
     chain, hops = _chain_of(origin, id)
     await _refuse_chain(tx, chain, hops, rules)
@@ -298,7 +308,7 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
         is_awaited=bool(command.timeout) and not is_cyclic,
         wait_until=tx.now + command.timeout if command.timeout and not is_cyclic else None,
     )
-    await _store(tx, exchange, sides, command)
+    await _store(tx, exchange, sides, command, made_of=judged.made_of)
     if origin is not None:
         await _mark_origin(tx, origin, exchange)
     return Sent(exchange, is_cyclic)
@@ -342,15 +352,52 @@ async def _send_sealed(
     return Sent(exchange)
 
 
-def _refuse(sides: Sides, context: Classification, rules: Rules) -> None:
-    source, target = sides.requester, sides.target
-    if target.row == source.row:
+class _ToSession(NamedTuple):
+    """The sessions of a message, and whether it may go from one to the other."""
+
+    sides: Sides | _Unseen
+    main: NewMain | None
+    """The main session that the address names, which may not exist yet."""
+    decision: Decision
+    made_of: Classification = PUBLIC
+    """What the target gets: the caller's context, or what an owner has let go of it."""
+
+
+async def foresee_send(query: Query, command: SendMessage, rules: Rules) -> ForeseenCall:
+    judged = await _judge(query, command, await find_standing(query, command.caller.principal), rules)
+    if not isinstance(judged.sides, Sides):
+        return ForeseenCall(None, judged.decision)
+    target = judged.sides.target
+    is_open = not isinstance(may_send(target, rules), Deny)
+    return ForeseenCall(target, judged.decision, command.text if is_open else None, judged.made_of)
+
+
+async def _judge(query: Query, command: SendMessage, standing: Standing, rules: Rules) -> _ToSession:
+    """Finds the target and decides. Raises `NotFound`, `Invalid` (`self_send`, `ambiguous_label`)."""
+    main = new_main(command.address.target, standing, rules)
+    sides = await _resolve(query, command, rules, main)
+    if not isinstance(sides, Sides):
+        return _ToSession(sides, main, ALLOW)
+    if sides.target.row == sides.requester.row:
         raise Invalid("Session cannot send to itself. Write it in the reply.", code="self_send")
+    context, release = context_of(command.caller, sides.requester), command.caller.release
+    decision = _decide(sides.target, context, rules)
+    if release is None or not is_write_down(decision):
+        return _ToSession(sides, main, decision, context)
+    call = ForeseenCall(sides.target, decision, command.text, context)
+    decision, context = await decide_released(query, call, release, rules), context.released(sides.target.taint)
+    return _ToSession(
+        sides, main, decision if isinstance(decision, Deny) else _decide(sides.target, context, rules), context
+    )
+
+
+def _decide(target: Session, context: Classification, rules: Rules) -> Decision:
     name = repr(str(target.key))
     if isinstance(denied := decide_write(context, target.taint), Deny):
-        raise Denied(f"Message may not be sent to {name}: {denied.reason}", code=denied.rule)
+        return Deny(denied.rule, f"Message may not be sent to {name}: {denied.reason}")
     if isinstance(denied := may_send(target, rules), Deny):
-        raise Denied(f"Message may not be sent to {name}: {denied.reason}", code="send_denied")
+        return Deny("send_denied", f"Message may not be sent to {name}: {denied.reason}")
+    return ALLOW
 
 
 def _chain_of(origin: Run | None, exchange: str) -> tuple[str, int]:
@@ -376,7 +423,9 @@ async def _refuse_chain(query: Query, chain: str, hops: int, rules: Rules) -> No
         )
 
 
-async def _store(tx: Transaction, exchange: Exchange, sides: Sides, command: SendMessage) -> None:
+async def _store(
+    tx: Transaction, exchange: Exchange, sides: Sides, command: SendMessage, *, made_of: Classification
+) -> None:
     source, target = sides.requester, sides.target
     message = UserMessage(
         message_id=MessageId(tx.new_id("msg")),
@@ -401,7 +450,7 @@ async def _store(tx: Transaction, exchange: Exchange, sides: Sides, command: Sen
     await queue_run(
         tx,
         target,
-        words_from(source, message, Arrival.POSTED, classification=context_of(command.caller, source).distrusted()),
+        words_from(source, message, Arrival.POSTED, classification=made_of),
         run,
     )
     await rows_of_exchanges.insert(tx, exchange, tx.now_ms)
@@ -465,13 +514,17 @@ def _answer(exchange: Exchange, run: Run) -> SendAnswer:
         return SendAnswer(run_id=run.id, status="ok", is_withheld=True)  # also that it failed says what it holds
     if run.status is not RunStatus.OK:
         return SendAnswer(
-            run_id=run.id, status="error", code=run.code or "run_failed", error=run.error or "The target's run failed."
+            run_id=run.id,
+            status="error",
+            code=run.code or "run_failed",
+            error=run.error or "The target's run failed.",
+            integrity=run.made_of.integrity,
         )
     if not exchange.is_awaited:  # it was given up before the reply came
         return SendAnswer(
             run_id=run.id, status="timeout", code="timeout", error="The reply came late and was added to this session."
         )
-    return SendAnswer(run_id=run.id, status="ok", reply=spoken_reply(run.reply or ""))
+    return SendAnswer(run_id=run.id, status="ok", reply=spoken_reply(run.reply or ""), integrity=run.made_of.integrity)
 
 
 def spoken_reply(reply: str) -> str:

@@ -4,12 +4,12 @@
 its run.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.classification import EVERYTHING, PUBLIC, UNTRUSTED, Classification
+from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
 from antiphon.domain.exchange import (
     Action,
     Announce,
@@ -40,11 +40,11 @@ from antiphon.domain.message import (
 from antiphon.domain.run import PlaceGot, Purpose, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.deliveries.outbox import Outgoing
+from antiphon.engine.deliveries.outbox import ExitCheck, Outgoing
+from antiphon.engine.deliveries.refused import send_or_ask
 from antiphon.engine.ledger.append import append_words, derived_id, made_by, words_from
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.policy.flow import may_tell
-from antiphon.policy.sinks import Sinks
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import incarnations
 from antiphon.store import runs as ledger
@@ -62,16 +62,18 @@ WITHHELD = (
 )
 
 
-async def follow_run(tx: Transaction, run: Run, open_calls: Collection[str], *, sinks: Sinks | None = None) -> None:
+async def follow_run(tx: Transaction, run: Run, open_calls: Collection[str], *, check: ExitCheck | None = None) -> None:
     """Advances the exchange that the ended run belongs to, and those whose requests it sent.
 
-    `open_calls` names the run's calls whose results were never stored. With `sinks`, a text for a channel is checked
+    `open_calls` names the run's calls whose results were never stored. With `check`, a text for a channel is checked
     now, too.
     """
     if run.exchange is not None:
-        await _advance(tx, run, run.exchange, sinks=sinks)
+        await _advance(tx, run, run.exchange, check=check)
     if run.has_sent:
-        for exchange in await rows_of_exchanges.list_answered(tx, run.id):
+        answered = await rows_of_exchanges.list_answered(tx, run.id)
+        _hold_sides(tx, answered)
+        for exchange in answered:
             sides = await _find_sides(tx, exchange)
             if sides is None:
                 continue
@@ -88,7 +90,9 @@ async def fail_requests_to(tx: Transaction, target: Session) -> None:
 
     A requester that it has risen above does not learn that it is gone. Contract: sessions 7, flow 4.
     """
-    for exchange in await rows_of_exchanges.list_unanswered(tx, target.row):
+    unanswered = await rows_of_exchanges.list_unanswered(tx, target.row)
+    _hold_sides(tx, unanswered)
+    for exchange in unanswered:
         sides = await _find_sides(tx, exchange)
         if sides is None:
             continue
@@ -126,13 +130,18 @@ class Sides(Struct, frozen=True):
         return self.requester if side is Side.TARGET else self.target
 
 
-async def _find_sides(query: Query, exchange: Exchange) -> Sides | None:
-    requester = await rows.find_by_row(query, exchange.requester)
-    target = await rows.find_by_row(query, exchange.target)
+def _hold_sides(tx: Transaction, exchanges: Sequence[Exchange]) -> None:
+    tx.hold(*(side for exchange in exchanges for side in (exchange.requester, exchange.target)))
+
+
+async def _find_sides(tx: Transaction, exchange: Exchange) -> Sides | None:
+    _hold_sides(tx, [exchange])
+    requester = await rows.find_by_row(tx, exchange.requester)
+    target = await rows.find_by_row(tx, exchange.target)
     return None if requester is None or target is None else Sides(requester, target)
 
 
-async def _advance(tx: Transaction, run: Run, exchange_id: str, *, sinks: Sinks | None) -> None:
+async def _advance(tx: Transaction, run: Run, exchange_id: str, *, check: ExitCheck | None) -> None:
     exchange = await rows_of_exchanges.find(tx, exchange_id)
     if exchange is None or exchange.stage is ExchangeState.DONE:
         return
@@ -151,19 +160,19 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, *, sinks: Sinks 
         case _:
             done, announcement = on_announce_ended(exchange, ended)
             await rows_of_exchanges.update(tx, done, tx.now_ms)
-            await _announce(tx, run, announcement, sides.target.delivery, sinks=sinks)
+            await _announce(tx, run, announcement, sides.target.delivery, check=check)
             return
     await _carry_out(tx, step, sides, said)
 
 
 async def _announce(
-    tx: Transaction, run: Run, text: str | None, place: DeliveryContext, *, sinks: Sinks | None
+    tx: Transaction, run: Run, text: str | None, place: DeliveryContext, *, check: ExitCheck | None
 ) -> None:
     """Queues the text about the exchange. If the turn failed, nobody at the place has asked for one."""
     got = PlaceGot.MARKER if run.status is RunStatus.OK else PlaceGot.WITHDRAWN
     if text is not None:
-        outgoing = Outgoing(text=text, made_of=run.made_of, sinks=sinks)
-        queued = await outbox.enqueue(tx, run, place, outgoing)
+        outgoing = Outgoing(text=text, made_of=run.made_of, check=check)
+        queued = await send_or_ask(tx, run, place, outgoing)
         got = got if queued is None else queued.got
     if place.is_outside:
         await ledger.change(tx, run.id, {"place_got": got.value})
@@ -240,11 +249,11 @@ async def _carry_out(tx: Transaction, transition: ExchangeTransition, sides: Sid
 
 def _text_from_action(exchange: Exchange, action: Action, sides: Sides, said: Said) -> _Text:
     """The text, made of what was said; one that repeats nothing of it was made of nothing secret."""
-    made_of = said.made_of.distrusted()
+    made_of = said.made_of
     match action:
         case Turn(number, side, words):
             content = text_content(words) if words else ()
-            made_of = made_of if words else UNTRUSTED
+            made_of = made_of if words else PUBLIC
             step = ExchangeStep(
                 id=exchange.id,
                 stage=ExchangeStage.TURN,
@@ -260,7 +269,7 @@ def _text_from_action(exchange: Exchange, action: Action, sides: Sides, said: Sa
         case RecordWords(side, words, is_error):
             text = WITHHELD if words is None else f"The request failed: {words}" if is_error else words
             content = text_content(text)
-            made_of = UNTRUSTED if words is None else made_of
+            made_of = PUBLIC if words is None else made_of
             step = ExchangeStep(id=exchange.id, stage=ExchangeStage.RECORD)
     return _Text(exchange=exchange, side=side, step=step, content=content, made_of=made_of)
 

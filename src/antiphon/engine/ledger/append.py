@@ -11,8 +11,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from antiphon.domain.actor import session_principal
-from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, join_all, to_wire
+from antiphon.domain.actor import AGENT, session_principal
+from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, Integrity, join_all, to_wire
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import AssistantMessage, ProvenanceKind, UserMessage, text_of
@@ -22,7 +22,6 @@ from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
 from antiphon.policy.flow import ceiling, is_held, is_public, may_hold
 from antiphon.store import events as log
 from antiphon.store import incarnations, spawns
-from antiphon.store import sessions as rows
 from antiphon.store.checkpoints import CHECKPOINT_DUE
 from antiphon.store.codec import classification_values
 from antiphon.store.compartments import read_compartments
@@ -30,7 +29,7 @@ from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.sessions import LogEnd
 
-AGENT_ACTOR = "agent"
+AGENT_ACTOR = AGENT
 """The actor of what a run does."""
 INCARNATION_COLUMNS = frozenset(
     {
@@ -97,6 +96,8 @@ class NewMessage(Struct, frozen=True, gc=False):
     """The channel that the session has from now on; None leaves it."""
     untriggered: "Untriggered | None" = None
     """Whether it counts as a message of a group that started no run."""
+    own_integrity: Integrity | None = None
+    """The integrity of what it brings itself; None for all that its classification says."""
 
 
 class Untriggered(Struct, frozen=True, kw_only=True):
@@ -129,8 +130,8 @@ def words_from(
 
 
 def made_by(source: Session) -> Classification:
-    """What another session's words are made of: all that it holds, and nobody vouches for them. Contract: flow 2."""
-    return source.taint.distrusted()
+    """What another session's words are made of: all that it holds. Contract: flow 2."""
+    return source.taint
 
 
 async def append_words(tx: Transaction, session: Recipient, words: NewMessage, *, run_id: RunId | None = None) -> int:
@@ -231,7 +232,7 @@ async def _raise_taint(tx: Transaction, run: Run, made_of: Classification, end: 
 
 async def raise_workspace(tx: Transaction, session: SessionRow, incarnation: SessionId, left: Classification) -> None:
     """Raises what the workspace of the incarnation was made of, before a call leaves data there. Contract: flow 8."""
-    await rows.hold(tx, session)
+    tx.hold(session)
     held = await incarnations.find_workspace(tx, incarnation)
     if held is not None and held.join(left) != held:
         await incarnations.set_workspace(tx, incarnation, held.join(left))
@@ -304,7 +305,15 @@ def _event(words: NewMessage, run_id: RunId | None) -> NewEvent:
     message = words.message
     type = EventType.USER_MESSAGE if isinstance(message, UserMessage) else EventType.ASSISTANT_MESSAGE
     return NewEvent(
-        type, words.actor, words.classification, run_id, message, None, words.is_addressed, words.occurred_at
+        type,
+        words.actor,
+        words.classification,
+        run_id,
+        message,
+        None,
+        words.is_addressed,
+        words.occurred_at,
+        own_integrity=words.own_integrity,
     )
 
 

@@ -34,6 +34,9 @@ class Fenced(Exception):
 
 
 def sessions_of(run: Run) -> tuple[SessionRow, ...]:
-    """The sessions that the end of the run writes to: its own, and the partner that it answers."""
+    """The sessions that the end of the run writes to: its own, and before it the partner that it answers.
+
+    The ends of one requester's children share transactions.
+    """
     own = SessionRow(run.session)
-    return (own,) if run.partner is None else (own, run.partner)
+    return (own,) if run.partner is None else (run.partner, own)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, join_all
 from antiphon.domain.event import Event, NewEvent
-from antiphon.domain.ids import RunId
+from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import (
     NO_USAGE,
     AssistantMessage,
@@ -91,7 +91,7 @@ async def record_steps(
         if usage.cost_microusd is not None:
             add["cost_microusd"] = usage.cost_microusd
         if steps.is_counted:
-            await note_spent(tx, Spender(run.agent_id, run.principal), usage)
+            await note_spent(tx, Spender(run.agent_id, run.principal, SessionRow(run.session)), usage)
     if steps.is_withheld and end is not None:
         end = replace(end, taint=EVERYTHING)  # nothing raises it
     return await append_steps(tx, run, steps.events, set=set or {}, add=add, end=end)

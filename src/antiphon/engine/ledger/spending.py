@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.ids import AgentId
+from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.message import Usage
 from antiphon.policy.caps import Cap, PersonCaps, caps_of, spenders_of
 from antiphon.policy.standing import Standing
 from antiphon.store.database import Query, Transaction
 from antiphon.store.people import find_standing
-from antiphon.store.usage import Spent, add_agent_spent, add_spent, find_agents_spent, find_spent, sum_spent
+from antiphon.store.usage import AgentDay, Spent, add_agent_spent, add_spent, find_agents_spent, find_spent, sum_spent
 
 
 def day_of(at_ms: int) -> str:
@@ -25,12 +25,14 @@ class Spender(Struct, frozen=True):
 
     agent_id: AgentId
     principal: Principal
+    session: SessionRow
+    """Where it works."""
 
 
 async def note_spent(tx: Transaction, spender: Spender, usage: Usage) -> None:
     """Adds to the sums of the day: of the agent, and of the person with whose rights it asked its model."""
     spent = Spent(usage.total_tokens, usage.cost_microusd or 0)
-    await add_agent_spent(tx, day_of(tx.now_ms), spender.agent_id, spent)
+    await add_agent_spent(tx, AgentDay(day_of(tx.now_ms), spender.agent_id, spender.session), spent)
     for person in spenders_of(await find_standing(tx, spender.principal)):
         await add_spent(tx, day_of(tx.now_ms), person, spent)
 

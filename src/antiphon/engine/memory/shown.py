@@ -4,7 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from antiphon.domain.classification import PUBLIC, Classification, join_all
+from antiphon.domain.actor import AGENT
+from antiphon.domain.classification import PUBLIC, Classification, Integrity, join_all
+from antiphon.domain.distrust import MEMORY, ReadSource, source_from
+from antiphon.domain.message import UserMessage, text_content
 from antiphon.domain.note import MAX_SHOWN_BYTES, Note, ReadableNotes
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
@@ -29,6 +32,8 @@ class ShownMemory(Struct, frozen=True, kw_only=True):
     working_memory: str = ""
     made_of: Classification = PUBLIC
     """The join of all of it. Contract: flow 2."""
+    sources: Sequence[ReadSource] = ()
+    """What of it is not trusted by itself."""
 
 
 NOTHING_SHOWN = ShownMemory()
@@ -66,7 +71,19 @@ async def find_shown(query: Query, asked: AskMemory, rules: Rules) -> ShownMemor
         notes=sorted(chosen, key=lambda note: (note.created_at, note.id)),
         working_memory=working,
         made_of=join_all([*parts, made_of] if working else parts),
+        sources=[
+            *(source for note in chosen for source in _sources(note.text, note.made_of, note.made_by)),
+            *(_sources(working, made_of, AGENT) if working else ()),
+        ],
     )
+
+
+def _sources(text: str, made_of: Classification, author: str) -> Sequence[ReadSource]:
+    """The text, if it is not trusted by itself."""
+    if made_of.integrity is Integrity.TRUSTED:
+        return ()
+    message = UserMessage(message_id="", content=text_content(text))
+    return (source_from(message, seq=0, integrity=made_of.integrity, actor=author, tool=MEMORY),)
 
 
 def _within(notes: Iterable[Note], size: int) -> list[Note]:

@@ -11,8 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.finding import Finding, record_parts, withheld_parts
+from antiphon.domain.approval import Approval
+from antiphon.domain.classification import PUBLIC, Classification, Integrity
+from antiphon.domain.finding import Finding, quarantined_parts, record_parts, withheld_parts
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.message import text_of
 from antiphon.domain.report import (
@@ -37,17 +38,19 @@ from antiphon.domain.run import PlaceGot, Purpose, Run, RunStatus
 from antiphon.domain.session import HERE, DeliveryContext, Session
 from antiphon.domain.spawn import Mode
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.deliveries.outbox import Outgoing
+from antiphon.engine.deliveries.outbox import ExitCheck, Outgoing
+from antiphon.engine.deliveries.refused import send_or_ask
 from antiphon.engine.ledger.append import append_words, derived_id
 from antiphon.engine.ledger.queue import queue_run
-from antiphon.engine.reports import messages, parking
+from antiphon.engine.reports import messages, parking, quarantined
 from antiphon.engine.reports.messages import ChildRecord, Kept
 from antiphon.engine.reports.parking import CancelledContinuation, Continued
 from antiphon.engine.reports.result import find_result
 from antiphon.engine.reports.settle import archive
+from antiphon.engine.reports.withheld import ask_result, find_brought
+from antiphon.engine.rules import Rules
 from antiphon.policy.flow import may_tell
-from antiphon.policy.sinks import Sinks
-from antiphon.store import incarnations, spawns
+from antiphon.store import incarnations, quarantine, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
@@ -71,14 +74,21 @@ class _Scene(Struct, frozen=True, kw_only=True):
     """The run that waits for the result."""
     announced: Run | None = None
     """The run that worded it."""
-    sinks: Sinks | None = None
+    check: ExitCheck | None = None
     """If set, its words are checked when they are queued."""
 
     def record_of(self, report: Report) -> ChildRecord:
         """The record of the report, as it is now."""
         assert self.child is not None and self.requester is not None
-        parts, made_of = self.record
-        return ChildRecord(report=report, child=self.child, requester=self.requester, parts=parts, made_of=made_of)
+        parts, made_of, own = self.record
+        return ChildRecord(
+            report=report,
+            child=self.child,
+            requester=self.requester,
+            parts=parts,
+            made_of=made_of,
+            own_integrity=own,
+        )
 
 
 async def find_owed(tx: Transaction, run: Run, status: RunStatus, *, depth: int) -> Report | None:
@@ -147,26 +157,29 @@ async def end_parked(tx: Transaction, run: Run) -> list[CancelledContinuation]:
 
 
 async def follow_end(
-    tx: Transaction, run: Run, owed: Report | None, *, sinks: Sinks | None = None
+    tx: Transaction, run: Run, owed: Report | None, *, check: ExitCheck | None = None
 ) -> list[CancelledContinuation]:
     """Carries out the consequences of a run that has ended and is not continued.
 
-    With `sinks`, a text for the requester's channel is checked now, too, not only when it is claimed.
+    With `check`, a text for the requester's channel is checked now, too, not only when it is claimed.
     """
     called_off: list[CancelledContinuation] = []
     if owed is not None and owed.stage is ReportState.OPEN:
-        called_off += await record(tx, owed, run)
+        called_off += await record(tx, owed, run, rules=None if check is None else check.rules)
     if run.announces is not None:
-        await _follow_announcement(tx, run, run.announces, sinks=sinks)
+        await _follow_announcement(tx, run, run.announces, check=check)
     if run.has_spawned:
         await _follow_children(tx, run)
     return called_off
 
 
-async def record(tx: Transaction, report: Report, run: Run, *, may_word: bool = True) -> list[CancelledContinuation]:
+async def record(
+    tx: Transaction, report: Report, run: Run, *, may_word: bool = True, rules: Rules | None = None
+) -> list[CancelledContinuation]:
     """Puts the result into the requester's log, exactly once, and begins what follows.
 
-    If the child is about to be deleted, it may not word the result: the requester answers the record itself.
+    If the child is about to be deleted, it may not word the result: the requester answers the record itself. With
+    `rules`, an owner is asked about a result that is withheld.
     """
     child = await rows.find_by_row(tx, report.child)
     held = await _hold_requester(tx, report)
@@ -174,15 +187,19 @@ async def record(tx: Transaction, report: Report, run: Run, *, may_word: bool = 
         return []
     report = held
     requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
-    kept, parked = NO_RECORD, None
+    kept, parked, withheld = NO_RECORD, None, None
     may_flow = True
     if requester is not None and report.requester_incarnation is not None:
         result = await find_result(tx, report, run, child=child)
         clearance = await _taint_of(tx, requester, report.requester_incarnation)
         may_flow = may_tell(result.made_of, clearance)
         kept = Kept(record_parts(result.finding), result.made_of)
+        told = await quarantined.find_told(tx, report, result.made_of)
         if not may_flow:
             kept = await _notice_of(tx, report, result.finding, child, requester=requester, clearance=clearance)
+            withheld = result if told is None else None
+        elif told is not None:
+            kept = await _quarantined(tx, told, run, result.finding, integrity=clearance.integrity)
         parked = None if report.waiter is None else await ledger.find(tx, report.waiter)
     may_word = may_word and await _can_word(tx, report, child, run)
     situation = await _look_around(tx, report, requester, may_flow=may_flow, may_word=may_word)
@@ -191,7 +208,17 @@ async def record(tx: Transaction, report: Report, run: Run, *, may_word: bool = 
     if situation.follower is not None and origin is not None and not origin.has_spawned:
         await ledger.change(tx, origin.id, {"has_spawned": 1})
     scene = _Scene(report=report, child=child, requester=requester, origin=origin, record=kept, parked=parked)
-    return await _carry_out(tx, scene, consequences)
+    called_off = await _carry_out(tx, scene, consequences)
+    if withheld is not None and rules is not None:
+        await ask_result(tx, report, withheld, rules)
+    return called_off
+
+
+async def bring(tx: Transaction, approval: Approval, *, accepts: bool) -> None:
+    """Queues a run of the requester that answers a result which a person has let it read. Contract: flow 6, 11."""
+    session, report, words = await find_brought(tx, approval, accepts=accepts)
+    run_id = RunId(derived_id("run", tx.now_ms, report.id, "brought"))
+    await queue_run(tx, session, words, _answering(session, run_id, report, None))
 
 
 async def answer(tx: Transaction, session: Session, reports: Sequence[Report], *, origin: Run | None) -> None:
@@ -199,7 +226,10 @@ async def answer(tx: Transaction, session: Session, reports: Sequence[Report], *
     run_id = RunId(derived_id("run", tx.now_ms, reports[0].id, "answers"))
     names = tuple(report.id for report in reports)
     words = await messages.notice_words(tx, session, run_id, names, incarnation=SessionId(session.id))
-    await queue_run(tx, session, words, _answering(session, run_id, reports[0], origin))
+    run = _answering(session, run_id, reports[0], origin)
+    if origin is None and (child := await ledger.find(tx, reports[0].run)) is not None:
+        run = replace(run, chain=child.chain)  # that of the run that spawned it
+    await queue_run(tx, session, words, run)
 
 
 async def _hold_requester(tx: Transaction, report: Report) -> Report | None:
@@ -207,15 +237,12 @@ async def _hold_requester(tx: Transaction, report: Report) -> Report | None:
 
     Uncommitted units may let the requester's run begin to wait, or end its other children. The last one must see them.
     """
-    while report.requester is not None:
-        await rows.hold(tx, report.requester)
-        current = await spawns.find_report(tx, report.id)
-        if current is None or current.stage is not ReportState.OPEN:
-            return None
-        if current.requester == report.requester:
-            return current
-        report = current
-    return report
+    current = await spawns.find_report(tx, report.id)
+    if current is None or current.stage is not ReportState.OPEN:
+        return None
+    if current.requester is not None:
+        tx.hold(current.requester)
+    return current
 
 
 async def _notice_of(
@@ -228,6 +255,18 @@ async def _notice_of(
     if spawn is not None and spawn.run == report.id and child.parent == requester.row:
         return Kept(withheld_parts(finding), clearance)  # the name is of the very incarnation that hears of it
     return Kept(withheld_parts(replace(finding, name=finding.session_key)), PUBLIC)
+
+
+async def _quarantined(
+    tx: Transaction, told: quarantined.QuarantinedChild, run: Run, finding: Finding, *, integrity: Integrity
+) -> Kept:
+    """The record of a child in quarantine. It brings no distrust itself; it inherits that of whoever spawned it."""
+    found = await quarantined.tell(tx, told, run)
+    counted = await quarantine.count_millibits(tx, told.scope.chain)
+    parts = quarantined_parts(quarantined.told_finding(finding, run, found, counted))
+    if not found.is_trusted:
+        return Kept(parts, told.made_of)
+    return Kept(parts, told.made_of.with_integrity(max(integrity, told.chosen)), told.chosen)
 
 
 async def _taint_of(query: Query, session: Session, incarnation: SessionId) -> Classification:
@@ -284,6 +323,7 @@ async def _follow_children(tx: Transaction, run: Run) -> None:
     recorded = await spawns.list_recorded(tx, run.id)
     if not recorded:
         return
+    tx.hold(*(report.child for report in recorded))
     session = await rows.find_by_row(tx, run.session)
     if session is None:
         return
@@ -299,6 +339,7 @@ async def _follow_children(tx: Transaction, run: Run) -> None:
 async def _follow_continued(tx: Transaction, continued: Continued, session: Session) -> list[CancelledContinuation]:
     """Results that others began, and that the parked run waited for, have their own consequences again."""
     found: list[_Came] = []
+    tx.hold(*(report.child for report in continued.released))
     for report in continued.released:
         child = await rows.find_by_row(tx, report.child)
         found.append(_Came(report, on_released(report, await _standing_of(tx, report, child, session)), child))
@@ -325,8 +366,10 @@ async def _standing_of(query: Query, report: Report, child: Session | None, requ
 
 
 async def _can_word(query: Query, report: Report, child: Session, run: Run) -> bool:
-    """Whether the child may be asked for words: never after its reset, and once for each result."""
-    return report.place is not None and child.id == run.session_id and not await messages.has_question(query, report)
+    """Whether the child may be asked for words: never in quarantine or after its reset, and once for each result."""
+    if report.place is None or child.id != run.session_id or await spawns.find_returns(query, child.row) is not None:
+        return False
+    return not await messages.has_question(query, report)
 
 
 async def _follow_records(tx: Transaction, session: Session, found: Sequence[_Came], *, origin: Run | None) -> None:
@@ -345,11 +388,13 @@ async def _follow_records(tx: Transaction, session: Session, found: Sequence[_Ca
         await answer(tx, session, reports, origin=origin)
 
 
-async def _follow_announcement(tx: Transaction, run: Run, report_id: str, *, sinks: Sinks | None) -> None:
+async def _follow_announcement(tx: Transaction, run: Run, report_id: str, *, check: ExitCheck | None) -> None:
     """The child's turn that should word its result has ended."""
     report = await spawns.find_report(tx, report_id)
     if report is None or report.stage is not ReportState.ANNOUNCING:
         return
+    if report.requester is not None:
+        tx.hold(report.requester)
     asked = await messages.find_question(tx, report)
     child = await rows.find_by_row(tx, report.child)
     requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
@@ -366,8 +411,10 @@ async def _follow_announcement(tx: Transaction, run: Run, report_id: str, *, sin
         # Words change this again. Without them, the requester answers the record itself, or nobody is there any more.
         got = PlaceGot.MARKER if text is None else PlaceGot.WITHDRAWN
         await ledger.change(tx, run.id, {"place_got": got.value})
+    if check is not None and text == text_of(asked.parts):
+        check = replace(check, read=None)  # the run may have read nothing of it
     scene = _Scene(
-        report=report, child=child, requester=requester, record=Kept(asked.parts, made_of), announced=run, sinks=sinks
+        report=report, child=child, requester=requester, record=Kept(asked.parts, made_of), announced=run, check=check
     )
     await _carry_out(tx, scene, on_announce_ended(report, text, situation))
 
@@ -390,10 +437,10 @@ async def _carry_out(tx: Transaction, scene: _Scene, consequences: ReportTransit
                 outgoing = Outgoing(
                     text=text,
                     made_of=scene.record.made_of,
-                    sinks=scene.sinks,
+                    check=scene.check,
                     on_behalf_of=(scene.requester.row, SessionId(scene.requester.id)),
                 )
-                queued = await outbox.enqueue(tx, scene.announced, report.place, outgoing)
+                queued = await send_or_ask(tx, scene.announced, report.place, outgoing)
                 if queued is not None:
                     await ledger.change(tx, scene.announced.id, {"place_got": queued.got.value})
             case PutAway(may_delete):

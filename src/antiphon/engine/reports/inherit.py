@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from antiphon.domain.ids import SessionRow
 from antiphon.domain.report import (
     Answer,
     Heir,
@@ -41,7 +40,9 @@ async def abandon_reports(tx: Transaction, session: Session) -> list[CancelledCo
     heir = await _find_heir(tx, own)
     inherited: list[Report] = []
     newest = await spawns.list_newest_of_those_that_stay(tx, session.row)
-    for report in await spawns.list_of_requester(tx, session.row, {*unanswered, *newest}):
+    of_requester = await spawns.list_of_requester(tx, session.row, {*unanswered, *newest})
+    tx.hold(*(report.child for report in of_requester))
+    for report in of_requester:
         consequences = on_requester_deleted(
             report, heir, is_answered=report.id not in unanswered, is_newest=report.id in newest
         )
@@ -77,6 +78,7 @@ async def _find_queued_answers(query: Query, session: Session) -> set[str]:
 async def _tell_as_failed(tx: Transaction, own: Sequence[Report]) -> list[CancelledContinuation]:
     """Reports the results that the session still owes, or was about to word, as failed."""
     called_off: list[CancelledContinuation] = []
+    tx.hold(*(report.requester for report in own if report.requester is not None))
     for report in own:
         if report.stage is ReportState.ANNOUNCING:
             requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
@@ -97,14 +99,9 @@ async def _tell_as_failed(tx: Transaction, own: Sequence[Report]) -> list[Cancel
 async def _find_heir(tx: Transaction, own: Sequence[Report]) -> Heir:
     """The requester of the newest of these reports, read after they were reported as failed."""
     newest = None if not own else await spawns.find_report(tx, own[-1].id)
-    held: SessionRow | None = None
-    while newest is not None and newest.requester is not None and newest.requester != held:
-        # The requester's run may be about to continue, and the requester may be about to be deleted.
-        held = newest.requester
-        await rows.hold(tx, held)
-        newest = await spawns.find_report(tx, newest.id)
     if newest is None or newest.requester is None:
         return Heir()
+    tx.hold(newest.requester)  # its run may be about to continue, and it may be about to be deleted
     run = None if newest.origin_run is None else await ledger.find(tx, newest.origin_run)
     while run is not None and run.continued_by is not None:
         run = await ledger.find(tx, run.continued_by)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import Classification, Integrity
 from antiphon.domain.finding import read_record
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.message import (
@@ -43,6 +44,8 @@ class ChildRecord(Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
     made_of: Classification
     """What the parts were made of."""
+    own_integrity: Integrity | None = None
+    """The integrity of what the record brings itself, if not that of what it was made of."""
 
 
 def record_words(record: ChildRecord, answers: tuple[str, ...] = (), *, is_continued: bool = False) -> NewMessage:
@@ -54,14 +57,15 @@ def record_words(record: ChildRecord, answers: tuple[str, ...] = (), *, is_conti
     found, label = read_record(parts), flat(child.label or "")
     is_named = bool(label) and found is not None and found.name == label  # a notice may leave it out
     said = f"{label if is_named else 'sub-agent'}: {text_of(parts[1:2])}"
-    return words_from(
+    words = words_from(
         child,
         _message(child, parts, step),
-        classification=record.made_of.distrusted(),
+        classification=record.made_of,
         incarnation=report.requester_incarnation,
         is_addressed=True,
         preview=one_line(said, PREVIEW_LENGTH),
     )
+    return replace(words, own_integrity=record.own_integrity)
 
 
 async def notice_words(
@@ -81,7 +85,8 @@ async def notice_words(
         text = NOT_CONTINUED.format(why=why_not)
     step = ReportStep(id=run_id, stage=ReportStage.CONTINUATION, answers=answers, is_continued=is_continued)
     message = _message(session, text_content(text), step)
-    return words_from(session, message, classification=session.taint, incarnation=incarnation, is_addressed=True)
+    made_of = session.taint.with_integrity(Integrity.TRUSTED)  # the words are ours
+    return words_from(session, message, classification=made_of, incarnation=incarnation, is_addressed=True)
 
 
 def question_words(record: ChildRecord) -> NewMessage:
@@ -110,11 +115,28 @@ class Kept(NamedTuple):
 
     parts: tuple[Part, ...]
     made_of: Classification
+    own_integrity: Integrity | None = None
+    """Of a record that is to be stored: the integrity of what it brings itself, if not that of what it was made of."""
 
 
 async def find_record(query: Query, report: Report, requester: Session) -> Kept:
     """The record as stored in the requester's log."""
     return await _find(query, requester.row, report.id, ReportStage.RECORD)
+
+
+class Notice(NamedTuple):
+    """Who brought a record."""
+
+    actor: str
+    provenance: Provenance
+
+
+async def find_notice(query: Query, report: Report, requester: Session) -> Notice:
+    """Who brought the record that says a result waits."""
+    id = _message_id(report.id, ReportStage.RECORD)
+    event = await log.find_message(query, system_grant(requester.row), id)
+    assert event is not None and isinstance(event.message, UserMessage)
+    return Notice(event.actor, event.message.provenance)
 
 
 async def find_question(query: Query, report: Report) -> Kept:

@@ -10,6 +10,7 @@ from antiphon.store.database import Transaction
 
 async def take(tx: Transaction, report: Report) -> None:
     """Records that a wait of the requester took the result, so that it is not announced. Contract: spawn 7."""
+    tx.hold(report.child)
     is_off = report.stage is ReportState.ANNOUNCING and await ledger.call_off_announcement(tx, report.child, report.id)
     consequences = on_waited(report, is_wording_called_off=is_off)
     await spawns.change_report(tx, report, consequences.report, tx.now_ms)

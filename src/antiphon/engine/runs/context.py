@@ -10,22 +10,27 @@ from msgspec import Struct
 from antiphon.clock import Clock
 from antiphon.domain.agent import Agent
 from antiphon.domain.approval import Approval, AskedCall
-from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, join_all
+from antiphon.domain.classification import EVERYTHING, OF_INTEGRITY, PUBLIC, Classification, Integrity, join_all
 from antiphon.domain.delay import Delay, DelayOver, Delta, LivePiece
+from antiphon.domain.distrust import QUARANTINE, SETTINGS, UNREVIEWED, ReadSource, worst_of
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, EventType, NewEvent
-from antiphon.domain.ids import AgentId, Ids, RunId, SessionRow, StandingApprovalId
-from antiphon.domain.message import NO_USAGE, AssistantMessage, ToolResult, Usage, text_of
+from antiphon.domain.ids import AgentId, ApprovalId, Ids, RunId, SessionRow, StandingApprovalId
+from antiphon.domain.message import NO_USAGE, AssistantMessage, JsonObject, ToolResult, Usage, text_of
 from antiphon.domain.person import PersonRole
+from antiphon.domain.quarantine import QuarantinedValue, ValueScope
+from antiphon.domain.release import Release
 from antiphon.domain.run import Run
-from antiphon.domain.session import Session
+from antiphon.domain.session import DeliveryContext, Session
 from antiphon.domain.standing_approval import StandingApproval
-from antiphon.domain.transcript import Entry, OpenCall, Transcript
+from antiphon.domain.transcript import EVERYBODY_AS_BEFORE, Entry, OpenCall, Transcript, seen_by, sources_of
 from antiphon.domain.words import words_of
 from antiphon.engine.access.ceilings import find_ceiling
+from antiphon.engine.access.foreseen import ForeseenCall
+from antiphon.engine.access.releases import find_release
 from antiphon.engine.approvals.asking import AskApproval, ask_approval
 from antiphon.engine.deliveries.live import LiveReplies
-from antiphon.engine.deliveries.outbox import Outgoing
+from antiphon.engine.deliveries.outbox import ExitCheck, Outgoing
 from antiphon.engine.ledger import run_log as steps
 from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.fence import Fence, Fenced
@@ -37,10 +42,11 @@ from antiphon.engine.runs import lifecycle
 from antiphon.engine.runs.names import NO_NAMES, RunNames, find_names
 from antiphon.policy.caps import PersonCaps
 from antiphon.policy.flow import admitted, is_public, may_hold
+from antiphon.policy.rights import integrity_of, integrity_of_role, reaches_all
 from antiphon.policy.sinks import Sinks
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
-from antiphon.store import approvals, incarnations, people, standing_approvals
+from antiphon.store import approvals, incarnations, people, quarantine, spawns, standing_approvals, trusted_content
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -119,10 +125,23 @@ class RunContext:
         self.ceiling = EVERYTHING
         """What the prompt of the present step may hold."""
         self._admitted = _Admitted(0, EVERYTHING, PUBLIC)
+        self._trusted: frozenset[str] = frozenset()
+        """Hashes of what the owner trusts, of what the prompt of the present step holds."""
+        self._weighed = _Weighed(0, EVERYTHING, Integrity.TRUSTED)
+        self._worth: Mapping[str, Integrity] = EVERYBODY_AS_BEFORE
+        """What words are worth in the present step of those who had more rights when they spoke, by principal."""
+        self._roles: Mapping[str, PersonRole] | None = None
+        """The roles of people, if the present step had to find them."""
         self.workspace = PUBLIC
         """What the workspace was made of when it was last read."""
+        self.trusts = Integrity.TRUSTED
+        """The worst integrity that the run trusts."""
+        self.has_unread = False
+        """Whether the prompt holds descriptions of tools that no owner has confirmed."""
         self.surroundings = PUBLIC
         """The prompt without the entries of the log and the memory: instructions, tools of MCP servers."""
+        self.returns: JsonObject | None = None
+        """For a child in quarantine: the JSON Schema of its result."""
         self._memory: ShownMemory | None = None
         self.names = NO_NAMES
         """The names around the run, once its memory was found."""
@@ -134,17 +153,94 @@ class RunContext:
 
     @property
     def made_of(self) -> Classification:
-        """The run's context: the join of all that stands in its prompt, as far as it was read. Contract: flow 2."""
+        """The run's context: the join of all that stands in its prompt, as far as it was read. Contract: flow 2.
+
+        What the owner trusts of it is trusted.
+        """
         if self._transcript is None:
-            return self._beside_log
+            return self.beside_log
         entries = self._transcript.made_of(self.run.id)
         if not may_hold(entries, self.ceiling):
             entries = self._made_of_admitted(self._transcript)
-        return self._beside_log.join(entries)
+        if self._worth or (self._trusted and entries.integrity is not Integrity.TRUSTED):
+            entries = entries.with_integrity(self._integrity_of_entries(self._transcript))
+        return self.beside_log.join(entries)
 
     @property
-    def _beside_log(self) -> Classification:
-        return self.surroundings if self._memory is None else self.surroundings.join(self._memory.made_of)
+    def beside_log(self) -> Classification:
+        """What the prompt holds beside the log."""
+        if self._memory is None:
+            return self.surroundings
+        made_of = self._memory.made_of
+        if self._trusted and made_of.integrity is not Integrity.TRUSTED:
+            made_of = made_of.with_integrity(worst_of(self._memory.sources, self._trusted))
+        if self.names.sources:
+            made_of = made_of.join(OF_INTEGRITY[worst_of(self.names.sources, self._trusted)])
+        return self.surroundings.join(made_of)
+
+    def _integrity_of_entries(self, transcript: Transcript) -> Integrity:
+        if (self._weighed.last_seq, self._weighed.ceiling) != (transcript.last_seq, self.ceiling):
+            worst = worst_of(sources_of(self.entries(), self._worth), self._trusted)
+            self._weighed = _Weighed(transcript.last_seq, self.ceiling, worst)
+        return self._weighed.integrity
+
+    def sources(self, step: int | None = None) -> list[ReadSource]:
+        """What the prompt holds that the run does not trust, each content once. Contract: flow 10.
+
+        With the `seq` of a step, what that step had seen: the results of its own calls cannot have made it call.
+        """
+        beside, entries = () if self._memory is None else self._memory.sources, self.entries()
+        read = sources_of(entries if step is None else seen_by(entries, step), self._worth)
+        found = (*self.names.sources, *beside, *read)
+        if self.has_unread:
+            found = (_UNREAD, *found)
+        elif self.surroundings.integrity > self.trusts:
+            found = (ReadSource(seq=0, sha256="", integrity=self.surroundings.integrity, actor=SETTINGS), *found)
+        distrusted = {each.sha256: each for each in found if self._distrusts(each)}
+        return list(distrusted.values())
+
+    def _distrusts(self, source: ReadSource) -> bool:
+        """Whether it is a reason to ask.
+
+        A person's own words are none, also if they had fewer rights when they said them.
+        """
+        is_own = source.actor == str(self.run.principal) and source.integrity is not Integrity.UNTRUSTED
+        return source.integrity > self.trusts and not is_own and source.sha256 not in self._trusted
+
+    def is_steered(self, step: int) -> bool:
+        """Whether the step had seen words that the run does not trust. Contract: flow 10."""
+        return self.made_of.integrity > self.trusts and bool(self.sources(step))
+
+    def steering(self) -> tuple[ReadSource, ...]:
+        """What may have steered its last words: of what stands in the prompt, what it does not trust."""
+        is_read = self._transcript is not None and self.made_of.integrity > self.trusts
+        return tuple(self.sources()) if is_read else ()
+
+    @property
+    def relied_on(self) -> frozenset[str]:
+        """What the owner trusts, as far as the run has read it; empty if that makes no difference."""
+        return self._trusted
+
+    async def _find_worth(self, transcript: Transcript) -> None:
+        """Finds who has fewer rights now than when they said something that the run trusts. Contract: flow 2.
+
+        Reads nothing where nobody but the person of the run has said any such thing.
+        """
+        self._roles, self._worth = None, EVERYBODY_AS_BEFORE
+        own, heard = str(self.run.principal), transcript.speakers.items()
+        others = {actor: worth for actor, worth in heard if worth <= self.trusts and actor != own}
+        if others:
+            self._roles = roles = await self._database.read(people.find_roles)
+            now = {actor: integrity_of_role(roles.get(actor)) for actor in others}
+            self._worth = {actor: worth for actor, worth in now.items() if worth > others[actor]}
+
+    async def _find_trusted(self) -> None:
+        """Finds what the owner trusts, if the prompt holds what the run would not trust otherwise."""
+        self._trusted, self._weighed = frozenset(), _Weighed(0, EVERYTHING, Integrity.TRUSTED)
+        if self.made_of.integrity <= self.trusts:
+            return
+        hashes = await self._database.read(trusted_content.list_hashes, SessionRow(self.run.session))
+        self._trusted = hashes.intersection(each.sha256 for each in self.sources()) if hashes else hashes
 
     async def find_memory(self, session: Session, rules: Rules) -> ShownMemory:
         """What stands in the prompts of this run beside the log: found once, for the message that it answers.
@@ -182,13 +278,15 @@ class RunContext:
         """
         transcript = self._transcript
         assert transcript is not None
-        if not is_public(self._beside_log.join(self._taint).join(transcript.made_of(self.run.id))):
+        if not is_public(self.beside_log.join(self._taint).join(transcript.made_of(self.run.id))):
             self.ceiling = PUBLIC  # if this read is cancelled, the run ends without what it has not taken in
             found = await self._database.read(_find_ceiling, self.run, sinks)
             if found is None:
                 raise Fenced
             self._note_session(found.session)
             self.ceiling = found.ceiling
+        await self._find_worth(transcript)
+        await self._find_trusted()
         inputs = (entry.classification for entry in transcript.inputs_of(self.run.id))
         return join_all([self.taint, *inputs])
 
@@ -240,6 +338,7 @@ class RunContext:
         if opening is None:
             raise Fenced
         self._note_session(opening.session)
+        self.returns = opening.returns
         self._first_page, self._first_spent = opening.first_page, opening.spent
         self._opened_at = self.clock.monotonic()
         return opening
@@ -275,12 +374,13 @@ class RunContext:
             classification=self.made_of,
             run_id=self.run.id,
             message=message,
+            own_integrity=self.beside_log.integrity,
         )
         if not message.text.strip() or not self.run.purpose.speaks_for_itself:
             return await self.record([event])
         command = lifecycle.RecordStep(
             steps=steps.Steps((event,), self.model.is_counted, model=self.model.name),
-            words=Outgoing(text=message.text, made_of=self.made_of, sinks=self._rules.sinks),
+            words=Outgoing(text=message.text, made_of=self.made_of, check=ExitCheck(rules=self._rules)),
             voices=self._rules.voices,
         )
         session, live = SessionRow(self.run.session), self._live
@@ -323,6 +423,7 @@ class RunContext:
                 begun=steps.Steps((begun,), self.model.is_counted),
                 judged_by=judged_by,
                 allowed_by=allowed_by,
+                trusts=self.relied_on,
                 workspace=workspace,
             ),
             sessions=(SessionRow(self.run.session),),
@@ -336,9 +437,13 @@ class RunContext:
         """The present standing of the principal whose rights the run has."""
         return await self._database.read(people.find_standing, self.run.principal)
 
+    async def is_reply(self, place: DeliveryContext, sinks: Sinks) -> bool:
+        """Whether words to that place go to where the run answers, or to the person whose rights it has."""
+        return await self._database.read(_is_reply, self.run, place, sinks)
+
     async def roles(self) -> Mapping[str, PersonRole]:
         """The present roles of owners and users, by their principals."""
-        return await self._database.read(people.find_roles)
+        return await self._database.read(people.find_roles) if self._roles is None else self._roles
 
     async def record_result(
         self,
@@ -360,17 +465,21 @@ class RunContext:
             run_id=self.run.id,
             message=result,
             usage=usage,
+            own_integrity=source.integrity,
         )
         await self._record(steps.Steps((event,), self.model.is_counted, sinks=sinks, uses_workspace=uses_workspace))
 
-    async def ask_approval(self, calls: Sequence[AskedCall], rules: Rules) -> bool:
+    async def ask_approval(self, calls: Sequence[AskedCall], rules: Rules, *, carried: Classification = PUBLIC) -> bool:
         """Stores a request to approve the calls; this claim of the run is then over.
 
+        `carried` is what their arguments hold that no prompt does.
         False if the run is to be cancelled, which its worker is about to do.
         """
+        sources = self.sources(calls[0].message_seq) if any(call.is_untrusted for call in calls) else ()
         command = AskApproval(
             calls=calls,
-            made_of=self.made_of,
+            made_of=self.made_of.join(carried),
+            sources=(*sources, *(() if carried is PUBLIC else (_QUARANTINED,))),
             rules=rules,
         )
         session = SessionRow(self.run.session)
@@ -378,6 +487,15 @@ class RunContext:
         if has_asked is None:
             raise Fenced
         return has_asked
+
+    async def find_release(self, call: ForeseenCall) -> Release | None:
+        """What an owner would be asked, so that the words of the call may go; None if nobody may release them."""
+        return await self._database.read(find_release, call, self._rules, self.run.principal)
+
+    async def find_values(self, names: Collection[str]) -> Mapping[str, QuarantinedValue]:
+        """What children in quarantine read for this run, or for one that it follows from, by these names."""
+        scope = ValueScope(self.run.session, self.run.session_id, self.run.chain or self.run.id)
+        return await self._database.read(quarantine.find_values, scope, names)
 
     async def read_approvals(self) -> "ApprovalsSoFar":
         """The requests of the run, and those of its session that are open."""
@@ -471,7 +589,10 @@ class RunContext:
         spent, self._first_spent = self._first_spent, None
         if spent is not None and self._is_fresh:
             return spent
-        day, spender = day_of(self.clock.now_ms()), Spender(self.run.agent_id, self.run.principal)
+        day, spender = (
+            day_of(self.clock.now_ms()),
+            Spender(self.run.agent_id, self.run.principal, SessionRow(self.run.session)),
+        )
         return await self._database.read(find_spent_today, day, spender, caps)
 
     async def used(self) -> Usage:
@@ -496,6 +617,27 @@ class _Admitted(NamedTuple):
     made_of: Classification
 
 
+_UNREAD = ReadSource(
+    seq=0,
+    sha256="",
+    integrity=Integrity.UNTRUSTED,
+    actor=SETTINGS,
+    tool=UNREVIEWED,
+    first_words="`antiphon tools review` shows them.",
+)
+
+
+_QUARANTINED = ReadSource(seq=0, sha256="", integrity=Integrity.UNTRUSTED, actor=SETTINGS, tool=QUARANTINE)
+
+
+class _Weighed(NamedTuple):
+    """The integrity of those entries, without what the owner trusts."""
+
+    last_seq: int
+    ceiling: Classification
+    integrity: Integrity
+
+
 _Page: TypeAlias = tuple[Transcript, list[Event]]
 """A fold, and the events that follow it, which are all that there are or as many as a page has."""
 
@@ -508,6 +650,8 @@ class Opening(NamedTuple):
     """Of the principal whose rights the run has."""
     spent: SpentToday
     first_page: _Page
+    returns: JsonObject | None
+    """For a child in quarantine: the JSON Schema of its result."""
 
 
 class _Today(NamedTuple):
@@ -521,7 +665,8 @@ async def _read_opening(query: Query, run: Run, kept: Transcript | None, today: 
         return None
     standing = await people.find_standing(query, run.principal)
     spent = await find_spent_by(query, today.day, SpenderNow(AgentId(run.agent_id), standing), today.caps)
-    return Opening(session, standing, spent, await _read_first_page(query, run, kept))
+    returns = None if session.depth == 0 else await spawns.find_returns(query, session.row)
+    return Opening(session, standing, spent, await _read_first_page(query, run, kept), returns)
 
 
 class _StepLimits(NamedTuple):
@@ -536,6 +681,18 @@ async def _find_ceiling(query: Query, run: Run, sinks: Sinks) -> _StepLimits | N
     return None if session is None else _StepLimits(session, await find_ceiling(query, session, sinks, place=run.place))
 
 
+async def _is_reply(query: Query, run: Run, place: DeliveryContext, sinks: Sinks) -> bool:
+    session = await rows.find_by_row(query, SessionRow(run.session))
+    if session is not None and place == (run.place or session.delivery):
+        return True
+    standing = await people.find_standing(query, run.principal)
+    account = place.channel or "", place.account_id or "", place.to or ""
+    reader = await people.find_standing_of_account(query, *account)
+    if reader is not None and reader.principal == standing.principal:
+        return True
+    return f"{place.channel}:{place.account_id}" in sinks.owners and reaches_all(standing)
+
+
 class ApprovalsSoFar(Struct, frozen=True):
     """The requests that bear on a run's calls."""
 
@@ -546,15 +703,23 @@ class ApprovalsSoFar(Struct, frozen=True):
     standing: Sequence[StandingApproval]
     """What counts for its agent and the principal whose rights it has."""
     run: RunId
+    notes: Mapping[ApprovalId, Integrity] = {}
+    """What the words of those who decided with a note are worth, by the run's requests."""
 
 
 async def _read_approvals(query: Query, run: Run) -> ApprovalsSoFar:
     principal, agent = run.principal, AgentId(run.agent_id)
+    own = await approvals.list_of_run(query, run.id)
     return ApprovalsSoFar(
-        own=await approvals.list_of_run(query, run.id),
+        own=own,
         pending=await approvals.list_pending(query, SessionRow(run.session)),
         standing=await standing_approvals.list_of(query, principal, agent, run.task),
         run=run.id,
+        notes={
+            each.id: integrity_of(await people.find_standing(query, each.decided_by))
+            for each in own
+            if each.note and each.decided_by is not None
+        },
     )
 
 

@@ -1,9 +1,10 @@
 """Listing and deciding approval requests, and what a decision continues. Contract: approvals 1 to 3, 5."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.approval import (
@@ -16,6 +17,7 @@ from antiphon.domain.approval import (
     on_expired,
     on_withdrawn,
 )
+from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import ApprovalId
 from antiphon.domain.person import person_of
@@ -25,12 +27,18 @@ from antiphon.engine.access.reach import Rights
 from antiphon.engine.approvals.answering import store_answer
 from antiphon.engine.approvals.parking import continue_parked
 from antiphon.engine.approvals.standing import Fields, refuse_always, store_always
+from antiphon.engine.approvals.trusting import refuse_trust, refuse_untrusting, store_trust
+from antiphon.engine.deliveries.refused import refuse_sent, send_released
 from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.reports.follow import bring
+from antiphon.engine.reports.withheld import refuse_bringing
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.ends import CANCELLED_AWAITING, end_awaiting_run, end_continued_run
 from antiphon.policy.deciders import decide_answer, decide_deciding, may_see_own
 from antiphon.policy.decision import Deny
+from antiphon.policy.flow import WITHHELD
 from antiphon.policy.rights import reaches_all
+from antiphon.policy.shown import is_shown
 from antiphon.policy.standing import Standing
 from antiphon.store import approvals, calls
 from antiphon.store import runs as ledger
@@ -50,6 +58,10 @@ class DecideApproval(Struct, frozen=True, kw_only=True):
     verdicts: Mapping[str, Verdict] | Verdict
     """By the call's id, or one for all calls."""
     fields: Fields
+    trust: tuple[str, ...] = ()
+    """Hashes of what the run had read, which the session's runs trust from now on."""
+    accepts: bool = False
+    """Whether the session rises to the result that it gets."""
     note: str | None
 
 
@@ -100,15 +112,20 @@ class Approvals:
         verdicts: Mapping[str, Verdict] | Verdict,
         *,
         fields: Fields | None = None,
+        trust: Collection[str] = (),
+        accepts: bool = False,
         note: str | None = None,
     ) -> Approval:
         """Answers every call of the request, and lets its run go on. The first answer counts.
 
-        What is allowed always is not asked about again while the arguments that `fields` names stay the same.
+        What is allowed always is not asked about again while the arguments that `fields` names stay the same. `trust`
+        names what the run had read, by its hash: the session's runs trust that content from now on. `accepts` lets the
+        session rise to a withheld result, instead of releasing it.
         Raises `Denied` for those who may not decide, or not this (`own_request`), `NotFound`, `Invalid` for an answer
-        that does not name each call once (`unknown_call`) or allows always what cannot be (`invalid_always`), and
-        `Conflict` for a request that is not open any more (`approval_decided`, `approval_expired`,
-        `approval_withdrawn`). Contract: approvals 3.
+        that does not name each call once (`unknown_call`), allows always what cannot be (`invalid_always`,
+        `route_open`), trusts what the request does not name (`unknown_source`) or does not trust what it must
+        (`trust_needed`), and `Conflict` for a request that is not open any more (`approval_decided`,
+        `approval_expired`, `approval_withdrawn`). Contract: approvals 3.
         """
         if note is not None and len(note.encode("utf-8", "surrogatepass")) > MAX_NOTE_BYTES:
             raise TooLarge(f"Note is larger than {MAX_NOTE_BYTES} bytes. Shorten it.", code="note_too_large")
@@ -118,6 +135,8 @@ class Approvals:
             id=id,
             verdicts=verdicts,
             fields=fields or {},
+            trust=tuple(dict.fromkeys(trust)),
+            accepts=accepts,
             note=note or None,
         )
         return await self._database.run(decide_approval, command, sessions=(found.session,))
@@ -131,7 +150,7 @@ async def list_requests(query: Query, rights: Rights, where: ApprovalFilter, lim
     deciding = decide_deciding(await find_standing(query, rights.principal), rights.rules.user_approves)
     if isinstance(deciding, Deny):
         raise _denied(deciding)
-    return await approvals.list_page(query, deciding, where, limit=limit)
+    return [_shown(each, deciding.clearance) for each in await approvals.list_page(query, deciding, where, limit=limit)]
 
 
 async def count_open(query: Query, rights: Rights) -> int | None:
@@ -148,9 +167,19 @@ async def _find_for(query: Query, rights: Rights, id: ApprovalId) -> Approval:
     """The request, for those who may decide it and for the one who asked, as far as it flows to them."""
     standing = await find_standing(query, rights.principal)
     approval = await approvals.find(query, id)
-    if approval is not None and may_see_own(standing, approval):
+    if approval is None or not may_see_own(standing, approval):
+        approval = _admit(standing, rights.rules, id, approval)
+    return _shown(approval, standing.clearance)
+
+
+def _shown(approval: Approval, clearance: Classification) -> Approval:
+    """The request as somebody with that clearance sees it: its call may have brought more than it was made of.
+
+    Contract: flow 3.
+    """
+    if approval.outcome is None or is_shown(approval.outcome_made_of, clearance):
         return approval
-    return _admit(standing, rights.rules, id, approval)
+    return replace(approval, outcome=WITHHELD)
 
 
 def _admit(standing: Standing, rules: Rules, id: ApprovalId, approval: Approval | None) -> Approval:
@@ -171,23 +200,38 @@ async def decide_approval(tx: Transaction, command: DecideApproval) -> Approval:
     """Stores the decision with its event, and lets the run go on, in one unit."""
     standing = await find_standing(tx, command.rights.principal)
     approval = _admit(standing, command.rights.rules, command.id, await approvals.find(tx, command.id))
+    tx.hold(approval.session)
     if not approval.is_pending:
         raise await _answered_before(tx, approval)
     verdicts = _verdicts(approval, command.verdicts)
     if isinstance(decision := decide_answer(standing, approval, verdicts), Deny):
         raise _denied(decision)
     refuse_always(approval, verdicts, command.fields)
+    refuse_trust(standing, approval, command.trust)
+    refuse_untrusting(approval, verdicts, command.trust)
+    await refuse_sent(tx, approval, verdicts)
+    await _refuse_bringing(tx, approval, verdicts, command)
     at = moment(tx.now_ms)
     if at >= approval.expires_at:
         await tx.keep(expire_approval, approval.id)
     else:
         decided = on_decided(approval, verdicts, by=standing.principal, note=command.note, at=at)
-        if await _carry_out(tx, decided):
+        if await _carry_out(tx, decided, accepts=command.accepts):
             await _store_always(tx, decided.approval, command)
+            await store_trust(tx, approval, command.trust, by=standing.principal)
             return decided.approval
     current = await approvals.find(tx, command.id)
     assert current is not None
     raise await _answered_before(tx, current)
+
+
+async def _refuse_bringing(
+    query: Query, approval: Approval, verdicts: Mapping[str, Verdict], command: DecideApproval
+) -> None:
+    if approval.result is None and command.accepts:
+        raise Invalid("Request is about no result that could be accepted.", code="nothing_to_accept")
+    if approval.result is not None and any(verdict.means.allows for verdict in verdicts.values()):
+        await refuse_bringing(query, approval, command.rights.rules, accepts=command.accepts)
 
 
 async def _store_always(tx: Transaction, decided: Approval, command: DecideApproval) -> None:
@@ -223,7 +267,7 @@ async def expire_approval(tx: Transaction, id: ApprovalId) -> None:
     await _carry_out(tx, (on_withdrawn if is_withdrawn else on_expired)(approval, at=at))
 
 
-async def _carry_out(tx: Transaction, answered: ApprovalTransition) -> bool:
+async def _carry_out(tx: Transaction, answered: ApprovalTransition, *, accepts: bool = False) -> bool:
     """Stores the answer and lets the run go on; False if the request has none to take any more."""
     approval = answered.approval
     run = None if approval.run is None else await ledger.find(tx, approval.run)
@@ -246,6 +290,10 @@ async def _carry_out(tx: Transaction, answered: ApprovalTransition) -> bool:
             await continue_parked(tx, run, session, approval)
         case Consequence.BEGIN:
             await calls.make_due(tx, approval.id)
+        case Consequence.SEND:
+            await send_released(tx, approval)
+        case Consequence.BRING:
+            await bring(tx, approval, accepts=accepts)
         case Consequence.NOTHING | Consequence.PARK:
             pass
     return True

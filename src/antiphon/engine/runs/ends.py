@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.checkpoint import CHECKPOINT_SOURCES, CheckpointRules, on_turn_ended
-from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.classification import PUBLIC, Classification, Integrity
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject
@@ -42,7 +42,8 @@ from antiphon.domain.transcript import OpenCall, open_calls
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.approvals.answering import withdraw
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.deliveries.outbox import Origin, Outgoing
+from antiphon.engine.deliveries.outbox import ExitCheck, Origin, Outgoing
+from antiphon.engine.deliveries.refused import send_or_ask
 from antiphon.engine.deliveries.saying import say_step, tell_place
 from antiphon.engine.exchanges.turns import follow_run
 from antiphon.engine.firings.ends import follow_task
@@ -61,7 +62,6 @@ from antiphon.engine.ledger.spending import day_of
 from antiphon.engine.reports import follow as reports
 from antiphon.engine.reports.parking import CancelledContinuation, must_park
 from antiphon.metrics import RUNS_SILENT
-from antiphon.policy.sinks import Sinks
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -105,9 +105,11 @@ class FinishRun(Struct, frozen=True, kw_only=True):
 
     None where no context is at hand: the taint of the run's incarnation counts instead. Contract: flow 4.
     """
+    beside_log: Integrity = Integrity.TRUSTED
+    """The integrity of what the message was made of that is not in the log."""
     successors: Claimant | None = None
     """The process that claims the session's next run in the same unit."""
-    sinks: Sinks | None = None
+    check: ExitCheck | None = None
     """If set, the reply is checked when it is queued, not only when it is claimed; None for fixed words."""
     checkpoints: CheckpointRules | None = None
     """When the session looks back; None if it never does."""
@@ -121,12 +123,13 @@ async def end_run(tx: Transaction, found: InLog, command: FinishRun) -> Run | Ne
     outcome = outcome_of(run, command.outcome)
     if has_new_input(run, outcome, saw=command.saw if message is None else message.saw):
         if message is not None:
-            last = Steps([_step(run, message, made_of)], command.model.is_counted, model=command.model.name)
+            said = _step(run, message, made_of, command.beside_log)
+            last = Steps([said], command.model.is_counted, model=command.model.name)
             seq = await record_steps(tx, run, last, end=found.end)
-            overtaken = Outgoing(text=message.text, made_of=made_of, sinks=command.sinks)
+            overtaken = Outgoing(text=message.text, made_of=made_of, check=command.check)
             await say_step(tx, run, place, overtaken, seq=seq)
         return NewInput()
-    steps = [] if message is None else [_step(run, message, made_of)]
+    steps = [] if message is None else [_step(run, message, made_of, command.beside_log)]
     unfinished: list[OpenCall] = []
     if outcome.status is not RunStatus.OK or message is None:
         found_calls = await _unfinished_calls(tx, run)
@@ -148,7 +151,7 @@ async def end_run(tx: Transaction, found: InLog, command: FinishRun) -> Run | Ne
         owes_result=owed is not None,
         is_parked=is_parked,
         said=said.heard,
-        may_go=await _may_go(tx, run.made_of.join(made_of), place, command.sinks),
+        may_go=await _may_go(tx, run.made_of.join(made_of), place, command.check),
         told=found.told,
         is_told_today=await _is_told_today(tx, run, outcome, place),
     )
@@ -158,7 +161,7 @@ async def end_run(tx: Transaction, found: InLog, command: FinishRun) -> Run | Ne
     ended = await _end(tx, run, outcome, last, words=_PlaceWords(around, actions), held=held)
     open_calls = {call_name(run.id, call) for call in unfinished}
     scene = _EndScene(
-        run=ended, place=place, owed=owed, last_words=last_words, open_calls=open_calls, sinks=command.sinks
+        run=ended, place=place, owed=owed, last_words=last_words, open_calls=open_calls, check=command.check
     )
     await _carry_out(tx, scene, actions)
     return ended
@@ -235,8 +238,8 @@ async def _said_before(tx: Transaction, run: Run, outcome: Outcome) -> _SaidBefo
     return _SaidBefore(newest, spoken(newest).strip() if is_heard else None)
 
 
-async def _may_go(query: Query, made_of: Classification, place: DeliveryContext, sinks: Sinks | None) -> bool:
-    return sinks is None or not place.is_outside or await may_leave(query, made_of, place, sinks)
+async def _may_go(query: Query, made_of: Classification, place: DeliveryContext, check: ExitCheck | None) -> bool:
+    return check is None or not place.is_outside or await may_leave(query, made_of, place, check.rules.sinks)
 
 
 async def _is_told_today(tx: Transaction, run: Run, outcome: Outcome, place: DeliveryContext) -> bool:
@@ -259,17 +262,17 @@ class _EndScene(Struct, frozen=True, kw_only=True):
     """The text of its last step, of which a result is made; None if that is its reply."""
     open_calls: Collection[str] = ()
     """The names of its calls whose results were never stored."""
-    sinks: Sinks | None = None
+    check: ExitCheck | None = None
     """If set, texts for channels are checked when they are queued, too."""
 
 
 async def _carry_out(tx: Transaction, scene: _EndScene, actions: Sequence[Action]) -> None:
-    run, place, sinks = scene.run, scene.place, scene.sinks
+    run, place, check = scene.run, scene.place, scene.check
     for action in actions:
         match action:
             case Speak(text):
-                outgoing = Outgoing(text=text, made_of=run.made_of, sinks=sinks)
-                if await outbox.enqueue(tx, run, place, outgoing) is None:
+                outgoing = Outgoing(text=text, made_of=run.made_of, check=check)
+                if await send_or_ask(tx, run, place, outgoing) is None:
                     RUNS_SILENT.add()
             case TellPlace(cause, is_public):
                 made_of = PUBLIC if is_public else run.made_of
@@ -281,14 +284,14 @@ async def _carry_out(tx: Transaction, scene: _EndScene, actions: Sequence[Action
                 await _note_place(tx, run, place)
             case AdvanceExchanges():
                 advancing = replace(run, exchange=None) if run.is_parked else run
-                await follow_run(tx, advancing, scene.open_calls, sinks=sinks)
+                await follow_run(tx, advancing, scene.open_calls, check=check)
             case WaitForChildren():
                 await _end_all(tx, await reports.park(tx, run))
             case CallOffChildren():
                 await _call_off_children(tx, run)
             case SettleResults():
                 said = run if scene.last_words is None else replace(run, reply=scene.last_words)
-                await _end_all(tx, await reports.follow_end(tx, said, scene.owed, sinks=sinks))
+                await _end_all(tx, await reports.follow_end(tx, said, scene.owed, check=check))
             case EndSlot():
                 await follow_task(tx, run)
 
@@ -439,9 +442,14 @@ async def _end(
     return ended
 
 
-def _step(run: Run, message: AssistantMessage, made_of: Classification) -> NewEvent:
+def _step(run: Run, message: AssistantMessage, made_of: Classification, beside_log: Integrity) -> NewEvent:
     return NewEvent(
-        type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, classification=made_of, run_id=run.id, message=message
+        type=EventType.ASSISTANT_MESSAGE,
+        actor=AGENT_ACTOR,
+        classification=made_of,
+        run_id=run.id,
+        message=message,
+        own_integrity=beside_log,
     )
 
 
@@ -460,5 +468,10 @@ async def _unfinished_calls(tx: Transaction, run: Run) -> _Unfinished:
 def _closing_step(run: Run, call: OpenCall, made_of: Classification) -> NewEvent:
     result = closing_result(call, call_name(run.id, call))
     return NewEvent(
-        type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, classification=made_of, run_id=run.id, message=result
+        type=EventType.TOOL_RESULT,
+        actor=AGENT_ACTOR,
+        classification=made_of,
+        run_id=run.id,
+        message=result,
+        own_integrity=Integrity.TRUSTED,
     )

@@ -10,7 +10,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.classification import PUBLIC, Classification, join_all
+from antiphon.domain.classification import PUBLIC, Classification, Integrity, join_all
 from antiphon.domain.delay import Delay
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, RunId, SessionRow, StandingApprovalId
@@ -39,7 +39,7 @@ from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.policy.voices import Voices
 from antiphon.store import events as log
-from antiphon.store import processes, spawns, standing_approvals
+from antiphon.store import processes, spawns, standing_approvals, trusted_content
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import json_text, milliseconds, moment
@@ -249,7 +249,14 @@ async def _taken_in(query: Query, found: InLog, steps: Steps) -> Steps:
     if steps.uses_workspace and workspace is not None:
         steps = replace(
             steps,
-            events=[replace(event, classification=event.classification.join(workspace)) for event in steps.events],
+            events=[
+                replace(
+                    event,
+                    classification=event.classification.join(workspace),
+                    own_integrity=max(event.own_integrity or Integrity.TRUSTED, workspace.integrity),
+                )
+                for event in steps.events
+            ],
         )
     made_of = join_all(event.classification for event in steps.events)
     if steps.sinks is None or taint is None or is_held(made_of, taint):
@@ -276,6 +283,8 @@ class BeginCall(Struct, frozen=True, kw_only=True):
     judged_by: Standing
     """What the principal was when the call was judged."""
     allowed_by: StandingApprovalId | None = None
+    trusts: frozenset[str] = frozenset()
+    """The content that must still be trusted, by its hash."""
     workspace: WorkspaceUse | None = None
 
 
@@ -296,6 +305,8 @@ async def begin_call(tx: Transaction, fence: Fence, command: BeginCall) -> Begun
     standing = await find_standing(tx, found.run.principal)
     allowed_by, use, held = command.allowed_by, command.workspace, found.end.workspace or PUBLIC
     if standing != command.judged_by or (allowed_by and not await standing_approvals.counts(tx, allowed_by)):
+        return BegunCall(standing, has_begun=False, workspace=held)
+    if not await trusted_content.count(tx, SessionRow(found.run.session), command.trusts):
         return BegunCall(standing, has_begun=False, workspace=held)
     if use is not None and not takes(use.clearance, use.carried.join(held)):
         return BegunCall(standing, has_begun=False, workspace=held)

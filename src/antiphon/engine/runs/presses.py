@@ -1,6 +1,6 @@
 """Buttons under requests for approval: pressing one decides as the person who pressed it. Contract: approvals 3, 4."""
 
-from antiphon.domain.approval import Verdict
+from antiphon.domain.approval import ACCEPT, TRUST, verdict_of
 from antiphon.domain.errors import REFUSALS, Conflict, Denied, NotFound
 from antiphon.domain.ids import ApprovalId
 from antiphon.engine.access.reach import Rights
@@ -14,20 +14,23 @@ UNKNOWN = "This button belongs to nothing that can be decided any more."
 async def press(tx: Transaction, rights: Rights, data: str) -> str:
     """Decides the request as the person to whom the pressing account is linked; returns the sentence to show them.
 
-    `data` is what the button carries: `<approval id>:<verdict>`.
+    `data` is what the button carries: `<approval id>:<verdict>`, or `<approval id>:trust`.
     """
     id, _, said = data.partition(":")
-    verdict = next((each for each in Verdict if each.value == said), None)
-    if verdict is None:
+    verdict, approval_id = verdict_of(said), ApprovalId(id)
+    found = None if verdict is None else await approvals.find(tx, approval_id)
+    if verdict is None or found is None:
         return UNKNOWN
-    approval_id = ApprovalId(id)
-    if await approvals.find(tx, approval_id) is None:
+    trust = found.trustable if said == TRUST else ()
+    if (said == TRUST and not trust) or (said == ACCEPT and found.result is None):
         return UNKNOWN
     decision = DecideApproval(
         rights=rights,
         id=approval_id,
         verdicts=verdict,
         fields={},
+        trust=trust,
+        accepts=said == ACCEPT,
         note=None,
     )
     try:
@@ -35,7 +38,7 @@ async def press(tx: Transaction, rights: Rights, data: str) -> str:
             await decide_approval(tx, decision)
     except REFUSALS as error:
         return _told(error)
-    return f"{verdict.means.outcome}."
+    return f"{verdict.means.outcome}.{' What was read is trusted.' if trust else ''}"
 
 
 def _told(error: Exception) -> str:

@@ -537,6 +537,8 @@ async def cancel_task(tx: Transaction, call: TaskCall) -> StoredTask:
     task = held.task
     await rows.delete(tx, task.id)
     session = await sessions_rows.find_by_key(tx, task.key)
+    if session is not None:
+        tx.hold(session.row)
     if session is not None and session.status is SessionStatus.IDLE and not await ledger.is_busy(tx, session.row):
         await sessions_rows.update(tx, session.row, {"status": SessionStatus.INACTIVE.value})
         tx.wake(session.row)

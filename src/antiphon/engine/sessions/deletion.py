@@ -16,7 +16,18 @@ from antiphon.engine.runs.ends import end_queued_run
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
 from antiphon.policy.memory import session_holder
-from antiphon.store import approvals, calls, checkpoints, deliveries, exchanges, notes, tasks, tokens
+from antiphon.store import (
+    approvals,
+    calls,
+    checkpoints,
+    deliveries,
+    exchanges,
+    notes,
+    quarantine,
+    tasks,
+    tokens,
+    trusted_content,
+)
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -55,6 +66,8 @@ async def bury_session(tx: Transaction, session: Session) -> None:
     await exchanges.delete_all(tx, session.row)
     await deliveries.delete_all(tx, session.row)
     await approvals.delete_all(tx, session.row)
+    await trusted_content.delete_of_session(tx, session.row)
+    await quarantine.delete_of_session(tx, session.row)
     await calls.delete_of_session(tx, session.row)
     await log.delete_all(tx, session.row)
     await tasks.delete_all_of_session(tx, session.row)

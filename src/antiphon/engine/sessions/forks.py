@@ -168,12 +168,12 @@ class Forks:
         try:
             first = FIRST_COPY
             for page in pages:
-                if not await self._database.run(store_page, staged, page, first):
+                if not await self._database.run(store_page, staged, page, first, sessions=(staged.row,)):
                     return None
                 first += len(page)
             made = [copy for page in pages for copy in page]
             finish = (command, staged, made)
-            forked = await self._database.run(finish_fork, *finish, sessions=(command.target,))
+            forked = await self._database.run(finish_fork, *finish, sessions=(command.target, staged.row))
             return forked
         finally:
             if forked is None:
@@ -188,7 +188,7 @@ class Forks:
                 await self._remove(session)
 
     async def _remove(self, session: SessionRow) -> None:
-        while await self._database.run(remove_page, session, self._process):
+        while await self._database.run(remove_page, session, self._process, sessions=(session,)):
             pass
 
 
@@ -452,6 +452,7 @@ def _copied(events: list[Event], first: int) -> list[NewEvent]:
                 message=message,
                 data=data,
                 occurred_at=event.created_at,
+                own_integrity=event.own_integrity,
             )
         )
 

@@ -39,7 +39,7 @@ from antiphon.engine.access.mains import new_main
 from antiphon.engine.access.reach import FoundHead, H, admit_head, find_head, reach_of, refuse_act
 from antiphon.engine.access.send_policy import may_post
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.deliveries.outbox import Outgoing
+from antiphon.engine.deliveries.outbox import ExitCheck, Outgoing
 from antiphon.engine.ledger.append import Arrival, NewMessage, Untriggered, append_words, may_be_noticed
 from antiphon.engine.ledger.queue import join_run, new_run_id, queue_run
 from antiphon.engine.rules import Rules
@@ -459,7 +459,7 @@ async def _speak(
     """Sends the message through the session's channel. Contract: sessions 4."""
     made_of = _made_of(command, standing).join(session.end.base)
     message = command.message
-    outgoing = Outgoing(text=text_of(message.content), made_of=made_of, sinks=command.rules.sinks)
+    outgoing = Outgoing(text=text_of(message.content), made_of=made_of, check=ExitCheck(rules=command.rules))
     await outbox.enqueue_message(tx, session, place, outgoing, message_id=message.message_id, run_id=run_id)
 
 

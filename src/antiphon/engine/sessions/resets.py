@@ -20,7 +20,7 @@ from antiphon.engine.runs.ends import call_off, end_parked_run, end_queued_run
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import may_clear, may_reset
 from antiphon.policy.shown import shown_session
-from antiphon.store import incarnations, spawns
+from antiphon.store import incarnations, quarantine, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, SqlValue, Transaction
@@ -83,6 +83,7 @@ async def begin_anew(tx: Transaction, session: Session, rules: Rules, *, actor: 
     for parked in waiting:
         await call_off(tx, parked, outcome)
     await withdraw_all(tx, session.row)
+    await quarantine.delete_of_session(tx, session.row)
     for run in await ledger.find_queued(tx, session.row):
         await end_queued_run(tx, run, outcome)
     is_channels = session.source.kind == "channel" or session.key.channel is not None

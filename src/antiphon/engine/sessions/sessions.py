@@ -61,7 +61,7 @@ from antiphon.store import activities, incarnations, people, spawns
 from antiphon.store import sessions as rows
 from antiphon.store.activities import LastRun
 from antiphon.store.codec import classification_values, clearance_columns, json_text, milliseconds, moment
-from antiphon.store.database import Database, Query, SqlValue, Transaction
+from antiphon.store.database import Database, Query, SqlValue, Transaction, reads_much
 from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
 from antiphon.store.sessions import ListCursor, SessionFilter, SessionHead
@@ -612,6 +612,7 @@ async def _list_among(query: Query, rights: Rights, wanted: SessionPageRequest) 
     return found
 
 
+@reads_much
 async def _list_page(query: Query, rights: Rights, wanted: SessionPageRequest) -> _Listed:
     reach = await find_reach(query, rights, Act.LIST)
     sessions = await rows.list_page(query, reach, wanted.where, limit=wanted.limit, after=wanted.after)

@@ -14,7 +14,7 @@ from antiphon.clock import Clock
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.sessions.deletion import remove_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.store import arrivals, calls, link_undos
+from antiphon.store import arrivals, calls, link_undos, quarantine
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -66,6 +66,7 @@ class Upkeep:
                 self.forget_arrivals,
                 self.forget_calls,
                 self.forget_link_undos,
+                self.forget_quarantined,
             )
             has_failed = [not await self._try(step) for step in steps]
             if not any(has_failed):
@@ -86,8 +87,8 @@ class Upkeep:
             return 0
         before_ms = self._clock.now_ms() - int(self._stale_after.total_seconds() * 1000)
         hidden = 0
-        while changed := await self._database.run(rows.hide_idle_before, before_ms, BATCH):
-            hidden += changed
+        while idle := await self._database.read(rows.list_idle_before, before_ms, BATCH):
+            hidden += await self._database.run(rows.hide_idle, idle, before_ms, sessions=idle)
         return hidden
 
     async def prune(self) -> int:
@@ -139,6 +140,11 @@ class Upkeep:
     async def forget_link_undos(self) -> None:
         """Forgets what undoes links of accounts that are too old to be undone."""
         await self._database.run(link_undos.delete_expired, self._clock.now_ms())
+
+    async def forget_quarantined(self) -> None:
+        """Forgets values of children in quarantine that no run can use any more."""
+        before_ms = self._clock.now_ms() - int(quarantine.KEPT.total_seconds() * 1000)
+        await self._database.run(quarantine.delete_before, before_ms)
 
 
 async def prune_log(tx: Transaction, session: SessionRow, before_ms: int, below: int) -> int | None:

@@ -17,7 +17,7 @@ from antiphon.policy.acts import Act
 from antiphon.policy.caps import Cap, caps_of
 from antiphon.store import costs as rows
 from antiphon.store.costs import CostFilter
-from antiphon.store.database import Database, Query
+from antiphon.store.database import Database, Query, reads_much
 from antiphon.store.people import find_standing
 from antiphon.store.usage import Spent, find_agents_spent, find_spent, sum_spent
 
@@ -134,6 +134,7 @@ class _FoundCosts(Struct, frozen=True):
     caps: Sequence[CapLine]
 
 
+@reads_much
 async def _read(query: Query, rights: Rights, where: CostFilter) -> _FoundCosts:
     reach = await find_reach(query, rights, Act.LIST_RUNS)
     used = await rows.list_used(query, reach, where)

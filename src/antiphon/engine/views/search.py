@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import Integrity
 from antiphon.domain.ids import SessionId
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.message import Role, text_of
@@ -19,7 +20,7 @@ from antiphon.policy.acts import Act
 from antiphon.policy.reach import Reach
 from antiphon.store import search as index
 from antiphon.store import sessions as rows
-from antiphon.store.database import Database, Query
+from antiphon.store.database import Database, Query, reads_much
 from antiphon.store.search import FoundMessage
 from antiphon.store.sessions import SessionFilter
 
@@ -45,6 +46,8 @@ class Hit(Struct, frozen=True, kw_only=True):
     role: Role
     created_at: datetime
     snippet: str
+    integrity: Integrity
+    """Of the message."""
     """Redacted first and then cut to at most 300 characters."""
 
 
@@ -130,11 +133,13 @@ async def _ask(query: Query, rights: Rights, words: tuple[str, ...]) -> _Asked |
     return _Asked(reach, index.expression(words, sessions))
 
 
+@reads_much
 async def _find_named(query: Query, rights: Rights, wanted: SessionFilter, limit: int) -> list[SessionSummary]:
     reach = await find_reach(query, rights, Act.READ)
     return await rows.list_page(query, reach, wanted, limit=limit, after=None)
 
 
+@reads_much
 async def _look(query: Query, asked: _Asked, look: _Look) -> tuple[list[FoundMessage], int | None]:
     """Messages and where to continue, in one snapshot with the sessions that the actor sees."""
     return await index.find_messages(
@@ -159,4 +164,5 @@ def _hit(found: FoundMessage, words: list[str]) -> Hit:
         role=message.role,
         created_at=found.event.created_at,
         snippet=redacted_snippet(text_of(message.content), words),
+        integrity=found.event.classification.integrity,
     )

@@ -103,14 +103,14 @@ class SummaryInputs:
         )
 
     async def spent_today(self, caller: Caller) -> SpentToday:
-        day, spender = day_of(self._clock.now_ms()), Spender(caller.agent_id, caller.principal)
+        day, spender = day_of(self._clock.now_ms()), Spender(caller.agent_id, caller.principal, caller.session)
         return await self._database.read(find_spent_today, day, spender, self._rules.person_caps)
 
     async def note_usage(self, caller: Caller, usage: Usage) -> None:
         """Adds to the sums of the day what a call from outside used; a run notes it with the call's result."""
         if caller.run is None:
-            spender = Spender(caller.agent_id, caller.principal)
-            await self._database.run(note_spent, spender, usage)
+            spender = Spender(caller.agent_id, caller.principal, caller.session)
+            await self._database.run(note_spent, spender, usage, sessions=(caller.session,))
 
 
 async def _find_range(query: Query, caller: Caller, scope: SummaryScope, rules: Rules) -> _InputRange:

@@ -17,7 +17,7 @@ from antiphon.policy.shown import shown_session
 from antiphon.store import activities, trees
 from antiphon.store import sessions as rows
 from antiphon.store.activities import Activity, LastRun
-from antiphon.store.database import Database, Query
+from antiphon.store.database import Database, Query, reads_much
 from antiphon.store.scopes import MAX_DEPTH
 from antiphon.store.trees import Below, Roots, TreeRoot
 
@@ -139,6 +139,7 @@ async def _under(query: Query, rights: Rights, target: NamedTarget, extent: _Ext
     return await _tree(query, reach, [root], _by_age(below), include_inactive=include_inactive)
 
 
+@reads_much
 async def _recent(query: Query, rights: Rights, extent: _Extent) -> Tree:
     reach = await find_reach(query, rights, Act.LIST_TREES)
     roots, include_inactive = extent.roots, extent.include_inactive

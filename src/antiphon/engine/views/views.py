@@ -1,13 +1,15 @@
 """The view of one session on others: lists, transcripts, status, agents. Contract: list, history, session_status."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from antiphon.domain.classification import Integrity
 from antiphon.domain.errors import Denied
 from antiphon.domain.event import Event
 from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
-from antiphon.domain.session import Session, SessionSummary
+from antiphon.domain.person import PersonRole
+from antiphon.domain.session import Session, SessionSummary, SessionType
 from antiphon.domain.targets import WrittenTarget
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.reach import Found, Rights, find_reach, find_target
@@ -16,7 +18,9 @@ from antiphon.engine.sessions.sessions import SessionPageRequest
 from antiphon.engine.views.history import HistoryPage, HistoryPageRequest, read_page
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Grant, grant_listed, is_as_far
+from antiphon.policy.rights import integrity_of_any
 from antiphon.store import events as log
+from antiphon.store import people
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
@@ -32,6 +36,8 @@ class ListedSession(Struct, frozen=True):
     """Keys of the sessions that it spawned, as far as the caller sees them."""
     messages: Sequence[Event]
     """The newest messages without tool results, oldest first."""
+    names_worth: Integrity = Integrity.TRUSTED
+    """What its names are worth, whoever gave them."""
 
 
 class ListedPage(Struct, frozen=True):
@@ -113,10 +119,32 @@ async def _list(query: Query, rights: Rights, wanted: SessionPageRequest, messag
             raise _unreadable(reach.viewer.session.agent_id)
         for session in page:
             messages[session.row] = await _newest(query, grant_listed(readable, session), session, message_limit)
+    roles = await people.find_roles(query) if any(map(_is_named, page)) else {}
     return ListedPage(
-        [ListedSession(session, children.get(session.row, ()), messages.get(session.row, ())) for session in page],
+        [
+            ListedSession(
+                session, children.get(session.row, ()), messages.get(session.row, ()), _worth_of_names(session, roles)
+            )
+            for session in page
+        ],
         rows.cursor_of(page[-1]) if len(found) > wanted.limit else None,
     )
+
+
+def _is_named(session: SessionSummary) -> bool:
+    return session.label is not None or session.display_name is not None
+
+
+def _worth_of_names(session: SessionSummary, roles: Mapping[str, PersonRole]) -> Integrity:
+    """Who takes part may name a session, also without a word in it; anybody may have named a group.
+
+    Contract: flow 2.
+    """
+    if not _is_named(session):
+        return Integrity.TRUSTED
+    if session.source.type is SessionType.GROUP and session.display_name is not None:
+        return Integrity.UNTRUSTED
+    return integrity_of_any(session.participants, roles)
 
 
 def _unreadable(agent_id: AgentId) -> Denied:

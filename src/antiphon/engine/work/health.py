@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
@@ -34,6 +35,8 @@ class Readiness(Struct, frozen=True, kw_only=True):
     """How long this process's event loop stood still in the last hour."""
     broken_channels: Mapping[str, str]
     """Why channels of this process do not work, by name."""
+    held_up: str | None = None
+    """What some units wait for, while others are stored."""
 
 
 def check_descriptors() -> None:
@@ -105,20 +108,25 @@ class Health:
         check_descriptors()
         try:
             with anyio.fail_after(CHECK_SECONDS):
-                await self._check_storing()
-                return await self._look()
+                held_up = await self._check_storing()
+                ready = await self._look()
         except TimeoutError as error:
-            raise Unavailable(
+            raise self._database.trouble or Unavailable(
                 f"Database did not answer within {CHECK_SECONDS:g} s.", code="store_unreachable"
             ) from error
+        return ready if held_up is None else replace(ready, held_up=held_up.message)
 
-    async def _check_storing(self) -> None:
-        """Writes only if the last unit was not stored: a supervisor that sends nothing more would never know."""
+    async def _check_storing(self) -> Unavailable | None:
+        """Writes only if the last unit was not stored: a supervisor that sends nothing more would never know.
+
+        Returns what some units wait for, if others can be stored.
+        """
         trouble = self._database.trouble
         if trouble is not None and trouble.code == "store_corrupt":
             raise trouble
         if trouble is not None:
             await self._database.run(probe)
+        return trouble if trouble is not None and trouble.code == "store_busy" else None
 
     async def _look(self) -> Readiness:
         await self._database.read(rows.find_bounds, SessionRow(0))

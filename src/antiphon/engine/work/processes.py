@@ -6,11 +6,14 @@ other process up, so that no two clocks are compared. Contract: runs 8.
 
 import logging
 import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
 
 from antiphon.clock import Clock
+from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import ProcessId
 from antiphon.store import processes as rows
 from antiphon.store.database import Database
@@ -22,6 +25,10 @@ logger = logging.getLogger(__name__)
 BEAT_SECONDS = 1.0
 DEAD_SECONDS = 5.0
 """The longest time without a beat. A takeover takes at most this plus one beat interval, plus delivery."""
+
+
+EndTransactions = Callable[[int, str], Awaitable[int]]
+"""Ends what the process of that number on that host has open, and returns how many these were."""
 
 
 @dataclass(slots=True)
@@ -39,6 +46,7 @@ class Processes:
         clock: Clock,
         this: Process,
         *,
+        end_transactions: EndTransactions | None = None,
         beat_seconds: float = BEAT_SECONDS,
         dead_seconds: float = DEAD_SECONDS,
     ) -> None:
@@ -46,6 +54,7 @@ class Processes:
         self._clock = clock
         self._beat_seconds = beat_seconds
         self._dead_seconds = dead_seconds
+        self._end_transactions = end_transactions
         self._seen: dict[ProcessId, _Seen] = {}
         self._warned: set[str] = set()
         self._beating = Trouble(
@@ -105,6 +114,7 @@ class Processes:
             elif now - seen.since >= self._dead_seconds and await self._database.run(
                 rows.delete_unchanged, process.id, process.beats
             ):
+                ended = 0 if _has_namesake(process, living) else await self._end(process)
                 logger.warning(
                     "Process is dead",
                     extra={
@@ -112,8 +122,16 @@ class Processes:
                         "other_process": process.id,
                         "other_host": process.host,
                         "other_pid": process.pid,
+                        "transactions_ended": ended,
                     },
                 )
+
+    async def _end(self, process: Process) -> int:
+        """Ends the transactions of the dead process; those that cannot be ended now end by the server's own limits."""
+        with suppress(Unavailable):
+            if self._end_transactions is not None:
+                return await self._end_transactions(process.pid, process.host)
+        return 0
 
     def _compare(self, living: "list[Process]") -> None:
         for process in living:
@@ -132,3 +150,8 @@ class Processes:
                         "only_there": sorted(there - here) if is_comparable else None,
                     },
                 )
+
+
+def _has_namesake(process: Process, living: Sequence[Process]) -> bool:
+    """Whether another process has its number and its host, as one that was started again in a container has."""
+    return any(other.id != process.id and (other.pid, other.host) == (process.pid, process.host) for other in living)

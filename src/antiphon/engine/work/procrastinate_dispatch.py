@@ -17,15 +17,18 @@ from procrastinate.exceptions import ConnectorException, ProcrastinateException
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 from procrastinate.worker import Worker as JobWorker
-from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
 from antiphon.domain.actor import Asker
+from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.work.dispatch import Driver
 from antiphon.store import jobs
 from antiphon.store import runs as ledger
-from antiphon.store.database import Database, Transaction
+from antiphon.store.codec import json_text
+from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.postgres.errors import named
+from antiphon.store.postgres.link import PostgresConnection
 from antiphon.trouble import Setbacks, Trouble, is_of_all
 
 logger = logging.getLogger(__name__)
@@ -42,6 +45,10 @@ DEAD_SECONDS = 5.0
 SWEEP_SECONDS = 1.0
 RETRY_SECONDS = 0.5
 MAX_SWEPT = 500
+
+
+_DEFER = "SELECT procrastinate_defer_jobs_v1(ARRAY[ROW(?, ?, 0, NULL, NULL, ?, NULL)::procrastinate_job_to_defer_v1])"
+"""What the library's own `defer` sends, without its wait for the job's id."""
 
 
 class _PatientJobManager(JobManager):
@@ -101,9 +108,10 @@ class _JobWorker(JobWorker):
         self._new_job_event.set()
 
 
-async def _autocommit(connection: AsyncConnection[Any]) -> None:
-    """Each of the engine's statements is a transaction of its own: one round trip to the server instead of three."""
-    await connection.set_autocommit(True)
+def deferred(session: SessionRow, asker: Asker) -> tuple[str, Sequence[SqlValue]]:
+    """The statement that stores the job, for a transaction in which no result is waited for."""
+    queue = QUEUE if asker.is_favoured else GUEST_QUEUE
+    return _DEFER, (queue, TASK, json_text({"session": session}))
 
 
 class ProcrastinateDispatch:
@@ -112,9 +120,12 @@ class ProcrastinateDispatch:
     def __init__(self, url: str) -> None:
         for name in ("procrastinate", "psycopg.pool"):
             logging.getLogger(name).setLevel(logging.ERROR)  # this module logs what matters
+        for name in ("procrastinate.utils", "procrastinate.worker", "procrastinate.worker.worker"):
+            logging.getLogger(name).addFilter(_is_of_engine)
         # Does not check a connection before each use: a broken one costs one more attempt.
-        self._pool: AsyncConnectionPool[AsyncConnection[Any]] = AsyncConnectionPool(
-            url, min_size=1, max_size=4, open=False, configure=_autocommit, timeout=3, reconnect_timeout=2
+        # Each of the engine's statements is a transaction of its own: one round trip to the server instead of three.
+        self._pool: AsyncConnectionPool[PostgresConnection] = AsyncConnectionPool(
+            url, connection_class=PostgresConnection, min_size=1, max_size=4, open=False, timeout=3, reconnect_timeout=2
         )
         self._app = App(connector=PsycopgConnector())
         self._manager = _PatientJobManager(self._app.job_manager.connector)
@@ -146,14 +157,6 @@ class ProcrastinateDispatch:
     def read_from(self, database: Database) -> None:
         """Sets the database to search for work without a job; call before `run`."""
         self._database = database
-
-    async def defer(self, connection: AsyncConnection[Any], session: SessionRow, asker: Asker) -> None:
-        """Stores the job in the transaction that is open on the connection. Raises psycopg's errors."""
-        queue = QUEUE if asker.is_favoured else GUEST_QUEUE
-        try:
-            await self._task.configure(connection=connection, queue=queue).defer_async(session=session)
-        except ConnectorException as error:
-            raise error.__cause__ or error from error
 
     async def run(self, driver: Driver) -> None:
         self._driver = self._manager.driver = driver
@@ -257,7 +260,7 @@ class ProcrastinateDispatch:
                 if self._worker is not None:
                     self._worker.look_again()
             except Exception as error:
-                self._inviting.failed(error)
+                self._inviting.failed(_cause(error))
                 await self._pause(RETRY_SECONDS)
             else:
                 self._inviting.worked()
@@ -269,7 +272,7 @@ class ProcrastinateDispatch:
             try:
                 await driver.check_all()
             except Exception as error:
-                self._checking.failed(error)
+                self._checking.failed(_cause(error))
             else:
                 self._checking.worked()
 
@@ -279,7 +282,14 @@ async def _deliver_again(tx: Transaction, *sessions: SessionRow) -> None:
         await tx.dispatch(session, asker)
 
 
+def _is_of_engine(record: logging.LogRecord) -> bool:
+    """Leaves out what the engine logs, task by task, of a server that failed: the sweep says so, once."""
+    return not (record.exc_info and isinstance(record.exc_info[1], ConnectorException))
+
+
 def _cause(error: Exception) -> Exception:
     """The server's error, which says what happened; the job engine wraps it."""
     found = error.__cause__ if isinstance(error, ProcrastinateException) else None
-    return found if isinstance(found, Exception) else error
+    if isinstance(found, psycopg.errors.ForeignKeyViolation):
+        return Unavailable("Others took this process for dead; it begins to fetch anew.", code="store_unreachable")
+    return named(found if isinstance(found, Exception) else error)

@@ -10,19 +10,20 @@ from typing import NamedTuple
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Asker
 from antiphon.domain.attachments import Attachment, in_order
 from antiphon.domain.checkpoint import CheckpointRules
-from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import ProcessId, SessionRow
 from antiphon.domain.message import AssistantMessage, text_content
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import Session
+from antiphon.engine.deliveries.outbox import ExitCheck
 from antiphon.engine.ledger.fence import Claimant, Fence, Fenced, sessions_of
-from antiphon.engine.ledger.run_log import NO_MODEL, UsedModel
+from antiphon.engine.ledger.run_log import UsedModel
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
 from antiphon.engine.runs.context import RunContext, Runtime
@@ -393,27 +394,9 @@ class Worker:
     async def _hand_back(self, run: Run) -> None:
         await self._database.run(lifecycle.hand_back, Fence(run.id, run.fence), sessions=(SessionRow(run.session),))
 
-    async def _finish_run(
-        self,
-        run: Run,
-        outcome: Outcome,
-        message: AssistantMessage | None = None,
-        *,
-        model: UsedModel = NO_MODEL,
-        successors: Claimant | None = None,
-        saw: int | None = None,
-        made_of: Classification | None = None,
-    ) -> Ended | NewInput | None:
-        command = FinishRun(
-            outcome=outcome,
-            message=message,
-            model=model,
-            successors=successors,
-            saw=saw,
-            made_of=made_of,
-            sinks=self._rules.sinks,
-            checkpoints=self._checkpoints_of(run, model),
-        )
+    async def _finish_run(self, run: Run, end: FinishRun) -> Ended | NewInput | None:
+        check = end.check or ExitCheck(rules=self._rules)
+        command = replace(end, check=check, checkpoints=self._checkpoints_of(run, end.model))
         fence, live = Fence(run.id, run.fence), self._runtime.live
         if live is not None:
             await live.leave(run.id)
@@ -439,7 +422,7 @@ class Worker:
                 error=f"Agent is no longer configured: {run.agent_id!r}",
                 code="unknown_agent",
             )
-            await self._finish_run(run, outcome)
+            await self._finish_run(run, FinishRun(outcome=outcome))
             return
         transcript = self._transcripts.take(run.session_id)
         context = RunContext(self._runtime, run=run, agent=agent, slot=drive, transcript=transcript, rules=self._rules)
@@ -540,15 +523,17 @@ class Worker:
         """Ends the run; returns `NewInput` if a message joined it, so that it continues, and None if it is not ours."""
         while True:
             try:
-                result = await self._finish_run(
-                    context.run,
-                    ending.outcome,
-                    ending.message,
+                end = FinishRun(
+                    outcome=ending.outcome,
+                    message=ending.message,
                     model=context.model,
-                    successors=successors,
                     saw=context.last_seq,
                     made_of=context.made_of,
+                    beside_log=context.beside_log.integrity,
+                    check=ExitCheck(rules=self._rules, read=context.steering()),
+                    successors=successors,
                 )
+                result = await self._finish_run(context.run, end)
             except Unavailable as error:
                 if not _is_passing(error):
                     raise

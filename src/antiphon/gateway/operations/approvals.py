@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from antiphon.domain.approval import Approval, ApprovalState, Verdict
 from antiphon.domain.errors import Invalid
-from antiphon.domain.ids import ApprovalId, StandingApprovalId
+from antiphon.domain.ids import ApprovalId, SessionRow, StandingApprovalId
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.runs.decisions import ApprovalFilter
 from antiphon.gateway.operations.following import Seconds
@@ -17,8 +17,10 @@ from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import approvals as wire
 
 MAX_LIMIT = 200
+MAX_TRUSTED = 200
 
 CallId: TypeAlias = Annotated[str, Meta(max_length=20)]
+Hash: TypeAlias = Annotated[str, Meta(max_length=64)]
 FieldName: TypeAlias = Annotated[str, Meta(max_length=200)]
 
 
@@ -53,6 +55,10 @@ class ResolveApproval(NamedApproval, frozen=True, kw_only=True):
     """For each call, instead of `decision`."""
     fields: list[FieldName] | None = None
     """For `always`: the arguments that later calls must have in common with these; all of them by default."""
+    trust: Annotated[list[Hash], Meta(max_length=MAX_TRUSTED)] | None = None
+    """Hashes of the request's `sources` that the session trusts from now on. Only owners trust."""
+    accept: bool = False
+    """For a request about a withheld result (`resultOf`): the session rises to it, instead of its release."""
     note: str | None = None
     """Words for the agent."""
 
@@ -66,12 +72,20 @@ class NamedStandingApproval(Params, frozen=True, kw_only=True):
     standing_id: str
 
 
+class ListTrustedContent(Params, frozen=True, kw_only=True):
+    session: str | None = None
+    limit: Limit = 50
+
+
+class NamedTrustedContent(Params, frozen=True, kw_only=True):
+    session_key: str
+    sha256: Hash
+
+
 @operation("approvals.list", "GET /approvals", scope=TokenScope.APPROVALS)
 async def list_approvals(request: OperationRequest, params: ListApprovals) -> wire.ApprovalList:
     """Lists requests to approve calls, newest first; `before` is the last `approvalId` of a page."""
-    row = None
-    if params.session is not None:
-        row = (await request.services.sessions.get(request.principal, request.target(params.session))).session.row
+    row = None if params.session is None else await _row_of(request, params.session)
     before = None if params.before is None else ApprovalId(params.before)
     where = ApprovalFilter(session=row, state=params.status, before=before)
     limit = min(max(params.limit, 1), MAX_LIMIT)
@@ -113,7 +127,9 @@ async def resolve_approval(request: OperationRequest, params: ResolveApproval) -
 
     Give `decision` for all calls, or `decisions` with one for each. Only owners decide `always`: calls of the tool with
     the same arguments, or with the same values of `fields`, do not ask any more if the same principal causes them with
-    the same agent; a command is allowed until its run ends.
+    the same agent; a command is allowed until its run ends. If a call is asked about because its run has read words of
+    others, `always` must fix every argument that says where to or how much, and `trust` says which of that words no
+    call of the session is asked about again.
     """
     found = await request.services.approvals.get(request.principal, ApprovalId(params.approval_id))
     verdicts = _verdicts(params)
@@ -122,7 +138,13 @@ async def resolve_approval(request: OperationRequest, params: ResolveApproval) -
     else:
         fields = {} if params.fields is None else {call.id: tuple(params.fields) for call in found.calls}
     resolved = await request.services.approvals.resolve(
-        request.principal, found.id, verdicts, fields=fields, note=params.note
+        request.principal,
+        found.id,
+        verdicts,
+        fields=fields,
+        trust=params.trust or (),
+        accepts=params.accept,
+        note=params.note,
     )
     return await _shown(request, resolved)
 
@@ -154,6 +176,35 @@ async def revoke_standing_approval(
     id = StandingApprovalId(params.standing_id)
     revoked = await request.services.standing_approvals.revoke(request.principal, id)
     return wire.standing_approval(revoked, await request.services.names.read(wire.named_in(revoked)))
+
+
+@operation("trusted-content.list", "GET /trusted-content", scope=TokenScope.APPROVALS)
+async def list_trusted_content(request: OperationRequest, params: ListTrustedContent) -> wire.TrustedContentList:
+    """Lists what owners trust of what sessions have read, newest first; only of one session if it is named."""
+    row = None if params.session is None else await _row_of(request, params.session)
+    limit = min(max(params.limit, 1), MAX_LIMIT)
+    found = await request.services.trusted_contents.list(request.principal, row, limit=limit)
+    names = await request.services.names.read(name for each in found for name in wire.named_in(each))
+    return wire.TrustedContentList(
+        count=len(found), trusted_content=[wire.trusted_content(each, names) for each in found]
+    )
+
+
+@operation(
+    "trusted-content.revoke",
+    Http("DELETE /trusted-content/{sha256}", query=("session_key",)),
+    scope=TokenScope.APPROVALS,
+    target=TargetKind.TRUSTED_CONTENT,
+)
+async def revoke_trusted_content(request: OperationRequest, params: NamedTrustedContent) -> wire.TrustedContentShape:
+    """Ends the trust in content: the session's calls ask again because of it, also those that are about to begin."""
+    row = await _row_of(request, params.session_key)
+    revoked = await request.services.trusted_contents.revoke(request.principal, row, params.sha256)
+    return wire.trusted_content(revoked, await request.services.names.read(wire.named_in(revoked)))
+
+
+async def _row_of(request: OperationRequest, session: str) -> SessionRow:
+    return (await request.services.sessions.get(request.principal, request.target(session))).session.row
 
 
 async def _shown(request: OperationRequest, approval: Approval) -> wire.ApprovalShape:

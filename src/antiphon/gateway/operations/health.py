@@ -15,6 +15,8 @@ async def check_ready(request: OperationRequest, params: NoParams) -> wire.Ready
     """Answers 200 if messages can be accepted and stored; without a worker they wait until one starts."""
     ready = await request.services.health.check()
     notes = [f"Channel {name!r} is broken: {problem}" for name, problem in ready.broken_channels.items()]
+    if ready.held_up is not None:
+        notes.insert(0, ready.held_up)
     if not ready.workers:
         notes.insert(0, "No worker is running: messages are stored, and answered once a worker starts.")
     return wire.ReadyShape(

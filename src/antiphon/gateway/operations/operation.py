@@ -43,12 +43,14 @@ class TargetKind(StrEnum):
     DELIVERY = "delivery"
     APPROVAL = "approval"
     STANDING_APPROVAL = "standing_approval"
+    TRUSTED_CONTENT = "trusted_content"
     TOKEN = "token"
     PERSON = "person"
     PAIRING = "pairing"
     GROUP = "group"
     NOTE = "note"
     TASK = "task"
+    TOOLS = "tools"
 
 
 class Header(Struct, frozen=True):

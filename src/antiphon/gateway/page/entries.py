@@ -1,7 +1,7 @@
 """A session's log as the page shows it: one entry for each event that people see."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import cast
 
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from antiphon.domain.actor import Principal
 from antiphon.domain.approval import VERDICTS, Approval, ApprovalState
 from antiphon.domain.channel_form import LengthUnit
+from antiphon.domain.distrust import MAX_NAMED, MAX_SHOWN, ReadSource, sources_from
 from antiphon.domain.event import Event, EventType, is_bad_end
 from antiphon.domain.finding import read_record
 from antiphon.domain.message import (
@@ -32,8 +33,10 @@ from antiphon.domain.message import (
     text_of,
 )
 from antiphon.domain.person import ShownPerson
+from antiphon.domain.release import shown_words
 from antiphon.domain.request_text import shown_arguments
 from antiphon.domain.run import RunStatus
+from antiphon.domain.source_words import actors_in, first_words_of, from_whom, was_read
 from antiphon.domain.telling import cause_of, sentence
 from antiphon.domain.text import isolated, plain, shown_name
 from antiphon.engine.access.people import People
@@ -59,10 +62,19 @@ class PagePiece(Struct, frozen=True, kw_only=True):
     name: str = ""
     """The name of a tool, or the MIME type of an image."""
     text: str = ""
-    """The arguments of a call, or the base64 of an image."""
+    """The arguments of a call, the words that it would send, or the base64 of an image."""
+    to: str = ""
+    """Of words that only an owner may let go: what they were made of, and who would get them."""
     summary: str = ""
     call: str = ""
     """The id of a call, `<seq>-<index>`."""
+
+
+class PageSource(Struct, frozen=True, kw_only=True):
+    """What was read before a request, as far as its card shows it."""
+
+    who: str
+    words: str
 
 
 FindName = Callable[[str], ShownPerson | None]
@@ -104,12 +116,37 @@ class PageEntry(Struct, frozen=True, kw_only=True):
     """The status of a run that ended, or of a request that was decided."""
     approval: str = ""
     """The request that is asked, or was decided."""
+    read: str = ""
+    """For a request: what was read before, in a sentence."""
+    sources: tuple[PageSource, ...] = ()
+    """The first of it."""
+    more_sources: int = 0
+    """How many there are besides."""
+    trust: str = ""
+    """The hashes of all of it that may be trusted."""
     is_foreign: bool = False
     """Whether a user message comes from another session or the runtime, not from a person."""
     attribution: str = ""
     """Whose words it holds that are not the sender's, and what it points at, in a few words."""
     is_partial: bool = False
+    is_withheld: bool = False
+    """Whether a request is about a result that its session may not read."""
+    may_release: bool = True
+    """Whether such a result may be released, instead of accepted."""
     is_error: bool = False
+
+    may_stand: bool = True
+    """Whether a request may be allowed always, as far as it lets words go."""
+
+    @property
+    def is_release(self) -> bool:
+        """Whether it asks to let words go where they may not, which only owners answer."""
+        return any(piece.to for piece in self.pieces)
+
+    @property
+    def needs_trust(self) -> bool:
+        """Whether what was read may have steered these words, which then go only together with trust in it."""
+        return self.is_release and bool(self.read)
 
 
 def _attribution(message: UserMessage) -> str:
@@ -189,20 +226,28 @@ def entries_of(events: Sequence[Event], names: FindName) -> list[PageEntry]:
 
 
 def asked_in(events: Sequence[Event]) -> list[str]:
-    """The principals with whose rights these events ask to call tools."""
-    return [str(event.data.get("principal")) for event in events if event.type is EventType.APPROVAL_REQUESTED]
+    """The principals with whose rights these events ask to call tools, and whose words were read before."""
+    asked = [event for event in events if event.type is EventType.APPROVAL_REQUESTED]
+    named = [str(event.data.get("principal")) for event in asked]
+    return [*named, *(actor for event in asked for actor in actors_in(sources_from(event.data) or ()))]
 
 
-def request_entry(approval: Approval, who: str, *, agent: str, title: str | None) -> PageEntry:
+def request_entry(approval: Approval, names: Mapping[str, str], *, agent: str, title: str | None) -> PageEntry:
     """The card of a request. `title` names the session that asks; None for deciders who do not see it."""
     calls: list[JsonObject] = [
-        {"callId": call.id, "tool": call.tool, "arguments": call.arguments, "reason": call.reason}
+        {
+            "callId": call.id,
+            "tool": call.tool,
+            "arguments": call.arguments,
+            "reason": call.reason,
+            "release": None if call.release is None else call.release.data(),
+        }
         for call in approval.calls
     ]
     where = "" if title is None else f" in {isolated(shown_name(title))}"
-    who = shown_name(who)
+    who = shown_name(names.get(str(approval.principal), str(approval.principal)))
     return replace(
-        _card_of_request(calls),
+        _with_sources(_card_of_request(calls), approval.sources, names),
         at=approval.asked_at,
         who=who,
         text=f"{isolated(agent)} wants to {_doing(calls)}{where}, asked by {isolated(who)}",
@@ -210,6 +255,8 @@ def request_entry(approval: Approval, who: str, *, agent: str, title: str | None
         approval=approval.id,
         session="" if title is None else str(approval.session_id),
         led_by=0 if title is None else approval.calls[0].message_seq,
+        is_withheld=approval.result is not None,
+        may_release=approval.may_release,
     )
 
 
@@ -247,8 +294,13 @@ def _fact(event: Event, names: FindName) -> PageEntry | None:
 def _request(event: Event, names: FindName) -> PageEntry:
     principal = str(event.data.get("principal", ""))
     person, calls = names(principal), _calls_in(event)
+    sources = sources_from(event.data) or ()
+    found = {each: shown.shown for each in actors_in(sources) if (shown := names(each)) is not None}
+    card, is_withheld = _card_of_request(calls), event.data.get("isWithheld") is True
     return replace(
-        _card_of_request(calls),
+        _with_sources(card, sources, found),
+        is_withheld=is_withheld,
+        is_partial=card.is_partial or is_withheld,
         text=f"The agent wants to {_doing(calls)}",
         seq=event.seq,
         at=event.created_at,
@@ -260,13 +312,14 @@ def _request(event: Event, names: FindName) -> PageEntry:
 
 def _card_of_request(calls: Sequence[JsonObject]) -> PageEntry:
     """The card on which one decides: the exact calls, who asks and why. Only what it shows whole is approved on it."""
-    shown = [shown_arguments(str(call.get("arguments", "")), LONGEST_RESULT, LengthUnit.CHARACTERS) for call in calls]
+    shown = [shown_arguments(_exact(call), LONGEST_RESULT, LengthUnit.CHARACTERS) for call in calls]
     pieces = tuple(
         PagePiece(
             kind="asked",
             name=shown_name(str(call.get("tool", ""))),
             text=arguments.text,
             summary=str(call.get("reason", "")),
+            to=_sentence(call),
             call=str(call.get("callId", "")),
         )
         for call, arguments in zip(calls, shown, strict=True)
@@ -277,12 +330,43 @@ def _card_of_request(calls: Sequence[JsonObject]) -> PageEntry:
         at=_NEVER,
         pieces=pieces,
         is_partial=any(len(arguments.spans) > 1 for arguments in shown),
+        may_stand=all(
+            not isinstance(each := call.get("release"), dict) or bool(each.get("mayStand")) for call in calls
+        ),
+    )
+
+
+def _exact(call: JsonObject) -> str:
+    """What one decides about: the exact words that would leave, or all arguments."""
+    release = call.get("release")
+    return shown_words(str(release.get("text", ""))) if isinstance(release, dict) else str(call.get("arguments", ""))
+
+
+def _sentence(call: JsonObject) -> str:
+    release = call.get("release")
+    if not isinstance(release, dict):
+        return ""
+    return f"{release.get('whose', '')} → {isolated(shown_name(str(release.get('to', ''))))}"
+
+
+def _with_sources(card: PageEntry, sources: Sequence[ReadSource], names: Mapping[str, str]) -> PageEntry:
+    if not sources:
+        return card
+    shown = [PageSource(who=from_whom(each, names), words=first_words_of(each)) for each in sources[:MAX_SHOWN]]
+    return replace(
+        card,
+        read=was_read(sources, names).text,
+        sources=tuple(shown),
+        more_sources=len(sources) - len(shown),
+        trust=" ".join(each.sha256 for each in sources[:MAX_NAMED] if each.sha256),
     )
 
 
 def _doing(calls: Sequence[JsonObject]) -> str:
     """What the calls do, as the end of a sentence."""
     tools = list(dict.fromkeys(shown_name(str(call.get("tool", ""))) for call in calls))
+    if any(isinstance(call.get("release"), dict) for call in calls):
+        return "send what may not go there"
     if tools == ["run_command"]:
         return "run a command" if len(calls) == 1 else f"run {len(calls)} commands"
     return f"use {', '.join(tools[:3])}{' and others' if len(tools) > 3 else ''}"

@@ -23,6 +23,7 @@ from antiphon.gateway.page.page_view import page_view
 from antiphon.gateway.page.rendering import render, sum_of
 from antiphon.gateway.page.titles import Titles, titles_of
 from antiphon.policy.caps import GUESTS
+from antiphon.wire.approvals import named_in
 
 LONGEST_TEXT = 200
 """How many characters of a text that was not delivered are shown."""
@@ -97,15 +98,16 @@ def _principals_in(overview: Overview) -> list[str]:
     """Everybody whom home names."""
     runs = [each.run for each in (*overview.working, *overview.done)]
     caps = [cap.who for cap in overview.needs.caps if ":" in cap.who]
-    return [*(str(each.principal) for each in (*overview.needs.requests, *runs)), *caps]
+    asked = [name for each in overview.needs.requests for name in named_in(each)]
+    return [*asked, *(str(each.principal) for each in runs), *caps]
 
 
 def _requests(needs: Needs, titles: Titles, names: Mapping[str, str]) -> list[PageEntry]:
     found: list[PageEntry] = []
     for request in needs.requests:
-        session, who = needs.sessions.get(request.session), str(request.principal)
+        session = needs.sessions.get(request.session)
         title = None if session is None else titles.of(session)
-        found.append(request_entry(request, names.get(who, who), agent=titles.agent(request.agent_id), title=title))
+        found.append(request_entry(request, names, agent=titles.agent(request.agent_id), title=title))
     return found
 
 

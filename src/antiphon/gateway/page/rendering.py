@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
-from antiphon.domain.approval import VERDICTS
+from antiphon.domain.approval import ACCEPT_BUTTON, TRUST_AND_SEND, TRUST_BUTTON, VERDICTS
 from antiphon.domain.text import compact, exact, plain
 from antiphon.gateway.page.assets import HEADERS, asset
 from antiphon.gateway.page.entries import PageEntry
@@ -19,9 +19,17 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+_WORDS: Mapping[str, object] = {
+    "verdicts": VERDICTS,
+    "trust_button": TRUST_BUTTON,
+    "trust_and_send": TRUST_AND_SEND,
+    "accept_button": ACCEPT_BUTTON,
+}
+
+
 def render(template: str, values: Mapping[str, object]) -> Markup:
     """The filled template. Every value in it is escaped, unless it is `Markup`."""
-    return Markup(_templates().get_template(template).render(values, program=public_path(), verdicts=VERDICTS))
+    return Markup(_templates().get_template(template).render(values, program=public_path(), **_WORDS))
 
 
 def html_response(template: str, values: Mapping[str, object], *, status: int = 200) -> HTMLResponse:

@@ -1,6 +1,6 @@
 """The web page at `/`, rendered here; `static/page.js` makes it interactive. Contract: gateway 6."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 from markupsafe import Markup
@@ -9,12 +9,15 @@ from msgspec.structs import replace
 from starlette.responses import FileResponse, Response
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.agent import Effect
 from antiphon.domain.approval import ApprovalState
 from antiphon.domain.errors import AntiphonError, Invalid, NotFound
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import MAX_TEXT_BYTES
 from antiphon.domain.session import Source
+from antiphon.domain.source_words import from_whom
 from antiphon.domain.tokens import TokenScope
+from antiphon.domain.trusted_content import TrustedContent
 from antiphon.engine.runs.decisions import ApprovalFilter
 from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.engine.views.search import Hit
@@ -32,6 +35,7 @@ from antiphon.gateway.page.rendering import html_response
 from antiphon.gateway.page.titles import titles_of
 from antiphon.gateway.page.views import VIEWS, find_view
 from antiphon.policy.acts import Act
+from antiphon.wire.approvals import named_in
 from antiphon.wire.errors import status_of
 
 AUTHOR = "page author"
@@ -53,6 +57,14 @@ class PageRequest(Struct, frozen=True):
     agent: str
     session: str
     """The key of the session that asks."""
+
+
+class PageTrusted(Struct, frozen=True):
+    """Content in the list of what is trusted."""
+
+    content: TrustedContent
+    what: str
+    by: str
 
 
 WEB = Source(kind="api", platform="web")
@@ -172,17 +184,38 @@ async def show_standing(request: OperationRequest, params: NoParams) -> Response
     return html_response("standing.html", {"standing": standing, "names": names})
 
 
+@operation("pages.trusted", _at("/page/trusted"), scope=TokenScope.APPROVALS)
+async def show_trusted(request: OperationRequest, params: NoParams) -> Response:
+    """What is trusted of what sessions have read, the newest. Each has a button that revokes it."""
+    trusted = await request.services.trusted_contents.list(request.principal, None, limit=LISTED_STANDING)
+    names = await request.services.names.read(one for each in trusted for one in (each.actor, str(each.trusted_by)))
+    shown = [PageTrusted(each, from_whom(each, names), names.get(str(each.trusted_by), "")) for each in trusted]
+    return html_response("trusted.html", {"trusted": shown})
+
+
+@operation("pages.foreign-tools", _at("/page/foreign-tools"), scope=TokenScope.ADMIN)
+async def show_foreign_tools(request: OperationRequest, params: NoParams) -> Response:
+    """The tools of MCP servers and packages, each with what it says of itself; the reader confirms what it does."""
+    sources = await request.gateway.foreign_tools.list(request.principal)
+    return html_response("foreign_tools.html", {"sources": sources, "effects": [*Effect], "words": _words_of})
+
+
+def _words_of(effects: Collection[Effect]) -> str:
+    """In their own order."""
+    return ", ".join(effect.value for effect in Effect if effect in effects)
+
+
 @operation("pages.approvals", _at("/page/approvals"), scope=TokenScope.APPROVALS)
 async def show_approvals(request: OperationRequest, params: NoParams) -> Response:
     """The open requests that the reader may decide, newest first, each on its card, without the sessions that ask."""
     services, where = request.services, ApprovalFilter(state=ApprovalState.PENDING)
     found = await services.approvals.list(request.principal, where, limit=LISTED_APPROVALS + 1)
-    names = await services.names.read(str(approval.principal) for approval in found)
+    names = await services.names.read(name for approval in found for name in named_in(approval))
     requests = [
         PageRequest(
             request_entry(
                 approval,
-                names.get(str(approval.principal), str(approval.principal)),
+                names,
                 agent=titles_of(request.gateway).agent(approval.agent_id),
                 title=None,
             ),

@@ -1,11 +1,12 @@
 """Short texts between the processes of one PostgreSQL database: NOTIFY and LISTEN."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 
 import psycopg
 
 from antiphon.domain.errors import Unavailable
-from antiphon.store.postgres.link import connect
+from antiphon.store.postgres.link import Link, connect
 
 CHANNEL = "antiphon"
 PING_SECONDS = 5.0
@@ -17,14 +18,15 @@ class PostgresChannel:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._sender: psycopg.AsyncConnection[tuple[object, ...]] | None = None
+        self._sender = Link(url)
+        self._turn = asyncio.Lock()
 
     async def send(self, text: str) -> None:
         """Sends at most 7,900 bytes. Raises `Unavailable`; the text may then be lost."""
         try:
-            if self._sender is None or self._sender.closed:
-                self._sender = await connect(self._url)
-            await self._sender.execute("SELECT pg_notify(%s, %s)", (CHANNEL, text))
+            async with self._turn:
+                pipeline = await self._sender.open()
+                await pipeline.fetch(b"SELECT pg_notify($1, $2)", (CHANNEL, text))
         except psycopg.Error as error:
             await self.close()
             raise Unavailable("Notification cannot be sent", code="store_unreachable") from error
@@ -46,6 +48,5 @@ class PostgresChannel:
             raise Unavailable("Notifications cannot be received", code="store_unreachable") from error
 
     async def close(self) -> None:
-        sender, self._sender = self._sender, None
-        if sender is not None:
-            await sender.close()
+        async with self._turn:
+            await self._sender.close()

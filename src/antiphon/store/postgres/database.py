@@ -12,18 +12,30 @@ from typing import Any, TypeVar, TypeVarTuple
 
 import anyio
 import psycopg
-from psycopg import AsyncRawCursor
 
 from antiphon.domain.errors import AntiphonError, Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.metrics import COMMIT_SECONDS, UNITS
-from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, Transaction
+from antiphon.server_url import replica_of
+from antiphon.store.database import READS_MUCH, CommitHook, Named, NeedsSessions, OnCommit, Query, Row, Transaction
 from antiphon.store.effects import Effects
 from antiphon.store.migrations import PROBE
 from antiphon.store.moments import Moments
-from antiphon.store.postgres.errors import OutcomeUnknown, closed, is_beaten, is_lost, outcome_unknown, translate
+from antiphon.store.postgres.errors import (
+    OutcomeUnknown,
+    closed,
+    is_beaten,
+    is_locked_out,
+    is_lost,
+    locked,
+    outcome_unknown,
+    translate,
+    unreachable,
+)
 from antiphon.store.postgres.lane import Lane, LaneJob
-from antiphon.store.postgres.link import Link
+from antiphon.store.postgres.link import LOCK_SECONDS, Link, application_name
+from antiphon.store.postgres.pipeline import BoundStatement, Pipeline
+from antiphon.store.postgres.replica import Replica, read_position
 from antiphon.store.postgres.transaction import Defer, NeedsSnapshot, PostgresQuery, PostgresTransaction
 from antiphon.trouble import Trouble
 
@@ -41,16 +53,34 @@ WAIT_SECONDS = 10.0
 
 RETRY_SECONDS = 0.1
 
-_LOCK = "FOR NO KEY UPDATE"
-"""The lock on a session's row: other units may not write to the session, but may write rows that refer to it."""
-
-SEVERAL_SESSIONS_LOCK = 7465
-"""Of units that name several sessions, one at a time holds it; differs from the lock of migrations."""
+_SNAPSHOT = (BoundStatement(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),)
 
 MAX_KNOWN_KEYS = 65_536
 
 DAMAGE_SECONDS = 60.0
 """How long damage that was seen counts: the server may be repaired while this process runs."""
+
+
+_OLDEST_HOLDER = """
+SELECT a.pid, a.application_name, extract(epoch FROM now() - a.xact_start)::int FROM pg_stat_activity a
+WHERE a.pid <> pg_backend_pid() AND a.datname = current_database() AND a.xact_start IS NOT NULL
+AND EXISTS (SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+  WHERE l.pid = a.pid AND l.granted AND l.mode <> 'AccessShareLock' AND c.relkind = 'r')
+ORDER BY a.wait_event_type IS NOT DISTINCT FROM 'Lock', a.xact_start LIMIT 1
+"""
+
+
+_END = """
+SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE application_name = ? AND datname = current_database() AND usename = current_user AND xact_start IS NOT NULL
+"""
+
+
+class _Again(Exception):
+    """The units must run again, each behind a savepoint if `is_careful`."""
+
+    def __init__(self, *, is_careful: bool) -> None:
+        self.is_careful = is_careful
 
 
 class PostgresDatabase:
@@ -65,8 +95,10 @@ class PostgresDatabase:
         defer: Defer,
         commit_hook: CommitHook | None,
         wait_seconds: float,
+        replica: Replica | None,
     ) -> None:
         self._url = url
+        self._replica = replica
         self._moments = moments
         self._on_commit = on_commit
         self._defer = defer
@@ -80,8 +112,16 @@ class PostgresDatabase:
         self._storing = Trouble(
             logger, "Storing", action="store_failed", means="Requests that it affects are answered with 503."
         )
-        self._writes = Lane(url, self._write)
-        self._reads = Lane(url, self._read)
+        self._lock: Unavailable | None = None
+        self._locked_until = 0.0
+        self._locks = Trouble(
+            logger,
+            "Waiting for a lock",
+            action="lock_awaited",
+            means="Units that need it wait, and fail after a while.",
+        )
+        self._writes = Lane(url, self._write, wait_seconds)
+        self._reads = Lane(url, self._read, wait_seconds)
         self._rows: OrderedDict[str, SessionRow] = OrderedDict()
         """Rows by key; a key keeps its row for ever."""
         self._snapshots: set[object] = set()
@@ -113,6 +153,7 @@ class PostgresDatabase:
             defer=defer,
             commit_hook=commit_hook,
             wait_seconds=wait_seconds,
+            replica=None if (standby := replica_of(url)) is None else Replica(standby, _readers(connections)),
         )
         serving = anyio.CancelScope(shield=True)
         async with anyio.create_task_group() as tasks:
@@ -122,10 +163,12 @@ class PostgresDatabase:
             finally:
                 with anyio.CancelScope(shield=True):
                     await database.close()
+                    if database._replica is not None:
+                        await database._replica.close()
                 serving.cancel()
 
     async def _serve(self, scope: anyio.CancelScope, connections: int) -> None:
-        readers = max(1, connections // 3)
+        readers = _readers(connections)
         with scope:
             async with anyio.create_task_group() as tasks:
                 for _ in range(max(1, connections - readers)):
@@ -141,7 +184,7 @@ class PostgresDatabase:
     def trouble(self) -> Unavailable | None:
         if self._damage is not None and time.monotonic() < self._damaged_until:
             return self._damage
-        return self._trouble
+        return self._trouble or (self._lock if time.monotonic() < self._locked_until else None)
 
     async def run(
         self,
@@ -150,13 +193,25 @@ class PostgresDatabase:
         sessions: Sequence[Named] = (),
     ) -> R:
         job = self._job(unit, arguments, tuple(self._known(session) for session in sessions))
-        self._writes.put(job, job.sessions[0] if len(job.sessions) == 1 else None)
+        self._writes.put(job, job.sessions[0] if job.sessions else None)
         return await job.future
 
     async def read(self, query: Callable[[Query, *Ts], Coroutine[Any, Any, R]], *arguments: *Ts) -> R:
         job = self._job(query, arguments, ())
+        if self._replica is not None and query in READS_MUCH and not self._replica.rests:
+            position = await self.read(read_position)
+            if await self._replica.answer(job, position, self._query):
+                return job.result
         self._reads.put(job, None)
         return await job.future
+
+    async def end_transactions(self, pid: int, host: str) -> int:
+        """Ends the connections of a process that are within a transaction, as far as they are this user's.
+
+        The server ends an idle one itself, but not one that writes an answer which nobody reads.
+        """
+        row = await self.read(_end, application_name(pid, host))
+        return 0 if row is None else row[0]
 
     async def close(self) -> None:
         """Commits the waiting units; the connections close with the context."""
@@ -179,16 +234,22 @@ class PostgresDatabase:
 
     async def _read(self, link: Link, batch: list[LaneJob]) -> None:
         for job in batch:
+            has_waited = False
             while True:
                 try:
-                    _, cursor = await link.open()
-                    job.result = await self._query(link, cursor, job)
+                    job.result = await self._query(link, await link.open(), job)
+                    if has_waited:
+                        self._end_wait()
                     break
                 except psycopg.Error as error:
                     await link.reset()
-                    if not is_lost(error):
+                    if is_locked_out(error):
+                        has_waited = True
+                        await self._wait_for_lock(link, job, error)
+                    elif is_lost(error):
+                        await self._wait_for_server(link, job, error)
+                    else:
                         raise self._judge(error) from error
-                    await self._wait_for_server(job, error)
 
     def _judge(self, error: psycopg.Error) -> Exception:
         """The error for the waiter; remembers what `trouble` tells."""
@@ -201,52 +262,55 @@ class PostgresDatabase:
                 self._trouble = cause
         return cause
 
-    async def _query(self, link: Link, cursor: AsyncRawCursor[Row], job: LaneJob) -> Any:
+    async def _query(self, link: Link, pipeline: Pipeline, job: LaneJob) -> Any:
         if job.body not in self._snapshots:
             try:
-                return await job.body(PostgresQuery(cursor, job.moment, is_alone=True), *job.arguments)
+                return await job.body(PostgresQuery(pipeline, job.moment, snapshot=None), *job.arguments)
             except NeedsSnapshot:
                 self._snapshots.add(job.body)
-        await cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         try:
-            job.result = await job.body(PostgresQuery(cursor, job.moment, is_alone=False), *job.arguments)
+            job.result = await job.body(PostgresQuery(pipeline, job.moment, snapshot=_SNAPSHOT), *job.arguments)
             job.settle()
         finally:
             await link.reset()
         return job.result
 
     async def _write(self, link: Link, batch: list[LaneJob]) -> None:
-        """Runs the units in one transaction and settles them; retries while that can help."""
+        """Runs the units in one transaction; retries while that can help. Takes out of the batch what is to wait."""
         reruns = 0
-        is_careful = False
+        is_careful = has_waited = False
         while True:
-            xid = ""
             effects = Effects()
             try:
-                connection, cursor = await link.open()
-                tx = PostgresTransaction(connection, cursor, batch[0].moment, self._defer)
-                xid = await self._begin(cursor, batch[0].sessions)
-                if not await self._run_units(tx, cursor, batch, is_careful=is_careful, reruns=reruns):
-                    is_careful = True
-                    await link.reset()
-                    continue
+                pipeline = await link.open()
+                tx = await self._begin(pipeline, batch)
+                await self._run_units(tx, batch, is_careful=is_careful, reruns=reruns)
                 effects = tx.effects
-                await self._commit(cursor, batch)
-            except OutcomeUnknown:
+                await self._commit(tx, batch)
+            except _Again as again:
+                is_careful = again.is_careful
+                await link.reset()
+                continue
+            except OutcomeUnknown as unknown:
                 life = link.life
                 await link.close()
-                if not await self._has_committed(link, xid, life, batch[0]):
+                if not await self._has_committed(link, unknown.xid, life, batch[0]):
                     continue
             except psycopg.Error as error:
                 await link.reset()
-                if is_beaten(error, reruns):
+                if len(batch) > 1 and not is_careful and not _concerns_all(error, reruns):
+                    is_careful = True  # one of the writes that waited for the COMMIT was refused
+                elif is_beaten(error, reruns):
                     reruns += 1
                     if reruns > MAX_RERUNS:
                         raise Unavailable("Store is busy. Try again.", code="store_busy") from error
                     # An immediate retry could take the locks before the other transaction wakes, and so on for both.
                     await asyncio.sleep(random.uniform(0.5, 1) * RETRY_SECONDS * reruns)
+                elif is_locked_out(error):
+                    has_waited = True
+                    await self._wait_for_lock(link, batch[0], error)
                 elif is_lost(error):
-                    await self._wait_for_server(batch[0], error)
+                    await self._wait_for_server(link, batch[0], error)
                 else:
                     raise self._judge(error) from error
                 continue
@@ -254,6 +318,8 @@ class PostgresDatabase:
                 await link.reset()
                 raise
             break
+        if has_waited:
+            self._end_wait()
         if self._trouble is not None:
             await self._look_for_room(link)
         if effects:
@@ -262,111 +328,111 @@ class PostgresDatabase:
     async def _look_for_room(self, link: Link) -> None:
         """Ends the trouble if something can be stored; the unit that was committed may have written nothing."""
         try:
-            _, cursor = await link.open()
-            await cursor.execute("; ".join(("BEGIN", *PROBE, "COMMIT")).encode(), prepare=False)
+            pipeline = await link.open()
+            await pipeline.trip([BoundStatement(each.encode(), is_kept=False) for each in ("BEGIN", *PROBE, "COMMIT")])
         except psycopg.Error:
             await link.reset()
             return
         self._trouble = None
         self._storing.worked()
 
-    async def _begin(self, cursor: AsyncRawCursor[Row], sessions: tuple[Named, ...]) -> str:
-        """Begins, locks the rows of the sessions in their order, and returns the transaction's number."""
-        ids = sorted(session for session in sessions if isinstance(session, int))
-        statements = ["BEGIN", "SELECT pg_current_xact_id()::text"]
-        if len(sessions) > 1:
-            statements.append(f"SELECT pg_advisory_xact_lock({SEVERAL_SESSIONS_LOCK})")
-        if len(ids) == len(sessions) and ids:
-            listed = ", ".join(map(str, ids))
-            statements.append(f"SELECT id FROM sessions WHERE id IN ({listed}) ORDER BY id {_LOCK}")
-        await cursor.execute("; ".join(statements).encode(), prepare=False)
-        cursor.nextset()
-        row = await cursor.fetchone()
-        assert row is not None
-        if len(ids) < len(sessions):
-            await self._lock_named(cursor, sessions, ids)
-        return row[0]
-
-    async def _lock_named(
-        self, cursor: AsyncRawCursor[Row], sessions: tuple[Named, ...], ids: list[SessionRow]
-    ) -> None:
-        """Locks the rows of sessions that were named by key or id; for a key without a row, locks its creation."""
+    async def _begin(self, pipeline: Pipeline, batch: Sequence[LaneJob]) -> PostgresTransaction:
+        """A transaction that locks the rows of the batch's sessions in their order before it does anything else."""
+        tx = PostgresTransaction(pipeline, batch[0].moment, self._defer)
+        sessions = {named: None for job in batch for named in job.sessions}
+        ids = [session for session in sessions if isinstance(session, int)]
+        if len(ids) == len(sessions):
+            tx.lock(ids)
+            return tx
         targets = [session for session in sessions if not isinstance(session, int)]
-        keys = sorted({target.key.value for target in targets if target.key is not None})
-        session_ids = sorted({str(target.session_id) for target in targets if target.session_id is not None})
-        statement = (
-            "SELECT id, key FROM sessions WHERE id = ANY($1) OR key = ANY($2) "
-            f"OR id IN (SELECT session FROM incarnations WHERE id = ANY($3)) ORDER BY id {_LOCK}"
-        )
-        await cursor.execute(statement, (ids, keys, session_ids))
-        found = await cursor.fetchall()
-        missing = set(keys).difference(key for _, key in found)
-        if missing or not found:
-            for name in sorted(missing or set(session_ids)):
-                await cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (name,))
-            await cursor.execute(statement, (ids, keys, session_ids))
-            found = await cursor.fetchall()
-        for id, key in found:
+        keys = {target.key.value for target in targets if target.key is not None}
+        incarnations = {str(target.session_id) for target in targets if target.session_id is not None}
+        for id, key in await tx.lock_named(ids, keys, incarnations):
             self._rows[key] = id
         while len(self._rows) > MAX_KNOWN_KEYS:
             self._rows.popitem(last=False)
+        return tx
 
     async def _run_units(
         self,
         tx: PostgresTransaction,
-        cursor: AsyncRawCursor[Row],
         batch: list[LaneJob],
         *,
         is_careful: bool,
         reruns: int,
-    ) -> bool:
-        """Runs each unit; False if one raised and all must run again, each behind a savepoint."""
-        for job in batch:
+    ) -> None:
+        """Runs each unit. Raises `_Again` if all must run again: one raised, or needs more sessions.
+
+        A unit that needs more sessions leaves the batch, and those behind it wait for it.
+        """
+        if is_careful:
+            await tx.send()  # an error of the locks is no unit's
+        for at, job in enumerate(batch):
             job.error = None
-            before = tx.effects.copy() if is_careful else None
             if is_careful:
-                await cursor.execute("SAVEPOINT unit")
+                tx.put("SAVEPOINT unit")
             tx.begin_unit(job.moment)
             is_undone = False
             try:
                 await _run_unit(tx, job)
+                if is_careful:
+                    await tx.send()
+            except NeedsSessions as needs:
+                job.widen(needs.sessions)
+                del batch[max(1, at) :]
+                if at == 0 or (tx.has_sent and not is_careful):
+                    raise _Again(is_careful=is_careful) from needs
+                is_undone = True
             except psycopg.Error as error:
-                concerns_all = is_lost(error) or is_beaten(error, reruns)
-                if not is_careful or concerns_all:
-                    if len(batch) == 1 or concerns_all:
-                        raise
-                    return False
+                if not is_careful or _concerns_all(error, reruns):
+                    raise
                 job.error = self._judge(error)
                 is_undone = True
             except Exception as error:
                 if not is_careful:
                     if len(batch) > 1 or tx.kept:
-                        return False
+                        raise _Again(is_careful=True) from error
                     raise
                 job.error = error
                 is_undone = True
-            if before is not None:
+            if is_undone:
+                tx.forget()
+            if is_careful:
                 if is_undone:
-                    tx.effects = before
-                    tx.forget()
-                    await cursor.execute("ROLLBACK TO SAVEPOINT unit")
+                    tx.put("ROLLBACK TO SAVEPOINT unit")
                     if isinstance(job.error, AntiphonError):
-                        await tx.store_kept()
-                        await tx.flush()
-                await cursor.execute("RELEASE SAVEPOINT unit")
-        return True
+                        await self._store_kept(tx, job, reruns)
+                tx.put("RELEASE SAVEPOINT unit")
+                await tx.send()
 
-    async def _commit(self, cursor: AsyncRawCursor[Row], batch: list[LaneJob]) -> None:
+    async def _store_kept(self, tx: PostgresTransaction, job: LaneJob, reruns: int) -> None:
+        """Stores what the undone unit keeps, if the server takes it; what it refuses takes nobody else along."""
+        try:
+            await tx.store_kept()
+            await tx.send()
+        except psycopg.Error as error:
+            if _concerns_all(error, reruns):
+                raise
+            job.error = self._judge(error)
+            tx.forget()
+            tx.put("ROLLBACK TO SAVEPOINT unit")
+
+    async def _commit(self, tx: PostgresTransaction, batch: list[LaneJob]) -> None:
+        """Sends what waits, and COMMIT; the transaction's number is known by then."""
         number, names = 0, list[str]()
         if self._commit_hook is not None:
             number, names = next(self._commits), [job.body.__name__ for job in batch]
             self._commit_hook(number, "before", names)
         began_at = time.monotonic()
+        if tx.xid is None:
+            await tx.send()
+        assert tx.xid is not None
+        tx.put("COMMIT")
         try:
-            await cursor.execute("COMMIT")
+            await tx.send()
         except psycopg.Error as error:
             if is_lost(error):
-                raise OutcomeUnknown from error
+                raise OutcomeUnknown(tx.xid) from error
             raise
         COMMIT_SECONDS.observe(time.monotonic() - began_at)
         UNITS.add(len(batch))
@@ -381,9 +447,8 @@ class PostgresDatabase:
         """
         while True:
             try:
-                _, cursor = await link.open()
-                await cursor.execute("SELECT pg_xact_status($1::xid8)", (xid,))
-                row = await cursor.fetchone()
+                pipeline = await link.open()
+                status = (await pipeline.fetch(b"SELECT pg_xact_status($1::xid8)", (xid,)))[0][0]
             except psycopg.errors.InvalidParameterValue:
                 await link.reset()
                 return False  # a number that the server has not given yet
@@ -392,11 +457,10 @@ class PostgresDatabase:
                 if not is_lost(error):
                     raise
                 try:
-                    await self._wait_for_server(job, error)
+                    await self._wait_for_server(link, job, error)
                 except Unavailable as unavailable:
                     raise outcome_unknown() from unavailable
                 continue
-            status = None if row is None else row[0]
             if status == "aborted" or (status == "in progress" and link.life != life):
                 return False
             if status == "committed" and link.life == life:
@@ -406,13 +470,56 @@ class PostgresDatabase:
                 continue
             raise outcome_unknown()
 
-    async def _wait_for_server(self, job: LaneJob, error: psycopg.Error) -> None:
-        """Waits briefly for a lost server to return. Raises `Unavailable` after the job's deadline."""
+    async def _wait_for_server(self, link: Link, job: LaneJob, error: psycopg.Error) -> None:
+        """Waits briefly for a lost server to return, or another one. Raises `Unavailable` after the job's deadline.
+
+        A standby answers, and reads: a process that only looks whether it answers would not know.
+        """
+        await link.close()
+        cause = unreachable(error)
+        if cause.code == "store_read_only":
+            self._trouble = cause
+            self._storing.failed(cause)
         if time.monotonic() - job.since >= self._wait_seconds:
-            raise Unavailable(
-                "Database cannot be reached: nothing was stored. Try again in a moment.", code="store_unreachable"
-            ) from error
+            job.lacking = cause
+            raise cause from error
         await asyncio.sleep(RETRY_SECONDS)
+
+    async def _wait_for_lock(self, link: Link, job: LaneJob, error: psycopg.Error) -> None:
+        """Says who holds the lock, once. Raises `Unavailable` after the job's deadline."""
+        cause = locked(await self._find_holder(link))
+        self._lock, self._locked_until = cause, time.monotonic() + 2 * LOCK_SECONDS
+        self._locks.failed(cause)
+        if time.monotonic() - job.since >= self._wait_seconds:
+            job.lacking = cause
+            raise cause from error
+
+    def _end_wait(self) -> None:
+        self._lock = None
+        self._locks.worked()
+
+    async def _find_holder(self, link: Link) -> str | None:
+        """The connection that has had a transaction with locks on our tables for the longest time."""
+        try:
+            pipeline = await link.open()
+            row = next(iter(await pipeline.fetch(_OLDEST_HOLDER.encode())), None)
+        except psycopg.Error:
+            await link.reset()
+            return None
+        return None if row is None else f"process {row[0]} of the server ({row[1]!r}, for {row[2]} s)"
+
+
+def _readers(connections: int) -> int:
+    return max(1, connections // 3)
+
+
+async def _end(query: Query, name: str) -> Row | None:
+    return await query.fetch_one(_END, (name,))
+
+
+def _concerns_all(error: psycopg.Error, reruns: int) -> bool:
+    """Whether the error is not that of a single unit."""
+    return is_lost(error) or is_locked_out(error) or is_beaten(error, reruns)
 
 
 async def _run_unit(tx: PostgresTransaction, job: LaneJob) -> None:
@@ -425,4 +532,3 @@ async def _run_unit(tx: PostgresTransaction, job: LaneJob) -> None:
         tx.forget()
         await tx.store_kept()
         job.error = error
-    await tx.flush()

@@ -1,23 +1,28 @@
 """A *lane* is a few tasks with one connection each, which process lines of units.
 
-Units that name the same session wait in one line and share transactions, so that a hot session costs one lock and
-one COMMIT for many messages.
+Units that name the same session first wait in one line and share transactions, so that a hot session costs one lock and
+one COMMIT for many messages, and a requester one for the ends of many children.
 """
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 
+from antiphon.domain.errors import Unavailable
 from antiphon.store.database import Named
 from antiphon.store.moments import Moment
 from antiphon.store.postgres.link import Link
 
 MAX_BATCH = 64
 """The most units of one session in one transaction."""
+MAX_WIDENED = 30
+"""How often a unit finds that it needs more sessions. A tree of sessions is not so deep: more often, what it reads
+changes each time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,8 +33,19 @@ class LaneJob:
     future: asyncio.Future[Any]
     moment: Moment
     since: float
+    widened: int = 0
+    """How often the unit found on its way that it needs more sessions; it shares no transaction then."""
+    lacking: Unavailable | None = None
+    """What did not come in the job's time, such as a lock: those behind it that have waited as long lack it too."""
     result: Any = None
     error: BaseException | None = None
+
+    def widen(self, sessions: Sequence[Named]) -> None:
+        """Adds sessions that the unit turned out to need. Raises `Unavailable` if there is no end to it."""
+        if self.widened == MAX_WIDENED:
+            raise Unavailable("Store is busy: what is to be changed changes meanwhile. Try again.", code="store_busy")
+        self.sessions = (*self.sessions, *sessions)
+        self.widened += 1
 
     def settle(self) -> None:
         if self.future.done():
@@ -42,10 +58,24 @@ class LaneJob:
 
 @dataclass(slots=True, eq=False)
 class _JobLine:
-    """Jobs that wait for one another: the jobs of one session, or a single job."""
+    """Jobs that wait for one another: those that name the same session first, or a single job."""
 
     name: Hashable
     jobs: deque[LaneJob] = field(default_factory=deque[LaneJob])
+
+    def take(self) -> list[LaneJob]:
+        """The next jobs that may share a transaction."""
+        batch = [self.jobs.popleft()]
+        while self.jobs and len(batch) < MAX_BATCH and not (batch[0].widened or self.jobs[0].widened):
+            batch.append(self.jobs.popleft())
+        return batch
+
+    def give_up(self, lacking: Unavailable, since: float) -> None:
+        """Answers all that have waited since then: each would only wait once more for the same."""
+        while self.jobs and self.jobs[0].since <= since:
+            job = self.jobs.popleft()
+            job.error = lacking
+            job.settle()
 
 
 class _ReadyLines:
@@ -89,11 +119,15 @@ class _ReadyLines:
 
 
 class Lane:
-    """Tasks with one connection each, which process lines. Only one task at a time works on a line."""
+    """Tasks with one connection each, which process lines. Only one task at a time works on a line.
 
-    def __init__(self, url: str, work: Callable[["Link", list[LaneJob]], Awaitable[None]]) -> None:
+    What the work takes out of the end of its batch goes back to the front of the line.
+    """
+
+    def __init__(self, url: str, work: Callable[["Link", list[LaneJob]], Awaitable[None]], wait_seconds: float) -> None:
         self._url = url
         self._work = work
+        self._wait_seconds = wait_seconds
         self._lines: dict[Hashable, _JobLine] = {}
         self._ready = _ReadyLines()
         self._busy = 0
@@ -115,7 +149,8 @@ class Lane:
             while True:
                 line = await self._ready.get()
                 self._busy += 1
-                batch = [line.jobs.popleft() for _ in range(min(MAX_BATCH, len(line.jobs)))]
+                taken = line.take()
+                batch = taken.copy()
                 try:
                     await self._work(link, batch)
                 except BaseException as error:  # the task's root: every waiter gets the error
@@ -126,6 +161,9 @@ class Lane:
                 finally:
                     for job in batch:
                         job.settle()
+                    line.jobs.extendleft(reversed(taken[len(batch) :]))
+                    if batch[0].lacking is not None:
+                        line.give_up(batch[0].lacking, time.monotonic() - self._wait_seconds)
                     if line.jobs:
                         self._ready.put(line)
                     elif line.name is not None:
@@ -134,7 +172,7 @@ class Lane:
                     if self._is_quiet:
                         self._is_idle.set()
                         self._is_idle = anyio.Event()
-                del line, batch
+                del line, batch, taken
         finally:
             with anyio.CancelScope(shield=True):
                 await link.close()

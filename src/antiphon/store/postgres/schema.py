@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 from msgspec import Struct
@@ -20,10 +21,12 @@ from antiphon.domain.task_survey import NO_TASKS, TaskSurvey, survey
 from antiphon.domain.telling import ToldText
 from antiphon.store import migrations as files
 from antiphon.store.chat_state import CHATS_SCHEMA, COUNT_ALLOWED, COUNT_ASKED, COUNT_OWNERS, LIST_TROUBLES
-from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT, LIST_TOLD, TOLD_SCHEMA
+from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT, LIST_REVIEWED, LIST_TOLD, TOLD_SCHEMA
 from antiphon.store.migrate import STEPS
 from antiphon.store.migrations import EXCLUSIVE, Migration, StoreUnusable, statements
 from antiphon.store.names import fold_names_again
+from antiphon.store.postgres.access import ServerAccess, look_at_access
+from antiphon.store.postgres.errors import NoPassword
 from antiphon.store.postgres.link import connect
 from antiphon.store.schema_origin import check_columns, check_origin, columns_by_table, hash_of
 from antiphon.store.search import LAG, SCHEMA
@@ -97,6 +100,9 @@ class ServerState(Struct, frozen=True, kw_only=True):
     """What people were told last in place of a reply, newest first."""
     chats: ChatState = NO_CHATS
     tasks: TaskSurvey = NO_TASKS
+    reviewed: frozenset[str] = frozenset()
+    """Hashes of the tools that owners have reviewed."""
+    access: ServerAccess
     ahead_seconds: float = 0.0
     """How far the server's clock is ahead of this machine's."""
 
@@ -122,6 +128,7 @@ async def prepare(
     known = list(migrations())
     try:
         await _check_server(connection, url, oldest)
+        await _check_session(connection, url)
         await connection.execute(f"SET lock_timeout = '{TURN_SECONDS:g}s'".encode())
         await connection.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
         applied = await recognise(connection, url, known)
@@ -165,6 +172,7 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
     connection = await _reach(url, 0.0)
     try:
         await _check_server(connection, url, OLDEST_VERSION)
+        await _check_session(connection, url)
         applied = await recognise(connection, url, known)
         size = await (await connection.execute("SELECT pg_database_size(current_database())")).fetchone()
         assert size is not None
@@ -180,6 +188,8 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
             told=await _list_told(connection) if max(applied, default=0) >= TOLD_SCHEMA else (),
             chats=await _find_chats(connection) if max(applied, default=0) >= CHATS_SCHEMA else NO_CHATS,
             tasks=await _find_tasks(connection) if max(applied, default=0) >= TASKS_SCHEMA else NO_TASKS,
+            reviewed=await _list_reviewed(connection),
+            access=await look_at_access(connection, url),
             ahead_seconds=await _find_lead(connection),
         )
     except psycopg.errors.InsufficientPrivilege as error:
@@ -206,6 +216,12 @@ async def _count_deliveries(connection: AsyncConnection[Any]) -> dict[str, int]:
     if not await _exists(connection, "deliveries"):
         return {}
     return dict(await (await connection.execute(COUNT_DELIVERIES)).fetchall())
+
+
+async def _list_reviewed(connection: AsyncConnection[Any]) -> frozenset[str]:
+    if not await _exists(connection, "tool_reviews"):
+        return frozenset()
+    return frozenset(row[0] for row in await (await connection.execute(LIST_REVIEWED)).fetchall())
 
 
 async def _find_chats(connection: AsyncConnection[Any]) -> ChatState:
@@ -365,7 +381,16 @@ async def _reach(url: str, seconds: float) -> AsyncConnection[Any]:
 def _is_final(error: psycopg.OperationalError) -> bool:
     """Whether waiting does not help: the server answered and rejects this user."""
     text = str(error)
-    return any(mark in text for mark in ("authentication failed", "does not exist", "no password supplied", "pg_hba"))
+    marks = (
+        "authentication failed",
+        "does not exist",
+        "no password supplied",
+        "pg_hba",
+        "certificate",
+        "SSL",
+        "invalid",
+    )
+    return any(mark in text for mark in marks) or isinstance(error, NoPassword)
 
 
 def _denied(url: str, error: psycopg.Error) -> StoreUnusable:
@@ -379,7 +404,7 @@ def _denied(url: str, error: psycopg.Error) -> StoreUnusable:
 def unreachable(url: str, error: psycopg.Error) -> StoreUnusable:
     reason = str(error).strip().splitlines()
     return StoreUnusable(
-        f"Database cannot be reached: {place(url)} ({reason[-1] if reason else 'no answer'}). "
+        f"Database cannot be reached: {place(url)} ({' '.join(reason[-2:]) or 'no answer'}). "
         "Check that the server runs, its address, user and password.",
         code="store_unreachable",
     )
@@ -407,6 +432,32 @@ async def _check_server(connection: AsyncConnection[Any], url: str, oldest: int)
             f"Database does not hold UTF-8: {place(url)} is encoded as {encoding}. Create one with ENCODING 'UTF8'.",
             code="store_encoding",
         )
+
+
+async def _check_session(connection: AsyncConnection[Any], url: str) -> None:
+    """Raises `StoreUnusable` if connections share processes of the server, as behind a pooler in transaction mode.
+
+    Locks, prepared statements, settings and notifications belong to such a process.
+    """
+    mark = uuid4().hex
+    await connection.execute("SELECT set_config('antiphon.mark', %s, false)", (mark,))
+    other = await connect(url)
+    try:
+        await other.execute("BEGIN")  # keeps what process it has got
+        is_shared = await _read_mark(other) == mark or await _read_mark(connection) != mark
+    finally:
+        await other.close()
+    if is_shared:
+        raise StoreUnusable(
+            f"Database is behind a pooler in transaction mode: {place(url)}. Use its session mode, or the address of "
+            "the server itself.",
+            code="store_pooled",
+        )
+
+
+async def _read_mark(connection: AsyncConnection[Any]) -> str | None:
+    row = await (await connection.execute("SELECT current_setting('antiphon.mark', true)")).fetchone()
+    return None if row is None else row[0]
 
 
 async def _apply(connection: AsyncConnection[Any], migration: Migration, now_ms: int) -> None:

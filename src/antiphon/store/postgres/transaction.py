@@ -1,26 +1,26 @@
 """Statements of one unit or one read on a connection."""
 
-import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any, TypeVar, TypeVarTuple
 
 import psycopg
-from psycopg import AsyncConnection, AsyncRawCursor
 
 from antiphon.domain.actor import Asker
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.ids import SessionRow
-from antiphon.store.database import Kept, Row, SqlValue, Transaction
+from antiphon.store.database import Kept, NeedsSessions, Row, SqlValue, Transaction
 from antiphon.store.effects import Effects
+from antiphon.store.locked import written
 from antiphon.store.moments import AtMoment, Moment
+from antiphon.store.postgres.pipeline import BoundStatement, Pipeline, StatementResult
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
-Defer = Callable[[AsyncConnection[Any], SessionRow, Asker], Awaitable[None]]
-"""Stores the message "this session has work" in the connection's open transaction."""
+Defer = Callable[[SessionRow, Asker], tuple[str, Sequence[SqlValue]]]
+"""The statement that stores the message "this session has work"."""
 
 
 class NeedsSnapshot(Exception):
@@ -36,117 +36,142 @@ def _numbered(statement: str) -> bytes:
     ).encode()
 
 
-@lru_cache(maxsize=2048)
-def _prepare(statement: str) -> bool | None:
+_BEGIN = (BoundStatement(b"BEGIN"), BoundStatement(b"SELECT pg_current_xact_id()::text"))
+_LOCK = "ORDER BY id FOR NO KEY UPDATE"
+"""Other units may not write to the session, but may write rows that refer to it."""
+_LOCK_ROWS = f"SELECT id FROM sessions WHERE id = ANY(?) {_LOCK}"
+_LOCK_NAMED = (
+    # No planner combines indexes of two tables: with `OR` it reads all sessions.
+    "SELECT id, key FROM sessions WHERE id = ANY(ARRAY(SELECT unnest(CAST(? AS BIGINT[])) "
+    "UNION ALL SELECT s.id FROM sessions s WHERE s.key = ANY(?) "
+    f"UNION ALL SELECT i.session FROM incarnations i WHERE i.id = ANY(?))) {_LOCK}"
+)
+
+
+def _is_kept(statement: str) -> bool:
     """False if the plan depends on the values: rare words are looked up, common ones found while scanning."""
-    return False if "message_words(" in statement else None
+    return "message_words(" not in statement
 
 
 class PostgresQuery(AtMoment):
     """Reads; the first statement alone needs no transaction."""
 
-    __slots__ = ("_cursor", "_is_alone", "_is_used")
+    __slots__ = ("_is_used", "_pipeline", "_snapshot")
 
-    def __init__(self, cursor: AsyncRawCursor[Row], moment: Moment, *, is_alone: bool) -> None:
+    def __init__(self, pipeline: Pipeline, moment: Moment, *, snapshot: Sequence[BoundStatement] | None) -> None:
+        """`snapshot` begins a transaction in which all statements see one state; without it, there may be one only."""
         super().__init__(moment)
-        self._cursor = cursor
-        self._is_alone = is_alone
+        self._pipeline = pipeline
+        self._snapshot = snapshot
         self._is_used = False
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
-        await self._execute(statement, parameters)
-        return await self._cursor.fetchone()
+        return next(iter(await self.fetch_all(statement, parameters)), None)
 
     async def fetch_all(self, statement: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
-        await self._execute(statement, parameters)
-        return await self._cursor.fetchall()
-
-    async def _execute(self, statement: str, parameters: Sequence[SqlValue]) -> None:
-        if self._is_alone and self._is_used:
+        if self._is_used and self._snapshot is None:
             raise NeedsSnapshot
+        before = () if self._is_used or self._snapshot is None else self._snapshot
         self._is_used = True
-        await _execute(self._cursor, statement, parameters)
-
-
-_WRITES = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+) ")
+        return (await self._pipeline.trip([*before, _converted(self._pipeline, statement, parameters)]))[-1].rows
 
 
 class PostgresTransaction(AtMoment):
-    """Combines writes whose results are not used into one statement: each round trip costs more than the writes.
+    """What it only writes waits, and goes to the server with the next statement whose result is needed."""
 
-    Parts of one statement do not see each other's writes. So none reads, and no two write to the same table.
-    """
+    __slots__ = (
+        "_before",
+        "_defer",
+        "_depth",
+        "_first",
+        "_held",
+        "_is_writing",
+        "_pipeline",
+        "_trips",
+        "_waiting",
+        "effects",
+        "has_sent",
+        "kept",
+        "xid",
+    )
 
-    __slots__ = ("_connection", "_cursor", "_defer", "_tables", "_waiting", "effects", "has_sent", "kept")
-
-    def __init__(
-        self, connection: AsyncConnection[Row], cursor: AsyncRawCursor[Row], moment: Moment, defer: Defer
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, moment: Moment, defer: Defer) -> None:
         super().__init__(moment)
-        self._connection = connection
-        self._cursor = cursor
+        self._pipeline = pipeline
         self._defer = defer
-        self._waiting: list[tuple[str, Sequence[SqlValue]]] = []
-        self._tables: set[str] = set()
+        self._held: set[SessionRow] = set()
+        self._waiting = [*_BEGIN]
+        self._first = len(_BEGIN)
+        """Where in `_waiting` the statements of the present unit begin."""
+        self._is_writing = False
+        """Whether one of those writes."""
+        self._trips = 0
+        self._depth = 0
+        """How many attempts are under way, one within the other."""
+        self.xid: str | None = None
+        """The transaction's number, once it has begun on the server."""
         self.effects = Effects()
+        self._before = Effects(), set[SessionRow]()
+        """What the units before the present one asked for, and hold."""
         self.has_sent = False
         """Whether the server may have written for the present unit."""
         self.kept: list[Kept] = []
         """What the present unit stores in any case."""
 
     def begin_unit(self, moment: Moment) -> None:
-        self.has_sent = False
+        self.has_sent = self._is_writing = False
+        self._first = len(self._waiting)
+        self._before = self.effects.copy(), self._held.copy()
         self.kept.clear()
         self.moment = moment
         moment.begin()
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
-        await self.flush()
-        await self._send(statement, parameters)
-        return await self._cursor.fetchone()
+        row = next(iter(await self.fetch_all(statement, parameters)), None)
+        if row is not None and statement.startswith("INSERT INTO sessions "):
+            self._held.add(row[0])
+        return row
 
     async def fetch_all(self, statement: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
-        await self.flush()
-        await self._send(statement, parameters)
-        return await self._cursor.fetchall()
+        return (await self._send(statement, parameters)).rows
 
     async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> None:
-        written = _WRITES.match(statement)
-        if written is None or "SELECT" in statement:
-            await self.flush()
-            await self._send(statement, parameters)
-            return
-        if written[1] in self._tables:
-            await self.flush()
-        self._tables.add(written[1])
-        self._waiting.append((statement, tuple(parameters)))
+        self.hold(*written(statement, parameters))
+        self._is_writing = True
+        self._waiting.append(_converted(self._pipeline, statement, parameters))
 
     async def change(self, statement: str, parameters: Sequence[SqlValue] = ()) -> int:
-        await self.flush()
-        await self._send(statement, parameters)
-        return self._cursor.rowcount
+        return (await self._send(statement, parameters)).changed
 
-    async def _send(self, statement: str, parameters: Sequence[SqlValue]) -> None:
+    async def _send(self, statement: str, parameters: Sequence[SqlValue]) -> StatementResult:
         if not statement.startswith("SELECT"):
-            self.has_sent = True
-        await _execute(self._cursor, statement, parameters)
+            self.hold(*written(statement, parameters))
+            self._is_writing = True
+        self._waiting.append(_converted(self._pipeline, statement, parameters))
+        return (await self.send())[-1]
 
     @asynccontextmanager
     async def attempt(self) -> AsyncGenerator[None]:
-        await self.flush()
-        before, had_sent, kept = self.effects.copy(), self.has_sent, len(self.kept)
-        await self._cursor.execute("SAVEPOINT attempt")
+        effects, held, kept = self.effects.copy(), self._held.copy(), len(self.kept)
+        start, trips, was_writing = len(self._waiting), self._trips, self._is_writing
+        self._depth += 1
+        savepoint = f"attempt_{self._depth}"  # one name for all would mean the inner one if its end waits
+        self._waiting.append(_control(f"SAVEPOINT {savepoint}"))
         try:
             yield
-            await self.flush()
         except AntiphonError:
-            self.forget()
-            await self._cursor.execute("ROLLBACK TO SAVEPOINT attempt")
-            await self._cursor.execute("RELEASE SAVEPOINT attempt")
-            self.effects, self.has_sent = before, had_sent
+            self.effects, self._held = effects, held
+            if trips == self._trips:
+                del self._waiting[start:]
+                self._is_writing = was_writing
+            else:
+                self._waiting = [_control(f"{verb} SAVEPOINT {savepoint}") for verb in ("ROLLBACK TO", "RELEASE")]
+                self._is_writing = False
             await self.store_kept(kept)
             raise
-        await self._cursor.execute("RELEASE SAVEPOINT attempt")
+        finally:
+            self._depth -= 1
+        self._waiting.append(_control(f"RELEASE SAVEPOINT {savepoint}"))
 
     async def keep(self, write: Callable[[Transaction, *Ts], Coroutine[Any, Any, R]], *arguments: *Ts) -> R:
         self.kept.append((write, arguments))
@@ -157,23 +182,53 @@ class PostgresTransaction(AtMoment):
         for write, arguments in self.kept[first:]:
             await write(self, *arguments)
 
-    async def flush(self) -> None:
-        """Sends the waiting writes."""
+    def put(self, *statements: str) -> None:
+        """Lets statements of the transaction itself wait; an undone unit does not take them along."""
+        self._waiting += map(_control, statements)
+        self._first = len(self._waiting)
+
+    async def send(self) -> Sequence[StatementResult]:
+        """Sends what waits; returns the replies."""
         if not self._waiting:
-            return
-        self.has_sent = True
-        waiting, self._waiting = self._waiting, []
-        self._tables.clear()
-        if len(waiting) == 1:
-            await _execute(self._cursor, *waiting[0])
-        else:
-            statements = tuple(statement for statement, _ in waiting)
-            await _execute(self._cursor, _together(statements), [value for _, values in waiting for value in values])
+            return ()
+        if self._is_writing:
+            self.has_sent, self._is_writing = True, False
+        waiting, self._waiting, self._first = self._waiting, [], 0
+        self._trips += 1
+        replies = await self._pipeline.trip(waiting)
+        if self.xid is None:
+            self.xid = replies[1].rows[0][0]
+        return replies
 
     def forget(self) -> None:
-        """Drops the waiting writes of a unit that is undone."""
-        self._waiting.clear()
-        self._tables.clear()
+        """Drops what waits of a unit that is undone, what it asked for, and what it locked with what it wrote."""
+        del self._waiting[self._first :]
+        before, held = self._before
+        self.effects, self._held = before.copy(), held.copy()
+        self._is_writing = False
+
+    def lock(self, sessions: Collection[SessionRow]) -> None:
+        """Locks the rows of the sessions in their order, with the first statement of the units."""
+        if sessions:
+            self._held.update(sessions)
+            self._waiting.append(_converted(self._pipeline, _LOCK_ROWS, (sorted(sessions),)))
+            self._first = len(self._waiting)
+
+    async def lock_named(
+        self, ids: Collection[SessionRow], keys: Collection[str], incarnations: Collection[str]
+    ) -> list[Row]:
+        """Locks the rows of sessions named by id or key; returns their ids and keys. A key without a row needs no lock.
+
+        Of two units that give it a row, the second is undone, and runs again.
+        """
+        self._waiting.append(_converted(self._pipeline, _LOCK_NAMED, (sorted(ids), sorted(keys), sorted(incarnations))))
+        found = (await self.send())[-1].rows
+        self._held.update(id for id, _ in found)
+        return found
+
+    def hold(self, *sessions: SessionRow) -> None:
+        if missing := [session for session in sessions if session not in self._held]:
+            raise NeedsSessions(missing)
 
     def wake(self, session: SessionRow) -> None:
         self.effects.woken.add(session)
@@ -181,27 +236,23 @@ class PostgresTransaction(AtMoment):
     async def dispatch(self, session: SessionRow, asker: Asker) -> None:
         if session not in self.effects.dispatched:
             self.effects.dispatched[session] = None
-            await self.flush()
-            self.has_sent = True
-            await self._defer(self._connection, session, asker)
+            await self.execute(*self._defer(session, asker))
 
     def interrupt(self, session: SessionRow) -> None:
         self.effects.interrupted.add(session)
 
 
-@lru_cache(maxsize=1024)
-def _together(statements: tuple[str, ...]) -> str:
-    *first, last = statements
-    parts = ", ".join(f"s{number} AS ({statement})" for number, statement in enumerate(first))
-    return f"WITH {parts} {last}"
+def _control(statement: str) -> BoundStatement:
+    return BoundStatement(statement.encode())
 
 
-async def _execute(cursor: AsyncRawCursor[Row], statement: str, parameters: Sequence[SqlValue]) -> None:
+def _converted(pipeline: Pipeline, statement: str, parameters: Sequence[Any]) -> BoundStatement:
+    text, is_kept = _numbered(statement), _is_kept(statement)
     try:
-        await cursor.execute(_numbered(statement), parameters, prepare=_prepare(statement))
+        return pipeline.statement(text, parameters, is_kept=is_kept)
     except psycopg.DataError:
         # PostgreSQL's texts cannot contain NUL; display-only text may lose it.
         cleaned = [value.replace("\0", "\ufffd") if isinstance(value, str) else value for value in parameters]
         if cleaned == list(parameters):
             raise
-        await cursor.execute(_numbered(statement), cleaned)
+        return pipeline.statement(text, cleaned, is_kept=is_kept)

@@ -17,6 +17,17 @@ function settleCard(card, status) {
   find('.state', card).textContent = status;
 }
 
+// One decision for all calls, or one for each where some are not ticked; and what is trusted with it.
+function decisionOf(button, card) {
+  const { word, trust } = button.dataset;
+  const trusted = { ...(trust ? { trust: trust.split(' ') } : {}), ...(button.dataset.accept ? { accept: true } : {}) };
+  if (button.matches('.of-some')) {
+    const ticks = [...findAll('.pick input', card)];
+    return { decisions: ticks.map((each) => ({ callId: each.value, decision: each.checked ? word : 'deny' })), ...trusted };
+  }
+  return { decision: word, ...trusted };
+}
+
 async function decide(button) {
   const card = button.closest('.entry');
   const note = find('.note', card).value.trim();
@@ -25,7 +36,7 @@ async function decide(button) {
   for (const each of buttons) each.disabled = true;
   problem.hidden = true;
   try {
-    await call('POST', `/approvals/${encodeURIComponent(card.dataset.approval)}`, { decision: button.dataset.word, ...(note ? { note } : {}) });
+    await call('POST', `/approvals/${encodeURIComponent(card.dataset.approval)}`, { ...decisionOf(button, card), ...(note ? { note } : {}) });
     if (card.closest('#approvals, #view')) settleCard(card, button.dataset.state);
   } catch (refused) {
     if (!(refused instanceof Problem)) throw refused;
@@ -78,6 +89,7 @@ async function keepCards(view, fresh) {
     if (same) {
       const note = find('.note', card);
       if (note.value) find('.note', same).setAttribute('value', note.value);
+      for (const each of findAll('.pick input', card)) find(`.pick input[value="${each.value}"]`, same)?.toggleAttribute('checked', each.checked);
       continue;
     }
     const settled = card.cloneNode(true);

@@ -236,7 +236,7 @@ class Conversation {
         this.forgetGrowing();
         break;
       case 'approval_requested':
-        find('#delay', this.element).textContent = 'waits for approval';
+        if (entry.runId) find('#delay', this.element).textContent = 'waits for approval';
         break;
       case 'approval_resolved':
         find('#delay', this.element).textContent = '';

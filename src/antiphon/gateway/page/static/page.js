@@ -448,6 +448,41 @@ const actions = {
     }
     await showStanding();
   },
+  async trusted() {
+    await showTrusted();
+    find('#trusted').showModal();
+  },
+  async 'revoke-trusted'(button) {
+    button.disabled = true;
+    try {
+      const query = new URLSearchParams({ sessionKey: button.dataset.session });
+      await call('DELETE', `/trusted-content/${encodeURIComponent(button.dataset.id)}?${query}`);
+    } catch (problem) {
+      // It may have been revoked meanwhile; the list says so.
+      if (problem.status !== 404) {
+        find('#trusted-problem').textContent = problem.message;
+        find('#trusted-problem').hidden = false;
+      }
+    }
+    await showTrusted();
+  },
+  async 'foreign-tools'() {
+    await showForeignTools();
+    find('#foreign-tools').showModal();
+  },
+  async 'confirm-tools'(button) {
+    const section = button.closest('[data-source]');
+    const tools = [...section.querySelectorAll('[data-unreviewed]')].map((each) => {
+      const boxes = [...each.querySelectorAll('input')];
+      const named = { name: each.dataset.name, sha256: each.dataset.sha256 };
+      return boxes.length ? { ...named, effects: boxes.filter((box) => box.checked).map((box) => box.value) } : named;
+    });
+    await reviewTools(button, () => call('POST', '/tool-reviews', { source: section.dataset.source, tools }));
+  },
+  async 'withdraw-tools'(button) {
+    const { source } = button.closest('[data-source]').dataset;
+    await reviewTools(button, () => call('DELETE', `/tool-reviews/${encodeURIComponent(source)}`));
+  },
   async 'sign-out'() {
     if (!outbox.messages.length) {
       await signOut();
@@ -482,6 +517,33 @@ async function showStanding() {
   const { text } = await call('GET', '/page/standing');
   find('#standing-list').innerHTML = text;
   showTimes(find('#standing-list'));
+}
+
+async function showForeignTools() {
+  const { text } = await call('GET', '/page/foreign-tools');
+  find('#foreign-tools-list').innerHTML = text;
+}
+
+// A tool that changed meanwhile, or does nothing, is refused; what is ticked stays.
+async function reviewTools(button, act) {
+  const said = find('#foreign-tools-problem');
+  said.hidden = true;
+  button.disabled = true;
+  try {
+    await act();
+    await showForeignTools();
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem;
+    said.textContent = problem.message;
+    said.hidden = false;
+    button.disabled = false;
+  }
+}
+
+async function showTrusted() {
+  const { text } = await call('GET', '/page/trusted');
+  find('#trusted-list').innerHTML = text;
+  showTimes(find('#trusted-list'));
 }
 
 document.addEventListener('click', async (event) => {
