@@ -76,6 +76,7 @@ from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.memory.calls import Memories
 from antiphon.engine.memory.people import Notes
 from antiphon.engine.overview import Overviews
+from antiphon.engine.policy_checks import CodeCheck
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import Runs
 from antiphon.engine.runs.context import PublishDelta, Runtime
@@ -173,6 +174,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     tools: Sequence[ToolFunction] = ()
     models: Mapping[str, Model] = {}
     """In addition to those that can be configured, by the name that an agent's `model` has."""
+    checks: Sequence[CodeCheck] = ()
+    """Functions that are asked at hooks, besides those of installed packages."""
     channels: Sequence[Channel] = ()
     """In addition to the configured channels."""
     runner: AgentRunner | None = None
@@ -188,6 +191,7 @@ class Parts(Struct, frozen=True, kw_only=True):
 def rules_for(config: Config, parts: Parts, compartments: Compartments | None = None) -> Rules:
     """The configured rules. With a runner of the program's own there is no model that could look back."""
     rules = config.rules(compartments)
+    rules.written.use(parts.checks)
     if parts.runner is None:
         return rules
     return replace(rules, checkpoints=replace(rules.checkpoints, is_enabled=False))
@@ -422,7 +426,7 @@ def build(
         health=health,
         measures=Measures(database, worker if config.gateway.role.works else None, health.meter, version=VERSION),
     )
-    gate = OutsideGate(tools, offered, callers, rules, workspaces=workspaces)
+    gate = OutsideGate(tools, offered, callers, rules, workspaces=workspaces, clock=clock)
     outside_calls = OutsideCalls(database, waits, gate, rules, process=process, ids=ids)
     tool_calls = ToolCalls(tools, callers, gate, outside_calls, ids=ids)
     deliverer = Deliverer(

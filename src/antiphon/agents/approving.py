@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.call_flow import Calling, may_leave, refuse_call, sink_of
+from antiphon.agents.call_rules import RuledCall, ask_before, ask_of_result, reason_of, refuse_by_rule
 from antiphon.agents.references import with_values
 from antiphon.agents.toolset import Foreseeing, Tool, ToolContext, ToolOutput, Toolset, hash_of_tool
 from antiphon.domain.agent import Agent, Effect
@@ -31,9 +32,10 @@ from antiphon.domain.release import Release
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.domain.transcript import OpenCall
 from antiphon.engine.access.caller import Caller
+from antiphon.engine.access.facts import Acting
 from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.approvals.standing import find_covering
-from antiphon.engine.ledger.run_log import call_name
+from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, call_name
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import ApprovalsSoFar, RunContext
 from antiphon.engine.runs.lifecycle import WorkspaceUse
@@ -45,6 +47,8 @@ from antiphon.policy.releases import may_ask_release
 from antiphon.policy.rights import is_guest, may_call, trusted_by
 from antiphon.policy.session_tools import MESSAGE_TOOL, NEVER_ASK
 from antiphon.policy.standing import Standing
+from antiphon.policy.written.fields import Action
+from antiphon.policy.written.rule_set import NOTHING_SAID, RuleDecision
 
 JOINED = (
     "The same call already waits for approval (request {id}), and one decision counts for both. It runs once it is "
@@ -69,6 +73,8 @@ class JudgedCall(Struct, frozen=True, kw_only=True):
     """What lets it run unasked; a call begins only while that counts."""
     release: str | None = None
     """The hash of what an owner has released for it."""
+    decided: RuleDecision = NOTHING_SAID
+    """What written rules say of it; what they take out of its arguments is not in `call` any more."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,6 +83,8 @@ class Judge:
 
     rules: Rules
     tools: Toolset
+    session: Session
+    """As it was when the run began."""
     standing: Standing
     """What the principal was when it was last read. A call begins only while this is still so."""
     is_sandboxed: bool
@@ -91,12 +99,29 @@ class Judge:
         read = [await self._read_arguments(context, call) for call in calls]
         calls = [call for call, _ in read]
         refusals = [refusal or await self._refuse_flow(context, call) for call, refusal in read]
+        decided = [await self._ask_rules(context, *each) for each in zip(calls, refusals, strict=True)]
+        calls = [_redacted(call, said) for call, said in zip(calls, decided, strict=True)]
+        refusals = [
+            refusal or _refused_by_rule(call, said)
+            for call, said, refusal in zip(calls, decided, refusals, strict=True)
+        ]
+        judged = await self._judge(context, calls, refusals, decided)
+        return [replace(each, decided=said) for each, said in zip(judged, decided, strict=True)]
+
+    async def _judge(
+        self,
+        context: RunContext,
+        calls: Sequence[OpenCall],
+        refusals: Sequence[ToolOutput | None],
+        decided: Sequence[RuleDecision],
+    ) -> list[JudgedCall]:
+        """The same, once it is known what may flow and what written rules say."""
         context.trusts = trusted_by(self.standing)
-        needs = await self._needs(context, calls, refusals)
+        needs = await self._needs(context, calls, refusals, decided)
         if any(needs):
             self.standing = await context.standing()
             context.trusts = trusted_by(self.standing)
-            needs = await self._needs(context, calls, refusals)
+            needs = await self._needs(context, calls, refusals, decided)
         releases = [
             await self._release(context, call) if refusal is None else None
             for call, refusal in zip(calls, refusals, strict=True)
@@ -171,11 +196,49 @@ class Judge:
     def _effects_of(self, tool: Tool) -> frozenset[Effect]:
         return effects_of(tool, is_walled=is_walled(self.standing, is_sandboxed=self.is_sandboxed))
 
+    async def _ask_rules(self, context: RunContext, call: OpenCall, refusal: ToolOutput | None) -> RuleDecision:
+        """What written rules say of a call that is not refused anyway."""
+        tool = self.tools.find(call.part.name)
+        if tool is None or refusal is not None or not may_call(call.part.name, self.standing, self.rules.role_tools):
+            return NOTHING_SAID
+        return await ask_before(self._ruled(context, call, tool), self.rules)
+
+    async def look_at_result(
+        self, context: RunContext, judged: JudgedCall, output: ToolOutput
+    ) -> tuple[ToolOutput, RuleDecision]:
+        """The result of a call that ran, as written rules let it be told, and what they say."""
+        tool = self.tools.find(judged.call.part.name)
+        if tool is None or judged.refusal is not None:
+            return output, NOTHING_SAID
+        return await ask_of_result(self._ruled(context, judged.call, tool), output, self.rules)
+
+    def _ruled(self, context: RunContext, call: OpenCall, tool: Tool) -> RuledCall:
+        name, made_of = call.part.name, context.made_of.join(call.carried)
+        try:
+            arguments = read_call_arguments(call.part.arguments).values
+        except Invalid:
+            arguments = {}
+        return RuledCall(
+            acting=Acting(self.session, self.standing, made_of, context.clock.now()),
+            tool=tool,
+            arguments=arguments,
+            effects=self._effects_of(tool),
+            server=self.tools.server_of(name),
+            sink=sink_of(tool, self.rules.sinks, leaves=self._leaves(context, tool)),
+            caller=caller_of(context, call),
+        )
+
     async def _needs(
-        self, context: RunContext, calls: Sequence[OpenCall], refusals: Sequence[ToolOutput | None]
+        self,
+        context: RunContext,
+        calls: Sequence[OpenCall],
+        refusals: Sequence[ToolOutput | None],
+        decided: Sequence[RuleDecision],
     ) -> list[NeedsApproval | Deny | None]:
-        pairs = zip(calls, refusals, strict=True)
-        return [await self._need(context, call) if refusal is None else None for call, refusal in pairs]
+        return [
+            _needed_by(await self._need(context, call), said) if refusal is None and not call.is_begun else None
+            for call, refusal, said in zip(calls, refusals, decided, strict=True)
+        ]
 
     async def _need(self, context: RunContext, call: OpenCall) -> NeedsApproval | Deny | None:
         """None for a call that has begun, and for one that cannot run anyway."""
@@ -314,6 +377,32 @@ class _NeededYes(Struct, frozen=True, kw_only=True):
         """For people."""
         asked = [] if self.release is None else [self.release.question]
         return " ".join([*asked, *([] if self.need is None else [self.need.reason])])
+
+
+def _redacted(call: OpenCall, said: RuleDecision) -> OpenCall:
+    """The call without what written rules take out of its arguments: so it is asked about, and so it runs."""
+    if not said.redacts:
+        return call
+    before = read_call_arguments(call.part.arguments).values
+    after = said.redact_arguments(before)
+    if after is before:
+        return call
+    return replace(call, part=replace(call.part, arguments=json.dumps(after, ensure_ascii=False)))
+
+
+def _refused_by_rule(call: OpenCall, said: RuleDecision) -> ToolOutput | None:
+    if said.action is not Action.BLOCK:
+        return None
+    return ToolOutput(OUTCOME_UNKNOWN, is_error=True) if call.is_begun else refuse_by_rule(said)
+
+
+def _needed_by(need: NeedsApproval | Deny | None, said: RuleDecision) -> NeedsApproval | Deny | None:
+    """What the call needs, if written rules want that somebody is asked."""
+    if said.action is not Action.APPROVE or isinstance(need, Deny):
+        return need
+    if need is None:
+        return NeedsApproval(f"rule:{said.rules[0]}", reason_of(said))
+    return replace(need, reason=f"{need.reason} {reason_of(said)}")
 
 
 def caller_of(context: RunContext, call: OpenCall, release: str | None = None) -> Caller:

@@ -9,6 +9,7 @@ from antiphon.agents.approving import (
     may_ask,
     refusal_of,
 )
+from antiphon.agents.call_rules import refuse_by_rule
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.outside_gate import OutsideGate, answer_of
 from antiphon.agents.text import whole_text
@@ -26,6 +27,7 @@ from antiphon.engine.access.reach import Outsider, TokenHolder, target_name
 from antiphon.engine.calls.calls import CallOutcome, KeyedRequest, OutsideCalls
 from antiphon.engine.calls.steps import Told
 from antiphon.policy.flow import WITHHELD
+from antiphon.policy.written.fields import Action
 
 PENDING = (
     "The call waits for approval and has not run. It runs once it is approved; after that, the same call with the same "
@@ -110,12 +112,18 @@ class ToolCalls:
                 code="tool_not_given",
             )
         tool = await self._gate.reviewed(tool)
+        said = await self._gate.decide(found, tool, arguments)
+        arguments = said.redact_arguments(arguments)
         call = _IncomingCall(actor, target, idempotency_key, found, tool, arguments, _text_of(arguments))
-        if call.key is not None and may_ask(tool) and (told := await self._calls.find(call.origin)):
-            return await self._tell(told, call)  # whether or not it may come or would have to ask now
+        if call.key is not None and (may_ask(tool) or said.action is Action.APPROVE):
+            told = await self._calls.find(call.origin)
+            if told is not None:
+                return await self._tell(told, call)  # whether or not it may come or would have to ask now
         if refusal := await self._gate.refuse(found, tool):
             return answer_of(refusal.text, is_error=True)
-        if asked := await self._gate.asked(found, tool, call.text):
+        if said.action is Action.BLOCK:
+            return answer_of(refuse_by_rule(said).text, is_error=True)
+        if asked := await self._gate.asked(found, tool, call.text, said):
             if refusal := await self._gate.refuse_words(found, tool, arguments):
                 return answer_of(refusal.text, is_error=True)
             told = await self._calls.ask(found.caller, call.origin, asked)

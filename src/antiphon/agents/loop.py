@@ -17,6 +17,7 @@ from antiphon.agents.approving import Judge, JudgedCall, caller_of
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded
 from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.compaction import compact, estimate_tokens
+from antiphon.agents.context_rules import Admission, admit_descriptions, admit_entries, admit_memory
 from antiphon.agents.daily_room import Capped, find_daily_room
 from antiphon.agents.fence import PURPOSE, DataFences
 from antiphon.agents.model import Model, ModelError, ModelErrorKind, Prompt
@@ -50,6 +51,7 @@ from antiphon.policy.exit import decide_provider
 from antiphon.policy.flow import ceiling, may_hold
 from antiphon.policy.rights import may_call, trusted_by
 from antiphon.policy.session_tools import SESSION_TOOLS, YIELD_TOOL
+from antiphon.policy.written.rule_set import RuleDecision
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +102,7 @@ class AgentLoop:
         judge = Judge(
             rules=self._rules,
             tools=tools,
+            session=session,
             standing=standing,
             is_sandboxed=is_sandboxed,
             workspace=self._workspaces.of_session(session),
@@ -126,7 +129,9 @@ class AgentLoop:
             asking = Asking(context=context, model=model, retry=self._retry, room=room)
             if isinstance(denied := decide_provider(context.made_of, model.name, self._rules.sinks), Deny):
                 return _kept_from(model.name.partition(":")[0], denied)
-            entries = repairs.entries(context.entries())
+            admission = Admission(session, judge.standing, self._rules)
+            memory = await admit_memory(context, memory, admission)
+            entries, decided = await admit_entries(context, repairs.entries(context.entries()), admission)
             roles = await context.roles() if is_group else NOBODY
             fences = DataFences(self._fence_key, session.id)
             whereabouts = Whereabouts(
@@ -141,6 +146,7 @@ class AgentLoop:
             prompt = build_prompt(
                 entries, transcript, context.run.id, session=session, agent=agent, tools=tools, framing=framing
             )
+            prompt = await admit_descriptions(context, prompt, tools, admission)
             if model.name in (repairs.left_out.blind_model, *transcript.blind_models):
                 prompt = replace(prompt, reads_images=False)
             if (
@@ -167,6 +173,7 @@ class AgentLoop:
                 cut=answer.cut,
                 model=answer.model,
                 usage=answer.usage,
+                decided=decided,
             )
             if repairs.has_left_out:
                 await context.record([_left_out(context, repairs)])
@@ -193,7 +200,7 @@ class AgentLoop:
                 _log_repair(context, found)
                 return found
             tried = tried.shortened(found)
-            if await compact(context, asking, tried.entries(context.entries()), refused.framing, how=found):
+            if await compact(context, asking, tried.entries(refused.entries), refused.framing, how=found):
                 return tried
         return None
 
@@ -307,6 +314,7 @@ class AgentLoop:
         output = judged.refusal or await self._call(context, judged, judge)
         if output is None:
             return False
+        output, said = await judge.look_at_result(context, judged, output)
         await context.record_result(
             ToolResult(
                 message_id=context.ids.new("msg"),
@@ -321,6 +329,7 @@ class AgentLoop:
             self._rules.sinks,
             uses_workspace=judged.refusal is None and call.part.name == RUN_COMMAND,
             usage=output.usage,
+            decided=_decided(judged, said),
         )
         return True
 
@@ -341,7 +350,11 @@ class AgentLoop:
             standing = await context.standing()
         else:
             begun = await context.record_call(
-                call, judge.standing, judged.allowed_by, workspace=judge.workspace_use(context, tool, call)
+                call,
+                judge.standing,
+                judged.allowed_by,
+                workspace=judge.workspace_use(context, tool, call),
+                decided=judged.decided,
             )
             standing = judge.standing = begun.standing
             if not begun.has_begun:
@@ -349,6 +362,11 @@ class AgentLoop:
         if not may_call(name, standing, self._rules.role_tools):
             return _tool_error("tool_not_given", f"Tool is not available any more: {name!r}. Do without it.")
         return await tool.call(ToolContext(caller_of(context, call, judged.release)), arguments)
+
+
+def _decided(judged: JudgedCall, of_result: RuleDecision) -> RuleDecision:
+    """What the event of the result says of rules: why the call did not run, or what became of its result."""
+    return of_result if judged.refusal is None else judged.decided
 
 
 def _yielded(step: Step) -> str | None:

@@ -18,24 +18,29 @@ from antiphon.agents.approving import (
     left_by,
     refused_words,
 )
-from antiphon.agents.call_flow import Calling, brought_by, may_leave, refuse_call
+from antiphon.agents.call_flow import Calling, brought_by, may_leave, refuse_call, sink_of
+from antiphon.agents.call_rules import RuledCall, ask_before, ask_of_result, reason_of, refuse_by_rule
 from antiphon.agents.reviewed_tools import ReviewedTools
 from antiphon.agents.text import whole_text
 from antiphon.agents.toolset import Foreseeing, Tool, ToolContext, ToolOutput, Toolset
+from antiphon.clock import Clock
 from antiphon.domain.agent import Effect
 from antiphon.domain.approval import Approval, AskedCall
 from antiphon.domain.classification import EVERYTHING, Classification, join_all
 from antiphon.domain.errors import Denied, NotFound, Unavailable
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.callers import Callers, FoundCaller
+from antiphon.engine.access.facts import Acting
 from antiphon.engine.calls.calls import ApprovedWork, CallOutcome
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.policy.approvals import RUN_COMMAND, decide_call
+from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
 from antiphon.policy.decision import Allow, Deny
 from antiphon.policy.exit import takes
 from antiphon.policy.flow import WITHHELD, is_untrusted, is_write_down
 from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.written.fields import Action
+from antiphon.policy.written.rule_set import RuleDecision
 
 
 class GateAnswer(NamedTuple):
@@ -48,13 +53,21 @@ class OutsideGate:
     """Decides by the session as it was when the caller was found."""
 
     def __init__(
-        self, tools: Toolset, reviewed: ReviewedTools, callers: Callers, rules: Rules, *, workspaces: Workspaces
+        self,
+        tools: Toolset,
+        reviewed: ReviewedTools,
+        callers: Callers,
+        rules: Rules,
+        *,
+        workspaces: Workspaces,
+        clock: Clock,
     ) -> None:
         self._tools = tools
         self._reviewed = reviewed
         self._callers = callers
         self._rules = rules
         self._workspaces = workspaces
+        self._clock = clock
 
     def given_to(self, found: FoundCaller) -> Toolset:
         """The tools of the session that the caller acts as."""
@@ -68,7 +81,24 @@ class OutsideGate:
         is_sandboxed = self._rules.are_sandboxed(found.session)
         return effects_of(tool, is_walled=is_walled(found.standing, is_sandboxed=is_sandboxed))
 
-    async def asked(self, found: FoundCaller, tool: Tool, text: str) -> AskedCall | None:
+    async def decide(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> RuleDecision:
+        """What written rules say of the call. What they take out of its arguments must not run."""
+        return await ask_before(self._ruled(found, tool, arguments), self._rules)
+
+    def _ruled(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> RuledCall:
+        session, effects = found.session, self._effects_of(found, tool)
+        leaves = may_leave(effects, self._rules.agents.get(session.agent_id))
+        return RuledCall(
+            acting=Acting(session, found.standing, session.taint, self._clock.now()),
+            tool=tool,
+            arguments=arguments,
+            effects=effects,
+            server=None,
+            sink=sink_of(tool, self._rules.sinks, leaves=leaves),
+            caller=found.caller,
+        )
+
+    async def asked(self, found: FoundCaller, tool: Tool, text: str, said: RuleDecision) -> AskedCall | None:
         """The call as a person is asked about it, with the workspace of now; None if it needs no approval."""
         name = tool.schema.name
         effects = self._effects_of(found, tool)
@@ -77,6 +107,9 @@ class OutsideGate:
         need = decide_call(rules, name, effects, standing, is_from_server=False, is_untrusted=steered)
         if isinstance(need, Deny):
             raise Denied(f"{need.reason} The call did not run.", code=need.rule)
+        if said.action is Action.APPROVE:
+            before = "" if isinstance(need, Allow) else f"{need.reason} "
+            need = NeedsApproval(f"rule:{said.rules[0]}", f"{before}{reason_of(said)}", is_untrusted=steered)
         if isinstance(need, Allow):
             return None
         asked = asked_from_outside(tool, text, need)
@@ -109,6 +142,7 @@ class OutsideGate:
     async def run(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> GateAnswer:
         """The tool's answer, whoever may have it; `note_use` comes first."""
         output = await tool.call(ToolContext(found.caller), arguments)
+        output, _ = await ask_of_result(self._ruled(found, tool, arguments), output, self._rules)
         return GateAnswer(answer_of(output.text, is_error=output.is_error), output.classification)
 
     async def tell(self, found: FoundCaller, tool: Tool, ended: GateAnswer) -> JsonObject:
@@ -154,8 +188,11 @@ class OutsideGate:
         tool = await self._reviewed.reviewed(tool)
         if (refusal := await self._refuse_approved(tool, asked, found)) is not None:
             return CallOutcome(json.dumps(refusal, ensure_ascii=False))
+        said = await self.decide(found, tool, json.loads(asked.arguments))
+        if said.action is Action.BLOCK:  # the rules have changed since it was asked about
+            return CallOutcome(refuse_by_rule(said).text)
         await self.note_use(found, tool)
-        ended = await self.run(found, tool, json.loads(asked.arguments))
+        ended = await self.run(found, tool, said.redact_arguments(json.loads(asked.arguments)))
         answer = json.dumps(await self.tell(found, tool, ended), ensure_ascii=False)
         return CallOutcome(answer, await self.made_of(found, tool, ended.brought))
 

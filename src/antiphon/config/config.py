@@ -30,6 +30,7 @@ from antiphon.config.sections.sessions import CheckpointsSection, GroupsSection,
 from antiphon.config.sections.tasks import TasksSection
 from antiphon.config.sections.tools import ToolsSection
 from antiphon.config.sections.zones import machine_zone
+from antiphon.config.written_rules import may_name_compartments, read_written_rules
 from antiphon.domain.agent import Agent, DailyLimits, RunLimits
 from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, Compartments
 from antiphon.domain.errors import Invalid
@@ -37,6 +38,7 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonId
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
 from antiphon.engine.rules import ResetRules, Rules
+from antiphon.engine.rules_in_force import RulesInForce
 from antiphon.mcp.settings import PRIVATE
 from antiphon.policy.chats import ChannelRules, GroupRules
 from antiphon.policy.machines import HOOK, identity_of_hook
@@ -109,7 +111,7 @@ class Config(Section):
 
     def fingerprint(self) -> str:
         """Equal for processes that treat sessions and runs alike."""
-        text = self.model_dump_json(include={*SHARED_SECTIONS})
+        text = self.model_dump_json(include={*SHARED_SECTIONS}, exclude={"flow": {"rules", "rules_file"}})
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def agent_map(self, compartments: Compartments | None = None) -> dict[AgentId, Agent]:
@@ -128,9 +130,13 @@ class Config(Section):
     @property
     def names_compartments(self) -> bool:
         """Whether a setting names a compartment, so that the names must be looked up."""
-        return any(
-            isinstance(section, ClassificationSection | ClearanceSection) and section.compartments
-            for section in sections_in(self)
+        return (
+            self.flow.rules_file is not None
+            or may_name_compartments(self.flow.rules)
+            or any(
+                isinstance(section, ClassificationSection | ClearanceSection) and section.compartments
+                for section in sections_in(self)
+            )
         )
 
     def classification_of_commands(self, compartments: Compartments | None = None) -> Classification:
@@ -299,6 +305,10 @@ class Config(Section):
             user_approves=frozenset(map(AgentId, self.access.roles.user.approve)),
             approval=self.tools.approval.rules(self.flow.untrusted),
             sinks=self._sinks(compartments),
+            written=RulesInForce(
+                read_written_rules(self, None if compartments is None else compartments.active),
+                compartments=compartments or NO_COMPARTMENTS,
+            ),
             voices=Voices({(each.channel, each.account): each.section.voice() for each in self.accounts()}),
             chats=replace(
                 self.session.chat_rules(),

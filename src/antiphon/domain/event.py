@@ -37,6 +37,8 @@ class EventType(StrEnum):
     """Prompts show a note in the place of what the provider refused; see `LeftOutEntries`."""
     DELIVERED = "delivered"
     DELIVERY_SUPPRESSED = "delivery_suppressed"
+    DELIVERY_REDACTED = "delivery_redacted"
+    """Rules took something out of a text before it was sent; `text` is what goes."""
     TAINT_RAISED = "taint_raised"
     SESSION_CHANGED = "session_changed"
     ERROR = "error"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
+from antiphon.domain.decided import DecidedEntry
 from antiphon.domain.errors import Invalid, TooLarge
 from antiphon.domain.invisible import is_blank
 from antiphon.domain.text import bracketed_name, one_line, plain
@@ -335,6 +336,8 @@ class AssistantMessage(
     usage: Usage = NO_USAGE
     provenance: Provenance | None = None
     """Set only on synthetic messages, which no model wrote."""
+    decided: tuple[DecidedEntry, ...] = ()
+    """What rules said of what its prompt was the first to hold."""
 
     @property
     def role(self) -> Role:

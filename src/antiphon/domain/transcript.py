@@ -6,7 +6,7 @@ each message where the model first saw it. Only prompts are reordered; readers s
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from antiphon.domain.actor import AGENT, PrincipalKind
 from antiphon.domain.classification import PUBLIC, Classification, Integrity, join_all
+from antiphon.domain.decided import DecidedEntry
+from antiphon.domain.decided_words import as_decided
 from antiphon.domain.distrust import ReadSource, source_from, sources_from, worst_of
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId
@@ -140,6 +142,8 @@ class Transcript:
         """The steps among the settled entries, by `seq`."""
         self._results_made_of: dict[tuple[int, int], Classification] = {}
         """What a result was made of, unless it is public."""
+        self._unseen_results: dict[tuple[int, int], int] = {}
+        """Results that no step has seen, with the `seq` of their events."""
         self._size = 0
         self.unreadable: list[int] = []
         """The `seq` of entries that prompts need and whose stored form is damaged, ascending."""
@@ -163,10 +167,12 @@ class Transcript:
                     continue
             match event.message:
                 case ToolResult() as result:
+                    self._unseen_results[result.call_seq, result.call_index] = event.seq
                     self._add_result(result, self._brought(event))
                 case AssistantMessage(provenance=None) as message:
                     step = Step(seq=event.seq, message=message, results=(), made_of=self._brought(event))
                     self._add_step(step, event.run_id)
+                    self._decide(message)
                 case UserMessage() | AssistantMessage() as message:
                     self._add_input(
                         Input(
@@ -269,6 +275,31 @@ class Transcript:
             if name[0] in what.entries:
                 self._results[name] = what.message(name[0], result)
                 self._stale.add(name[0])
+
+    def _decide(self, message: AssistantMessage) -> None:
+        """Applies what rules said of entries that this step was the first to see, and notes that it saw them."""
+        unseen = self._unseen_results
+        self._unseen_results = {name: seq for name, seq in unseen.items() if seq > message.saw} if unseen else unseen
+        inputs = {each.seq: each for each in message.decided if each.call is None}
+        for each in message.decided:
+            name = (each.seq, -1 if each.call is None else each.call)
+            if name in self._results:
+                self._results[name] = as_decided(self._results[name], each)
+                self._stale.add(each.seq)
+        if not inputs:
+            return
+        self._settled[:] = [_decided(each, inputs) if isinstance(each, Input) else each for each in self._settled]
+        for entries in (self._waiting, *self._inputs_by_run.values()):
+            entries[:] = [_decided(each, inputs) for each in entries]
+
+    def is_unseen(self, entry: "Input") -> bool:
+        """Whether no step has seen the message."""
+        return any(entry.seq == each.seq for each in self._waiting)
+
+    @property
+    def unseen_results(self) -> Collection[tuple[int, int]]:
+        """The results that no step has seen: the `seq` of the step, and which of its calls."""
+        return self._unseen_results.keys()
 
     def _forget_replaced(self) -> None:
         """Drops the results of steps that are in no prompt and of no run that goes on."""
@@ -471,6 +502,12 @@ def without(entry: EntryT, what: LeftOutEntries) -> EntryT:
         what.message(entry.seq, result) if isinstance(result, ToolResult) else result for result in entry.results
     )
     return replace(entry, message=what.message(entry.seq, entry.message), results=results)
+
+
+def _decided(entry: Input, decided: Mapping[int, DecidedEntry]) -> Input:
+    """The message as rules let prompts show it, if they said something of it."""
+    found = decided.get(entry.seq)
+    return entry if found is None else replace(entry, message=as_decided(entry.message, found))
 
 
 def open_calls(events: Iterable[Event]) -> list[OpenCall]:

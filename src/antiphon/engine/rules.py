@@ -13,6 +13,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import Session
+from antiphon.engine.rules_in_force import RulesInForce
 from antiphon.policy.approvals import ApprovalRules
 from antiphon.policy.caps import PersonCaps
 from antiphon.policy.chats import ChatRules
@@ -115,6 +116,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     role_commands: RoleCommands = field(default_factory=RoleCommands)
     approval: ApprovalRules = field(default_factory=ApprovalRules)
     sinks: Sinks = field(default_factory=Sinks)
+    written: RulesInForce = field(default_factory=RulesInForce)
+    """Rules that people wrote. All else here is frozen; this is replaced when they write others."""
     chats: ChatRules = field(default_factory=ChatRules)
     voices: Voices = field(default_factory=Voices)
     checkpoints: CheckpointRules = field(default_factory=CheckpointRules)

@@ -88,6 +88,11 @@ class McpTool:
         return self._effects
 
     @property
+    def carries_secret(self) -> bool:
+        """Whether the settings give its server a variable or a header, which are secrets."""
+        return bool(self._connection.settings.env or self._connection.settings.headers)
+
+    @property
     def is_idempotent(self) -> bool:
         return self._effects <= {Effect.READS}
 

@@ -23,6 +23,8 @@ class ToolDeclaration(Struct, frozen=True, kw_only=True):
     """Whether a person may have to approve its calls, because their effects leave the home or the run."""
     governs_children: bool = False
     """Whether it belongs to the tools with which a session governs its children."""
+    invokes: str | None = None
+    """How its calls reach other sessions: `send`, `spawn`, or `steer`, which one of its actions does."""
 
 
 MEMORY_TOOL = "memory"
@@ -41,11 +43,11 @@ SESSION_TOOLS: Mapping[str, ToolDeclaration] = {
     "sessions_history": ToolDeclaration(act=Act.READ, for_guests=True, shows_others=True),
     "sessions_list": ToolDeclaration(act=Act.LIST, for_guests=True, shows_others=True),
     "sessions_search": ToolDeclaration(act=Act.READ, for_guests=True, shows_others=True),
-    "sessions_send": ToolDeclaration(act=Act.SEND, for_guests=True, shows_others=True),
-    "sessions_spawn": ToolDeclaration(governs_children=True),
+    "sessions_send": ToolDeclaration(act=Act.SEND, for_guests=True, shows_others=True, invokes="send"),
+    "sessions_spawn": ToolDeclaration(governs_children=True, invokes="spawn"),
     WAIT_TOOL: ToolDeclaration(governs_children=True, shows_others=True),
     YIELD_TOOL: ToolDeclaration(governs_children=True),
-    "subagents": ToolDeclaration(governs_children=True, shows_others=True),
+    "subagents": ToolDeclaration(governs_children=True, shows_others=True, invokes="steer"),
     SUMMARIZE_TOOL: ToolDeclaration(for_guests=True),
     "tasks": ToolDeclaration(asks=True),
 }
@@ -54,6 +56,13 @@ GUEST_TOOLS = frozenset(name for name, tool in SESSION_TOOLS.items() if tool.for
 SHOW_OTHERS = frozenset(name for name, tool in SESSION_TOOLS.items() if tool.shows_others)
 NEVER_ASK = frozenset(name for name, tool in SESSION_TOOLS.items() if not tool.asks)
 SPAWN_FAMILY = frozenset(name for name, tool in SESSION_TOOLS.items() if tool.governs_children)
+
+
+def invoked_by(tool: str, arguments: Mapping[str, object]) -> str | None:
+    """How the call reaches another session; None if it does not. Contract: flow 9."""
+    declared = SESSION_TOOLS.get(tool)
+    how = None if declared is None else declared.invokes
+    return None if how == "steer" and arguments.get("action") != how else how
 
 
 def named_session_tools(patterns: Collection[str]) -> frozenset[str]:

@@ -23,21 +23,26 @@ from antiphon.domain.own_text import OwnText, own_text
 from antiphon.domain.parts import parts_of, parts_of_own
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.deliveries.deliveries import (
+    Checked,
     ClaimDelivery,
     claim_delivery,
     failure_of,
     sessions_of,
+    settle_checked,
     settle_failed,
     settle_part,
     settle_sent,
     settle_withdrawn,
 )
+from antiphon.engine.deliveries.output_rules import find_facts
 from antiphon.engine.deliveries.paces import PacedChat, RateLimits, chat_of
 from antiphon.engine.ledger.due_loop import DueLoop
 from antiphon.engine.ledger.text_work import work_on
 from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
 from antiphon.metrics import DELIVERIES_DEAD
+from antiphon.policy.written.fields import Hook
+from antiphon.policy.written.rule_set import NOTHING_SAID
 from antiphon.store import deliveries as outbox
 from antiphon.store.database import Database, Transaction
 from antiphon.store.deliveries import OUTBOX, ChannelAccount, Head
@@ -160,7 +165,23 @@ class Deliverer(DueLoop[ChannelAccount]):
         claimed = await self._database.run(claim_delivery, command, sessions=sessions_of(head.session))
         self._claiming.worked()
         if claimed is not None:
+            claimed = await self._check(claimed)
+        if claimed is not None:
             await self._send(claimed, sender)
+
+    async def _check(self, claimed: Delivery) -> Delivery | None:
+        """The text as the checks of programs let it go; None if they hold it back. Contract: flow 9."""
+        written = self._rules.written
+        if not written.has_checks(Hook.PRE_OUTPUT) or claimed.is_withdrawal or claimed.approval is not None:
+            return claimed
+        facts = await self._database.read(find_facts, claimed, self._rules, self._clock.now_ms())
+        if facts is None:
+            return claimed
+        said = await written.ask_checks(Hook.PRE_OUTPUT, facts)
+        if said is NOTHING_SAID:
+            return claimed
+        checked = Checked(claimed, said, self._rules)
+        return await self._database.run(settle_checked, checked, sessions=sessions_of(claimed.session))
 
     async def _send(self, claimed: Delivery, sender: PartSender) -> None:
         try:

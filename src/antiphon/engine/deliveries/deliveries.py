@@ -27,17 +27,19 @@ from antiphon.engine.access.exits import Leaving, leave
 from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.releases import decide_released
-from antiphon.engine.deliveries.outbox import ExitCheck, Origin, queue_withdrawal, tell
+from antiphon.engine.deliveries.outbox import ExitCheck, Origin, enqueue_notice, queue_withdrawal, tell
+from antiphon.engine.deliveries.output_rules import decide_claimed, denied_by, is_asked
 from antiphon.engine.deliveries.questions import is_question, question_as_claimed, show_decision
 from antiphon.engine.deliveries.refused import ask_release, note_got
 from antiphon.engine.deliveries.requests import as_claimed, show_answer
 from antiphon.engine.deliveries.saying import tell_owners
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
-from antiphon.policy.decision import Deny
+from antiphon.policy.decision import ALLOW, Deny
 from antiphon.policy.releases import OUTDATED
 from antiphon.policy.rights import SUSPENDED
 from antiphon.policy.voices import TellErrors
+from antiphon.policy.written.rule_set import NOTHING_SAID, RuleDecision
 from antiphon.store import approvals
 from antiphon.store import deliveries as outbox
 from antiphon.store import sessions as rows
@@ -144,7 +146,50 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
         return None
     if claimed.cause is not None and not await _may_tell(tx, claimed, command):
         return None
-    return claimed
+    said = await decide_claimed(tx, claimed, command.rules, tx.now_ms)
+    return await carry_out_rules(tx, claimed, said, command.rules)
+
+
+async def carry_out_rules(tx: Transaction, claimed: Delivery, said: RuleDecision, rules: Rules) -> Delivery | None:
+    """The claimed text as rules or checks let it go, changed in its row too; None if they hold it back.
+
+    Where they want somebody to be asked, an owner may release these very words. Contract: flow 9, 11.
+    """
+    if is_asked(said) and claimed.release is not None:
+        call = ForeseenCall(claimed.meant_for, ALLOW, claimed.text, claimed.made_of)
+        is_released = not isinstance(await decide_released(tx, call, claimed.release, rules), Deny)
+    else:
+        is_released = False
+    denied = None if is_released else denied_by(said)
+    if denied is not None:
+        await _suppress(tx, claimed, denied, decided=said)
+        if is_asked(said):
+            await ask_release(tx, claimed, ExitCheck(rules=rules))
+        elif rules.voices.at(claimed.place).tell_errors is TellErrors.ASKER:
+            await enqueue_notice(tx, claimed.place, said.message or KEPT_BACK, name=f"rule {claimed.id}")
+        return None
+    left = said.redact(claimed.text)
+    if is_released or not left.stretches:
+        return claimed
+    assert await outbox.CLAIMS.write(tx, claimed.claim, {"text": left.text})
+    data: JsonObject = {**_named(claimed), "decided": said.data(), "text": left.text}
+    await _tell(tx, claimed, EventType.DELIVERY_REDACTED, data)
+    return replace(claimed, text=left.text)
+
+
+class Checked(Struct, frozen=True):
+    """A claimed text, and what checks say of it."""
+
+    claimed: Delivery
+    said: RuleDecision
+    rules: Rules
+
+
+async def settle_checked(tx: Transaction, checked: Checked) -> Delivery | None:
+    """The text as checks let it go; None if they hold it back, or if the claim was taken over."""
+    if not await outbox.CLAIMS.write(tx, checked.claimed.claim, {"process": checked.claimed.process}):
+        return None
+    return await carry_out_rules(tx, checked.claimed, checked.said, checked.rules)
 
 
 async def _may_tell(tx: Transaction, claimed: Delivery, command: ClaimDelivery) -> bool:
@@ -161,12 +206,15 @@ async def _may_tell(tx: Transaction, claimed: Delivery, command: ClaimDelivery) 
 
 
 _OF_FLOW = (FLOW, OUTDATED.rule)
+KEPT_BACK = "A rule of this installation does not let the answer be sent here."
 NOT_TOLD = Deny("not_told", "The channel's setting `tell_errors` is `none`.")
 OWNERS_TOLD = Deny("owner_told", "The channel's setting `tell_errors` is `owner`: owners were told in their own chats.")
 NO_OWNER_TOLD = Deny("owner_told", "The channel's setting `tell_errors` is `owner`, and no owner has a private chat.")
 
 
-async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, *, is_dead: bool = False) -> None:
+async def _suppress(
+    tx: Transaction, claimed: Delivery, denied: Deny, *, is_dead: bool = False, decided: RuleDecision = NOTHING_SAID
+) -> None:
     """Keeps the text where it is; a dead one is shown to owners as not delivered."""
     status = DeliveryStatus.DEAD if is_dead else DeliveryStatus.SUPPRESSED
     columns: dict[str, SqlValue] = {
@@ -181,6 +229,8 @@ async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, *, is_dead
     await note_got(tx, claimed, PlaceGot.FLOW if denied.rule in _OF_FLOW else PlaceGot.DENIED)
     await queue_withdrawal(tx, claimed)
     data: JsonObject = {**_named(claimed), "code": denied.rule, "error": denied.reason}
+    if decided is not NOTHING_SAID:
+        data["decided"] = decided.data()
     await _tell(tx, claimed, EventType.DELIVERY_SUPPRESSED, data)
 
 

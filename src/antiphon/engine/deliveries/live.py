@@ -28,6 +28,7 @@ from antiphon.domain.run import Run
 from antiphon.domain.silence import spoken_so_far
 from antiphon.engine.deliveries.deliverer import PartSender
 from antiphon.engine.deliveries.outbox import StreamedText, begin_stream, forget_stream, note_shown
+from antiphon.engine.deliveries.output_rules import looks_at_output
 from antiphon.engine.deliveries.paces import RateLimits, account_of
 from antiphon.engine.deliveries.showing import DraftView, LiveSender, Question, look
 from antiphon.engine.ledger.text_work import work_on
@@ -151,8 +152,11 @@ class LiveReplies:
         await self._is_idle.wait()
 
     def begin(self, run: Run) -> None:
-        """The run executes from now on: follows it, if its reply may go to a place that is served here."""
-        if not self._channels or not run.purpose.speaks_for_itself:
+        """The run executes from now on: follows it, if its reply may go to a place that is served here.
+
+        Nothing is shown while rules or checks look at texts before they leave. Contract: flow 9.
+        """
+        if not self._channels or not run.purpose.speaks_for_itself or looks_at_output(self._rules):
             return
         if run.place is not None and account_of(run.place) not in self._channels:
             return

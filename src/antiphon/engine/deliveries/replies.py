@@ -8,8 +8,11 @@ from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import spoken
 from antiphon.engine.access.exits import SEND_DENIED, Leaving, leave
+from antiphon.engine.access.facts import Output
+from antiphon.engine.deliveries.output_rules import denied_by, find_facts_of_answer
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Decision, Deny
+from antiphon.policy.written.fields import RULE, Hook
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
 
@@ -20,7 +23,7 @@ class ChannelReply(Struct, frozen=True):
     """A reply as it leaves, without markers, or the reason why there is none."""
 
     text: str | None = None
-    suppressed: Literal["silent", "send_denied", "flow"] | None = None
+    suppressed: Literal["silent", "send_denied", "flow", "rule"] | None = None
     """None if there is a text, or if the run did not end well."""
 
     @property
@@ -46,7 +49,17 @@ class Replies:
         words = spoken(run.reply or "")
         if not words.strip() or run.code == "reset":
             return ChannelReply(suppressed="silent")
-        return ChannelReply(words)
+        return await self._ruled(run, Output(place, words))
+
+    async def _ruled(self, run: Run, output: Output) -> ChannelReply:
+        """The words as rules and checks let them go; nobody is asked, as somebody waits. Contract: flow 9."""
+        facts = await self._database.read(find_facts_of_answer, run, output, self._rules)
+        if facts is None:
+            return ChannelReply(output.text)
+        said = await self._rules.written.ask(Hook.PRE_OUTPUT, facts)
+        if denied_by(said) is not None:
+            return ChannelReply(suppressed=RULE)
+        return ChannelReply(said.redact(output.text).text)
 
 
 async def _look(query: Query, run: Run, place: DeliveryContext, rules: Rules) -> Decision:

@@ -5,6 +5,7 @@ its run.
 """
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -39,18 +40,23 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.run import PlaceGot, Purpose, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, Session
+from antiphon.engine.access.facts import Acting, facts_of
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import ExitCheck, Outgoing
 from antiphon.engine.deliveries.refused import send_or_ask
 from antiphon.engine.ledger.append import append_words, derived_id, made_by, words_from
 from antiphon.engine.ledger.queue import queue_run
+from antiphon.engine.rules import Rules
 from antiphon.policy.flow import may_tell
+from antiphon.policy.written.fields import Action as RuleAction
+from antiphon.policy.written.fields import Hook
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import incarnations
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import moment
 from antiphon.store.database import Query, Transaction
+from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
 
 SOURCE_TOOL = "sessions_send"
@@ -150,13 +156,19 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, *, check: ExitCh
         return
     ended = RunEnd(run.status, run.reply or "", run.error)
     said = Said(exchange.side(run.session), run.made_of, is_reset=run.code == "reset")
+    rules, turned = None if check is None else check.rules, _Turned(exchange, sides, said)
     match exchange.stage:
         case ExchangeState.REQUEST:
-            around = await _look_around(tx, exchange, sides, said)
+            around = await _ruled(
+                tx, await _look_around(tx, exchange, sides, said), _Turned(exchange, sides, said), rules
+            )
             around = await _let_waiter_take(tx, exchange, sides.requester, around)
             step = on_request_ended(exchange, ended, around)
         case ExchangeState.TURN:
-            step = on_turn_ended(exchange, ended, await _look_around(tx, exchange, sides, said))
+            around = await _ruled(
+                tx, await _look_around(tx, exchange, sides, said), _Turned(exchange, sides, said), rules
+            )
+            step = on_turn_ended(exchange, ended, around)
         case _:
             done, announcement = on_announce_ended(exchange, ended)
             await rows_of_exchanges.update(tx, done, tx.now_ms)
@@ -193,6 +205,26 @@ async def _look_around(query: Query, exchange: Exchange, sides: Sides, said: Sai
         may_go_on=has_requester and has_target and spent < exchange.max_chain_tokens,
         can_announce=has_target and outbox.is_external(place) and place != own_place,
     )
+
+
+class _Turned(NamedTuple):
+    """What a further turn would follow."""
+
+    exchange: Exchange
+    sides: Sides
+    said: Said
+
+
+async def _ruled(query: Query, around: Surroundings, turned: _Turned, rules: Rules | None) -> Surroundings:
+    """The same; no further turn begins if written rules block it. Contract: flow 9."""
+    if rules is None or not around.may_go_on or not rules.written.asks(Hook.AGENT_INVOCATION):
+        return around
+    exchange, sides, said = turned
+    speaker, other = sides.of(said.side), sides.other(said.side)
+    acting = Acting(speaker, await find_standing(query, exchange.principal), said.made_of, moment(query.now_ms))
+    facts = facts_of(acting, rules) | {"act": "turn", "target.agent": other.agent_id}
+    is_blocked = rules.written.decide(Hook.AGENT_INVOCATION, facts).action in (RuleAction.BLOCK, RuleAction.APPROVE)
+    return replace(around, may_go_on=not is_blocked)
 
 
 async def _let_waiter_take(

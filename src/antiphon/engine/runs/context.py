@@ -46,6 +46,7 @@ from antiphon.policy.rights import integrity_of, integrity_of_role, reaches_all
 from antiphon.policy.sinks import Sinks
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
+from antiphon.policy.written.rule_set import NOTHING_SAID, RuleDecision
 from antiphon.store import approvals, incarnations, people, quarantine, spawns, standing_approvals, trusted_content
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -402,19 +403,25 @@ class RunContext:
         allowed_by: StandingApprovalId | None = None,
         *,
         workspace: lifecycle.WorkspaceUse | None = None,
+        decided: RuleDecision = NOTHING_SAID,
     ) -> lifecycle.BegunCall:
         """Stores that a call begins; must return before the call has any effect. Contract: runs 8, access 1.
 
         It does not begin if the principal whose rights it has is not any more what it was when the call was judged, if
         the standing approval that allowed it does not count any more, or if the workspace holds more than the call may
-        take along.
+        take along. `decided` is what written rules say of it; if they take something out, the event has what runs.
         """
+        data: JsonObject = {"messageSeq": call.message_seq, "index": call.index, "tool": call.part.name}
+        if decided is not NOTHING_SAID:
+            data["decided"] = decided.data()
+        if decided.redacts:
+            data["arguments"] = call.part.arguments
         begun = NewEvent(
             type=EventType.TOOL_CALL,
             actor=AGENT_ACTOR,
             classification=self.made_of,
             run_id=self.run.id,
-            data={"messageSeq": call.message_seq, "index": call.index, "tool": call.part.name},
+            data=data,
         )
         found = await self._database.run(
             lifecycle.begin_call,
@@ -453,6 +460,7 @@ class RunContext:
         *,
         uses_workspace: bool = False,
         usage: Usage = NO_USAGE,
+        decided: RuleDecision = NOTHING_SAID,
     ) -> None:
         """Stores the result of a call; `source` is what the tool added to the context, `usage` what models used for it.
 
@@ -464,6 +472,7 @@ class RunContext:
             classification=self.made_of.join(source),
             run_id=self.run.id,
             message=result,
+            data=None if decided is NOTHING_SAID else {"decided": decided.data()},
             usage=usage,
             own_integrity=source.integrity,
         )

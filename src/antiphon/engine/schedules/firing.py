@@ -19,8 +19,9 @@ from antiphon.engine.firings.notices import tell
 from antiphon.engine.ledger.append import NewMessage
 from antiphon.engine.ledger.queue import new_run_id, queue_run
 from antiphon.engine.rules import Rules
-from antiphon.engine.sessions.resets import begin_anew
+from antiphon.engine.sessions.resets import begin_anew, decide_reset
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
+from antiphon.policy.decision import Allow
 from antiphon.policy.exit import takes
 from antiphon.policy.flow import classify_message, is_public
 from antiphon.policy.rights import may_open
@@ -152,7 +153,9 @@ async def begin_run(
     """Queues the task's run in its session, with the maker's present rights."""
     if session is None:
         session = await _create(tx, task, standing, rules)
-    elif not task.keeps_context:
+    elif not task.keeps_context and isinstance(
+        await decide_reset(tx, session, rules, actor=SYSTEM, reason="task"), Allow
+    ):
         session = await begin_anew(tx, session, rules, actor=SYSTEM, reason="task")
     message = UserMessage(
         message_id=begun.message_id,

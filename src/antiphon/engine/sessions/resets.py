@@ -11,6 +11,7 @@ from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import Session
 from antiphon.domain.session_ids import next_session_id
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.facts import Acting, facts_of
 from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.approvals.answering import withdraw_all
 from antiphon.engine.checkpoints.queue import queue_checkpoint
@@ -18,8 +19,10 @@ from antiphon.engine.ledger.append import append_events, keep_taint
 from antiphon.engine.rules import ResetRule, Rules
 from antiphon.engine.runs.ends import call_off, end_parked_run, end_queued_run
 from antiphon.policy.acts import Act
+from antiphon.policy.decision import ALLOW, Decision, Deny
 from antiphon.policy.rights import may_clear, may_reset
 from antiphon.policy.shown import shown_session
+from antiphon.policy.written.fields import RULE, Action, Hook
 from antiphon.store import incarnations, quarantine, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -46,6 +49,7 @@ async def reset_session(tx: Transaction, rights: Rights, target: NamedTarget) ->
     standing = await find_standing(tx, rights.principal)
     if not may_reset(standing, found.session.source.type):
         raise Denied("Only owners may reset a session of a group", code="forbidden")
+    await refuse_reset(tx, found.session, rights.rules, actor=standing.principal, reason="reset")
     renewed = await begin_anew(tx, found.session, rights.rules, actor=standing.principal, reason="reset")
     if not may_clear(standing):
         renewed = replace(renewed, taint=await keep_taint(tx, SessionId(found.session.id), SessionId(renewed.id)))
@@ -63,10 +67,31 @@ async def begin_anew_if_stale(tx: Transaction, head: SessionHead, rules: Rules) 
         return head
     if session.pending_approvals or await ledger.is_busy(tx, session.row) or await spawns.is_expecting(tx, session.row):
         return head  # the awaited work belongs to this conversation
+    if isinstance(await decide_reset(tx, session, rules, actor=SYSTEM, reason=rule.mode.value), Deny):
+        return head
     await begin_anew(tx, session, rules, actor=SYSTEM, reason=rule.mode.value)
     renewed = await rows.find_head(tx, head.row)
     assert renewed is not None
     return renewed
+
+
+async def decide_reset(tx: Transaction, session: Session, rules: Rules, *, actor: Principal, reason: str) -> Decision:
+    """Whether written rules let the session begin anew. Contract: flow 9."""
+    if not rules.written.asks(Hook.SESSION_RESET):
+        return ALLOW
+    acting = Acting(session, await find_standing(tx, actor), session.taint, tx.now)
+    facts = facts_of(acting, rules) | {"cause": reason, "by": str(actor)}
+    said = rules.written.decide(Hook.SESSION_RESET, facts)
+    if said.action is not Action.BLOCK:
+        return ALLOW
+    return Deny(RULE, f"{said.message or 'A rule keeps this session as it is.'} (Rule {', '.join(said.rules)}.)")
+
+
+async def refuse_reset(tx: Transaction, session: Session, rules: Rules, *, actor: Principal, reason: str) -> None:
+    """Raises `Denied` (`rule`) if a rule keeps the session as it is."""
+    decision = await decide_reset(tx, session, rules, actor=actor, reason=reason)
+    if isinstance(decision, Deny):
+        raise Denied(decision.reason, code=decision.rule)
 
 
 async def begin_anew(tx: Transaction, session: Session, rules: Rules, *, actor: Principal, reason: str) -> Session:

@@ -16,6 +16,9 @@ Facts: TypeAlias = Mapping[str, object]
 
 ARGUMENT: Final = "arguments."
 TEXT: Final = "text"
+RULE: Final = "rule"
+"""The code of what a written rule or a check refuses."""
+COMPARTMENTS: Final = "compartments"
 
 
 class Hook(StrEnum):
@@ -119,11 +122,11 @@ FIELDS: Final[Mapping[str, Field]] = {
     "agent": Field(Kind.TEXT, _EVERY, "the agent of the session"),
     "session.kind": Field(Kind.TEXT, _EVERY, "what the session is: `main`, `subagent`, `cron`, `hook` and so on"),
     "session.channel": Field(Kind.TEXT, _EVERY, "the channel of its chat"),
-    "session.chatType": Field(Kind.TEXT, _EVERY, "`direct`, `group` or `thread`"),
+    "session.chatType": Field(Kind.TEXT, _EVERY, "`direct`, `group` or `channel`"),
     "person": Field(Kind.TEXT, _EVERY, "whose rights it has, such as `person:owner`"),
     "role": Field(Kind.WORD, _EVERY, "what that person is", ("owner", "user", "guest")),
     "level": Field(Kind.RANK, _EVERY, "the level of what is decided about", _LEVELS),
-    "compartments": Field(Kind.SET, _EVERY, "its compartments, by name"),
+    COMPARTMENTS: Field(Kind.SET, _EVERY, "its compartments, by name"),
     "integrity": Field(Kind.WORD, _EVERY, "whether it is trusted", ("trusted", "untrusted")),
     "hour": Field(Kind.NUMBER, _EVERY, "the hour of the day, 0 to 23, in the zone of tasks"),
     "weekday": Field(Kind.RANK, _EVERY, "the day of the week there", WEEKDAYS),
@@ -132,7 +135,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "effects": Field(Kind.SET, OF_CALLS, "what the tool does", _EFFECTS),
     "sink.level": Field(Kind.RANK, OF_CALLS, "the highest level that may go to the tool", _LEVELS),
     "sink.channel": Field(Kind.TEXT, _OUTPUT, "the channel where the words go"),
-    "sink.chatType": Field(Kind.TEXT, _OUTPUT, "`direct`, `group` or `thread`"),
+    "sink.chatType": Field(Kind.WORD, _OUTPUT, "whether it is a group", ("direct", "group")),
     "sink.recipient": Field(Kind.TEXT, _OUTPUT, "the chat or person there, as the channel names it"),
     "source": Field(Kind.WORD, _CONTEXT, "where the entry comes from", SOURCES),
     "text": Field(Kind.TEXT, _OUTPUT | _CONTEXT | {Hook.POST_TOOL_RESPONSE}, "the words themselves"),

@@ -1,6 +1,6 @@
 """Reads rules as people write them, and says where something is wrong and what was meant. Contract: flow 9."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from string import ascii_letters, digits
 from typing import Final, NamedTuple, NoReturn, TypeAlias, cast
@@ -10,6 +10,7 @@ from antiphon.policy.written.fields import (
     ANY_ARGUMENT_FIELD,
     ARGUMENT,
     ASKING,
+    COMPARTMENTS,
     FIELDS,
     OF_CALLS,
     OPERATORS,
@@ -41,8 +42,11 @@ Where: TypeAlias = Callable[[tuple[str, ...]], str]
 """Says in words where a part of the rules stands, by its path: `("3", "when", "0", "op")`."""
 
 
-def read_rules(raw: Sequence[object], where: Where) -> RuleSet:
-    """The rules, compiled. Raises `Invalid` (`invalid_rules`) that names each place, the fault and the nearest name."""
+def read_rules(raw: Sequence[object], where: Where, compartments: Collection[str] | None = None) -> RuleSet:
+    """The rules, compiled. Raises `Invalid` (`invalid_rules`) that names each place, the fault and the nearest name.
+
+    `compartments` are the names that exist; None where they cannot be known.
+    """
     if len(raw) > MAX_RULES:
         raise Invalid(
             f"{where(())}: {len(raw):,} rules are too many; at most {MAX_RULES:,}. Use `in` for lists of values.",
@@ -52,7 +56,7 @@ def read_rules(raw: Sequence[object], where: Where) -> RuleSet:
     rules: dict[str, WrittenRule] = {}
     for index, each in enumerate(raw):
         try:
-            place = _Place(where, (str(index),))
+            place = _Place(where, (str(index),), compartments)
             rule = _read_rule(each, place)
             if rule.id in rules:
                 place.at("id").refuse(f"id {rule.id!r} is taken by {rules[rule.id].where}")
@@ -76,9 +80,10 @@ class _Place(NamedTuple):
 
     where: Where
     path: tuple[str, ...]
+    compartments: Collection[str] | None
 
     def at(self, *names: str) -> "_Place":
-        return _Place(self.where, (*self.path, *names))
+        return self._replace(path=(*self.path, *names))
 
     def refuse(self, said: str) -> NoReturn:
         raise _Problem(f"{self.where(self.path)}: {said}.")
@@ -135,7 +140,12 @@ def _read_condition(raw: object, hook: Hook, place: _Place) -> Condition:
     if op not in OPERATORS[field.kind]:
         usable = ", ".join(each.value for each in OPERATORS[field.kind])
         place.at("op").refuse(f"{name} cannot be compared with {op.value!r}. Use one of {usable}")
-    return Condition(name, op, _read_value(tree["value"], field, op, place.at("value")))
+    value = _read_value(tree["value"], field, op, place.at("value"))
+    if name == COMPARTMENTS and place.compartments is not None and value not in place.compartments:
+        known = tuple(place.compartments)
+        said = _nearest(str(value), known) if known else ""
+        place.at("value").refuse(f"unknown compartment {value!r}.{said} Create one: `antiphon compartments add`")
+    return Condition(name, op, value)
 
 
 def _read_value(raw: object, field: Field, op: Operator, place: _Place) -> Scalar | tuple[Scalar, ...]:

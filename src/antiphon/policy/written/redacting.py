@@ -3,17 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
+from antiphon.domain.decided import Stretch, cut
 from antiphon.domain.redaction import find_secrets
 from antiphon.policy.text_patterns import TextPattern, folded
 from antiphon.policy.written.fields import ARGUMENT
-
-
-class Stretch(NamedTuple):
-    """A part of a text that rules took out."""
-
-    start: int
-    end: int
-    rules: tuple[str, ...]
 
 
 class RedactedText(NamedTuple):
@@ -36,12 +29,7 @@ def redact_by(text: str, redactors: Sequence[Redactor]) -> RedactedText:
         spans = find_secrets(text) if each.pattern is None else each.pattern.stretches(low)
         found += (Stretch(start, end, (each.rule,)) for start, end in spans)
     stretches = _united(found)
-    shown: list[str] = []
-    place = 0
-    for start, end, rules in stretches:
-        shown += (text[place:start], f"[redacted: {', '.join(rules)}]")
-        place = end
-    return RedactedText("".join((*shown, text[place:])), stretches) if stretches else RedactedText(text, ())
+    return RedactedText(cut(text, stretches), stretches) if stretches else RedactedText(text, ())
 
 
 def _united(found: Iterable[Stretch]) -> tuple[Stretch, ...]:
