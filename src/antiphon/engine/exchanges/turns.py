@@ -159,15 +159,11 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, *, check: ExitCh
     rules, turned = None if check is None else check.rules, _Turned(exchange, sides, said)
     match exchange.stage:
         case ExchangeState.REQUEST:
-            around = await _ruled(
-                tx, await _look_around(tx, exchange, sides, said), _Turned(exchange, sides, said), rules
-            )
+            around = await _ruled(tx, await _look_around(tx, exchange, sides, said), turned, rules)
             around = await _let_waiter_take(tx, exchange, sides.requester, around)
             step = on_request_ended(exchange, ended, around)
         case ExchangeState.TURN:
-            around = await _ruled(
-                tx, await _look_around(tx, exchange, sides, said), _Turned(exchange, sides, said), rules
-            )
+            around = await _ruled(tx, await _look_around(tx, exchange, sides, said), turned, rules)
             step = on_turn_ended(exchange, ended, around)
         case _:
             done, announcement = on_announce_ended(exchange, ended)
