@@ -18,6 +18,7 @@ from antiphon.agents.models import Models
 from antiphon.agents.offered_tools import OfferedTools
 from antiphon.agents.outside_gate import OutsideGate
 from antiphon.agents.reviewed_tools import ReviewedTools
+from antiphon.agents.simulating import OutsideSimulator
 from antiphon.agents.summaries import Summaries
 from antiphon.agents.toolset import FunctionTool, Tool, Toolset
 from antiphon.backends import (
@@ -125,6 +126,7 @@ from antiphon.tools.sessions_send import sessions_send
 from antiphon.tools.sessions_spawn import sessions_spawn
 from antiphon.tools.sessions_wait import sessions_wait
 from antiphon.tools.sessions_yield import sessions_yield
+from antiphon.tools.simulate_tool_call import simulate_tool_call
 from antiphon.tools.subagents import subagents
 from antiphon.tools.summarize import summarize
 from antiphon.tools.tasks import tasks as tasks_tool
@@ -328,6 +330,7 @@ def build(
             )
         ),
         session_status(views, rules),
+        simulate_tool_call(OutsideSimulator(lambda: gate, callers), clock),
         agents_list(views),
         memory(
             Memories(

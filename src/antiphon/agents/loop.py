@@ -25,6 +25,7 @@ from antiphon.agents.models import Models
 from antiphon.agents.prompt import NOBODY, Framing, build_prompt
 from antiphon.agents.quarantine import Quarantine, quarantine_of
 from antiphon.agents.repair import Conversed, Repairs, Shortening, after_refusal
+from antiphon.agents.simulating import RunSimulator
 from antiphon.agents.summary import FILL_LIMIT
 from antiphon.agents.text import bounded_text, whole_text
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
@@ -107,6 +108,7 @@ class AgentLoop:
             is_sandboxed=is_sandboxed,
             workspace=self._workspaces.of_session(session),
         )
+        context.simulator = RunSimulator(context, judge)
         repairs = Repairs()
         while True:
             transcript = await context.read_log()

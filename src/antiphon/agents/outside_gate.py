@@ -49,6 +49,15 @@ class GateAnswer(NamedTuple):
     """What the tool's result added to what the session held."""
 
 
+class Foreseen(NamedTuple):
+    """What is decided about a call before it begins."""
+
+    refusal: ToolOutput | None
+    asks: str | None
+    """Why somebody would be asked; None if nobody would."""
+    decided: RuleDecision
+
+
 class OutsideGate:
     """Decides by the session as it was when the caller was found."""
 
@@ -97,6 +106,24 @@ class OutsideGate:
             sink=sink_of(tool, self._rules.sinks, leaves=leaves),
             caller=found.caller,
         )
+
+    async def foresee(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> Foreseen:
+        """What would become of the call, by the same steps and in their order; changes nothing."""
+        said = await self.decide(found, tool, arguments)
+        arguments = said.redact_arguments(arguments)
+        if refusal := await self.refuse(found, tool):
+            return Foreseen(refusal, None, said)
+        if said.action is Action.BLOCK:
+            return Foreseen(refuse_by_rule(said), None, said)
+        try:
+            asked = await self.asked(found, tool, json.dumps(arguments, ensure_ascii=False), said)
+        except Denied as denied:
+            return Foreseen(ToolOutput(json.dumps(_refused(denied.code, denied.message)), is_error=True), None, said)
+        if asked is None:
+            return Foreseen(None, None, said)
+        if refusal := await self.refuse_words(found, tool, arguments):
+            return Foreseen(refusal, None, said)
+        return Foreseen(None, asked.reason, said)
 
     async def asked(self, found: FoundCaller, tool: Tool, text: str, said: RuleDecision) -> AskedCall | None:
         """The call as a person is asked about it, with the workspace of now; None if it needs no approval."""

@@ -47,6 +47,7 @@ SESSION_TOOLS: Mapping[str, ToolDeclaration] = {
     "sessions_spawn": ToolDeclaration(governs_children=True, invokes="spawn"),
     WAIT_TOOL: ToolDeclaration(governs_children=True, shows_others=True),
     YIELD_TOOL: ToolDeclaration(governs_children=True),
+    "simulate_tool_call": ToolDeclaration(for_guests=True),
     "subagents": ToolDeclaration(governs_children=True, shows_others=True, invokes="steer"),
     SUMMARIZE_TOOL: ToolDeclaration(for_guests=True),
     "tasks": ToolDeclaration(asks=True),

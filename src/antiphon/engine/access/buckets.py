@@ -32,11 +32,11 @@ class Buckets:
 
         `is_favoured` says whether an owner asks, as the edge knows it. It sets the rate and gives no right.
         """
-        self._take(str(principal), self._rates.owner if is_favoured else self._rates.guest)
+        self.take_at(str(principal), self._rates.owner if is_favoured else self._rates.guest)
 
     def take_for_crowd(self, name: str) -> None:
         """Does the same for all principals that one relay speaks for together, at ten times one principal's rate."""
-        self._take(f"crowd:{name}", self._rates.crowd)
+        self.take_at(f"crowd:{name}", self._rates.crowd)
 
     def take_in_crowd(self, principal: Principal, name: str) -> None:
         """Takes a token for one of the crowd, after `take_for_crowd` did for all.
@@ -51,7 +51,8 @@ class Buckets:
                 crowd.tokens = min(self._rates.crowd.burst, crowd.tokens + 1)
             raise
 
-    def _take(self, name: str, rate: Rate) -> None:
+    def take_at(self, name: str, rate: Rate) -> None:
+        """Takes a token from the bucket of that name. Raises `Limited` (`rate_limited`)."""
         now = self._clock.monotonic()
         bucket = self._buckets.pop(name, None) or _Bucket(rate.burst, now)
         passed = max(0.0, now - bucket.filled_at)

@@ -149,6 +149,8 @@ class RunContext:
         self._first_page: _Page | None = None
         self._first_spent: SpentToday | None = None
         self._opened_at = -inf
+        self.simulator: object = None
+        """What foresees calls of the run, set by its loop."""
         self._calls: dict[str, int] = {}
         """How often tools that count their calls were called."""
 
