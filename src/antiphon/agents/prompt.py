@@ -1,6 +1,7 @@
 """Builds prompts: the transcript's entries, with the framing that people's messages need."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -75,7 +76,7 @@ def build_prompt(
     framing: Framing,
 ) -> Prompt:
     """The prompt of the run's next step."""
-    newest = transcript.newest_input(run_id)
+    newest = _as_shown(entries, transcript.newest_input(run_id))
     steps = transcript.steps_of(run_id)
     newest_seq = newest.seq if newest is not None else 0
     return Prompt(
@@ -94,11 +95,22 @@ def build_prompt(
             result
             for step in _shown_steps(steps, framing.ceiling)
             if step.message.saw >= newest_seq
-            for result in step.results
+            for result in (_as_shown(entries, step) or step).results
             if isinstance(result, ToolResult)
         ],
         derived=transcript.derived,
     )
+
+
+ShownT = TypeVar("ShownT", Input, Step)
+
+
+def _as_shown(entries: Sequence[Entry], entry: ShownT | None) -> ShownT | None:
+    """The entry as it stands among those of the prompt: rules may have taken something out of it."""
+    if entry is None:
+        return None
+    found = next((each for each in reversed(entries) if not isinstance(each, Summary) and each.seq == entry.seq), entry)
+    return found if isinstance(found, type(entry)) else entry
 
 
 def _shown_steps(steps: Sequence[Step], ceiling: Classification) -> Sequence[Step]:
