@@ -87,6 +87,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                     tasks.start_soon(app.services.changes.run)
                     tasks.start_soon(app.services.credentials.run)
                     tasks.start_soon(app.services.names.run)
+                    tasks.start_soon(app.services.written.run)
                     tasks.start_soon(app.outside_calls.run)
                     tasks.start_soon(app.mcp.run)
                     tasks.start_soon(Watchdog(meter=app.services.health.meter).run)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -31,6 +32,8 @@ from antiphon.channels.channel import Channel
 from antiphon.channels.kind import Inside, Receiver
 from antiphon.clock import Clock
 from antiphon.config.config import Config
+from antiphon.config.sources import reread_rules
+from antiphon.config.written_rules import watched_file
 from antiphon.configured import ToolFunction, mcp_settings
 from antiphon.domain.classification import Compartments
 from antiphon.domain.cursors import Cursors
@@ -97,6 +100,7 @@ from antiphon.engine.views.contents import ContentsOfSessions
 from antiphon.engine.views.costs import Costs
 from antiphon.engine.views.history import History
 from antiphon.engine.views.incarnations import Incarnations
+from antiphon.engine.views.refusals import Refusals
 from antiphon.engine.views.run_trees import RunTrees
 from antiphon.engine.views.search import Search
 from antiphon.engine.views.summary_inputs import SummaryInputs
@@ -106,11 +110,13 @@ from antiphon.engine.work.checkpointer import Checkpointer
 from antiphon.engine.work.drain import Drain
 from antiphon.engine.work.health import Health
 from antiphon.engine.work.measures import Measures
+from antiphon.engine.work.rule_reloads import RuleReloads
 from antiphon.engine.work.worker import Worker
 from antiphon.feed.changes import Changes
 from antiphon.feed.follow import Hub
 from antiphon.mcp.client import McpTools
 from antiphon.mcp.endpoint import Endpoint
+from antiphon.policy.written.rule_set import RuleSet
 from antiphon.store.database import CommitHook, Database
 from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, connect_sqlite
@@ -226,6 +232,28 @@ class Base(Struct, frozen=True, kw_only=True):
             await self.models.find(name)
 
 
+def _reloads(base: Base, backend: Backend) -> RuleReloads:
+    config = base.config
+
+    async def note(found: RuleSet) -> None:
+        if backend.processes is not None:
+            await backend.processes.note_fingerprint(fingerprint_of(config, found))
+
+    return RuleReloads(
+        backend.database,
+        base.rules,
+        base.clock,
+        file=watched_file(config),
+        read=partial(reread_rules, config),
+        note=note,
+    )
+
+
+def fingerprint_of(config: Config, rules: RuleSet) -> str:
+    """Equal for processes that treat sessions and runs alike; the rules are what follows the point."""
+    return f"{config.fingerprint()}.{rules.hash}"
+
+
 def open_backend(base: Base, process: ProcessId, workers: Sequence[Worker]) -> AbstractAsyncContextManager[Backend]:
     """The configured database; `workers` will work on it."""
     config, parts = base.config, base.parts
@@ -259,7 +287,8 @@ def open_backend(base: Base, process: ProcessId, workers: Sequence[Worker]) -> A
 def _describe(base: Base, process: ProcessId) -> Process:
     role = base.config.gateway.role
     agents = tuple(base.rules.agents) if role.works else ()
-    return describe_process(process, role.value, version=VERSION, fingerprint=base.config.fingerprint(), agents=agents)
+    fingerprint = fingerprint_of(base.config, base.rules.written.now)
+    return describe_process(process, role.value, version=VERSION, fingerprint=fingerprint, agents=agents)
 
 
 def build(
@@ -423,6 +452,8 @@ def build(
         people=People(database, rules, clock, ids),
         names=names,
         compartments=HomeCompartments(database),
+        written=_reloads(base, backend),
+        refusals=Refusals(database),
         buckets=Buckets(rules.shares.rates, clock),
         ownership=Ownership(database, notifier, rules, base.home, clock=clock, ids=ids),
         credentials=Credentials(database, clock),

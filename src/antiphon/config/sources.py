@@ -16,7 +16,10 @@ from pydantic.alias_generators import to_camel
 from antiphon.channels.kinds import installed_names, own_kinds
 from antiphon.config.config import Config
 from antiphon.config.errors import explain
+from antiphon.config.written_rules import read_written_rules
+from antiphon.domain.classification import Compartments
 from antiphon.domain.errors import Invalid
+from antiphon.policy.written.rule_set import RuleSet
 from antiphon.settings.file import file_in, read_file
 from antiphon.settings.origins import Origins
 from antiphon.settings.variable import Variable, table_in
@@ -71,6 +74,13 @@ def load_config(
         raise Invalid(explain(error, origins), code="invalid_config") from error
     config.rules()
     return config
+
+
+def reread_rules(config: Config, compartments: Compartments) -> RuleSet:
+    """The rules as they are written now. Raises `Invalid`, also for settings that cannot be read any more."""
+    if config.flow.rules_file is None and config.origins.file is not None:
+        config = load_config(config.origins.file)
+    return read_written_rules(config, compartments.active)
 
 
 def _variables(environment: Mapping[str, str]) -> list[tuple[tuple[str, ...], str, str]]:

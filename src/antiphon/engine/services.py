@@ -44,12 +44,14 @@ from antiphon.engine.views.contents import ContentsOfSessions
 from antiphon.engine.views.costs import Costs
 from antiphon.engine.views.history import History
 from antiphon.engine.views.incarnations import Incarnations
+from antiphon.engine.views.refusals import Refusals
 from antiphon.engine.views.run_trees import RunTrees
 from antiphon.engine.views.search import Search
 from antiphon.engine.views.trees import Trees
 from antiphon.engine.views.views import Views
 from antiphon.engine.work.health import Health
 from antiphon.engine.work.measures import Measures
+from antiphon.engine.work.rule_reloads import RuleReloads
 from antiphon.feed.changes import Changes
 from antiphon.feed.follow import Hub
 
@@ -100,6 +102,8 @@ class Services(Struct, frozen=True, kw_only=True):
     people: People
     names: PersonNames
     compartments: HomeCompartments
+    written: RuleReloads
+    refusals: Refusals
     buckets: Buckets
     ownership: Ownership
     credentials: Credentials

@@ -55,6 +55,10 @@ async def beat(tx: Transaction, process: ProcessId) -> bool:
     return await tx.change("UPDATE processes SET beats = beats + 1 WHERE id = ?", (process,)) == 1
 
 
+async def set_fingerprint(tx: Transaction, process: ProcessId, fingerprint: str) -> None:
+    await tx.execute("UPDATE processes SET fingerprint = ? WHERE id = ?", (fingerprint, process))
+
+
 async def delete_unchanged(tx: Transaction, process: ProcessId, beats: int) -> bool:
     """Removes a process as dead unless it has beaten meanwhile; returns whether it did."""
     return await tx.change("DELETE FROM processes WHERE id = ? AND beats = ?", (process, beats)) == 1

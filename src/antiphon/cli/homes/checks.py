@@ -184,12 +184,19 @@ def _processes(state: "ServerState") -> Iterator[CheckResult]:
         yield CheckResult(name, Grade.OK, "none runs on the database")
     elif not workers:
         yield CheckResult(name, Grade.WARNING, f"{kinds}: none runs agents", "Start one with `antiphon worker`.")
-    elif len({member.fingerprint for member in state.living}) > 1:
+    elif len({member.fingerprint.partition(".")[0] for member in state.living}) > 1:
         yield CheckResult(
             name,
             Grade.WARNING,
             f"{kinds}: their configurations differ",
             "Give all of them the same agents, limits, messages, groups and session settings.",
+        )
+    elif len({member.fingerprint for member in state.living}) > 1:
+        yield CheckResult(
+            name,
+            Grade.WARNING,
+            f"{kinds}: their rules differ",
+            "Give all of them the same `flow.rules`; `antiphon policy list` shows those of the gateway.",
         )
     else:
         yield CheckResult(name, Grade.OK, kinds)

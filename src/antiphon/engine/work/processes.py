@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
@@ -69,6 +70,11 @@ class Processes:
         """Announces this process. Warns of others with a different configuration."""
         await self._database.run(rows.insert, self.this, self._clock.now_ms())
         self._compare(await self._database.read(rows.list_all))
+
+    async def note_fingerprint(self, fingerprint: str) -> None:
+        """Shows others that the rules of this process have changed."""
+        self.this = replace(self.this, fingerprint=fingerprint)
+        await self._database.run(rows.set_fingerprint, self.this.id, fingerprint)
 
     async def unregister(self) -> None:
         """Leaves, so that other processes take over its work at once."""

@@ -148,6 +148,11 @@ ANY_ARGUMENT: Final = Field(Kind.ANY, frozenset(OF_CALLS), "an argument of the c
 ANY_ARGUMENT_FIELD: Final = f"{ARGUMENT}<name>"
 
 
+def is_known(name: str) -> bool:
+    """Whether some hook has the field."""
+    return name in FIELDS or (name.startswith(ARGUMENT) and name not in (ARGUMENT, ANY_ARGUMENT_FIELD))
+
+
 def field_of(name: str) -> Field:
     return ANY_ARGUMENT if name.startswith(ARGUMENT) and name != ARGUMENT else FIELDS[name]
 

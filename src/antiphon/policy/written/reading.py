@@ -8,7 +8,6 @@ from typing import Final, NamedTuple, NoReturn, TypeAlias, cast
 from antiphon.domain.errors import Invalid
 from antiphon.policy.written.fields import (
     ANY_ARGUMENT_FIELD,
-    ARGUMENT,
     ASKING,
     COMPARTMENTS,
     FIELDS,
@@ -26,6 +25,7 @@ from antiphon.policy.written.fields import (
     Scalar,
     WrittenRule,
     field_of,
+    is_known,
     is_number,
 )
 from antiphon.policy.written.rule_set import RuleSet
@@ -86,7 +86,7 @@ class _Place(NamedTuple):
         return self._replace(path=(*self.path, *names))
 
     def refuse(self, said: str) -> NoReturn:
-        raise _Problem(f"{self.where(self.path)}: {said}.")
+        raise _Problem(f"{self.where(self.path)}: {said}{'' if said.endswith('?') else '.'}")
 
 
 _NAMES: Final = ("id", "hook", "when", "action", "message")
@@ -129,7 +129,7 @@ def _read_condition(raw: object, hook: Hook, place: _Place) -> Condition:
     here = [each for each, field in FIELDS.items() if hook in field.hooks]
     if hook in OF_CALLS:
         here.append(ANY_ARGUMENT_FIELD)
-    if name not in FIELDS and (not name.startswith(ARGUMENT) or name in (ARGUMENT, ANY_ARGUMENT_FIELD)):
+    if not is_known(name):
         place.at("field").refuse(f"unknown field {name[:100]!r}.{_nearest(name, here)}")
     field = field_of(name)
     if hook not in field.hooks:
