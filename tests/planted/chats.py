@@ -9,8 +9,37 @@ ROUTES = "engine/chats/test_routes.py::"
 
 
 SPEAKERS = "agents/test_speakers.py::"
+CHAT_DATA = "channels/telegram/test_chat_data.py::"
 
 BUGS = (
+    Bug(
+        "a chat is nobody's, whatever the settings say",
+        "policy/chats.py",
+        "    return Classification(Level.PUBLIC, person=str(standing.principal))\n",
+        "    return PUBLIC\n",
+        f"{CHAT_DATA}test_a_direct_chat_is_its_persons_and_a_group_what_its_members_share[sqlite]",
+    ),
+    Bug(
+        "a main session is nobody's",
+        "engine/access/mains.py",
+        "agent.classification.join(data_of_direct(rules.chats, standing))",
+        "agent.classification",
+        f"{CHAT_DATA}test_a_main_session_is_its_owners_whoever_opens_it[sqlite]",
+    ),
+    Bug(
+        "a group that begins anew still holds what its members may not have",
+        "engine/sessions/resets.py",
+        "    if base != session.base:\n",
+        "    if base is None:\n",
+        f"{CHAT_DATA}test_a_group_begins_at_what_its_members_share_when_it_begins_anew[sqlite]",
+    ),
+    Bug(
+        "a person's chat is opened where their data may not go",
+        "engine/sessions/sessions.py",
+        "    refuse_above(data, own if clearance is None else own.meet(clearance))\n",
+        "",
+        f"{CHAT_DATA}test_a_channel_that_may_not_have_the_persons_data_opens_no_session[sqlite]",
+    ),
     Bug(
         "a press trusts under a message that does not say what was read",
         "engine/deliveries/requests.py",

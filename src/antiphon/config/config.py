@@ -315,6 +315,7 @@ class Config(Section):
                 channels=self._channel_rules(agents, default, compartments),
                 bots=self._bots(),
                 titles=self._titles(),
+                data=self.flow.chats,
             ),
             checkpoints=self.checkpoints.rules(),
             task_zone=self.tasks.zone or machine_zone(),

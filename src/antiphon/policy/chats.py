@@ -5,12 +5,22 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.classification import PUBLIC, Classification, Integrity, Level
 from antiphon.domain.ids import AgentId
 from antiphon.domain.joining import JoinWaits
 from antiphon.domain.keys import DmScope
 from antiphon.domain.queue_mode import QueueMode
+from antiphon.policy.standing import Standing
 from antiphon.policy.trigger import OwnerTrigger
+
+
+class ChatData(StrEnum):
+    """Whose data the conversation of a new chat is: the setting `flow.chats`."""
+
+    OPEN = "open"
+    """Nobody's: only its agent, channel and tools say what it is made of."""
+    OWN = "own"
+    """Its people's: of a direct chat its person's, of a group what all its members may read."""
 
 
 class ChannelAccess(StrEnum):
@@ -59,8 +69,24 @@ class ChatRules(Struct, frozen=True, kw_only=True):
     """The accounts of Antiphon itself on platforms, as `<channel>:<platform id>`."""
     titles: Mapping[str, str] = field(default_factory=dict[str, str])
     """Channels as people call them, by name."""
+    data: ChatData = ChatData.OPEN
 
     def person_of(self, channel: str, platform_id: str) -> str | None:
         """The person to whom the settings link the account."""
         named = f"{channel}:{platform_id}"
         return next((person for person, accounts in self.identity_links.items() if named in accounts), None)
+
+
+def data_of_direct(rules: ChatRules, standing: Standing) -> Classification:
+    """What a direct chat of the principal is made of from its beginning, besides what its agent is. Contract: flow 2.
+
+    Programs and sessions have none of their own.
+    """
+    if rules.data is ChatData.OPEN or standing.role is None:
+        return PUBLIC
+    return Classification(Level.PUBLIC, person=str(standing.principal))
+
+
+def data_of_group(rules: ChatRules, place: Classification) -> Classification:
+    """The same of a group at a place with that clearance: what its members share."""
+    return PUBLIC if rules.data is ChatData.OPEN else place.with_integrity(Integrity.TRUSTED)

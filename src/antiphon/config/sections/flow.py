@@ -2,6 +2,7 @@
 
 from antiphon.domain.message import JsonValue
 from antiphon.policy.approvals import UntrustedRule
+from antiphon.policy.chats import ChatData
 from antiphon.settings.section import Section
 
 
@@ -15,3 +16,7 @@ class FlowSection(Section):
     Changes count within two seconds, without a restart."""
     rules_file: str | None = None
     """A file with these rules in their place, as `[[rules]]`; beside the configuration unless it names a path."""
+    chats: ChatData = ChatData.OPEN
+    """Whose data the conversation in a new chat is. `own`: in a direct chat that of its person, so that it reaches
+    nobody but them and the owner; in a group what all its members may read. `open`: nobody's. Sessions that exist keep
+    what they are."""

@@ -8,12 +8,14 @@ from datetime import datetime
 from msgspec import Struct
 
 from antiphon.domain.agent import Agent
+from antiphon.domain.classification import Classification
 from antiphon.domain.ids import UNBORN
 from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.session import Session, SessionStatus, Source
 from antiphon.domain.targets import NamedTarget, Target
 from antiphon.engine.access.reach import NOBODY
 from antiphon.engine.rules import Rules
+from antiphon.policy.chats import data_of_direct
 from antiphon.policy.rights import may_open_main
 from antiphon.policy.standing import Standing
 
@@ -25,10 +27,10 @@ class NewMain(Struct, frozen=True, kw_only=True):
     agent: Agent
     standing: Standing
     """Of the principal who opens it."""
+    base: Classification
 
     def session_at(self, at: datetime) -> Session:
         """The session as it will be, for decisions about what is stored in it first."""
-        base = self.agent.classification
         return Session(
             row=NOBODY,
             key=self.key,
@@ -41,8 +43,8 @@ class NewMain(Struct, frozen=True, kw_only=True):
             updated_at=at,
             started_at=at,
             interacted_at=at,
-            taint=base,
-            base=base,
+            taint=self.base,
+            base=self.base,
         )
 
 
@@ -57,4 +59,5 @@ def new_main(target: Target | None, standing: Standing, rules: Rules) -> NewMain
     agent = rules.agents.get(key.agent_id)
     if agent is None:
         return None
-    return NewMain(key=key, agent=agent, standing=standing)
+    base = agent.classification.join(data_of_direct(rules.chats, standing))
+    return NewMain(key=key, agent=agent, standing=standing, base=base)

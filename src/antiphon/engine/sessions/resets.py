@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from antiphon.domain.actor import SYSTEM, Principal
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Denied
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import SessionId
@@ -11,22 +12,28 @@ from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import Session
 from antiphon.domain.session_ids import next_session_id
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.ceilings import find_place_clearance
 from antiphon.engine.access.facts import Acting, facts_of
+from antiphon.engine.access.places import rules_of
 from antiphon.engine.access.reach import Rights, find_session
+from antiphon.engine.access.recipients import account_of
 from antiphon.engine.approvals.answering import withdraw_all
 from antiphon.engine.checkpoints.queue import queue_checkpoint
 from antiphon.engine.ledger.append import append_events, keep_taint
 from antiphon.engine.rules import ResetRule, Rules
 from antiphon.engine.runs.ends import call_off, end_parked_run, end_queued_run
+from antiphon.engine.sessions.sessions import base_columns, data_of_group_at
 from antiphon.policy.acts import Act
+from antiphon.policy.chats import ChatData
 from antiphon.policy.decision import ALLOW, Decision, Deny
+from antiphon.policy.flow import may_hold
 from antiphon.policy.rights import may_clear, may_reset
 from antiphon.policy.shown import shown_session
 from antiphon.policy.written.fields import RULE, Action, Hook
 from antiphon.store import incarnations, quarantine, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
 from antiphon.store.sessions import SessionHead
@@ -118,13 +125,16 @@ async def begin_anew(tx: Transaction, session: Session, rules: Rules, *, actor: 
     current = await rows.find_by_row(tx, session.row)
     assert current is not None
     await queue_checkpoint(tx, current, rules)
+    base = await _base_of_next(tx, session, rules)
+    if base != session.base:
+        await rows.update(tx, session.row, base_columns(base))
     await incarnations.end(tx, session.id, last_seq=current.last_seq, at_ms=at_ms)
     first_seq = current.last_seq + 1
     await incarnations.start(tx, session.row, new_id, first_seq=first_seq, at_ms=at_ms, workspace_seq=first_seq)
     started = NewEvent(
         type=EventType.SESSION_STARTED,
         actor=str(actor),
-        classification=session.base,
+        classification=base,
         data={"sessionId": new_id, "reason": reason, "previousSessionId": session.id},
     )
     changes: dict[str, SqlValue] = {
@@ -147,6 +157,19 @@ async def begin_anew(tx: Transaction, session: Session, rules: Rules, *, actor: 
     renewed = await rows.find_by_row(tx, session.row)
     assert renewed is not None
     return renewed
+
+
+async def _base_of_next(query: Query, session: Session, rules: Rules) -> Classification:
+    """The base of the next incarnation: of a group that may not have its own any more, what its members share now."""
+    if rules.chats.data is ChatData.OPEN or session.key.kind is not SessionKind.GROUP:
+        return session.base
+    place = session.delivery
+    if may_hold(session.base, await find_place_clearance(query, rules.sinks, place)):
+        return session.base
+    agent = rules.agents.get(session.agent_id)
+    named = PUBLIC if agent is None else agent.classification
+    route = rules_of(rules, place.channel or "", account_of(place)).classification
+    return named.join(route).join(await data_of_group_at(query, place, rules))
 
 
 def _rule_for(session: Session, rules: Rules) -> ResetRule:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.agent import Agent
-from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import UNBORN, AgentId, SessionId, SessionRow
@@ -52,7 +52,9 @@ from antiphon.engine.sessions.metadata import refuse_metadata, size_of
 from antiphon.engine.sessions.patches import SessionPatch, change_session, patch_session, refuse_label
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
+from antiphon.policy.chats import ChatData, data_of_direct, data_of_group
 from antiphon.policy.flow import ceiling, is_public
+from antiphon.policy.memory import WITH_PEOPLE
 from antiphon.policy.reach import Grant, Reach, grant_listed, is_as_far
 from antiphon.policy.rights import may_open, reaches_all
 from antiphon.policy.shown import shown_session
@@ -294,6 +296,7 @@ async def judge_opening(query: Query, command: OpenSession, rules: Rules) -> Ses
     if command.place is None:
         _refuse_new(command, standing, rules)
     await _refuse_base(query, command, rules)
+    command = replace(command, base=command.base.join(await _data_of_chat(query, command, standing, rules)))
     check_new_key(key_of(command))
     await refuse_session(query, standing, rules.shares)
     await _refuse_metadata(query, command, None, rules)
@@ -380,6 +383,29 @@ async def _refuse_base(query: Query, command: OpenSession, rules: Rules) -> None
     refuse_above(base, place if clearance is None else place.meet(clearance))
 
 
+async def _data_of_chat(query: Query, command: OpenSession, standing: Standing, rules: Rules) -> Classification:
+    """What a new session of people is made of because it is theirs. Refuses what may not go to its place.
+
+    Contract: flow 2.
+    """
+    if rules.chats.data is ChatData.OPEN or command.source.kind not in WITH_PEOPLE:
+        return PUBLIC
+    place, clearance = command.place, command.attributes.clearance
+    if type_of_new(command) is SessionType.GROUP:
+        return await data_of_group_at(query, place, rules)
+    data = data_of_direct(rules.chats, standing)
+    own = EVERYTHING if place is None or not place.is_outside else rules.sinks.of_place(place, data)
+    refuse_above(data, own if clearance is None else own.meet(clearance))
+    return data
+
+
+async def data_of_group_at(query: Query, place: DeliveryContext | None, rules: Rules) -> Classification:
+    """What a session of the group there is made of because of its members."""
+    if place is None or not place.is_outside:
+        return PUBLIC
+    return data_of_group(rules.chats, await find_place_clearance(query, rules.sinks, place))
+
+
 def of_task(key: SessionKey) -> Denied:
     """The refusal to open the session of a task by hand, or to write there."""
     return Denied(
@@ -443,8 +469,7 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
         columns |= _place_columns(command.place)
     base = base_of(command)
     if base is not PUBLIC:
-        names = ("base_level", "base_compartments", "base_integrity", "base_person")
-        columns |= zip(names, classification_values(base), strict=True)
+        columns |= base_columns(base)
     if attributes.clearance is not None:
         columns |= clearance_columns(attributes.clearance)
     new = rows.NewSession(
@@ -471,12 +496,17 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
     return session
 
 
+def base_columns(base: Classification) -> dict[str, SqlValue]:
+    names = ("base_level", "base_compartments", "base_integrity", "base_person")
+    return dict(zip(names, classification_values(base), strict=True))
+
+
 def opening_of_main(new: NewMain) -> OpenSession:
     return OpenSession(
         principal=new.standing.principal,
         target=NamedTarget(new.key, None),
         agent_id=new.agent.id,
-        base=new.agent.classification,
+        base=new.base,
         source=Source(),
     )
 
