@@ -257,7 +257,10 @@ REQUIREMENTS = {
     ),
     "flow:12": Requirement("Events are chained by hashes, other decisions in a chain of their own; both verify.", FLOW),
     "flow:13": Requirement("Data above an observer changes nothing that the observer sees."),
-    "flow:14": Requirement("Presets give people this without the words; refusals are explained plainly.", FLOW),
+    "flow:14": Requirement(
+        "Presets give people this without the words; refusals are explained plainly.",
+        remaining="`antiphon policy explain last`",
+    ),
     # 13. Gateway
     "gateway:1": Requirement("History pages over HTTP, and SSE that follows exactly once from a cursor."),
     "gateway:2": Requirement("The WebSocket speaks req, res and event frames with the listed methods."),

@@ -266,7 +266,8 @@ def test_what_people_and_models_read_is_plain_english() -> None:
 def readable_texts() -> Iterator[tuple[str, str]]:
     """Documents, help of the command line and descriptions of tools, each with its place."""
     top = DOCS.parent
-    for path in (top / "README.md", top / "CONTRIBUTING.md", *DOCS.glob("*.md"), *DOCS.glob("tools/*.md")):
+    pages = [page for folder in (".", "tools", "guides") for page in (DOCS / folder).glob("*.md")]
+    for path in (top / "README.md", top / "CONTRIBUTING.md", *pages):
         if path.name not in OTHERS_WORDS:
             yield str(path.relative_to(top)), path.read_text("utf-8")
     yield from helps(typer.main.get_command(app), "antiphon")

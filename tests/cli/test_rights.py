@@ -123,7 +123,10 @@ ELSEWHERE = {
     "mcp": "serves a program on its streams",
     **dict.fromkeys(("serve", "worker"), "is a gateway or a worker itself"),
     **dict.fromkeys(
-        ("demo", "doctor", "migrate", "backup", "restore", "config schema", "config check"),
+        ("setup solo", "setup family", "setup coding"), "writes a file; it asks what `compartments add` asks"
+    ),
+    **dict.fromkeys(
+        ("demo", "doctor", "migrate", "backup", "restore", "config schema", "config check", "setup show"),
         "asks no gateway as a person",
     ),
 }

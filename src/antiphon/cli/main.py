@@ -23,6 +23,7 @@ from antiphon.cli.commands import (
     routes,
     runs,
     sessions,
+    setup,
     tasks,
     tokens,
     tools,
@@ -48,6 +49,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(setup.app, name="setup")
 app.command("serve")(serve)
 app.command("worker")(worker)
 app.command("open")(open_page)
