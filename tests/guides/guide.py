@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from antiphon.cli.exits import ExitCode
 from antiphon.testing.telegram import FakeTelegram, Json, group, person
 from tests.cli.program import environment
 from tests.waiting import PROCESS_SECONDS
@@ -32,6 +33,8 @@ _CHAT_LINE = re.compile(
     r"(?:(?P<nothing>nothing) to (?P<where>\w+)|bot to (?P<to>\w+)|(?P<who>\w+)(?: in (?P<group>\w+))?): (?P<text>.*)"
     r"|(?P<presser>\w+) presses (?P<button>.+)"
 )
+_STOPS = f"trap 'code=$?; [ $code = {ExitCode.TIMEOUT:d} ] || exit $code' ERR"
+"""A command that fails ends its block; one that no longer waits for work has not failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class Follower:
     def _run(self, text: str) -> None:
         script = self._filled(re.sub(r"^(export ANTIPHON_TELEGRAM_TOKEN=).*$", self._token, text, flags=re.M))
         self.exports += [line for line in script.splitlines() if line.startswith("export ")]
-        whole = "\n".join(["set -e", *dict.fromkeys(self.exports), script])
+        whole = "\n".join([_STOPS, *dict.fromkeys(self.exports), script])
         if script.strip().endswith("antiphon serve"):
             self._serve(whole)
             return
@@ -89,15 +92,16 @@ class Follower:
             ["bash", "-c", whole],
             cwd=self.folder,
             env=self._environment(),
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             stdin=subprocess.DEVNULL,
             timeout=3 * PROCESS_SECONDS,
             check=False,
         )
-        self.output = done.stdout + done.stderr
+        self.output = done.stdout
         self.shown.append(self.output)
-        assert done.returncode == 0, f"{script}\n{self.output}"
+        assert done.returncode == ExitCode.OK, f"{script}\n{self.output}"
 
     def _token(self, found: re.Match[str]) -> str:
         assert self.fake is not None

@@ -524,11 +524,13 @@ def refusal_of(approval: Approval, call: AskedCall) -> ToolOutput | None:
     if call.is_allowed:
         return None
     if approval.state is ApprovalState.EXPIRED:
-        return _refused("approval_expired", f"Call was not approved in time (request {approval.id}). It did not run.")
+        said = "It did not run. Do without it, or make it again to ask again."
+        return _refused("approval_expired", f"Call was not approved in time (request {approval.id}). {said}")
     if approval.state is ApprovalState.WITHDRAWN:
-        return _refused("approval_withdrawn", f"Request {approval.id} was withdrawn. The call did not run.")
-    said = f" The person who decided says: {approval.note}" if approval.note else ""
-    return _refused("approval_denied", f"Call was denied (request {approval.id}). It did not run.{said}")
+        said = "The call did not run. Make it again if it is still needed."
+        return _refused("approval_withdrawn", f"Request {approval.id} was withdrawn. {said}")
+    said = f"The person who decided says: {approval.note}" if approval.note else "Do without it, or ask your user."
+    return _refused("approval_denied", f"Call was denied (request {approval.id}). It did not run. {said}")
 
 
 def _refused_unasked(need: NeedsApproval | Deny | None, release: Release | Deny | None) -> ToolOutput | None:
