@@ -174,7 +174,7 @@ def _all_of(home: Path) -> Compartments:
         (["coding", "--repo", "{here}/a/file"], "setup_no_folder"),
         (["coding", "--repo", "{here}/a", "--repo", "{here}/b/../a"], "setup_named_twice"),
         (["coding", "--repo", "{here}/a", "--repo", "a={here}/b"], "setup_named_twice"),
-        (["coding", "--repo", "{here}/a", "--repo", "{here}/link"], "setup_named_twice"),
+        (["coding", "--repo", "{here}/a", "--repo", "b={here}/link"], "setup_named_twice"),
         (["coding", "--repo", "no id={here}/a"], "setup_invalid_name"),
         (["coding", "--repo", "{here}/with blank"], "setup_invalid_name"),
         (["coding", "--repo", "{here}/a", "--files-server", " "], "setup_invalid_name"),

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +67,7 @@ class Follower:
     people: dict[str, Json] = field(default_factory=dict[str, Json])
 
     def follow(self, guide: str) -> None:
-        (self.folder / ".venv").symlink_to(ROOT / ".venv")
+        (self.folder / ".venv").symlink_to(sys.prefix)
         try:
             for block in blocks_of(guide):
                 match block.kind:

@@ -44,11 +44,11 @@ class Finding:
 
 
 class SourceCopy:
-    """Sources and tests in a directory of their own; one bug at a time stands in them."""
+    """Sources, tests and guides in a directory of their own; one bug at a time stands in them."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        for name in ("src", "tests"):
+        for name in ("src", "tests", "docs/guides"):
             shutil.copytree(ROOT / name, directory / name)
         shutil.copy2(ROOT / "pyproject.toml", directory)
 

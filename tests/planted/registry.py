@@ -15,6 +15,7 @@ from tests.planted import (
     feed,
     memory,
     policy,
+    presets,
     providers,
     quarantine,
     sockets,
@@ -28,6 +29,7 @@ from tests.planted import (
 BUGS = (
     *domain.BUGS,
     *policy.BUGS,
+    *presets.BUGS,
     *store.BUGS,
     *feed.BUGS,
     *engine.BUGS,
