@@ -3,6 +3,7 @@
 Contract: flow 14.
 """
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,6 +41,7 @@ def solo(
     from antiphon.cli.presets.texts import solo_text
 
     if model is None and _is_asked(as_json=as_json):
+        _say_what_exists(home, config)
         model = ask_model()
     _finish(PresetName.SOLO, solo_text(model), home, config, as_json=as_json, next_steps=_serving())
 
@@ -73,6 +75,7 @@ def family(
 
     if owner is None and adults is None and children is None:
         _refuse_unasked("Name yourself and your family: --owner NAME, --adult NAME, --child NAME.", as_json=as_json)
+        _say_what_exists(home, config)
         found, model = ask_family(), model or ask_model()
     else:
         found = read_family("The owner" if owner is None else owner, adults or [], children or [], child_tools or [])
@@ -109,6 +112,7 @@ def coding(
 
     if repositories is None:
         _refuse_unasked("Name the folder of each repository with --repo PATH.", as_json=as_json)
+        _say_what_exists(home, config)
         found, model = ask_coding(), model or ask_model()
     else:
         found = read_coding(repositories, files_server)
@@ -166,6 +170,17 @@ def _refuse_unasked(advice: str, *, as_json: bool) -> None:
         raise Invalid(f"There is no terminal to ask at. {advice}", code="setup_incomplete")
 
 
+def _say_what_exists(home_option: Path | None, config_option: Path | None) -> None:
+    """Before somebody answers questions in vain."""
+    from antiphon.cli.connection.home import home_of
+    from antiphon.cli.presets.writing import existing_file, place_of
+    from antiphon.cli.rendering.output import tell
+
+    home = home_of(home_option)
+    if (existing := existing_file(place_of(home, config_option), home)) is not None:
+        tell(f"{str(existing)!r} exists and stays as it is. The lines are only printed at the end.")
+
+
 def _finish(
     preset: "PresetName",
     text: str,
@@ -187,6 +202,8 @@ def _finish(
         write_new,
     )
     from antiphon.cli.rendering.output import hint, show, show_json, tell
+    from antiphon.config.home import default_home
+    from antiphon.program import program_path
 
     home = home_of(home_option)
     place = place_of(home, config_option)
@@ -199,6 +216,10 @@ def _finish(
         write_new(place, text, home)
     else:
         next_steps = [*(f"antiphon compartments add {name}" for name in kept_apart), *next_steps]
+    options = "" if home == default_home() else f" --home {shlex.quote(str(home))}"
+    if place.parent != home:
+        options += f" --config {shlex.quote(str(place))}"
+    next_steps = [f"{step}{options}" if step.startswith("antiphon ") else step for step in next_steps]
     if as_json:
         answer: JsonObject = {"preset": preset.value, "file": str(existing or place), "written": existing is None}
         answer["next"] = [*next_steps]
@@ -213,7 +234,8 @@ def _finish(
         show(text)
         tell(f"{str(existing)!r} exists and stays as it is. Take over what you want from the lines above. Then:")
     for step in next_steps:
-        hint(f"  {step}")
+        is_command = step.startswith("antiphon ")
+        hint(f"  {program_path()}{step.removeprefix('antiphon')}" if is_command else f"  {step}")
 
 
 def _serving() -> list[str]:
@@ -223,11 +245,14 @@ def _serving() -> list[str]:
 def _steps_of_family(family: "NamedFamily") -> list[str]:
     return [
         *_serving(),
-        *(f"antiphon people invite --name '{each.name}' --agent main" for each in family.adults),
+        *(f"antiphon people invite --name {shlex.quote(each.name)} --agent main" for each in family.adults),
         *(
-            f"antiphon routes set telegram direct:NUMBER --agent {each.id}   # for {each.name}, once they have written "
-            "to the bot; `antiphon pair list` shows the number"
+            step
             for each in family.children
+            for step in (
+                f"# Once {each.name} has written to the bot, `antiphon pair list` shows the number of their account:",
+                f"antiphon routes set telegram direct:NUMBER --agent {each.id}",
+            )
         ),
     ]
 
