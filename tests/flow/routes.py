@@ -678,7 +678,7 @@ ROUTES = (
     ),
     Route(
         name="moving, serving and examining a home",
-        doors=tuple(f"command line {name}" for name in ("config", "doctor", "migrate", "serve", "worker")),
+        doors=tuple(f"command line {name}" for name in ("config", "doctor", "migrate", "serve", "setup", "worker")),
         sink="the user of the operating system, who can read the home: names and numbers, never words of messages",
         check="store/inspection.py::inspect_file",
         tests=("store/test_transfer.py", "store/test_inspection.py"),

@@ -35,6 +35,7 @@ ELSEWHERE = {
     **dict.fromkeys(("serve", "worker", "demo"), "runs until it is told to stop, or tells the same story"),
     **dict.fromkeys(("migrate", "backup", "restore", "doctor"), "is about a home that no gateway has, or the machine"),
     **dict.fromkeys(("chat", "open", "mcp"), "is a conversation, a link of its own, or a server on its streams"),
+    **dict.fromkeys(("setup solo", "setup family", "setup coding"), "writes a file, which a test of its own reads"),
     "sessions follow": "goes on until it is interrupted",
 }
 """Commands whose answers are not stored, with the reason."""
@@ -197,6 +198,7 @@ def _views(record: Recorder, run: str) -> None:
     record.both("tool")
     record.both("tool session_status", "--as", CURATOR)
     record.both("config check")
+    record.both("setup show")
 
 
 def _approvals(record: Recorder, approval: str, run: str) -> None:
