@@ -25,6 +25,7 @@ from antiphon.config.descriptions import describe
 from antiphon.config.sections.tools import RunCommandSection, ToolsSection
 from antiphon.domain.sandbox import CommandMode
 from antiphon.policy.session_tools import GUEST_TOOLS
+from antiphon.policy.written.fields import ANY_ARGUMENT, ANY_ARGUMENT_FIELD, FIELDS, OPERATORS, Field, Hook
 from antiphon.tools.session_tool import SessionTool
 from tests.claims import requirement
 
@@ -150,6 +151,27 @@ def with_settings(text: str) -> str:
 def with_tables(text: str, tool: SessionTool[Any]) -> str:
     """A tool's page with the parameters and codes that it has."""
     return with_table(with_table(text, "parameters", parameters(tool)), "codes", codes(tool))
+
+
+def with_fields(text: str) -> str:
+    """The page of rules with the fields that these have."""
+    rows = [_field(name, field) for name, field in {**FIELDS, ANY_ARGUMENT_FIELD: ANY_ARGUMENT}.items()]
+    return with_table(
+        text, "fields", "\n".join(["| Field | Hooks | Operators | Meaning |", "|---|---|---|---|", *rows]) + "\n"
+    )
+
+
+def _field(name: str, field: Field) -> str:
+    hooks = (
+        "every hook" if len(field.hooks) == len(Hook) else ", ".join(f"`{h.value}`" for h in Hook if h in field.hooks)
+    )
+    words = f": {', '.join(f'`{word}`' for word in field.words)}" if field.words else ""
+    return f"| `{name}` | {hooks} | {' '.join(f'`{op.value}`' for op in OPERATORS[field.kind])} | {field.says}{words} |"
+
+
+def test_the_page_of_rules_lists_their_fields() -> None:
+    text = (DOCS / "POLICY.md").read_text("utf-8")
+    assert with_fields(text) == text, "python -m tests.test_docs"
 
 
 def session_tools() -> list[SessionTool[Any]]:
@@ -364,6 +386,8 @@ def test_every_link_between_documents_leads_somewhere() -> None:
 if __name__ == "__main__":
     path = DOCS / "CONFIGURATION.md"
     path.write_text(with_settings(path.read_text("utf-8")), "utf-8")
+    path = DOCS / "POLICY.md"
+    path.write_text(with_fields(path.read_text("utf-8")), "utf-8")
     for each in session_tools():
         path = DOCS / "tools" / f"{each.schema.name}.md"
         path.write_text(with_tables(path.read_text("utf-8"), each), "utf-8")

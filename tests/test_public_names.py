@@ -68,6 +68,7 @@ PROCESS = "the program is the process"
 PEOPLE = "a program acts as the owner alone"
 CHATS = "a program that manages chats does so over HTTP"
 REVIEWS = "a program that lets people review tools does so over HTTP"
+RULES = "a program that shows or reloads rules does so over HTTP"
 COMPARTMENTS = "a program that names compartments does so over HTTP"
 APPROVALS = "a program that manages what is allowed always, or trusted, does so over HTTP"
 MISSING = {
@@ -77,6 +78,7 @@ MISSING = {
         for verb in ("list", "get", "invite", "link", "role", "patch", "suspend", "resume", "merge", "remove")
     },
     **{f"standing-approvals.{verb}": APPROVALS for verb in ("list", "revoke")},
+    **dict.fromkeys(("rules.list", "rules.get", "rules.reload", "refusals.last"), RULES),
     **{f"trusted-content.{verb}": APPROVALS for verb in ("list", "revoke")},
     **{f"pairings.{verb}": CHATS for verb in ("list", "approve", "refuse")},
     **{f"groups.{verb}": CHATS for verb in ("list", "allow", "refuse")},

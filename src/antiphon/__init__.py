@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from antiphon.embedded.system import open_embedded as open  # noqa: A004 - the public name of contract cli:1
     from antiphon.embedded.tasks import TaskFields, TaskHandles
     from antiphon.embedded.tools import Tools
+    from antiphon.engine.policy_checks import CodeCheck, approve, block, check, redact
     from antiphon.engine.views.activities import Work
     from antiphon.engine.views.contents import SessionContents
     from antiphon.engine.views.costs import CostReport
@@ -70,6 +71,7 @@ __all__ = [
     "ApprovalState",
     "AskedCall",
     "AssistantMessage",
+    "CodeCheck",
     "Config",
     "Conflict",
     "CostReport",
@@ -128,7 +130,11 @@ __all__ = [
     "UserMessage",
     "Verdict",
     "Work",
+    "approve",
+    "block",
+    "check",
     "open",
+    "redact",
     "tool",
 ]
 __version__ = VERSION
@@ -178,6 +184,7 @@ _MODULES = {
     "antiphon.embedded.system": ("Antiphon", "open"),
     "antiphon.embedded.tasks": ("TaskFields", "TaskHandles"),
     "antiphon.embedded.tools": ("Tools",),
+    "antiphon.engine.policy_checks": ("CodeCheck", "approve", "block", "check", "redact"),
     "antiphon.engine.views.activities": ("Work",),
     "antiphon.engine.views.contents": ("SessionContents",),
     "antiphon.engine.views.costs": ("CostReport",),

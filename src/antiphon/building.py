@@ -34,7 +34,7 @@ from antiphon.clock import Clock
 from antiphon.config.config import Config
 from antiphon.config.sources import reread_rules
 from antiphon.config.written_rules import watched_file
-from antiphon.configured import ToolFunction, mcp_settings
+from antiphon.configured import ToolFunction, installed_checks, mcp_settings
 from antiphon.domain.classification import Compartments
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.delay import Delta
@@ -199,7 +199,7 @@ class Parts(Struct, frozen=True, kw_only=True):
 def rules_for(config: Config, parts: Parts, compartments: Compartments | None = None) -> Rules:
     """The configured rules. With a runner of the program's own there is no model that could look back."""
     rules = config.rules(compartments)
-    rules.written.use(parts.checks)
+    rules.written.use([*installed_checks(), *parts.checks])
     if parts.runner is None:
         return rules
     return replace(rules, checkpoints=replace(rules.checkpoints, is_enabled=False))

@@ -21,11 +21,15 @@ from antiphon.domain.classification import Compartments
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.tool_review import UNREVIEWED
+from antiphon.engine.policy_checks import CodeCheck
 from antiphon.engine.rules import Rules
 from antiphon.mcp.settings import ServerSettings
 
 TOOLS_GROUP = "antiphon.tools"
 """The entry points by which an installed package offers functions to agents."""
+
+CHECKS_GROUP = "antiphon.checks"
+"""The entry points by which an installed package offers checks."""
 
 ToolFunction = Callable[..., Any] | DeclaredFunction
 
@@ -36,7 +40,7 @@ def installed_tools() -> list[FunctionTool]:
     Raises `Invalid` for one that cannot be loaded. Contract: foreign_tools 1.
     """
     found: list[FunctionTool] = []
-    for point in _points(tuple(sys.path)):
+    for point in _points(tuple(sys.path), TOOLS_GROUP):
         try:
             loaded: ToolFunction = point.load()
         except Exception as error:  # any error of another package's import
@@ -50,6 +54,31 @@ def installed_tools() -> list[FunctionTool]:
     return found
 
 
+def installed_checks() -> list[CodeCheck]:
+    """The checks that installed packages offer, each named by its entry point. Contract: flow 9.
+
+    Raises `Invalid` for one that cannot be loaded: without it, what it guards would be open.
+    """
+    found: list[CodeCheck] = []
+    for point in _points(tuple(sys.path), CHECKS_GROUP):
+        try:
+            loaded: object = point.load()
+        except Exception as error:  # any error of another package's import
+            raise Invalid(
+                f"Check of an installed package cannot be loaded: {point.name!r} = {point.value!r} ({error}). "
+                "Mend or uninstall the package.",
+                code="invalid_config",
+            ) from error
+        if not isinstance(loaded, CodeCheck):
+            raise Invalid(
+                f"Check of an installed package is none: {point.name!r} = {point.value!r}. It must be made by "
+                "`antiphon.check`.",
+                code="invalid_config",
+            )
+        found.append(replace(loaded, id=point.name))
+    return found
+
+
 def _undeclared(function: Callable[..., Any], point: EntryPoint) -> DeclaredFunction:
     """A function of a package that does not say what it does; an owner reviews it."""
     package = point.value if point.dist is None else point.dist.name
@@ -57,9 +86,9 @@ def _undeclared(function: Callable[..., Any], point: EntryPoint) -> DeclaredFunc
 
 
 @cache
-def _points(path: tuple[str, ...]) -> EntryPoints:
+def _points(path: tuple[str, ...], group: str) -> EntryPoints:
     """What the packages on that path offer; to read what is known of each takes long."""
-    return entry_points(group=TOOLS_GROUP)
+    return entry_points(group=group)
 
 
 def classified(

@@ -35,6 +35,7 @@ from antiphon.embedded.runs import RunHandle, RunHandles
 from antiphon.embedded.sessions import SessionHandles
 from antiphon.embedded.tasks import TaskHandles
 from antiphon.embedded.tools import Tools
+from antiphon.engine.policy_checks import CodeCheck
 from antiphon.engine.views.activities import Work
 from antiphon.engine.views.costs import CostReport
 from antiphon.engine.views.search import HitPage, NamedSessions
@@ -180,21 +181,23 @@ def open_embedded(
     config: str | Path | Config | None = None,
     agents: Sequence[AgentSection] = (),
     tools: Sequence[ToolFunction] = (),
+    checks: Sequence[CodeCheck] = (),
     parts: Parts | None = None,
 ) -> AbstractAsyncContextManager[Antiphon]:
     """A running system on a home directory, which is created if it does not exist.
 
     `config` is a configuration or a file with one; without it, `antiphon.toml` in the home is used if it exists.
-    `agents` are added to the configured ones. An exception of the block is raised as itself. The block may be entered
-    and left in different tasks of one asyncio loop, as fixtures and notebooks do. Entering it raises `StoreUnusable`,
-    also if a gateway uses the home, and `Conflict` (`home_open`) if this program has opened it already.
+    `agents` are added to the configured ones. `checks` are asked where rules are (`antiphon.check`). An exception of the
+    block is raised as itself. The block may be entered and left in different tasks of one asyncio loop, as fixtures and
+    notebooks do. Entering it raises `StoreUnusable`, also if a gateway uses the home, and `Conflict` (`home_open`) if
+    this program has opened it already.
     """
     directory = Path(home) if home is not None else Path("antiphon-home")
     settings = config if isinstance(config, Config) else _load(directory, config)
     if agents:
         listed = settings.agents.model_copy(update={"list": (*settings.agents.list, *agents)})
         settings = settings.model_copy(update={"agents": listed})
-    return ProgramHome(directory, settings, parts or Parts(tools=tools))
+    return ProgramHome(directory, settings, parts or Parts(tools=tools, checks=checks))
 
 
 def _failed(lease: Lease | None, cause: BaseException) -> BaseException:
