@@ -35,7 +35,7 @@ _SOURCES = {ProvenanceKind.EXTERNAL: "person", ProvenanceKind.HOOK: "hook"}
 MessageT = TypeVar("MessageT", bound=UserMessage | AssistantMessage | ToolResult)
 
 
-class Admission(NamedTuple):
+class TakingIn(NamedTuple):
     """Who takes it in."""
 
     session: Session
@@ -50,7 +50,7 @@ class AdmittedEntries(NamedTuple):
     """What was said of those that no step has seen."""
 
 
-async def admit_entries(context: RunContext, entries: Sequence[Entry], admission: Admission) -> AdmittedEntries:
+async def admit_entries(context: RunContext, entries: Sequence[Entry], admission: TakingIn) -> AdmittedEntries:
     """The entries of the next prompt."""
     if not admission.rules.written.asks(Hook.PRE_CONTEXT_INJECTION):
         return AdmittedEntries(entries, ())
@@ -61,7 +61,7 @@ async def admit_entries(context: RunContext, entries: Sequence[Entry], admission
 class _Looking:
     """Looks at the entries of one prompt."""
 
-    def __init__(self, context: RunContext, admission: Admission) -> None:
+    def __init__(self, context: RunContext, admission: TakingIn) -> None:
         assert context.transcript is not None
         self._transcript = context.transcript
         self._now = context.clock.now()
@@ -102,7 +102,7 @@ class _Looking:
         return as_decided(message, decided)
 
 
-async def admit_memory(context: RunContext, memory: ShownMemory, admission: Admission) -> ShownMemory:
+async def admit_memory(context: RunContext, memory: ShownMemory, admission: TakingIn) -> ShownMemory:
     """The memory as prompts of the run may show it: without the notes that are blocked."""
     if not admission.rules.written.asks(Hook.PRE_CONTEXT_INJECTION):
         return memory
@@ -120,7 +120,7 @@ async def admit_memory(context: RunContext, memory: ShownMemory, admission: Admi
     )
 
 
-async def admit_descriptions(context: RunContext, prompt: Prompt, tools: Toolset, admission: Admission) -> Prompt:
+async def admit_descriptions(context: RunContext, prompt: Prompt, tools: Toolset, admission: TakingIn) -> Prompt:
     """The prompt without the descriptions of foreign tools, or the parts of them, that rules keep out."""
     foreign = {tool.schema.name: tool for tool in tools.tools if tool.foreign is not None}
     if not foreign or not admission.rules.written.asks(Hook.PRE_CONTEXT_INJECTION):
@@ -154,7 +154,7 @@ class _Words(NamedTuple):
     made_of: Classification
 
 
-async def _ask(admission: Admission, words: _Words, now: datetime) -> RuleDecision:
+async def _ask(admission: TakingIn, words: _Words, now: datetime) -> RuleDecision:
     acting = Acting(admission.session, admission.standing, words.made_of, now)
     facts = facts_of(acting, admission.rules) | {"source": words.source, "text": words.text}
     return await admission.rules.written.ask(Hook.PRE_CONTEXT_INJECTION, facts)

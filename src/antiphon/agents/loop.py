@@ -17,7 +17,7 @@ from antiphon.agents.approving import Judge, JudgedCall, caller_of
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded
 from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.compaction import compact, estimate_tokens
-from antiphon.agents.context_rules import Admission, admit_descriptions, admit_entries, admit_memory
+from antiphon.agents.context_rules import TakingIn, admit_descriptions, admit_entries, admit_memory
 from antiphon.agents.daily_room import Capped, find_daily_room
 from antiphon.agents.fence import PURPOSE, DataFences
 from antiphon.agents.model import Model, ModelError, ModelErrorKind, Prompt
@@ -131,7 +131,7 @@ class AgentLoop:
             asking = Asking(context=context, model=model, retry=self._retry, room=room)
             if isinstance(denied := decide_provider(context.made_of, model.name, self._rules.sinks), Deny):
                 return _kept_from(model.name.partition(":")[0], denied)
-            admission = Admission(session, judge.standing, self._rules)
+            admission = TakingIn(session, judge.standing, self._rules)
             memory = await admit_memory(context, memory, admission)
             entries, decided = await admit_entries(context, repairs.entries(context.entries()), admission)
             roles = await context.roles() if is_group else NOBODY

@@ -49,7 +49,7 @@ class GateAnswer(NamedTuple):
     """What the tool's result added to what the session held."""
 
 
-class Foreseen(NamedTuple):
+class GateDecision(NamedTuple):
     """What is decided about a call before it begins."""
 
     refusal: ToolOutput | None
@@ -107,23 +107,25 @@ class OutsideGate:
             caller=found.caller,
         )
 
-    async def foresee(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> Foreseen:
+    async def foresee(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> GateDecision:
         """What would become of the call, by the same steps and in their order; changes nothing."""
         said = await self.decide(found, tool, arguments)
         arguments = said.redact_arguments(arguments)
         if refusal := await self.refuse(found, tool):
-            return Foreseen(refusal, None, said)
+            return GateDecision(refusal, None, said)
         if said.action is Action.BLOCK:
-            return Foreseen(refuse_by_rule(said), None, said)
+            return GateDecision(refuse_by_rule(said), None, said)
         try:
             asked = await self.asked(found, tool, json.dumps(arguments, ensure_ascii=False), said)
         except Denied as denied:
-            return Foreseen(ToolOutput(json.dumps(_refused(denied.code, denied.message)), is_error=True), None, said)
+            return GateDecision(
+                ToolOutput(json.dumps(_refused(denied.code, denied.message)), is_error=True), None, said
+            )
         if asked is None:
-            return Foreseen(None, None, said)
+            return GateDecision(None, None, said)
         if refusal := await self.refuse_words(found, tool, arguments):
-            return Foreseen(refusal, None, said)
-        return Foreseen(None, asked.reason, said)
+            return GateDecision(refusal, None, said)
+        return GateDecision(None, asked.reason, said)
 
     async def asked(self, found: FoundCaller, tool: Tool, text: str, said: RuleDecision) -> AskedCall | None:
         """The call as a person is asked about it, with the workspace of now; None if it needs no approval."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from antiphon.agents.approving import Judge, caller_of
 from antiphon.agents.call_flow import brought_by
-from antiphon.agents.outside_gate import Foreseen, OutsideGate
+from antiphon.agents.outside_gate import GateDecision, OutsideGate
 from antiphon.agents.text import whole_text
 from antiphon.agents.toolset import Foreseeing, Tool, ToolContext, ToolOutput
 from antiphon.domain.classification import EVERYTHING, Classification
@@ -64,7 +64,7 @@ class RunSimulator:
             return _unknown(tool, taint)
         target = await _refuse_target(found, ToolContext(caller_of(context, judged.call)), arguments)
         asks = None if judged.asked is None else judged.asked.reason
-        foreseen = Foreseen(judged.refusal, asks, judged.decided)
+        foreseen = GateDecision(judged.refusal, asks, judged.decided)
         return _said(foreseen, target, taint, _after(found, taint, workspace))
 
 
@@ -99,7 +99,7 @@ def _after(tool: Tool, taint: Classification, workspace: Classification) -> Clas
     return taint if tool.schema.name in SESSION_TOOLS else taint.join(brought_by(tool, workspace))
 
 
-def _said(judged: Foreseen, target: Deny | None, taint: Classification, resulting: Classification) -> Simulation:
+def _said(judged: GateDecision, target: Deny | None, taint: Classification, resulting: Classification) -> Simulation:
     if judged.refusal is not None:
         told = _told(judged.refusal)
         return Simulation(

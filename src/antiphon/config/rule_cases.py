@@ -8,7 +8,7 @@ from msgspec import Struct
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import JsonObject
 from antiphon.policy.written.cedar import cedar_request
-from antiphon.policy.written.fields import Action, Facts, Hook, Kind, field_of, is_known
+from antiphon.policy.written.fields import Action, Facts, Hook, ValueKind, field_of, is_known
 from antiphon.policy.written.rule_set import RuleSet
 from antiphon.settings.file import read_file
 from antiphon.settings.origins import Origins
@@ -108,7 +108,7 @@ def _facts(written: dict[str, object], before: str = "") -> dict[str, Any]:
         dotted = f"{before}{name}"
         if isinstance(value, dict) and dotted != "arguments":
             found |= _facts(cast("dict[str, object]", value), f"{dotted}.")
-        elif isinstance(value, list) and is_known(dotted) and field_of(dotted).kind is Kind.SET:
+        elif isinstance(value, list) and is_known(dotted) and field_of(dotted).kind is ValueKind.SET:
             found[dotted] = frozenset(map(str, cast("list[object]", value)))
         else:
             found[dotted] = value

@@ -11,7 +11,7 @@ from msgspec import Struct
 BLOCK: Final = "BLOCK"
 
 
-class Stretch(NamedTuple):
+class CutOut(NamedTuple):
     """A part of a text that rules took out."""
 
     start: int
@@ -20,7 +20,7 @@ class Stretch(NamedTuple):
     """Their ids, sorted."""
 
 
-def cut(text: str, stretches: Iterable[Stretch]) -> str:
+def cut(text: str, stretches: Iterable[CutOut]) -> str:
     """The text with a mark in the place of each stretch; these are in the order of the text and do not overlap."""
     shown: list[str] = []
     place = 0
@@ -35,7 +35,7 @@ class DecidedPart(Struct, frozen=True, omit_defaults=True, gc=False):
 
     index: int
     """Of a part of its content; of what it cites, counted from -1 down."""
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[CutOut, ...]
 
 
 class DecidedEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

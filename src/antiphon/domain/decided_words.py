@@ -4,7 +4,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from antiphon.domain.decided import BLOCK, DecidedEntry, Stretch, cut
+from antiphon.domain.decided import BLOCK, CutOut, DecidedEntry, cut
 from antiphon.domain.message import AssistantMessage, Citation, Part, TextPart, ToolResult, UserMessage, text_content
 
 MessageT = TypeVar("MessageT", bound=UserMessage | AssistantMessage | ToolResult)
@@ -33,9 +33,9 @@ def as_decided(message: MessageT, decided: DecidedEntry) -> MessageT:
     return replace(message, content=content)
 
 
-def _part(part: Part, stretches: tuple[Stretch, ...]) -> Part:
+def _part(part: Part, stretches: tuple[CutOut, ...]) -> Part:
     return replace(part, text=cut(part.text, stretches)) if stretches and isinstance(part, TextPart) else part
 
 
-def _cited(cited: Citation, stretches: tuple[Stretch, ...]) -> Citation:
+def _cited(cited: Citation, stretches: tuple[CutOut, ...]) -> Citation:
     return replace(cited, text=cut(cited.text, stretches)) if stretches else cited

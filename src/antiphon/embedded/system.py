@@ -187,10 +187,10 @@ def open_embedded(
     """A running system on a home directory, which is created if it does not exist.
 
     `config` is a configuration or a file with one; without it, `antiphon.toml` in the home is used if it exists.
-    `agents` are added to the configured ones. `checks` are asked where rules are (`antiphon.check`). An exception of the
-    block is raised as itself. The block may be entered and left in different tasks of one asyncio loop, as fixtures and
-    notebooks do. Entering it raises `StoreUnusable`, also if a gateway uses the home, and `Conflict` (`home_open`) if
-    this program has opened it already.
+    `agents` are added to the configured ones. `checks` are asked where rules are (`antiphon.check`). An exception of
+    the block is raised as itself. The block may be entered and left in different tasks of one asyncio loop, as
+    fixtures and notebooks do. Entering it raises `StoreUnusable`, also if a gateway uses the home, and `Conflict`
+    (`home_open`) if this program has opened it already.
     """
     directory = Path(home) if home is not None else Path("antiphon-home")
     settings = config if isinstance(config, Config) else _load(directory, config)

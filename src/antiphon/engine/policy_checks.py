@@ -29,7 +29,7 @@ RUN_AT: Final = tuple(hook for hook in Hook if hook is not Hook.SESSION_RESET)
 _FAILED: Final = "A check of this installation did not answer, so nothing was done."
 
 
-class Verdict(Struct, frozen=True):
+class CheckVerdict(Struct, frozen=True):
     """What a check wants; made by `block`, `approve` and `redact`."""
 
     action: Action
@@ -39,22 +39,22 @@ class Verdict(Struct, frozen=True):
     """What to take out, wherever it stands in the texts."""
 
 
-def block(reason: str) -> Verdict:
+def block(reason: str) -> CheckVerdict:
     """It must not happen. The sentence is shown to people and to the agent."""
-    return Verdict(Action.BLOCK, reason)
+    return CheckVerdict(Action.BLOCK, reason)
 
 
-def approve(reason: str) -> Verdict:
+def approve(reason: str) -> CheckVerdict:
     """Somebody is asked first. Counts as `block` at hooks where nobody can be asked."""
-    return Verdict(Action.APPROVE, reason)
+    return CheckVerdict(Action.APPROVE, reason)
 
 
-def redact(*words: str) -> Verdict:
+def redact(*words: str) -> CheckVerdict:
     """It happens without these words, whose case does not matter."""
-    return Verdict(Action.REDACT, words=tuple(word for word in words if word))
+    return CheckVerdict(Action.REDACT, words=tuple(word for word in words if word))
 
 
-Answer: TypeAlias = Verdict | None
+Answer: TypeAlias = CheckVerdict | None
 CheckFunction: TypeAlias = Callable[[Facts], Answer | Awaitable[Answer]]
 """Takes the facts of the hook, read only, with the fields that rules have; None allows. An ordinary function runs in a
 thread."""
@@ -107,7 +107,7 @@ async def _ask(check: CodeCheck, facts: Facts) -> Answer:
                 answer = await check.function(facts)
             else:
                 answer = await to_thread.run_sync(functools.partial(check.function, facts), abandon_on_cancel=True)
-        if answer is None or isinstance(answer, Verdict):
+        if answer is None or isinstance(answer, CheckVerdict):
             return answer
     except TimeoutError:
         failure = f"it took longer than {MOST_SECONDS:g} s"

@@ -101,7 +101,7 @@ class _Bot(Bot):
             raise TelegramError("Answer could not be read") from error
 
 
-class Hook(Struct, frozen=True, kw_only=True):
+class WebhookState(Struct, frozen=True, kw_only=True):
     """Where Telegram posts updates, as it says itself."""
 
     url: str = ""
@@ -157,9 +157,9 @@ class TelegramClient:
         """Who the bot is. Raises `TelegramError`."""
         return _read(await self.bot.ask("getMe", {}), Me)
 
-    async def find_hook(self) -> Hook:
+    async def find_hook(self) -> WebhookState:
         """The webhook that is set for the bot. Raises `TelegramError`."""
-        return _read(await self.bot.ask("getWebhookInfo", {}), Hook)
+        return _read(await self.bot.ask("getWebhookInfo", {}), WebhookState)
 
     async def download(self, file_id: str, most_bytes: int) -> bytes:
         """The file, from the server. Raises `TelegramError`, and `FileTooLarge` once more bytes than that have come.

@@ -47,14 +47,14 @@ def facts_of(acting: Acting, rules: Rules) -> KnownFacts:
     }
 
 
-class Output(NamedTuple):
+class OutgoingWords(NamedTuple):
     """Words to a place outside."""
 
     place: DeliveryContext
     text: str
 
 
-async def facts_of_output(query: Query, acting: Acting, output: Output, rules: Rules) -> KnownFacts:
+async def facts_of_output(query: Query, acting: Acting, output: OutgoingWords, rules: Rules) -> KnownFacts:
     """The fields of PRE_OUTPUT."""
     place = output.place
     return facts_of(acting, rules) | {

@@ -9,7 +9,7 @@ from typing import Final
 from antiphon.domain.actor import SYSTEM
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.run import Run
-from antiphon.engine.access.facts import Acting, KnownFacts, Output, facts_of_output
+from antiphon.engine.access.facts import Acting, KnownFacts, OutgoingWords, facts_of_output
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Deny
 from antiphon.policy.standing import Standing
@@ -39,10 +39,10 @@ async def find_facts(query: Query, claimed: Delivery, rules: Rules, now_ms: int)
         return None
     run = None if claimed.run_id is None else await ledger.find(query, claimed.run_id)
     acting = Acting(session, await _standing_of(query, run), claimed.made_of, moment(now_ms))
-    return await facts_of_output(query, acting, Output(claimed.place, claimed.text), rules)
+    return await facts_of_output(query, acting, OutgoingWords(claimed.place, claimed.text), rules)
 
 
-async def find_facts_of_answer(query: Query, run: Run, output: Output, rules: Rules) -> KnownFacts | None:
+async def find_facts_of_answer(query: Query, run: Run, output: OutgoingWords, rules: Rules) -> KnownFacts | None:
     """The same for the reply of an ended run, for somebody who waits for it."""
     if not rules.written.asks(Hook.PRE_OUTPUT):
         return None

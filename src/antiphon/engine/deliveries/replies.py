@@ -8,7 +8,7 @@ from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import spoken
 from antiphon.engine.access.exits import SEND_DENIED, Leaving, leave
-from antiphon.engine.access.facts import Output
+from antiphon.engine.access.facts import OutgoingWords
 from antiphon.engine.deliveries.output_rules import denied_by, find_facts_of_answer
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Decision, Deny
@@ -49,9 +49,9 @@ class Replies:
         words = spoken(run.reply or "")
         if not words.strip() or run.code == "reset":
             return ChannelReply(suppressed="silent")
-        return await self._ruled(run, Output(place, words))
+        return await self._ruled(run, OutgoingWords(place, words))
 
-    async def _ruled(self, run: Run, output: Output) -> ChannelReply:
+    async def _ruled(self, run: Run, output: OutgoingWords) -> ChannelReply:
         """The words as rules and checks let them go; nobody is asked, as somebody waits. Contract: flow 9."""
         facts = await self._database.read(find_facts_of_answer, run, output, self._rules)
         if facts is None:

@@ -219,7 +219,10 @@ async def _ruled(query: Query, around: Surroundings, turned: _Turned, rules: Rul
     speaker, other = sides.of(said.side), sides.other(said.side)
     acting = Acting(speaker, await find_standing(query, exchange.principal), said.made_of, moment(query.now_ms))
     facts = facts_of(acting, rules) | {"act": "turn", "target.agent": other.agent_id}
-    is_blocked = rules.written.decide(Hook.AGENT_INVOCATION, facts).action in (RuleAction.BLOCK, RuleAction.APPROVE)
+    is_blocked = rules.written.decide(Hook.AGENT_INVOCATION, facts).action in (
+        RuleAction.BLOCK,
+        RuleAction.APPROVE,
+    )
     return replace(around, may_go_on=not is_blocked)
 
 

@@ -74,7 +74,7 @@ ORDER: Final = (Operator.LT, Operator.LE, Operator.GT, Operator.GE)
 PARTS: Final = (Operator.PREFIX, Operator.CONTAINS, Operator.LIKE)
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """What values a field has."""
 
     TEXT = "text"
@@ -89,20 +89,20 @@ class Kind(StrEnum):
     """An argument: whatever JSON its tool takes. In lists and objects, `contains` and `like` look at each text."""
 
 
-OPERATORS: Final[Mapping[Kind, tuple[Operator, ...]]] = {
-    Kind.TEXT: (*_SAME, *PARTS),
-    Kind.WORD: _SAME,
-    Kind.RANK: (*_SAME, *ORDER),
-    Kind.NUMBER: (*_SAME, *ORDER),
-    Kind.SET: (Operator.CONTAINS,),
-    Kind.ANY: tuple(Operator),
+OPERATORS: Final[Mapping[ValueKind, tuple[Operator, ...]]] = {
+    ValueKind.TEXT: (*_SAME, *PARTS),
+    ValueKind.WORD: _SAME,
+    ValueKind.RANK: (*_SAME, *ORDER),
+    ValueKind.NUMBER: (*_SAME, *ORDER),
+    ValueKind.SET: (Operator.CONTAINS,),
+    ValueKind.ANY: tuple(Operator),
 }
 
 
 class Field(NamedTuple):
     """A field of facts."""
 
-    kind: Kind
+    kind: ValueKind
     hooks: frozenset[Hook]
     says: str
     words: tuple[str, ...] = ()
@@ -119,32 +119,32 @@ _INVOKING: Final = frozenset({Hook.AGENT_INVOCATION})
 _RESETTING: Final = frozenset({Hook.SESSION_RESET})
 
 FIELDS: Final[Mapping[str, Field]] = {
-    "agent": Field(Kind.TEXT, _EVERY, "the agent of the session"),
-    "session.kind": Field(Kind.TEXT, _EVERY, "what the session is: `main`, `subagent`, `cron`, `hook` and so on"),
-    "session.channel": Field(Kind.TEXT, _EVERY, "the channel of its chat"),
-    "session.chatType": Field(Kind.TEXT, _EVERY, "`direct`, `group` or `channel`"),
-    "person": Field(Kind.TEXT, _EVERY, "whose rights it has, such as `person:owner`"),
-    "role": Field(Kind.WORD, _EVERY, "what that person is", ("owner", "user", "guest")),
-    "level": Field(Kind.RANK, _EVERY, "the level of what is decided about", _LEVELS),
-    COMPARTMENTS: Field(Kind.SET, _EVERY, "its compartments, by name"),
-    "integrity": Field(Kind.WORD, _EVERY, "whether it is trusted", ("trusted", "untrusted")),
-    "hour": Field(Kind.NUMBER, _EVERY, "the hour of the day, 0 to 23, in the zone of tasks"),
-    "weekday": Field(Kind.RANK, _EVERY, "the day of the week there", WEEKDAYS),
-    "tool": Field(Kind.TEXT, OF_CALLS, "the name of the tool"),
-    "server": Field(Kind.TEXT, OF_CALLS, "the MCP server that the tool is of"),
-    "effects": Field(Kind.SET, OF_CALLS, "what the tool does", _EFFECTS),
-    "sink.level": Field(Kind.RANK, OF_CALLS, "the highest level that may go to the tool", _LEVELS),
-    "sink.channel": Field(Kind.TEXT, _OUTPUT, "the channel where the words go"),
-    "sink.chatType": Field(Kind.WORD, _OUTPUT, "whether it is a group", ("direct", "group")),
-    "sink.recipient": Field(Kind.TEXT, _OUTPUT, "the chat or person there, as the channel names it"),
-    "source": Field(Kind.WORD, _CONTEXT, "where the entry comes from", SOURCES),
-    "text": Field(Kind.TEXT, _OUTPUT | _CONTEXT | {Hook.POST_TOOL_RESPONSE}, "the words themselves"),
-    "act": Field(Kind.WORD, _INVOKING, "how the session is reached", ACTS),
-    "target.agent": Field(Kind.TEXT, _INVOKING, "the agent of that session"),
-    "cause": Field(Kind.TEXT, _RESETTING, "why the session begins anew: `command`, `policy` and so on"),
-    "by": Field(Kind.TEXT, _RESETTING, "who resets it, such as `person:owner`"),
+    "agent": Field(ValueKind.TEXT, _EVERY, "the agent of the session"),
+    "session.kind": Field(ValueKind.TEXT, _EVERY, "what the session is: `main`, `subagent`, `cron`, `hook` and so on"),
+    "session.channel": Field(ValueKind.TEXT, _EVERY, "the channel of its chat"),
+    "session.chatType": Field(ValueKind.TEXT, _EVERY, "`direct`, `group` or `channel`"),
+    "person": Field(ValueKind.TEXT, _EVERY, "whose rights it has, such as `person:owner`"),
+    "role": Field(ValueKind.WORD, _EVERY, "what that person is", ("owner", "user", "guest")),
+    "level": Field(ValueKind.RANK, _EVERY, "the level of what is decided about", _LEVELS),
+    COMPARTMENTS: Field(ValueKind.SET, _EVERY, "its compartments, by name"),
+    "integrity": Field(ValueKind.WORD, _EVERY, "whether it is trusted", ("trusted", "untrusted")),
+    "hour": Field(ValueKind.NUMBER, _EVERY, "the hour of the day, 0 to 23, in the zone of tasks"),
+    "weekday": Field(ValueKind.RANK, _EVERY, "the day of the week there", WEEKDAYS),
+    "tool": Field(ValueKind.TEXT, OF_CALLS, "the name of the tool"),
+    "server": Field(ValueKind.TEXT, OF_CALLS, "the MCP server that the tool is of"),
+    "effects": Field(ValueKind.SET, OF_CALLS, "what the tool does", _EFFECTS),
+    "sink.level": Field(ValueKind.RANK, OF_CALLS, "the highest level that may go to the tool", _LEVELS),
+    "sink.channel": Field(ValueKind.TEXT, _OUTPUT, "the channel where the words go"),
+    "sink.chatType": Field(ValueKind.WORD, _OUTPUT, "whether it is a group", ("direct", "group")),
+    "sink.recipient": Field(ValueKind.TEXT, _OUTPUT, "the chat or person there, as the channel names it"),
+    "source": Field(ValueKind.WORD, _CONTEXT, "where the entry comes from", SOURCES),
+    "text": Field(ValueKind.TEXT, _OUTPUT | _CONTEXT | {Hook.POST_TOOL_RESPONSE}, "the words themselves"),
+    "act": Field(ValueKind.WORD, _INVOKING, "how the session is reached", ACTS),
+    "target.agent": Field(ValueKind.TEXT, _INVOKING, "the agent of that session"),
+    "cause": Field(ValueKind.TEXT, _RESETTING, "why the session begins anew: `command`, `policy` and so on"),
+    "by": Field(ValueKind.TEXT, _RESETTING, "who resets it, such as `person:owner`"),
 }
-ANY_ARGUMENT: Final = Field(Kind.ANY, frozenset(OF_CALLS), "an argument of the call, also one within an object")
+ANY_ARGUMENT: Final = Field(ValueKind.ANY, frozenset(OF_CALLS), "an argument of the call, also one within an object")
 ANY_ARGUMENT_FIELD: Final = f"{ARGUMENT}<name>"
 
 
@@ -157,7 +157,7 @@ def field_of(name: str) -> Field:
     return ANY_ARGUMENT if name.startswith(ARGUMENT) and name != ARGUMENT else FIELDS[name]
 
 
-class Condition(Struct, frozen=True):
+class RuleCondition(Struct, frozen=True):
     field: str
     op: Operator
     value: Scalar | tuple[Scalar, ...]
@@ -166,7 +166,7 @@ class Condition(Struct, frozen=True):
 class WrittenRule(Struct, frozen=True, kw_only=True):
     id: str
     hook: Hook
-    when: tuple[Condition, ...]
+    when: tuple[RuleCondition, ...]
     action: Action
     message: str | None = None
     where: str = ""

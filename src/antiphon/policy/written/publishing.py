@@ -13,8 +13,8 @@ from antiphon.policy.written.fields import (
     Action,
     Field,
     Hook,
-    Kind,
     Operator,
+    ValueKind,
 )
 from antiphon.policy.written.reading import MAX_CONDITIONS, MAX_TEXT, MAX_VALUES
 
@@ -53,8 +53,8 @@ def _schema_of(hook: Hook) -> JsonObject:
 
 
 def _condition_schema(name: JsonObject, field: Field) -> JsonObject:
-    of_value: JsonObject = {"type": "number"} if field.kind is Kind.NUMBER else {"type": "string"}
-    if field.kind is Kind.ANY:
+    of_value: JsonObject = {"type": "number"} if field.kind is ValueKind.NUMBER else {"type": "string"}
+    if field.kind is ValueKind.ANY:
         of_value = {"type": ["string", "number", "boolean"]}
     if field.words:
         of_value = {"enum": list(field.words)}

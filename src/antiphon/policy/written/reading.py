@@ -17,12 +17,12 @@ from antiphon.policy.written.fields import (
     PARTS,
     REDACTING,
     Action,
-    Condition,
     Field,
     Hook,
-    Kind,
     Operator,
+    RuleCondition,
     Scalar,
+    ValueKind,
     WrittenRule,
     field_of,
     is_known,
@@ -56,7 +56,7 @@ def read_rules(raw: Sequence[object], where: Where, compartments: Collection[str
     rules: dict[str, WrittenRule] = {}
     for index, each in enumerate(raw):
         try:
-            place = _Place(where, (str(index),), compartments)
+            place = _RulePlace(where, (str(index),), compartments)
             rule = _read_rule(each, place)
             if rule.id in rules:
                 place.at("id").refuse(f"id {rule.id!r} is taken by {rules[rule.id].where}")
@@ -75,14 +75,14 @@ class _Problem(Exception):
     pass
 
 
-class _Place(NamedTuple):
+class _RulePlace(NamedTuple):
     """A part of the rules, and how to say where it stands."""
 
     where: Where
     path: tuple[str, ...]
     compartments: Collection[str] | None
 
-    def at(self, *names: str) -> "_Place":
+    def at(self, *names: str) -> "_RulePlace":
         return self._replace(path=(*self.path, *names))
 
     def refuse(self, said: str) -> NoReturn:
@@ -94,7 +94,7 @@ _REGULAR: Final = ("matches", "regex", "re", "~", "=~")
 _ORDERING: Final = ("priority", "order", "override", "final")
 
 
-def _read_rule(raw: object, place: _Place) -> WrittenRule:
+def _read_rule(raw: object, place: _RulePlace) -> WrittenRule:
     tree = _table(raw, place, _NAMES, needed=("id", "hook", "action"))
     id = _words(tree["id"], place.at("id"))
     if not all(letter in _ID_LETTERS for letter in id) or len(id) > MAX_ID:
@@ -123,7 +123,7 @@ def _read_rule(raw: object, place: _Place) -> WrittenRule:
     )
 
 
-def _read_condition(raw: object, hook: Hook, place: _Place) -> Condition:
+def _read_condition(raw: object, hook: Hook, place: _RulePlace) -> RuleCondition:
     tree = _table(raw, place, ("field", "op", "value"), needed=("field", "op", "value"))
     name = _words(tree["field"], place.at("field"))
     here = [each for each, field in FIELDS.items() if hook in field.hooks]
@@ -145,10 +145,10 @@ def _read_condition(raw: object, hook: Hook, place: _Place) -> Condition:
         known = tuple(place.compartments)
         said = _nearest(str(value), known) if known else ""
         place.at("value").refuse(f"unknown compartment {value!r}.{said} Create one: `antiphon compartments add`")
-    return Condition(name, op, value)
+    return RuleCondition(name, op, value)
 
 
-def _read_value(raw: object, field: Field, op: Operator, place: _Place) -> Scalar | tuple[Scalar, ...]:
+def _read_value(raw: object, field: Field, op: Operator, place: _RulePlace) -> Scalar | tuple[Scalar, ...]:
     if op is not Operator.IN:
         return _read_scalar(raw, field, op, place)
     if not isinstance(raw, list) or not raw:
@@ -159,12 +159,12 @@ def _read_value(raw: object, field: Field, op: Operator, place: _Place) -> Scala
     return tuple(_read_scalar(each, field, op, place) for each in values)
 
 
-def _read_scalar(raw: object, field: Field, op: Operator, place: _Place) -> Scalar:
-    if field.kind is Kind.NUMBER or (field.kind is Kind.ANY and op in ORDER):
+def _read_scalar(raw: object, field: Field, op: Operator, place: _RulePlace) -> Scalar:
+    if field.kind is ValueKind.NUMBER or (field.kind is ValueKind.ANY and op in ORDER):
         if not is_number(raw) or raw != raw:
             place.refuse("needs a number")
         return cast(float, raw)
-    if field.kind is Kind.ANY and op not in PARTS and isinstance(raw, (bool, int, float)):
+    if field.kind is ValueKind.ANY and op not in PARTS and isinstance(raw, (bool, int, float)):
         return raw
     text = _words(raw, place)
     if field.words:
@@ -174,7 +174,7 @@ def _read_scalar(raw: object, field: Field, op: Operator, place: _Place) -> Scal
     return text
 
 
-def _table(raw: object, place: _Place, names: Sequence[str], *, needed: Sequence[str]) -> Mapping[str, object]:
+def _table(raw: object, place: _RulePlace, names: Sequence[str], *, needed: Sequence[str]) -> Mapping[str, object]:
     if not isinstance(raw, dict):
         place.refuse(f"needs a table with {', '.join(names)}")
     tree = cast("dict[object, object]", raw)
@@ -189,7 +189,7 @@ def _table(raw: object, place: _Place, names: Sequence[str], *, needed: Sequence
     return cast("Mapping[str, object]", tree)
 
 
-def _words(raw: object, place: _Place) -> str:
+def _words(raw: object, place: _RulePlace) -> str:
     if not isinstance(raw, str) or not raw.strip():
         place.refuse("needs a text")
     if "\0" in raw:
@@ -199,7 +199,7 @@ def _words(raw: object, place: _Place) -> str:
     return raw
 
 
-def _one_of(raw: object, known: Sequence[str], what: str, place: _Place) -> str:
+def _one_of(raw: object, known: Sequence[str], what: str, place: _RulePlace) -> str:
     if raw not in known:
         place.refuse(f"unknown {what} {str(raw)[:100]!r}.{_nearest(str(raw), known)}")
     return cast(str, raw)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
-from antiphon.domain.decided import Stretch, cut
+from antiphon.domain.decided import CutOut, cut
 from antiphon.domain.redaction import find_secrets
 from antiphon.policy.text_patterns import TextPattern, folded
 from antiphon.policy.written.fields import ARGUMENT
@@ -11,7 +11,7 @@ from antiphon.policy.written.fields import ARGUMENT
 
 class RedactedText(NamedTuple):
     text: str
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[CutOut, ...]
     """In the text as it was."""
 
 
@@ -23,24 +23,24 @@ class Redactor(NamedTuple):
 
 
 def redact_by(text: str, redactors: Sequence[Redactor]) -> RedactedText:
-    found: list[Stretch] = []
+    found: list[CutOut] = []
     low = folded(text) if any(each.pattern is not None for each in redactors) else ""
     for each in redactors:
         spans = find_secrets(text) if each.pattern is None else each.pattern.stretches(low)
-        found += (Stretch(start, end, (each.rule,)) for start, end in spans)
+        found += (CutOut(start, end, (each.rule,)) for start, end in spans)
     stretches = _united(found)
     return RedactedText(cut(text, stretches), stretches) if stretches else RedactedText(text, ())
 
 
-def _united(found: Iterable[Stretch]) -> tuple[Stretch, ...]:
+def _united(found: Iterable[CutOut]) -> tuple[CutOut, ...]:
     """The stretches without overlaps, each with all rules that it is due to, in the order of the text."""
-    united: list[Stretch] = []
+    united: list[CutOut] = []
     for each in sorted(found):
         if each.end <= each.start:
             continue
         if united and each.start < united[-1].end:
             last = united.pop()
-            each = Stretch(last.start, max(last.end, each.end), tuple(sorted({*last.rules, *each.rules})))
+            each = CutOut(last.start, max(last.end, each.end), tuple(sorted({*last.rules, *each.rules})))
         united.append(each)
     return tuple(united)
 

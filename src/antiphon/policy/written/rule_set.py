@@ -18,12 +18,12 @@ from antiphon.policy.written.fields import (
     ORDER,
     TEXT,
     Action,
-    Condition,
     Facts,
     Hook,
-    Kind,
     Operator,
+    RuleCondition,
     Scalar,
+    ValueKind,
     WrittenRule,
     field_of,
     is_number,
@@ -86,11 +86,11 @@ def _hash_of(rules: Sequence[WrittenRule]) -> str:
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16] if rules else ""
 
 
-def _written(condition: Condition) -> tuple[object, ...]:
+def _written(condition: RuleCondition) -> tuple[object, ...]:
     return condition.field, condition.op.value, condition.value
 
 
-class _Folds(dict[str, str]):
+class _FoldedTexts(dict[str, str]):
     """The texts that one decision looks into, in small letters: each is made once."""
 
     def __missing__(self, text: str) -> str:
@@ -98,7 +98,7 @@ class _Folds(dict[str, str]):
         return low
 
 
-_Test: TypeAlias = Callable[[Facts, _Folds], bool]
+_Test: TypeAlias = Callable[[Facts, _FoldedTexts], bool]
 _PATTERNS: Final = (Operator.CONTAINS, Operator.LIKE)
 
 
@@ -144,7 +144,7 @@ class RuleSet:
         rules = self._by_hook.get(hook)
         if rules is None:
             return NOTHING_SAID
-        folds = _Folds()
+        folds = _FoldedTexts()
         matching: list[WrittenRule] = []
         for each in _candidates(rules, facts, folds):
             for test in each.tests:
@@ -158,7 +158,7 @@ class RuleSet:
 NO_RULES: Final = RuleSet()
 
 
-def _candidates(rules: _HookRules, facts: Facts, folds: _Folds) -> Iterator[_Compiled]:
+def _candidates(rules: _HookRules, facts: Facts, folds: _FoldedTexts) -> Iterator[_Compiled]:
     for field, by_value in rules.indexes:
         value = facts.get(field)
         if value is not None:
@@ -220,7 +220,7 @@ def _is_textual(field: str) -> bool:
     return field == TEXT or field.startswith(ARGUMENT)
 
 
-def _pattern(condition: Condition) -> TextPattern:
+def _pattern(condition: RuleCondition) -> TextPattern:
     value = folded(str(condition.value))
     return Literal(value) if condition.op is Operator.CONTAINS else Wildcard.of(value)
 
@@ -248,18 +248,18 @@ def _compiled(rules: Sequence[WrittenRule]) -> _HookRules:
     )
 
 
-def _cost(condition: Condition) -> int:
+def _cost(condition: RuleCondition) -> int:
     """What is quick to answer is asked first."""
     return int(condition.op in _PATTERNS) + int(condition.field.startswith(ARGUMENT))
 
 
-def _index_of(rule: WrittenRule) -> Condition | None:
+def _index_of(rule: WrittenRule) -> RuleCondition | None:
     """The condition by which the rule is looked up."""
     usable = {each.field: each for each in rule.when if each.op in (Operator.EQ, Operator.IN)}
     return next((usable[field] for field in _INDEXED if field in usable), None)
 
 
-def _words_of(rule: WrittenRule) -> Condition | None:
+def _words_of(rule: WrittenRule) -> RuleCondition | None:
     """The condition that asks for words in a text."""
     return next((each for each in rule.when if each.op is Operator.CONTAINS and _is_textual(each.field)), None)
 
@@ -272,11 +272,11 @@ def _finder(field: str) -> Callable[[Facts], object]:
     return lambda facts: _argument(facts, name)
 
 
-def _test(condition: Condition) -> _Test:
+def _test(condition: RuleCondition) -> _Test:
     field, kind = condition.field, field_of(condition.field).kind
-    if kind is Kind.RANK:
+    if kind is ValueKind.RANK:
         return _rank_test(condition)
-    if condition.op in _PATTERNS and kind is not Kind.SET:
+    if condition.op in _PATTERNS and kind is not ValueKind.SET:
         return _pattern_test(condition)
     holds = _holds(condition, kind)
     if field.startswith(ARGUMENT):
@@ -285,7 +285,7 @@ def _test(condition: Condition) -> _Test:
     return lambda facts, _: (value := facts.get(field)) is not None and holds(value)
 
 
-def _rank_test(condition: Condition) -> _Test:
+def _rank_test(condition: RuleCondition) -> _Test:
     field = condition.field
     ranks = {word: rank for rank, word in enumerate(FIELDS[field].words)}
     wanted = condition.value
@@ -295,10 +295,10 @@ def _rank_test(condition: Condition) -> _Test:
     return lambda facts, _: facts.get(field) in holding
 
 
-def _pattern_test(condition: Condition) -> _Test:
+def _pattern_test(condition: RuleCondition) -> _Test:
     find, matches = _finder(condition.field), _pattern(condition).matches
 
-    def test(facts: Facts, folds: _Folds) -> bool:
+    def test(facts: Facts, folds: _FoldedTexts) -> bool:
         value = find(facts)
         if value.__class__ is str:
             return matches(folds[cast(str, value)])
@@ -318,9 +318,9 @@ _COMPARE: Final[Mapping[Operator, Callable[[Any, Any], bool]]] = {
 }
 
 
-def _holds(condition: Condition, kind: Kind) -> Callable[[Any], bool]:
+def _holds(condition: RuleCondition, kind: ValueKind) -> Callable[[Any], bool]:
     op, value = condition.op, condition.value
-    if kind is Kind.SET:
+    if kind is ValueKind.SET:
         return lambda found: value in found
     if op is Operator.PREFIX:
         return lambda found: isinstance(found, str) and found.startswith(str(value))
