@@ -8,6 +8,7 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, TypeVar, TypeVarTuple, cast
 
@@ -39,6 +40,7 @@ from antiphon.engine.work.checkpointer import Checkpointer
 from antiphon.engine.work.dispatch import LocalDispatch
 from antiphon.engine.work.health import Health
 from antiphon.engine.work.processes import Processes
+from antiphon.engine.work.rule_reloads import RuleReloads
 from antiphon.engine.work.worker import Worker
 from antiphon.feed.changes import Change, Changes
 from antiphon.feed.follow import Hub, LogSlice, Permit
@@ -396,6 +398,27 @@ def _(stand: Stand) -> Loop:
     this = Process(id=PROCESS, role="all", host="here", pid=1, version="", fingerprint="", agents=())
     stand.units["processes.beat"] = lambda _: stand.fails_first() or True
     return Processes(stand.database, stand.app.services.clock, this, beat_seconds=0.05).run
+
+
+@case("engine/work/rule_reloads.py RuleReloads.run")
+def _(stand: Stand) -> Loop:
+    services = stand.app.services
+    file = stand.app.home / "rules.toml"
+
+    def read(_: object) -> RuleSet:
+        stand.fails_first()
+        return NO_RULES
+
+    reloads = RuleReloads(stand.app.database, services.rules, services.clock, file=file, read=read, look_seconds=0.05)
+
+    async def run() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reloads.run)
+            for number in count():  # each look finds another file
+                file.write_text("#" * number, "utf-8")
+                await anyio.sleep(0.1)
+
+    return run
 
 
 @case("engine/work/dispatch.py LocalDispatch._find_busy")
@@ -844,6 +867,7 @@ OF_ONE = {
     "engine/views/history.py History.events": "one request",
     "engine/views/indexer.py Indexer.catch_up": "one request",
     "engine/views/indexer.py Indexer._index_all": "one look, whose items the loop around it has",
+    "engine/views/refusals.py _find_last": "one request",
     "engine/views/search.py Search.messages": "one request",
     "engine/views/summary_inputs.py SummaryInputs.read": "one request",
     "engine/work/checkpointer.py Checkpointer._settle": "one checkpoint",

@@ -58,7 +58,7 @@ ROUTES = (
     ),
     Route(
         name="status of a session",
-        doors=("tool session_status",),
+        doors=("tool session_status", "tool simulate_tool_call"),
         sink="the caller's taint",
         check=REACH,
         tests=(WORLDS, "tools/test_hidden_is_missing.py::test_every_tool_answers_alike_for_hidden_and_for_missing"),
@@ -720,6 +720,7 @@ ROUTES = (
             *(f"http tool-reviews.{verb}" for verb in ("list", "confirm", "withdraw")),
             "page pages.foreign-tools",
             *("http people.patch", "http compartments.list", "http compartments.create", "http links.create"),
+            *("http rules.list", "http rules.get", "http rules.reload", "http refusals.last"),
             *("http browsers.sign-in", "http browsers.sign-out", "http gateways.prove"),
             *("page pages.shell", "page pages.browsers", "page pages.icon", "page pages.people", "page pages.tokens"),
             "page pages.routes",

@@ -33,6 +33,7 @@ ASKED = {
         "engine/schedules/tasks.py::run_task": "the result of a task that is run by hand",
         "agents/approving.py::_leaves": "a command of a run, by its sandbox",
         "agents/outside_gate.py::refuse": "a command from outside, by its sandbox",
+        "agents/outside_gate.py::_ruled": "the same, as rules see it",
     },
     "takes": {
         "agents/call_flow.py::refuse_call": "the arguments of a tool",
@@ -55,6 +56,7 @@ ASKED = {
         "agents/call_flow.py::refuse_call": "the result of a tool, as it is declared",
         "agents/introspection.py::look_back": "the prompt of a checkpoint",
         "agents/loop.py::run": "all that the session of a run holds",
+        "engine/sessions/resets.py::_base_of_next": "what a session holds after a reset",
         "agents/loop.py::_above": "the same, by the session's own clearance",
         "engine/access/ceilings.py::decide_above": "whatever somebody gives a session",
         "engine/checkpoints/steps.py::_kept": "working memory and description",

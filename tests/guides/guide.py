@@ -12,12 +12,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from antiphon.cli.exits import ExitCode
 from antiphon.testing.telegram import FakeTelegram, Json, group, person
 from tests.cli.program import environment
+from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +64,7 @@ class Follower:
     shown: list[str] = field(default_factory=list[str])
     """All that was seen so far, for what placeholders stand for."""
     serving: list[subprocess.Popen[str]] = field(default_factory=list[subprocess.Popen[str]])
+    stack: ExitStack = field(default_factory=ExitStack)
     seen: dict[int, int] = field(default_factory=dict[int, int])
     """How many texts of each chat were looked at."""
     people: dict[str, Json] = field(default_factory=dict[str, Json])
@@ -81,6 +84,7 @@ class Follower:
         finally:
             for process in self.serving:
                 _end(process)
+            self.stack.close()
 
     def _run(self, text: str) -> None:
         script = self._filled(re.sub(r"^(export ANTIPHON_TELEGRAM_TOKEN=).*$", self._token, text, flags=re.M))
@@ -112,15 +116,19 @@ class Follower:
         return environment({"HOME": str(self.folder), "ANTIPHON_PORT": "0", "COLUMNS": "300", **self.variables})
 
     def _serve(self, script: str) -> None:
-        process = subprocess.Popen(
-            ["bash", "-c", f"{script} --json"],
-            cwd=self.folder,
-            env=self._environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
+        process = self.stack.enter_context(
+            ending(
+                subprocess.Popen(
+                    ["bash", "-c", f"{script} --json"],
+                    cwd=self.folder,
+                    env=self._environment(),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    stdin=subprocess.DEVNULL,
+                    text=True,
+                    start_new_session=True,
+                )
+            )
         )
         self.serving.append(process)
         assert process.stdout is not None and process.stdout.readline(), "the gateway ended before it was ready"

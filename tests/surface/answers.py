@@ -210,6 +210,12 @@ def _approvals(record: Recorder, approval: str, run: str) -> None:
     record.program("runs show", run, "--wait", "60")
     standing = record.both("approvals standing")["standingApprovals"][0]["standingId"]
     record.both("approvals revoke", standing)
+    record.both("policy list")
+    record.both("policy reload")
+    record.both("policy explain", "last", "--session", CURATOR)
+    record.both("policy explain", "nothing")
+    record.both("policy check")
+    record.both("policy test", "nothing.toml")
     record.both("policy trust list")
     record.both("policy trust revoke", "main", "0000")
     record.both("approvals list", "--all")

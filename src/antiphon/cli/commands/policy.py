@@ -57,13 +57,13 @@ def _show_rules(answer: JsonObject) -> None:
 
 @app.asks("list", _show_rules)
 def list_rules(client: "Client") -> JsonObject:
-    """List the rules that are in force, and why those that are written now are not, if so."""
+    """List the rules in force, and what is wrong with the file if it could not be read."""
     return client.get("/policy/rules")
 
 
 @app.asks("reload", said)
 def reload_rules(client: "Client") -> Printed:
-    """Read the rules anew, as the gateway does by itself within two seconds of a change."""
+    """Read the rules again, as the gateway does by itself within two seconds of a change."""
     found = client.post("/policy/rules/reload")
     return Printed(found, f"In force: {_count(found)}.")
 

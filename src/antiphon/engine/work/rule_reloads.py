@@ -56,7 +56,15 @@ class RuleReloads:
     """The rules in force in this process."""
 
     def __init__(
-        self, database: Database, rules: Rules, clock: Clock, *, file: Path | None, read: ReadRules, note: NoteLoaded
+        self,
+        database: Database,
+        rules: Rules,
+        clock: Clock,
+        *,
+        file: Path | None,
+        read: ReadRules,
+        note: NoteLoaded | None = None,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self._database = database
         self._written = rules.written
@@ -64,6 +72,7 @@ class RuleReloads:
         self._file = file
         self._read = read
         self._note = note
+        self._look_seconds = look_seconds
         self._stamp: _Stamp = None if file is None else _stamp(file)
         self._loaded_at = clock.now()
         self._problem: str | None = None
@@ -93,7 +102,7 @@ class RuleReloads:
         if self._file is None:
             return
         while True:
-            await anyio.sleep(LOOK_SECONDS)
+            await anyio.sleep(self._look_seconds)
             try:
                 await self.look()
                 self._looking.worked()
@@ -121,7 +130,8 @@ class RuleReloads:
         self._problem, self._loaded_at = None, self._clock.now()
         if is_changed:
             logger.info("Rules are in force", extra={"action": "rules_loaded", "rules": len(found), "set": found.hash})
-            await self._note(found)
+            if self._note is not None:
+                await self._note(found)
 
     async def _tell(self, problem: str) -> None:
         """Owners hear once of each set that cannot be read."""

@@ -35,7 +35,7 @@ async def get_rule(request: OperationRequest, params: NamedRule) -> wire.RuleSha
 
 @operation("rules.reload", "POST /policy/rules/reload", scope=TokenScope.ADMIN)
 async def reload_rules(request: OperationRequest, params: NoParams) -> wire.RulesShape:
-    """Reads the rules anew. A set that cannot be read is refused whole, and the old one stays in force."""
+    """Reads the rules again. A set that cannot be read is refused whole, and the old one stays in force."""
     return wire.rules(await request.services.written.reload(request.principal))
 
 
