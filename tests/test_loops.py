@@ -47,6 +47,7 @@ from antiphon.feed.follow import Hub, LogSlice, Permit
 from antiphon.feed.local import LocalNotifier
 from antiphon.feed.postgres import PostgresNotifier
 from antiphon.policy.system import system_grant
+from antiphon.policy.written.rule_set import NO_RULES, RuleSet
 from antiphon.store import spawns
 from antiphon.store import tasks as stored_tasks
 from antiphon.store.approvals import DueApproval

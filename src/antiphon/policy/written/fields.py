@@ -141,9 +141,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "text": Field(ValueKind.TEXT, _OUTPUT | _CONTEXT | {Hook.POST_TOOL_RESPONSE}, "the words themselves"),
     "act": Field(ValueKind.WORD, _INVOKING, "how the session is reached", ACTS),
     "target.agent": Field(ValueKind.TEXT, _INVOKING, "the agent of that session"),
-    "cause": Field(
-        ValueKind.TEXT, _RESETTING, "why the session is reset: `reset` by a person, `daily`, `idle` or `task`"
-    ),
+    "cause": Field(ValueKind.TEXT, _RESETTING, "why it is reset: `reset` by a person, `daily`, `idle` or `task`"),
     "by": Field(ValueKind.TEXT, _RESETTING, "who resets it, such as `person:owner`"),
 }
 ANY_ARGUMENT: Final = Field(ValueKind.ANY, frozenset(OF_CALLS), "an argument of the call, also one within an object")
