@@ -255,7 +255,10 @@ REQUIREMENTS = {
         "Only the owner declassifies, exact bytes to one destination, once.",
         remaining="releases of replies and withheld results, and the audit row",
     ),
-    "flow:12": Requirement("Events are chained by hashes, other decisions in a chain of their own; both verify.", FLOW),
+    "flow:12": Requirement(
+        "Events are chained by hashes, other decisions in a chain of their own; both verify.",
+        remaining="the chains of processes and the sealer",
+    ),
     "flow:13": Requirement("Data above an observer changes nothing that the observer sees."),
     "flow:14": Requirement(
         "Presets give people this without the words; refusals are explained plainly.",

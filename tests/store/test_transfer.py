@@ -241,6 +241,8 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "note_words",
         "tasks",
         "task_slots",
+        "audit_chains",
+        "audit_rows",
     }
     for table in counts:
         here, there = rows_of_file(old, table), rows_of_server(url, table)

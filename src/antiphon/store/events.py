@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -9,10 +10,11 @@ from msgspec.structs import replace
 
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.event import Event, NewEvent
+from antiphon.domain.hash_chain import next_hash
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.policy.flow import is_public
 from antiphon.policy.reach import Grant
-from antiphon.store import incarnations, sessions
+from antiphon.store import incarnations, log_hashes, sessions
 from antiphon.store.codec import (
     COLUMNS_WITHIN,
     EVENT_COLUMNS,
@@ -25,11 +27,12 @@ from antiphon.store.codec import (
     milliseconds,
 )
 from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.log_hashes import HEAD_OR_SECRET, hash_before, values_of
 from antiphon.store.names import with_folded
 from antiphon.store.scopes import ANY, Condition, any_of, flow, skipped_before
 from antiphon.store.sessions import LogEnd
 
-EVENT_WIDTH = 14
+EVENT_WIDTH = 15
 NEVER = Condition("1 = 0")
 INSERTED_AT_ONCE = 16
 
@@ -56,41 +59,70 @@ async def append(tx: Transaction, session: SessionRow, addition: Addition) -> in
     """Numbers and stores the events, and changes columns of the session's row; returns the last `seq`.
 
     No event is stored below the session's base. `updated_at` never goes back, and stays as it is if none of the events
-    flows to the session's taint. An ended incarnation extends to events that come late. Wakes the readers.
-    Contract: events 1, sessions 5, flow 2, 13.
+    flows to the session's taint. An ended incarnation extends to events that come late. Wakes the readers. Each event
+    carries its hash, and the session's row that of the last.
+    Contract: events 1, sessions 5, flow 2, 12, 13.
     """
     incarnation, at_ms, end = addition.incarnation, addition.at_ms, addition.end
     set, add = with_folded(addition.set), addition.add
     count = len(addition.events)
     seen = NEVER if addition.is_quiet else _seen(addition.events)
-    values = (count, at_ms, *seen.values, at_ms, *set.values(), *add.values(), session)
-    advance = _advance(end is not None, seen.text, tuple(set), tuple(add))
-    if end is None:
-        row = await tx.fetch_one(advance, values)
+    if end is None or end.head is None:
+        values = (count, at_ms, *seen.values, at_ms, *set.values(), *add.values(), session)
+        row = await tx.fetch_one(_advance(False, seen.text, tuple(set), tuple(add)), values)
         assert row is not None, f"Session row {session} vanished"
-        last_seq, present, *stored = row
-        base = classification(*stored)
+        last_seq, present, *stored, head, secret = row
+        if count and not addition.is_stored:
+            before, base = hash_before(session, head, secret), classification(*stored)
+            last = await store(tx, session, addition, first=last_seq - count + 1, base=base, before=before)
+            await set_head(tx, session, last)
     else:
-        await tx.execute(advance, values)
-        last_seq, present, base = end.last_seq + count, end.incarnation, end.base
-    if not addition.is_stored:
-        await store(tx, session, addition, first=last_seq - count + 1, base=base)
+        last_seq, present = end.last_seq + count, end.incarnation
+        rows, head = _rows(session, addition, first=end.last_seq + 1, base=end.base, head=end.head)
+        values = (count, at_ms, *seen.values, at_ms, head, *set.values(), *add.values(), session)
+        await tx.execute(_advance(True, seen.text, tuple(set), tuple(add)), values)
+        await _insert_all(tx, rows)
     if present != incarnation:
         await incarnations.stretch(tx, incarnation, last_seq)
     tx.wake(session)
     return last_seq
 
 
-async def store(tx: Transaction, session: SessionRow, addition: Addition, *, first: int, base: Classification) -> None:
-    """Stores the events, numbered from `first`, none of them below `base`. The session's row does not know them."""
-    incarnation, at_ms, count = addition.incarnation, addition.at_ms, len(addition.events)
-    rows: list[SqlValue] = []
-    for number, event in enumerate(addition.events, 1):
+async def store(
+    tx: Transaction, session: SessionRow, addition: Addition, *, first: int, base: Classification, before: bytes
+) -> bytes:
+    """Stores the events, numbered from `first`, none of them below `base`; returns the hash of the last.
+
+    `before` is the hash before them. The session's row does not know them.
+    """
+    rows, last = _rows(session, addition, first=first, base=base, head=before)
+    await _insert_all(tx, rows)
+    return last
+
+
+async def set_head(tx: Transaction, session: SessionRow, head: bytes) -> None:
+    """Stores the hash of the log's last event."""
+    await tx.execute("UPDATE sessions SET head = ? WHERE id = ?", (head, session))
+
+
+def _rows(
+    session: SessionRow, addition: Addition, *, first: int, base: Classification, head: bytes
+) -> tuple[list[tuple[SqlValue, ...]], bytes]:
+    """The rows of the events, each with its hash, and the hash of the last."""
+    incarnation, at_ms = addition.incarnation, addition.at_ms
+    rows: list[tuple[SqlValue, ...]] = []
+    for seq, event in enumerate(addition.events, first):
         created_at = at_ms if event.occurred_at is None else milliseconds(event.occurred_at)
-        rows += (session, first + number - 1, incarnation, created_at, *event_values(event, base))
-        if number == count or number % INSERTED_AT_ONCE == 0:
-            await tx.execute(_insert(len(rows) // EVENT_WIDTH), rows)
-            rows = []
+        row = (session, seq, incarnation, created_at, *event_values(event, base))
+        head = next_hash(head, values_of(row))
+        rows.append((*row, head))
+    return rows, head
+
+
+async def _insert_all(tx: Transaction, rows: Sequence[tuple[SqlValue, ...]]) -> None:
+    for start in range(0, len(rows), INSERTED_AT_ONCE):
+        part = rows[start : start + INSERTED_AT_ONCE]
+        await tx.execute(_insert(len(part)), part[0] if len(part) == 1 else [*chain.from_iterable(part)])
 
 
 def size_of(event: NewEvent) -> int:
@@ -105,7 +137,7 @@ def _insert(count: int) -> str:
     row = f"({', '.join('?' * EVENT_WIDTH)})"
     return (
         "INSERT INTO events (session, seq, incarnation, created_at, type, role, actor, run_id, message_id, "
-        f"level, compartments, integrity, person, payload) VALUES {', '.join([row] * count)}"
+        f"level, compartments, integrity, person, payload, hash) VALUES {', '.join([row] * count)}"
     )
 
 
@@ -124,10 +156,13 @@ def _advance(is_known: bool, seen: str, set_columns: tuple[str, ...], add_column
     changes = [
         "last_seq = last_seq + ?",
         f"updated_at = CASE WHEN updated_at < ?{noticed} THEN ? ELSE updated_at END",
+        *(("head = ?",) if is_known else ()),
         *(f"{column} = ?" for column in set_columns),
         *(f"{column} = COALESCE({column}, 0) + ?" for column in add_columns),
     ]
-    returning = "" if is_known else f" RETURNING last_seq, incarnation, {classification_columns('base_')}"
+    returning = (
+        "" if is_known else f" RETURNING last_seq, incarnation, {classification_columns('base_')}, {HEAD_OR_SECRET}"
+    )
     return f"UPDATE sessions SET {', '.join(changes)} WHERE id = ?{returning}"
 
 
@@ -326,6 +361,7 @@ async def first_seq_since(query: Query, session: SessionRow, since_ms: int, *, b
 
 async def delete_below(tx: Transaction, session: SessionRow, seq: int) -> None:
     """Prunes the log: readers with cursors below `seq - 1` have now lost events."""
+    await log_hashes.prune(tx, session, seq)
     await tx.execute("DELETE FROM events WHERE session = ? AND seq < ?", (session, seq))
     await tx.execute("UPDATE sessions SET first_seq = ? WHERE id = ?", (seq, session))
 

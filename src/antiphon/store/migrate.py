@@ -1,10 +1,12 @@
 """Brings a database to this version's schema: numbered SQL files, forward only."""
 
+import secrets
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from antiphon.store.log_hashes import cover_events
 from antiphon.store.migrations import (
     SQLITE_WORDS,
     Migration,
@@ -32,6 +34,7 @@ STEPS: Mapping[str, Step] = {
     "names": fold_names,
     "people": name_people,
     "classifications": classify_events,
+    "audit": lambda: cover_events(secrets.token_hex(32)),
 }
 """Steps that run after the SQL of a migration, by its name."""
 

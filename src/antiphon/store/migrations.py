@@ -22,7 +22,17 @@ SQLite does not write a row that is set to what it was.
 
 
 EXCLUSIVE = frozenset(
-    {"chats", "classifications", "flow", "people", "people_usage", "token_makers", "trusted_content", "usage_in_parts"}
+    {
+        "audit",
+        "chats",
+        "classifications",
+        "flow",
+        "people",
+        "people_usage",
+        "token_makers",
+        "trusted_content",
+        "usage_in_parts",
+    }
 )
 """The names of migrations that rewrite or move stored values, which processes of an older version would miss."""
 

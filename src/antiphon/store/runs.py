@@ -95,7 +95,7 @@ _SUSPENDED = (
 _WITH_END = (
     "s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, s.depth, s.last_seq, "
     f"s.incarnation, {SHOWS_CLASSIFIED}, s.pending_approvals, s.turn_count - s.covered_turns, s.source_kind, s.told, "
-    f"{codec.classification_columns('s.base_')}, "
+    f"s.head, {codec.classification_columns('s.base_')}, "
     f"{codec.classification_columns('i.taint_')}, {codec.classification_columns('i.workspace_')}, {_RUN.text} "
     f"{_FROM_WITH_END}"
 )
@@ -677,13 +677,13 @@ async def delete_all(tx: Transaction, session: SessionRow) -> None:
 
 def _in_log(row: Row) -> InLog:
     channel, to, account_id, thread_id, depth = row[:5]
-    last_seq, incarnation, shows_classified, pending, turns, source, told = row[5:12]
-    base = codec.classification(*row[12:16])
-    taint = None if row[16] is None else codec.classification(*row[16:20])
-    workspace = None if row[20] is None else codec.classification(*row[20:24])
+    last_seq, incarnation, shows_classified, pending, turns, source, told, head = row[5:13]
+    base = codec.classification(*row[13:17])
+    taint = None if row[17] is None else codec.classification(*row[17:21])
+    workspace = None if row[21] is None else codec.classification(*row[21:25])
     place = delivery_context(channel, to, account_id, thread_id)
-    end = LogEnd(last_seq, incarnation, base, taint, workspace, bool(shows_classified))
-    return InLog(_RUN.read(row[24:]), place, depth, end, pending, turns, source, codec.told(told))
+    end = LogEnd(last_seq, incarnation, base, taint, workspace, bool(shows_classified), head)
+    return InLog(_RUN.read(row[25:]), place, depth, end, pending, turns, source, codec.told(told))
 
 
 def run_ids_text(run_ids: Sequence[RunId]) -> str | None:

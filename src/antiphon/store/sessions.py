@@ -171,6 +171,8 @@ class LogEnd(Struct, frozen=True, gc=False):
     """What the workspace of that incarnation was made of."""
     shows_classified: bool = True
     """Whether the text that lists show may be made of more than the base; False makes public texts cheaper to store."""
+    head: bytes | None = None
+    """The hash of its last event; None if it has none yet."""
 
 
 class Child(NamedTuple):
@@ -203,11 +205,12 @@ class SessionHead(NamedTuple):
     base_integrity: int
     base_person: str | None
     shows_classified: int
+    head: bytes | None
 
     @property
     def end(self) -> LogEnd:
         base = codec.classification(self.base_level, self.base_compartments, self.base_integrity, self.base_person)
-        return LogEnd(self.last_seq, self.id, base, None, None, bool(self.shows_classified))
+        return LogEnd(self.last_seq, self.id, base, None, None, bool(self.shows_classified), self.head)
 
 
 class LogHead(Struct, frozen=True, gc=False):
@@ -223,8 +226,8 @@ class LogHead(Struct, frozen=True, gc=False):
 
 def log_head(columns: Row) -> LogHead:
     """From the values of `LOG_HEAD`."""
-    row, key, id, status, last_seq, has_description, level, compartments, integrity, person, shows = columns
-    end = LogEnd(last_seq, id, codec.classification(level, compartments, integrity, person), None, None, shows != 0)
+    row, key, id, status, last_seq, has_description, *made_of, shows, head = columns
+    end = LogEnd(last_seq, id, codec.classification(*made_of), None, None, shows != 0, head)
     return LogHead(row, key, id, status, has_description, end)
 
 
@@ -234,9 +237,9 @@ SHOWS_CLASSIFIED = (
 HEAD = f"""s.id, s.key, s.agent_id, s.incarnation, s.status, s.type, s.last_seq, s.first_seq,
 s.description IS NOT NULL, s.send_policy, s.delivery_channel, s.queue_mode,
 s.source_kind, s.untriggered_count,
-{codec.classification_columns("s.base_")}, {SHOWS_CLASSIFIED}"""
+{codec.classification_columns("s.base_")}, {SHOWS_CLASSIFIED}, s.head"""
 LOG_HEAD = f"""s.id, s.key, s.incarnation, s.status, s.last_seq, s.description IS NOT NULL,
-{codec.classification_columns("s.base_")}, {SHOWS_CLASSIFIED}"""
+{codec.classification_columns("s.base_")}, {SHOWS_CLASSIFIED}, s.head"""
 _SELECT_HEAD = f"SELECT {HEAD} FROM sessions s"
 _SELECT_LOG_HEAD = f"SELECT {LOG_HEAD} FROM sessions s"
 
@@ -434,6 +437,7 @@ async def insert_hidden(tx: Transaction, new: NewSession, at_ms: int) -> Session
             "created_at": at_ms,
             "interacted_at": at_ms,
             "updated_at": at_ms,
+            **new.columns,
         }.items(),
         strict=True,
     )
@@ -552,7 +556,8 @@ async def bury(tx: Transaction, session: SessionRow, *, taint: Classification, a
     )
     await tx.execute("DELETE FROM incarnations WHERE session = ?", (session,))
     await tx.execute(
-        "UPDATE sessions SET deleted_at = ?, last_seq = last_seq + 1, first_seq = last_seq + 2, message_count = 0, "
+        "UPDATE sessions SET deleted_at = ?, last_seq = last_seq + 1, first_seq = last_seq + 2, chain_from = head, "
+        "covered = NULL, unchained_until = 0, fork_source = NULL, fork_seq = NULL, message_count = 0, "
         "turn_count = 0, label = NULL, folded_label = NULL, display_name = NULL, folded_display_name = NULL, "
         "description = NULL, description_source = NULL, preview = NULL, preview_level = 0, preview_compartments = 0, "
         "preview_person = NULL, description_level = 0, description_compartments = 0, description_person = NULL, "

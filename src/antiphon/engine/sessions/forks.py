@@ -32,6 +32,7 @@ from antiphon.engine.sessions.sessions import (
     create_session,
     id_from_key,
     refuse_agent,
+    started_event,
 )
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import ceiling
@@ -39,12 +40,13 @@ from antiphon.policy.reach import Grant
 from antiphon.policy.shown import shown_session
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
-from antiphon.store import copies, incarnations
+from antiphon.store import copies, incarnations, log_hashes
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.events import Addition
+from antiphon.store.log_hashes import ForkPoint
 from antiphon.store.people import find_standing
 
 PAGE_EVENTS = 100
@@ -217,22 +219,39 @@ async def begin_fork(
     incarnation = id_from_key(key)
     assert incarnation is not None
     new = rows.NewSession(
-        key=key, agent_id=source.agent_id, id=incarnation, source=_origin_of(command, source), metadata={}, columns={}
+        key=key,
+        agent_id=source.agent_id,
+        id=incarnation,
+        source=_origin_of(command, source),
+        metadata={},
+        columns={} if (point := await _fork_point(tx, prepared)) is None else point.columns,
     )
     row = await rows.insert_hidden(tx, new, tx.now_ms)
+    staged = StagedFork(row=row, process=process, incarnation=incarnation, prepared=prepared)
+    await _store_staged(tx, staged, [started_event(judged.standing.principal, incarnation)], FIRST_COPY - 1)
     await add_maker(tx, row, judged.standing)
     await rows.add_stored_bytes(tx, row, str(judged.standing.principal), prepared.size)
     await copies.begin(tx, row, process)
-    return StagedFork(row=row, process=process, incarnation=incarnation, prepared=prepared)
+    return staged
 
 
 async def store_page(tx: Transaction, staged: StagedFork, page: Sequence[NewEvent], first: int) -> bool:
     """Stores some of the copies, numbered from `first`; False if the copy was given up meanwhile."""
     if not await copies.advance(tx, staged.claim, first + len(page) - 1):
         return False
-    addition = Addition(incarnation=staged.incarnation, events=page, at_ms=tx.now_ms)
-    await log.store(tx, staged.row, addition, first=first, base=staged.prepared.basis.base)
+    await _store_staged(tx, staged, page, first)
     return True
+
+
+async def _store_staged(tx: Transaction, staged: StagedFork, events: Sequence[NewEvent], first: int) -> None:
+    addition = Addition(incarnation=staged.incarnation, events=events, at_ms=tx.now_ms)
+    base, before = staged.prepared.basis.base, await log_hashes.find_head(tx, staged.row)
+    head = await log.store(tx, staged.row, addition, first=first, base=base, before=before)
+    await log.set_head(tx, staged.row, head)
+
+
+async def _fork_point(query: Query, prepared: PreparedFork) -> ForkPoint | None:
+    return await log_hashes.find_fork_point(query, prepared.basis.session, prepared.basis.up_to)
 
 
 async def finish_fork(
@@ -345,6 +364,8 @@ async def _store(
             base=source.base,
             attributes=SessionAttributes(label=label, clearance=source.clearance, metadata={"forkedFrom": forked_from}),
             place=place,
+            forked_at=await _fork_point(tx, prepared) if stored is None else None,
+            is_stored=stored is not None,
         ),
         standing,
     )

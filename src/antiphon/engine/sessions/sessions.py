@@ -65,6 +65,7 @@ from antiphon.store.activities import LastRun
 from antiphon.store.codec import classification_values, clearance_columns, json_text, milliseconds, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction, reads_much
 from antiphon.store.events import Addition
+from antiphon.store.log_hashes import ForkPoint
 from antiphon.store.people import find_standing
 from antiphon.store.sessions import ListCursor, SessionFilter, SessionHead
 
@@ -109,6 +110,10 @@ class OpenSession(Struct, frozen=True, kw_only=True):
     """
     newcomer: Newcomer | None = None
     """The person that the channel brings; stored if it is not known yet."""
+    forked_at: ForkPoint | None = None
+    """Of a fork, the hash with which the chain of its log begins."""
+    is_stored: bool = False
+    """Whether its log is stored already, as that of a fork that was made in pages is."""
 
 
 class Opened(Struct, frozen=True):
@@ -463,6 +468,8 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
     session_id = free or _new_session_id(tx, command)
     attributes = command.attributes
     columns: dict[str, SqlValue] = {"label": attributes.label}
+    if command.forked_at is not None:
+        columns |= command.forked_at.columns
     if type_of_new(command) is SessionType.GROUP:
         columns["type"] = SessionType.GROUP.value
     if command.place is not None:
@@ -483,13 +490,9 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
     row = await rows.insert(tx, new, tx.now_ms)
     if command.parent is not None:
         await rows.set_parent(tx, row, command.parent)
-    started = NewEvent(
-        type=EventType.SESSION_STARTED,
-        actor=str(command.principal),
-        classification=PUBLIC,
-        data={"sessionId": session_id, "reason": "opened"},
-    )
-    await append_events(tx, row, Addition(incarnation=session_id, events=[started], at_ms=tx.now_ms))
+    started = [started_event(command.principal, session_id)]
+    addition = Addition(incarnation=session_id, events=started, at_ms=tx.now_ms, is_stored=command.is_stored)
+    await append_events(tx, row, addition)
     await add_maker(tx, row, standing)
     session = await rows.find_by_row(tx, row)
     assert session is not None
@@ -499,6 +502,16 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
 def base_columns(base: Classification) -> dict[str, SqlValue]:
     names = ("base_level", "base_compartments", "base_integrity", "base_person")
     return dict(zip(names, classification_values(base), strict=True))
+
+
+def started_event(principal: Principal, session_id: SessionId) -> NewEvent:
+    """The first event of a new session."""
+    return NewEvent(
+        type=EventType.SESSION_STARTED,
+        actor=str(principal),
+        classification=PUBLIC,
+        data={"sessionId": session_id, "reason": "opened"},
+    )
 
 
 def opening_of_main(new: NewMain) -> OpenSession:
@@ -546,6 +559,7 @@ def head_of_new(command: OpenSession) -> SessionHead:
         base_integrity=integrity,
         base_person=person,
         shows_classified=0,
+        head=None,
     )
 
 

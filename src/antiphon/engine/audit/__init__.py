@@ -1,0 +1,1 @@
+"""What was decided and read, in chains of hashes; checking them."""
