@@ -26,14 +26,13 @@ REQUIREMENTS = {
     "answers:1": Requirement("A tool answers an object, failures with status, code and advice; it never raises."),
     "answers:2": Requirement(
         "What is hidden and what is missing get one identical answer from identical work.",
-        remaining="the audit row of a denial comes with the audit",
     ),
     "answers:3": Requirement("Unknown parameters, and naming oneself in arguments, are refused."),
     "answers:4": Requirement("Wire times are whole milliseconds; durations carry their unit in the name."),
     "answers:5": Requirement("HTTP errors are one JSON shape with the listed status codes."),
     "answers:6": Requirement(
         "A refused or failed act leaves nothing behind, save its count and the audit row of the refusal.",
-        "comes with checks before the first write",
+        remaining="acts that fail, one by one",
     ),
     # 1. Keys
     "keys:1": Requirement("Keys have the listed forms; old short forms are canonicalised."),
@@ -257,7 +256,7 @@ REQUIREMENTS = {
     ),
     "flow:12": Requirement(
         "Events are chained by hashes, other decisions in a chain of their own; both verify.",
-        remaining="the chains of processes and the sealer",
+        remaining="rows for rules that are loaded, which come with the rules",
     ),
     "flow:13": Requirement("Data above an observer changes nothing that the observer sees."),
     "flow:14": Requirement(

@@ -26,6 +26,8 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow, TaskId
 from antiphon.engine.access.credentials import Credentials
 from antiphon.engine.access.names import PersonNames
+from antiphon.engine.audit.sealer import Sealer
+from antiphon.engine.audit.trail import Trail
 from antiphon.engine.calls.calls import ApprovedWork, OutsideCalls
 from antiphon.engine.chats.accounts import AccountLease, Accounts
 from antiphon.engine.children.due import DueChildren
@@ -314,6 +316,19 @@ def _(stand: Stand) -> Loop:
 def _(stand: Stand) -> Loop:
     stand.lists["search.list_backlog"] = lambda _: stand.fails_first() or []
     return index(stand).run
+
+
+@case("engine/audit/trail.py Trail.run")
+def _(stand: Stand) -> Loop:
+    stand.units["trail._settle"] = lambda _: stand.fails_first() or 0
+    return Trail(stand.database, stand.app.services.clock, settle_seconds=0).run
+
+
+@case("engine/audit/sealer.py Sealer.run")
+def _(stand: Stand) -> Loop:
+    stand.units["audit.seal"] = stand.fails_first
+    trail = Trail(stand.database, stand.app.services.clock)
+    return Sealer(stand.database, LocalNotifier(), trail, path=stand.app.home / "seals", home="0" * 16).run
 
 
 @case("engine/sessions/upkeep.py Upkeep.prune", session=BAD)
@@ -839,6 +854,10 @@ OF_ONE = {
     "channels/webhook/channel.py _read": "the bytes of one answer",
     "engine/access/callers.py Callers.present": "one call",
     "engine/access/ownership.py Ownership._read": "one request",
+    "engine/audit/check.py _Check._check_logs": "one request",
+    "engine/audit/check.py _Check._check_processes": "one request",
+    "engine/audit/check.py _Check._check_seals": "one request",
+    "engine/audit/trail.py _settle": "one unit",
     "engine/calls/calls.py OutsideCalls._end": "one call",
     "engine/calls/calls.py OutsideCalls._list_to_carry_out": "one list",
     "engine/calls/calls.py OutsideCalls._take": "one call",

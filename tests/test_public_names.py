@@ -67,6 +67,7 @@ CREDENTIALS = "a program that can open the home needs no credential"
 PROCESS = "the program is the process"
 PEOPLE = "a program acts as the owner alone"
 CHATS = "a program that manages chats does so over HTTP"
+AUDIT = "owners look at it and verify it at the command line"
 REVIEWS = "a program that lets people review tools does so over HTTP"
 RULES = "a program that shows or reloads rules does so over HTTP"
 COMPARTMENTS = "a program that names compartments does so over HTTP"
@@ -86,6 +87,7 @@ MISSING = {
     "commands.run": "commands are for people who type; a program calls what they do",
     "link-codes.create": CREDENTIALS,
     **{f"compartments.{verb}": COMPARTMENTS for verb in ("list", "create")},
+    **{f"audit.{verb}": AUDIT for verb in ("list", "verify")},
     **{f"tool-reviews.{verb}": REVIEWS for verb in ("list", "confirm", "withdraw")},
     "tokens.create": CREDENTIALS,
     "tokens.list": CREDENTIALS,

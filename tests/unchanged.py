@@ -10,8 +10,10 @@ from antiphon.building import App
 from antiphon.store.database import Query
 
 SOURCE = Path(__file__).parent.parent / "src" / "antiphon"
-BESIDE = frozenset({"message_paces", "processes", "index_turns", "indexed_logs", "indexed_messages", "runs"})
-"""What is written beside a refused act: how many messages came, and what workers and the search do meanwhile."""
+AUDIT = frozenset({"audit_denials", "audit_rows", "audit_chains", "audit_seals", "audit_sealed"})
+BESIDE = AUDIT | {"message_paces", "processes", "index_turns", "indexed_logs", "indexed_messages", "runs"}
+"""What is written beside a refused act: its audit row, how many messages came, and what workers and the search do
+meanwhile."""
 
 
 async def stored_rows(app: App) -> Mapping[str, list[tuple[Any, ...]]]:

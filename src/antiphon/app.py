@@ -30,6 +30,7 @@ from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
 from antiphon.home import prepare_home
 from antiphon.proxies import is_loopback
+from antiphon.seals import refuse_seal_place
 from antiphon.settings.addresses import host_in_header
 from antiphon.store.compartments import read_compartments
 from antiphon.store.database import Database
@@ -66,6 +67,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         logger.warning("Setting drops its defaults", extra={"action": "setting_drops_defaults", "setting": problem})
     for problem in misread(config):
         logger.warning("Setting may be misread", extra={"action": "setting_misread", "setting": problem})
+    refuse_seal_place(home, config.audit.path)
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
@@ -89,6 +91,9 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                     tasks.start_soon(app.services.names.run)
                     tasks.start_soon(app.services.written.run)
                     tasks.start_soon(app.outside_calls.run)
+                    tasks.start_soon(app.services.trail.run)
+                    if app.sealer is not None:
+                        tasks.start_soon(app.sealer.run)
                     tasks.start_soon(app.mcp.run)
                     tasks.start_soon(Watchdog(meter=app.services.health.meter).run)
                     tasks.start_soon(app.services.health.run)
@@ -114,6 +119,9 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                             await app.drain.run()
                             await app.outside_calls.drain(config.gateway.drain_seconds)
                             await app.models.aclose()
+                            await app.services.trail.settle()
+                            if app.sealer is not None:
+                                await app.sealer.finish()
                         tasks.cancel_scope.cancel()
     if refused is not None:  # not from within the groups of tasks, which would wrap it
         raise refused

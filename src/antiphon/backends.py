@@ -66,7 +66,7 @@ async def open_sqlite(
     home: Path,
     *,
     clock: Clock,
-    ids: Ids | None = None,
+    moments: Moments | None = None,
     check: Check,
     connect: Connect = connect_sqlite,
     commit_hook: CommitHook | None = None,
@@ -86,7 +86,7 @@ async def open_sqlite(
     database = await SqliteDatabase.open(
         home / DATABASE_NAME,
         on_commit=on_commit,
-        moments=Moments(clock, ids),
+        moments=moments or Moments(clock),
         connect=connect,
         commit_hook=commit_hook,
         synchronous=synchronous,
@@ -131,7 +131,7 @@ async def open_postgres(
         url,
         on_commit=on_commit,
         defer=deferred,
-        moments=Moments(clock, ids),
+        moments=Moments(clock, ids, process=process.id),
         commit_hook=commit_hook,
         connections=connections,
     ) as database:

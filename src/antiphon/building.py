@@ -53,6 +53,9 @@ from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.standing import StandingApprovals
 from antiphon.engine.approvals.tool_reviews import ToolReviews
 from antiphon.engine.approvals.trusting import TrustedContents
+from antiphon.engine.audit.audits import Audits
+from antiphon.engine.audit.sealer import Sealer, name_of_home
+from antiphon.engine.audit.trail import RecordingDatabase, Trail
 from antiphon.engine.calls.calls import OutsideCalls
 from antiphon.engine.chats.accounts import Accounts
 from antiphon.engine.chats.answered import find_answered_group
@@ -118,6 +121,7 @@ from antiphon.mcp.client import McpTools
 from antiphon.mcp.endpoint import Endpoint
 from antiphon.policy.written.rule_set import RuleSet
 from antiphon.store.database import CommitHook, Database
+from antiphon.store.moments import Moments
 from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, connect_sqlite
 from antiphon.tools.agents_list import agents_list
@@ -155,6 +159,8 @@ class App(Struct, frozen=True, kw_only=True):
     mcp_tools: McpTools
     mcp: Endpoint
     database: Database
+    sealer: Sealer | None
+    """Runs if `audit.seal_to` is set."""
     workspaces: Workspaces
     live: LiveReplies
     """Runs if the process runs agents."""
@@ -267,7 +273,7 @@ def open_backend(base: Base, process: ProcessId, workers: Sequence[Worker]) -> A
         return open_sqlite(
             base.home,
             clock=base.clock,
-            ids=base.ids,
+            moments=Moments(base.clock, base.ids, process=process),
             check=check,
             connect=parts.connect,
             commit_hook=parts.commit_hook,
@@ -300,11 +306,13 @@ def build(
     home_key: HomeKey,
 ) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
-    database, notifier, rules = backend.database, backend.notifier, base.rules
+    notifier, rules = backend.notifier, base.rules
+    trail = Trail(backend.database, clock)
+    database = RecordingDatabase(backend.database, trail)
     senders = channels.senders
     waits = Waits(database, notifier)
     names = PersonNames(database, notifier)
-    history = History(database, rules, names)
+    history = History(database, rules, names, trail)
     hub = Hub(notifier, history.read_logs, clock)
     publish_delta: PublishDelta = hub.publish_delta
     if backend.deltas is not None:
@@ -321,7 +329,7 @@ def build(
         workspaces,
     )
     views = Views(database, rules)
-    search = Search(database, rules)
+    search = Search(database, rules, trail)
     exchanges = Exchanges(database, waits, rules, open_main=open_main, clock=clock)
     child_waits = ChildWaits(database, waits, rules.sinks, clock)
     callers = Callers(database, notifier, rules, clock)
@@ -458,6 +466,8 @@ def build(
         ownership=Ownership(database, notifier, rules, base.home, clock=clock, ids=ids),
         credentials=Credentials(database, clock),
         health=health,
+        audits=Audits(database, trail, name_of_home(home_key)),
+        trail=trail,
         measures=Measures(database, worker if config.gateway.role.works else None, health.meter, version=VERSION),
     )
     gate = OutsideGate(tools, offered, callers, rules, workspaces=workspaces, clock=clock)
@@ -493,6 +503,7 @@ def build(
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,
+        sealer=_sealer_of(base, backend, trail, home_key),
         workspaces=workspaces,
         live=live,
         deliverer=deliverer,
@@ -512,6 +523,13 @@ def build(
         ),
     )
     return app, worker
+
+
+def _sealer_of(base: Base, backend: Backend, trail: Trail, home_key: HomeKey) -> Sealer | None:
+    path = base.config.audit.path
+    if path is None:
+        return None
+    return Sealer(backend.database, backend.notifier, trail, path=path, home=name_of_home(home_key))
 
 
 def _everywhere(*places: PublishDelta) -> PublishDelta:

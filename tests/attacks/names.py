@@ -256,6 +256,8 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.post content.type | sessions.post deliver | sessions.post mentioned | "
         "sessions.post occurredAt | sessions.post queueMode | sessions.post role | "
         "sessions.post stream | sessions.post wait | sessions.tree includeInactive | sessions.tree limit | "
+        "audit.list cursor | audit.list kind | audit.list limit | audit.verify seals | audit.verify seals.hash | "
+        "audit.verify seals.home | audit.verify seals.n | "
         "tool-reviews.confirm source | tool-reviews.confirm tools | tool-reviews.confirm tools.name | "
         "tool-reviews.confirm tools.sha256 | tool-reviews.confirm tools.effects | tool-reviews.withdraw source | "
         "compartments.create name | people.invite role | people.list limit | people.role role | "

@@ -302,7 +302,7 @@ ROUTES = (
             "http sessions.patch",
             "http sessions.delete",
             "http sessions.cancel",
-            "event engine/sessions/sessions.py::create_session",
+            "event engine/sessions/sessions.py::started_event",
             "event engine/sessions/patches.py::change_session",
         ),
         sink="the caller, for whom a hidden key does not exist",
@@ -642,6 +642,7 @@ ROUTES = (
             for name in (
                 *(
                     "approvals",
+                    "audit",
                     "chat",
                     "compartments",
                     "deliveries",
@@ -718,6 +719,7 @@ ROUTES = (
             ),
             *(f"http tokens.{verb}" for verb in ("list", "create", "rotate", "rotate-owner", "revoke")),
             *(f"http tool-reviews.{verb}" for verb in ("list", "confirm", "withdraw")),
+            *(f"http audit.{verb}" for verb in ("list", "verify")),
             "page pages.foreign-tools",
             *("http people.patch", "http compartments.list", "http compartments.create", "http links.create"),
             *("http rules.list", "http rules.get", "http rules.reload", "http refusals.last"),

@@ -100,6 +100,7 @@ ASKED = {
         "feed/follow.py::frame": "several events",
         "feed/follow.py::_encoded": "an event",
         "feed/follow.py::add_delta": "a piece of a reply",
+        "feed/follow.py::_show": "an event whose reading is recorded",
         "feed/listed.py::take": "the events that change a list",
         "gateway/page/session.py::_facts": "the level of a session's data",
         "policy/shown.py::shown_session": "the parts of a session's row",

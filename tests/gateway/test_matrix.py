@@ -130,6 +130,8 @@ LEAST: Mapping[str, str] = {
     "routes.clear": OWNERS,
     "compartments.list": OWNERS,
     "compartments.create": OWNERS,
+    "audit.list": OWNERS,
+    "audit.verify": OWNERS,
     "tool-reviews.list": OWNERS,
     "tool-reviews.confirm": OWNERS,
     "tool-reviews.withdraw": OWNERS,
@@ -172,7 +174,7 @@ OF_CHANNELS = frozenset(
 """What the token of a channel may do in its namespace; it opens sessions only by ids and keys of that."""
 BEYOND_CHANNELS = (
     *("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke", "metrics."),
-    *("tool-reviews.", "trusted-content."),
+    *("audit.", "tool-reviews.", "trusted-content."),
     *("pairings.", "link-codes.", "groups.", "routes.", "tasks.approve"),
 )
 """How the names of operations begin whose scopes such a token never has."""

@@ -2,6 +2,7 @@
 
 from tests.planted import (
     agents,
+    audit,
     ceilings,
     channels,
     chats,
@@ -34,6 +35,7 @@ BUGS = (
     *feed.BUGS,
     *engine.BUGS,
     *agents.BUGS,
+    *audit.BUGS,
     *edges.BUGS,
     *ceilings.BUGS,
     *channels.BUGS,

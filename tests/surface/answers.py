@@ -32,6 +32,7 @@ from antiphon.version import VERSION
 from tests.cli.program import environment
 
 ELSEWHERE = {
+    "audit verify": "how much a home holds differs; `cli/test_audit.py` reads it",
     **dict.fromkeys(("serve", "worker", "demo"), "runs until it is told to stop, or tells the same story"),
     **dict.fromkeys(("migrate", "backup", "restore", "doctor"), "is about a home that no gateway has, or the machine"),
     **dict.fromkeys(("chat", "open", "mcp"), "is a conversation, a link of its own, or a server on its streams"),
@@ -217,6 +218,8 @@ def _approvals(record: Recorder, approval: str, run: str) -> None:
     record.both("policy check")
     record.both("policy test", "nothing.toml")
     record.both("policy trust list")
+    record.both("audit show", "--kind", "released")
+    record.both("audit export", "--kind", "released")
     record.both("policy trust revoke", "main", "0000")
     record.both("approvals list", "--all")
     record.both("runs cancel", run)

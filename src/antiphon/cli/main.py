@@ -10,6 +10,7 @@ from typer.exceptions import TyperException
 from antiphon import __version__
 from antiphon.cli.commands import (
     approvals,
+    audit,
     chat,
     compartments,
     config,
@@ -61,6 +62,7 @@ app.command("who")(who)
 app.command("costs")(costs)
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(policy.app, name="policy")
+app.add_typer(audit.app, name="audit")
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(people.app, name="people")
 app.add_typer(pair.app, name="pair")

@@ -22,6 +22,7 @@ from antiphon.config.sections.agents import (
     ProviderSection,
     SandboxSection,
 )
+from antiphon.config.sections.audit import AuditSection
 from antiphon.config.sections.channels import ChannelsSection, GivenChannels
 from antiphon.config.sections.flow import FlowSection
 from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, LogSection, ProcessRole
@@ -83,6 +84,7 @@ class Config(Section):
     checkpoints: CheckpointsSection = CheckpointsSection()
     tools: ToolsSection = ToolsSection()
     flow: FlowSection = FlowSection()
+    audit: AuditSection = AuditSection()
     tasks: TasksSection = TasksSection()
     access: AccessSection = AccessSection()
     channels: GivenChannels = ChannelsSection()

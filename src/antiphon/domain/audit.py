@@ -1,11 +1,64 @@
 """What an audit finds, and what its chains hold. Contract: flow 12."""
 
+from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 
+from antiphon.domain.message import JsonObject
 
-class Fault(StrEnum):
+
+class AuditKind(StrEnum):
+    """What a row of a process's chain is about."""
+
+    DENIED = "denied"
+    """Policy said no, or showed nothing; equal ones of one caller within a minute are one row."""
+    READ = "read"
+    """A person read something above PUBLIC: one row a session and hour."""
+    STREAM_OPENED = "stream_opened"
+    """A person follows a session from which something above PUBLIC comes."""
+    STREAM_ENDED = "stream_ended"
+    RELEASED = "released"
+    """An owner let words go where they may not."""
+    TRUSTED = "trusted"
+    """An owner trusts something that was read, or does not any more."""
+    RULES_LOADED = "rules_loaded"
+    """A set of rules is in force from now on."""
+    MERGED = "merged"
+    """A person counts as another one from then on: events of the one name the other."""
+    SEALS_MOVED = "seals_moved"
+    """The file of seals began anew, or holds a seal that the home does not have."""
+
+
+class AuditRow(Struct, frozen=True, kw_only=True):
+    """A row of the chain of a process."""
+
+    process: str
+    n: int
+    at: datetime
+    kind: str
+    content: JsonObject
+    count: int
+
+
+class SealedHead(NamedTuple):
+    """The newest hash of a chain, with the number of its row."""
+
+    chain: str
+    number: int
+    hash: bytes
+
+
+class KeptSeal(NamedTuple):
+    """A seal as it stands in a file outside the home."""
+
+    home: str
+    n: int
+    hash: bytes
+
+
+class ChainFault(StrEnum):
     """What is wrong at a place of a chain."""
 
     CHANGED = "changed"
@@ -24,10 +77,10 @@ class Fault(StrEnum):
     """A seal that was kept apart is not in the home: the home is older than the seal, or another one."""
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class ChainFinding(Struct, frozen=True, kw_only=True):
     """A fault, and its place."""
 
-    fault: Fault
+    fault: ChainFault
     chain: str
     """`session:<row>`, `process:<id>`, or `seals`."""
     number: int
@@ -47,6 +100,8 @@ class Checked(Struct, frozen=True, kw_only=True):
     rows: int = 0
     seals: int = 0
     newest_seal: int | None = None
-    findings: tuple[Finding, ...] = ()
+    kept: int = 0
+    """Seals that were kept apart, and that were looked for in the home."""
+    findings: tuple[ChainFinding, ...] = ()
     has_more: bool = False
     """Whether there are more findings than are listed."""

@@ -25,6 +25,8 @@ class AntiphonError(Exception):
         super().__init__(message)
         self.message = message
         self.code = code or self.default_code
+        self.asked_for: str | None = None
+        """The name of something that the caller may not see or that does not exist, as they gave it; for the audit."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.message, self.code))

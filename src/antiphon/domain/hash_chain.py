@@ -8,6 +8,8 @@ from msgspec.msgpack import Encoder
 
 _encode = Encoder().encode
 _sha256 = hashlib.sha256
+SEALS = "seals"
+"""The name of the chain of seals."""
 
 
 def first_hash(secret: str, chain: str) -> bytes:

@@ -17,6 +17,8 @@ from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.standing import StandingApprovals
 from antiphon.engine.approvals.tool_reviews import ToolReviews
 from antiphon.engine.approvals.trusting import TrustedContents
+from antiphon.engine.audit.audits import Audits
+from antiphon.engine.audit.trail import Trail
 from antiphon.engine.chats.commands import ChatCommands
 from antiphon.engine.chats.groups import Groups
 from antiphon.engine.chats.linking import Links
@@ -109,6 +111,8 @@ class Services(Struct, frozen=True, kw_only=True):
     credentials: Credentials
     health: Health
     measures: Measures
+    audits: Audits
+    trail: Trail
 
     def let_go(self) -> None:
         """Ends followers and waits, so that a server can stop."""

@@ -24,6 +24,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.feed.notifier import Notifier
 from antiphon.metrics import DELTAS_DROPPED, READERS_CUT
+from antiphon.policy.flow import is_public
 from antiphon.policy.reach import Grant
 from antiphon.policy.shown import is_shown
 from antiphon.store.people import NAMES
@@ -118,6 +119,18 @@ class HeldDeltas:
         return deltas
 
 
+class StreamWatch(Protocol):
+    """Is told what a follower was shown."""
+
+    def show(self, made_of: Classification) -> None:
+        """Something above PUBLIC is about to be sent, the first such."""
+        ...
+
+    def end(self) -> None:
+        """The follower leaves, after something above PUBLIC was shown."""
+        ...
+
+
 class Permit(Struct, frozen=True):
     """What a follower may read, and the function that decides it again."""
 
@@ -128,6 +141,8 @@ class Permit(Struct, frozen=True):
     """How often rights had changed before the grant was decided; None if that was just now."""
     held: HeldDeltas | None = None
     """The deltas that came before it was decided: what the follower gets first."""
+    watch: StreamWatch | None = None
+    """Of people, whose reads are recorded."""
 
 
 def _without_delays(run_id: RunId, delay: Delay | DelayOver) -> Frame:
@@ -266,6 +281,8 @@ class Reader:
         "_feed",
         "_hub",
         "_waiter",
+        "_watch",
+        "_watched",
         "clearance",
         "cursor",
         "decided_at",
@@ -291,6 +308,10 @@ class Reader:
         self._hub = hub
         self._feed = feed
         self._decide_anew = permit.decide_anew
+        self._watch = permit.watch
+        """None also once it was told."""
+        self._watched: StreamWatch | None = None
+        """Once it was told of something, who is told of the end."""
         self.decided_at = hub.rights_changed if permit.decided_at is None else permit.decided_at
         """How often rights had changed when it was decided what it may read."""
         self._waiter: asyncio.Future[None] | None = None
@@ -374,11 +395,17 @@ class Reader:
         if self._is_outdated or self.ending is not None:
             return b""
         self.cursor = int(min(slice.events[-1].seq if slice.events else slice.last_seq, limit))
-        shown = (event for event in slice.events if event.seq <= self.cursor)
+        shown = [event for event in slice.events if event.seq <= self.cursor]
+        if self._watch is not None:
+            self._show(shown)
         return b"".join(_encoded(self.view, self.clearance, shown))
 
     def _advance_in_tail(self) -> Frame:
         newest = self._feed.batches[-1]
+        if self._watch is not None:
+            for batch in self._feed.batches:
+                if batch.events[-1].seq > self.cursor and not is_public(batch.made_of):
+                    self._show([event for event in batch.events if event.seq > self.cursor])
         if not self._deltas and self.cursor == newest.events[0].seq - 1:
             self.cursor, frame = newest.events[-1].seq, newest.frame(self.view, self.clearance)
             return frame
@@ -393,6 +420,19 @@ class Reader:
                 size += batch.size
                 self.cursor = int(min(batch.events[-1].seq, limit))
         return frames[0] if len(frames) == 1 else b"".join(frames)
+
+    def _show(self, events: Sequence[Event]) -> None:
+        """Tells of the first that is above PUBLIC and that it may read."""
+        for event in events:
+            made_of = event.classification
+            if self._watch is not None and not is_public(made_of) and is_shown(made_of, self.clearance):
+                self._watched, self._watch = self._watch, None
+                self._watched.show(made_of)
+
+    def leave(self) -> None:
+        """It follows no more."""
+        if self._watched is not None:
+            self._watched.end()
 
     async def _wait(self) -> Frame:
         self._waiter = self._hub.loop.create_future()
@@ -541,6 +581,7 @@ class Hub:
         try:
             yield reader
         finally:
+            reader.leave()
             feed.readers.discard(reader)
             if not feed.readers and self._feeds.get(session) is feed:
                 feed.unsubscribe()

@@ -59,5 +59,7 @@ class Act(StrEnum):
     """Read metrics."""
     CHATS = "chats"
     """Admit people and groups of channels, and change routes."""
+    AUDIT = "audit"
+    """See, export and verify what was recorded of refusals, reads and releases."""
     TASKS = "tasks"
     """Make tasks, and see and change those of one's sessions."""

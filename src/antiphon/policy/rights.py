@@ -58,6 +58,7 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.RELEASE: (PersonRole.OWNER, "Only owners may let words go where they may not"),
     Act.APPROVE_ALWAYS: (PersonRole.OWNER, "Only owners may allow calls always, and see and revoke what is allowed"),
     Act.TRUST: (PersonRole.OWNER, "Only owners trust what was read, and see and revoke what is trusted"),
+    Act.AUDIT: (PersonRole.OWNER, "Only owners see and verify the audit"),
     Act.REVIEW_TOOLS: (PersonRole.OWNER, "Only owners may review tools"),
     Act.LINK: (PersonRole.OWNER, "Only the owner may create sign-in links"),
     Act.PEOPLE: (PersonRole.OWNER, "Only owners may see and manage people"),

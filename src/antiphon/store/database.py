@@ -59,6 +59,11 @@ class Transaction(Query, Protocol):
         """The request in which the unit was submitted."""
         ...
 
+    @property
+    def process(self) -> str:
+        """The process that runs the unit."""
+        ...
+
     def new_id(self, kind: str) -> str:
         """`<kind>_<31 hexadecimal digits>`, unique; sorts by time."""
         ...

@@ -8,11 +8,11 @@ from antiphon.domain.ids import SessionRow
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.step import Asking, Statement
 
-HASHED = (
-    "session, seq, incarnation, created_at, type, role, actor, run_id, message_id, level, compartments, integrity, "
-    "person, payload"
+_BEFORE_PERSON = (
+    "session, seq, incarnation, created_at, type, role, actor, run_id, message_id, level, compartments, integrity"
 )
-"""The columns over which an event's hash is made, in this order."""
+HASHED = f"{_BEFORE_PERSON}, COALESCE(hashed_person, person), payload"
+"""The values over which an event's hash is made, in this order; the person is who it was then."""
 HEAD_OR_SECRET = "head, CASE WHEN head IS NULL THEN (SELECT secret FROM home_keys WHERE id = 1) END"
 """Of a session's row: the hash of the log's last event; if it has none yet, what the first hash is made of."""
 _MESSAGE_ID = 8
@@ -56,16 +56,16 @@ async def find_fork_point(query: Query, source: SessionRow, seq: int) -> ForkPoi
     Of events from before the chain began, which one hash covers, that is the last of them.
     """
     row = await query.fetch_one(
-        "SELECT s.unchained_until, s.covered, (SELECT e.hash FROM events e WHERE e.session = s.id AND e.seq = ?) "
+        "SELECT s.unchained_seq, s.covered, (SELECT e.hash FROM events e WHERE e.session = s.id AND e.seq = ?) "
         "FROM sessions s WHERE s.id = ?",
         (seq, source),
     )
     if row is None:
         return None
-    unchained_until, covered, hash = row
+    unchained_seq, covered, hash = row
     if hash is not None:
         return ForkPoint(source, seq, hash)
-    return None if covered is None else ForkPoint(source, unchained_until, covered)
+    return None if covered is None else ForkPoint(source, unchained_seq, covered)
 
 
 async def find_hash_below(query: Query, session: SessionRow, seq: int) -> bytes | None:
@@ -106,9 +106,9 @@ def cover_events(secret: str) -> Asking:
     session, head, seq = 0, b"", 0
     while rows := (
         yield Statement(
-            f"SELECT {HASHED} FROM events WHERE session > ? OR (session = ? AND seq > ?) "
+            f"SELECT {_BEFORE_PERSON}, person, payload FROM events WHERE (session, seq) > (?, ?) "
             f"ORDER BY session, seq LIMIT {ROWS_AT_ONCE}",
-            (session, session, seq),
+            (session, seq),
         )
     ):
         if not key:
@@ -126,5 +126,5 @@ def cover_events(secret: str) -> Asking:
 
 def _covered(session: int, head: bytes, seq: int) -> Statement:
     return Statement(
-        "UPDATE sessions SET head = ?, covered = ?, unchained_until = ? WHERE id = ?", (head, head, seq, session)
+        "UPDATE sessions SET head = ?, covered = ?, unchained_seq = ? WHERE id = ?", (head, head, seq, session)
     )

@@ -18,10 +18,11 @@ class Moment:
     The n-th id of a kind is drawn when it is asked for first, and stays what it is in each further run of the unit.
     """
 
-    __slots__ = ("_drawn", "_ids", "_numbers", "now_ms", "request_id")
+    __slots__ = ("_drawn", "_ids", "_numbers", "now_ms", "process", "request_id")
 
-    def __init__(self, now_ms: int, ids: Ids, request_id: str | None) -> None:
+    def __init__(self, now_ms: int, ids: Ids, request_id: str | None, process: str) -> None:
         self.now_ms = now_ms
+        self.process = process
         self.request_id = request_id
         """The request in which the unit was submitted."""
         self._ids = ids
@@ -73,6 +74,10 @@ class AtMoment:
     def request_id(self) -> str | None:
         return self.moment.request_id
 
+    @property
+    def process(self) -> str:
+        return self.moment.process
+
     def new_id(self, kind: str) -> str:
         return self.moment.new_id(kind)
 
@@ -83,13 +88,14 @@ class AtMoment:
 class Moments:
     """Draws the moments of units."""
 
-    def __init__(self, clock: Clock | None = None, ids: Ids | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, ids: Ids | None = None, *, process: str = "") -> None:
         self._clock = clock or SystemClock()
         self._ids = ids or RandomIds(self._clock)
+        self._process = process
 
     @property
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
     def draw(self) -> Moment:
-        return Moment(self._clock.now_ms(), self._ids, current_request_id())
+        return Moment(self._clock.now_ms(), self._ids, current_request_id(), self._process)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.audit import AuditKind
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, Level
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.person import (
@@ -21,7 +22,7 @@ from antiphon.domain.person import (
 )
 from antiphon.policy.sinks import GroupName
 from antiphon.policy.standing import Standing
-from antiphon.store import codec, notes, origins
+from antiphon.store import audit, codec, notes, origins
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.scopes import Condition
 from antiphon.store.select_list import Combined, SelectList
@@ -423,6 +424,11 @@ async def hold_sessions(tx: Transaction, principal: str) -> None:
 async def rename_in(tx: Transaction, place: tuple[str, str], new: str, which: Condition) -> None:
     """Names another person in the column of the table, where the condition holds."""
     table, column = place
+    if table == "events":  # the hash stays that over whom it was
+        hashed = "COALESCE(hashed_person, person)"
+        set = f"person = ?, hashed_person = CASE WHEN {hashed} = ? THEN NULL ELSE {hashed} END"
+        await tx.execute(f"UPDATE events SET {set} WHERE {which.text}", (new, new, *which.values))
+        return
     if table != "sessions":
         await tx.execute(f"UPDATE {table} SET {column} = ? WHERE {which.text}", (new, *which.values))
         return
@@ -436,6 +442,7 @@ async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
     """Makes `source` act as `into`, with all that names them; `into` must not be merged itself."""
     old, new = str(person_principal(source)), str(person_principal(into))
     await hold_sessions(tx, old)
+    await audit.append(tx, AuditKind.MERGED, {"person": old, "into": new})
     await tx.execute("DELETE FROM link_undos WHERE survivor = ?", (source,))
     await tx.execute("UPDATE people SET merged_into = ? WHERE merged_into = ?", (into, source))
     await tx.execute(

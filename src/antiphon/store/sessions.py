@@ -557,7 +557,7 @@ async def bury(tx: Transaction, session: SessionRow, *, taint: Classification, a
     await tx.execute("DELETE FROM incarnations WHERE session = ?", (session,))
     await tx.execute(
         "UPDATE sessions SET deleted_at = ?, last_seq = last_seq + 1, first_seq = last_seq + 2, chain_from = head, "
-        "covered = NULL, unchained_until = 0, fork_source = NULL, fork_seq = NULL, message_count = 0, "
+        "covered = NULL, unchained_seq = 0, fork_source = NULL, fork_seq = NULL, message_count = 0, "
         "turn_count = 0, label = NULL, folded_label = NULL, display_name = NULL, folded_display_name = NULL, "
         "description = NULL, description_source = NULL, preview = NULL, preview_level = 0, preview_compartments = 0, "
         "preview_person = NULL, description_level = 0, description_compartments = 0, description_person = NULL, "

@@ -24,6 +24,7 @@ from antiphon.store.sqlite import SqliteDatabase
 
 LEFT_BEHIND = ("schema_migrations", "schema_hashes", "processes", "indexed_logs", "indexed_messages", "index_turns")
 """Tables about one database and its processes, not about sessions. The index of words is rebuilt."""
+AUDIT = ("audit_chains", "audit_rows", "audit_denials", "audit_seals", "audit_sealed")
 ROWS = 2_000
 """Rows to read and send at a time."""
 _STATE = (
@@ -90,7 +91,7 @@ async def _copy_all(source: sqlite3.Connection, url: str, report: Report) -> dic
                     f"Database has sessions already: {place(url)}. Move the home to an empty database.",
                     code="target_not_empty",
                 )
-            for table in ("home_keys", "identities", "people"):
+            for table in ("home_keys", "identities", "people", *AUDIT):
                 await target.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))  # the home brings its own
             rows = {table: await _copy(source, target, table, report) for table in _tables(source)}
             await target.execute("UPDATE runs SET process = NULL")

@@ -164,7 +164,7 @@ async def test_hidden_and_missing_cost_the_same_statements(world: World) -> None
         services.rules,
         app.workspaces,
     )
-    history, runs = History(database, services.rules, services.names), Runs(database, services.rules)
+    history, runs = History(database, services.rules, services.names, services.trail), Runs(database, services.rules)
     ids = {"hidden": run, "missing": RunId("run_missing")}
     asked: dict[str, Callable[[str], Awaitable[Any]]] = {
         "by key": lambda name: sessions.get(GUEST, world.target(name)),

@@ -26,7 +26,7 @@ class Uncommitted:
 
 
 async def check(connection: sqlite3.Connection) -> Checked:
-    return await check_home(Uncommitted(connection))  # pyright: ignore[reportArgumentType] reads only
+    return await check_home(Uncommitted(connection))
 
 
 class Tamperer:

@@ -13,17 +13,20 @@ from antiphon.app import open_app
 from antiphon.backends import DATABASE_NAME
 from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
-from antiphon.domain.audit import Fault
+from antiphon.domain.audit import ChainFault
+from antiphon.domain.classification import Classification, Level
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import text_content
+from antiphon.domain.person import Person, PersonId, PersonRole
 from antiphon.engine.audit.check import check_home
 from antiphon.engine.sessions import forks
 from antiphon.engine.sessions.upkeep import Upkeep
-from antiphon.store.database import Query, Row
+from antiphon.store.database import Query, Row, Transaction
+from antiphon.store.people import insert
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.audit.tampering import Tamperer, check
-from tests.engine.stage import ManualClock, config, open_session
+from tests.engine.stage import START, ManualClock, config, open_session
 from tests.story import Story, telling
 
 pytestmark = pytest.mark.anyio
@@ -31,6 +34,10 @@ pytestmark = pytest.mark.anyio
 TAMPERINGS = 500
 HOMES = sorted((Path(__file__).parents[2] / "store" / "homes").glob("*.db.gz"))
 LOGS = {"events": ("session", "seq")}
+
+
+def person(name: str) -> Person:
+    return Person(id=PersonId(name), name=name, role=PersonRole.USER, created_at=START)
 
 
 async def is_whole(app: App) -> int:
@@ -71,6 +78,36 @@ async def test_what_happens_to_logs_leaves_their_chains_whole(
         assert await upkeep.prune() > 10
         await kept.answers("later")
         assert await is_whole(app) > 10
+
+
+@requirement("flow:12")
+async def test_a_person_who_becomes_another_leaves_the_chains_whole(open_home: OpenHome) -> None:
+    async with telling(open_home) as story:
+        app, people = story.app, story.app.services.people
+        for name in ("anna", "ben", "carl"):
+            await app.database.run(insert, person(name))
+        theirs = Classification(Level.PUBLIC, person="person:anna")
+        work = await story.opens("work", taint=theirs)
+        await work.answers("hello")
+        await people.merge(OWNER, PersonId("anna"), PersonId("ben"))
+        await work.answers("after that")
+        await people.merge(OWNER, PersonId("ben"), PersonId("carl"))
+        await is_whole(app)
+        session = (await work.session()).row
+
+        async def owners(query: Query) -> list[Row]:
+            return await query.fetch_all(
+                "SELECT DISTINCT person, hashed_person FROM events WHERE session = ? AND person IS NOT NULL", (session,)
+            )
+
+        of = "person:carl"
+        assert {(of, "person:anna"), (of, "person:ben")} <= set(await app.database.read(owners))
+
+        async def steal(tx: Transaction) -> None:
+            await tx.execute("UPDATE events SET person = 'person:dora' WHERE session = ? AND person = ?", (session, of))
+
+        await app.database.run(steal)
+        assert {each.fault for each in (await check_home(app.database)).findings} == {ChainFault.CHANGED}
 
 
 @requirement("flow:12")
@@ -148,7 +185,7 @@ async def test_a_finding_names_the_place(tmp_path: Path) -> None:
             await Story(app).session("api:work").answers(text)
     with closing(sqlite3.connect(home / DATABASE_NAME, isolation_level=None)) as connection:
 
-        async def faults(statement: str) -> list[tuple[Fault, int]]:
+        async def faults(statement: str) -> list[tuple[ChainFault, int]]:
             connection.execute("BEGIN")
             connection.execute(statement)
             found = (await check(connection)).findings
@@ -160,8 +197,8 @@ async def test_a_finding_names_the_place(tmp_path: Path) -> None:
         of_log = f"session = {session.row}"
         (last,) = connection.execute(f"SELECT MAX(seq) FROM events WHERE {of_log}").fetchone()
         assert await faults(f"UPDATE events SET payload = payload || ' ' WHERE {of_log} AND seq = 3") == [
-            (Fault.CHANGED, 3)
+            (ChainFault.CHANGED, 3)
         ]
-        assert (Fault.MISSING, 3) in await faults(f"DELETE FROM events WHERE {of_log} AND seq = 3")
-        assert await faults(f"DELETE FROM events WHERE {of_log} AND seq = {last}") == [(Fault.CUT_OFF, last)]
-        assert (Fault.BEGINNING, 2) in await faults(f"DELETE FROM events WHERE {of_log} AND seq = 1")
+        assert (ChainFault.MISSING, 3) in await faults(f"DELETE FROM events WHERE {of_log} AND seq = 3")
+        assert await faults(f"DELETE FROM events WHERE {of_log} AND seq = {last}") == [(ChainFault.CUT_OFF, last)]
+        assert (ChainFault.BEGINNING, 2) in await faults(f"DELETE FROM events WHERE {of_log} AND seq = 1")

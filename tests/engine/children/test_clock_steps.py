@@ -64,12 +64,12 @@ PAST = {
     *("quarantined_results.created_at", "quarantined_values.created_at"),
     *("tasks.created_at", "tasks.updated_at", "tasks.last_slot_at", "calls.begun_at"),
     *("task_slots.slot_at", "task_slots.fired_at", "task_slots.ended_at"),
-    *("notes.created_at", "notes.updated_at"),
+    *("notes.created_at", "notes.updated_at", "audit_rows.created_at", "audit_seals.created_at"),
 }
 """Times that say what happened, and for which nothing waits."""
 READ_WITH_LIMIT = {
     *("runs.deadline", "runs.wait_until", "exchanges.wait_until"),
-    *("channel_accounts.served_until", "pairings.told_at", "tasks.next_at"),
+    *("audit_denials.first_at", "channel_accounts.served_until", "pairings.told_at", "tasks.next_at"),
 }
 """Times whose reader knows the longest wait: claims, repeated waits and sends, processes, codes, tasks."""
 

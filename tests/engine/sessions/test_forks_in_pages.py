@@ -101,6 +101,7 @@ class _Weighing:
         self.wake, self.dispatch, self.interrupt = tx.wake, tx.dispatch, tx.interrupt
         self.attempt, self.keep, self.hold = tx.attempt, tx.keep, tx.hold
         self.now_ms, self.now, self.request_id = tx.now_ms, tx.now, tx.request_id
+        self.process = tx.process
         self.new_id, self.random_hex = tx.new_id, tx.random_hex
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:

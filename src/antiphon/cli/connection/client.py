@@ -4,7 +4,7 @@ import hmac
 import json
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from socket import socket
@@ -23,6 +23,7 @@ from antiphon.owner_token import identity_proof, token_hash
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
+VERIFY_SECONDS = 3600.0
 QUIET_SECONDS = 45.0
 """A stream that has not even sent a keep-alive for so long is dead."""
 MAX_WAIT_SECONDS = 300.0
@@ -176,6 +177,11 @@ class Client:
             answer = self._ask(request)
             if answer.get("code") != "stopped" or not self.move(url):
                 return answer
+
+    def verify_audit(self, seals: Sequence[JsonObject]) -> JsonObject:
+        """What a check of every stored row found; reads all of them."""
+        body: JsonObject = {"seals": [*seals]}
+        return self._ask(_Request(method="POST", path="/audit/verify", body=body, seconds=VERIFY_SECONDS))
 
     def find_run(self, run_id: str, wait: float | None = None) -> JsonObject:
         """The run; with `wait`, once it has ended, or as `timeout` without `endedAt`. Raises `NotFound`."""

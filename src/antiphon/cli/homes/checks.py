@@ -43,6 +43,7 @@ from antiphon.home import DatabaseState, check_home
 from antiphon.mcp.client import look_at_servers
 from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.private_files import NotPrivate
+from antiphon.seals import append_seals, refuse_seal_place
 from antiphon.settings.file import TOML_NAME
 from antiphon.tools.run_command import needs_sandbox
 from antiphon.tools.sandbox.start import REMEDY, find_problem
@@ -96,6 +97,7 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
         findings += _channels(config, NO_CHATS if state is None else state.chats, is_running=running is not None)
         findings += _mcp_servers(home, config, frozenset() if state is None else state.reviewed)
         findings += _sandbox(config)
+        findings += _seals(home, config)
     findings.append(_tools())
     return findings
 
@@ -145,6 +147,21 @@ def _home(home: Path) -> Iterator[CheckResult]:
             )
         else:
             yield CheckResult("owner's token", Grade.OK, "only its owner can read it")
+
+
+def _seals(home: Path, config: Config) -> Iterator[CheckResult]:
+    """Whether seals of the audit can be kept apart from the home; nothing without `audit.seal_to`."""
+    path, name = config.audit.path, "seals"
+    if path is None:
+        return
+    try:
+        refuse_seal_place(home, path)
+        append_seals(path, b"")
+    except (OSError, AntiphonError) as error:
+        why = error.message if isinstance(error, AntiphonError) else f"{path}: {error.strerror}"
+        yield CheckResult(name, Grade.BROKEN, why, "Let audit.seal_to name a file that Antiphon may add to.")
+    else:
+        yield CheckResult(name, Grade.OK, f"kept in {path}")
 
 
 def _shared_database(home: Path, url: str, connections: int) -> Iterator[CheckResult]:

@@ -318,9 +318,12 @@ _SEES = {
 def not_found(reach: Reach, name: str) -> NotFound:
     """The same text for missing and hidden sessions; it depends only on the actor's own policy."""
     if reach.viewer is None:
-        return NotFound(f"Session not found: {name!r}. `sessions list` shows the sessions that you may see.")
-    visibility = reach.viewer.visibility
-    return NotFound(
-        f"Session not found: {name[:200]!r}. This session sees {_SEES[visibility]} "
-        f"(tools.sessions.visibility = {visibility.value!r}); sessions_list shows them."
-    )
+        error = NotFound(f"Session not found: {name!r}. `sessions list` shows the sessions that you may see.")
+    else:
+        visibility = reach.viewer.visibility
+        error = NotFound(
+            f"Session not found: {name[:200]!r}. This session sees {_SEES[visibility]} "
+            f"(tools.sessions.visibility = {visibility.value!r}); sessions_list shows them."
+        )
+    error.asked_for = None if reach.is_everything else name
+    return error

@@ -3,10 +3,12 @@
 from collections.abc import Collection, Sequence
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.audit import AuditKind
 from antiphon.domain.errors import NotFound
 from antiphon.domain.tool_review import ConfirmedTool, ToolReview
 from antiphon.engine.access.reach import refuse_act
 from antiphon.policy.acts import Act
+from antiphon.store import audit
 from antiphon.store import tool_reviews as rows
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.people import find_standing
@@ -44,6 +46,8 @@ async def _confirm(tx: Transaction, principal: Principal, tools: Sequence[Confir
     refuse_act(await find_standing(tx, principal), Act.REVIEW_TOOLS)
     for each in tools:
         await rows.put(tx, each, principal)
+        content = {"by": str(principal), "source": each.source, "tool": each.tool, "sha256": each.sha256}
+        await audit.append(tx, AuditKind.TRUSTED, {**content, "trusted": True})
 
 
 async def _withdraw(tx: Transaction, principal: Principal, source: str) -> int:
@@ -51,4 +55,5 @@ async def _withdraw(tx: Transaction, principal: Principal, source: str) -> int:
     deleted = await rows.delete_of(tx, source)
     if not deleted:
         raise NotFound(f"Reviewed tools not found: {source[:80]!r}. `antiphon tools list` shows them.")
+    await audit.append(tx, AuditKind.TRUSTED, {"by": str(principal), "source": source, "trusted": False})
     return deleted

@@ -4,12 +4,14 @@ from collections.abc import Collection, Mapping
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.approval import Approval, Verdict
+from antiphon.domain.audit import AuditKind
 from antiphon.domain.errors import Invalid, NotFound
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.trusted_content import TrustedContent
 from antiphon.engine.access.reach import refuse_act
 from antiphon.policy.acts import Act
 from antiphon.policy.standing import Standing
+from antiphon.store import audit
 from antiphon.store import trusted_content as rows
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, Transaction
@@ -70,6 +72,7 @@ async def store_trust(tx: Transaction, approval: Approval, hashes: Collection[st
                 trusted_by=by,
             )
             await rows.insert(tx, trusted)
+            await _record(tx, by, approval.session, source.sha256, is_trusted=True)
 
 
 async def _list(query: Query, principal: Principal, session: SessionRow | None, limit: int) -> list[TrustedContent]:
@@ -85,4 +88,10 @@ async def _revoke(tx: Transaction, principal: Principal, session: SessionRow, sh
     if found is None:
         raise NotFound(f"Trusted content not found: {sha256[:80]!r}. `antiphon policy trust list` shows what there is.")
     await rows.delete(tx, session, sha256)
+    await _record(tx, principal, session, sha256, is_trusted=False)
     return found
+
+
+async def _record(tx: Transaction, by: Principal, session: SessionRow, sha256: str, *, is_trusted: bool) -> None:
+    content = {"by": str(by), "session": session, "sha256": sha256, "trusted": is_trusted}
+    await audit.append(tx, AuditKind.TRUSTED, content)

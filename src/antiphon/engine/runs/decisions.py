@@ -17,9 +17,11 @@ from antiphon.domain.approval import (
     on_expired,
     on_withdrawn,
 )
+from antiphon.domain.audit import AuditKind
 from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import ApprovalId
+from antiphon.domain.message import JsonObject
 from antiphon.domain.person import person_of
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus
@@ -40,7 +42,7 @@ from antiphon.policy.flow import WITHHELD
 from antiphon.policy.rights import reaches_all
 from antiphon.policy.shown import is_shown
 from antiphon.policy.standing import Standing
-from antiphon.store import approvals, calls
+from antiphon.store import approvals, audit, calls
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.approvals import ApprovalFilter
@@ -219,6 +221,7 @@ async def decide_approval(tx: Transaction, command: DecideApproval) -> Approval:
         if await _carry_out(tx, decided, accepts=command.accepts):
             await _store_always(tx, decided.approval, command)
             await store_trust(tx, approval, command.trust, by=standing.principal)
+            await _record_release(tx, decided.approval)
             return decided.approval
     current = await approvals.find(tx, command.id)
     assert current is not None
@@ -239,6 +242,23 @@ async def _store_always(tx: Transaction, decided: Approval, command: DecideAppro
         stored = await approvals.find(tx, decided.id)
         assert stored is not None
         await store_always(tx, stored, command.fields)
+
+
+async def _record_release(tx: Transaction, decided: Approval) -> None:
+    """Adds a row for words that were let go, and for a result that was brought."""
+    released = [call for call in decided.calls if call.verdict is not None and call.verdict.means.allows]
+    for call in released:
+        if call.release is None and decided.result is None:
+            continue
+        content: JsonObject = {
+            "by": str(decided.decided_by),
+            "approval": decided.id,
+            "session": decided.session,
+            "decision": str(call.verdict),
+        }
+        if call.release is not None:
+            content["sha256"] = call.release.sha256
+        await audit.append(tx, AuditKind.RELEASED, content)
 
 
 def _verdicts(approval: Approval, given: Mapping[str, Verdict] | Verdict) -> Mapping[str, Verdict]:

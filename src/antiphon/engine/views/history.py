@@ -14,6 +14,7 @@ from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.names import PersonNames
 from antiphon.engine.access.reach import Found, Rights, find_session
+from antiphon.engine.audit.trail import Trail
 from antiphon.engine.rules import Rules
 from antiphon.feed.follow import FRAME_BYTES, PAGE_EVENTS, LogSlice
 from antiphon.policy.acts import Act
@@ -54,7 +55,8 @@ class HistoryPage(Struct, frozen=True, kw_only=True):
 
 
 class History:
-    def __init__(self, database: Database, rules: Rules, names: PersonNames) -> None:
+    def __init__(self, database: Database, rules: Rules, names: PersonNames, trail: Trail) -> None:
+        self._trail = trail
         self._database = database
         self._rules = rules
         self._names = names
@@ -70,7 +72,9 @@ class History:
     ) -> HistoryPage:
         """The newest `limit` messages below `before`. Raises `NotFound`, `Conflict` for a pruned cursor."""
         rights, wanted = Rights(principal, self._rules), HistoryPageRequest(limit, before, include_tools)
-        return await self._database.read(_read_page, rights, target, wanted)
+        page = await self._database.read(_read_page, rights, target, wanted)
+        await self._trail.read(principal, page.session.row, [*page.events, *page.endings])
+        return page
 
     async def events(self, principal: Principal, target: NamedTarget, after: int = 0) -> AsyncIterator[Event]:
         """All events above `after` of the named incarnation, ascending, up to the present end of the log.
@@ -80,6 +84,8 @@ class History:
         rights, end = Rights(principal, self._rules), _End(None, after)
         while True:
             page = await self._database.read(_read_events, rights, target, end)
+            if page.events:
+                await self._trail.read(principal, page.events[0].session, page.events)
             for event in page.events:
                 yield event
             if len(page.events) < PAGE_EVENTS:

@@ -14,6 +14,7 @@ from antiphon.domain.session import SessionSummary
 from antiphon.domain.snippet import redacted_snippet
 from antiphon.domain.words import query_words
 from antiphon.engine.access.reach import Actor, Rights, find_reach
+from antiphon.engine.audit.trail import Trail
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -85,7 +86,8 @@ class _Look(NamedTuple):
 class Search:
     """Finds messages by their words, and sessions by their names, as far as the actor may read them."""
 
-    def __init__(self, database: Database, rules: Rules) -> None:
+    def __init__(self, database: Database, rules: Rules, trail: Trail) -> None:
+        self._trail = trail
         self._database = database
         self._rules = rules
 
@@ -108,6 +110,9 @@ class Search:
             found += more
             depth = MAX_DEPTH
         page = found[:limit]
+        if isinstance(actor, Principal):
+            for session in {each.event.session: None for each in page}:
+                await self._trail.read(actor, session, [each.event for each in page if each.event.session == session])
         size = size_of(message.event.message for message in page)
         hits = await work_on(size, _hits, page, words)
         return HitPage(hits, page[-1].id if len(found) > limit else None)

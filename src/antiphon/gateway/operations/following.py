@@ -146,7 +146,8 @@ def permit_for(request: OperationRequest, target: NamedTarget, grant: Grant) -> 
         except (Denied, NotFound):
             return None
 
-    return Permit(grant, decide, request.rights_changed)
+    watch = request.services.trail.watch(request.principal, grant.session)
+    return Permit(grant, decide, request.rights_changed, watch=watch)
 
 
 async def stream_run(request: OperationRequest, stored: Posted, run_id: RunId) -> FollowResponse:
