@@ -14,6 +14,7 @@ from antiphon.agents.toolset import ToolContext
 from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind, session_principal
 from antiphon.domain.approval import Approval, ApprovalState, Verdict
+from antiphon.domain.audit import AuditKind
 from antiphon.domain.classification import PEOPLE, PUBLIC, Classification, Integrity, Level, NamedClassification
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.distrust import MAX_SHOWN, ReadSource
@@ -105,6 +106,9 @@ async def test_an_owners_message_waits_and_goes_exactly_so_once(open_home: OpenH
         assert channel.texts == [WORDS]
         with pytest.raises(Conflict):
             await decide(story.app, approval)
+        (row,) = await story.app.services.audits.list(OWNER, AuditKind.RELEASED, limit=5, after=None)
+        assert (row.content["by"], row.content["approval"]) == (str(OWNER), approval.id)
+        assert row.content["sha256"] == call.release.sha256
         # The same words again are another call, about which the owner is asked again.
         again = await desk.hears(out())
         (second,) = await pending(story.app)

@@ -14,19 +14,25 @@ from antiphon.app import open_app
 from antiphon.backends import DATABASE_NAME
 from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER, Principal
+from antiphon.domain.agent import Effect
 from antiphon.domain.audit import AuditKind, AuditRow, ChainFault
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.person import Person, PersonId, PersonRole, person_principal
 from antiphon.domain.targets import NamedTarget
+from antiphon.domain.tool_review import ConfirmedTool
 from antiphon.engine.audit import trail
 from antiphon.engine.audit.check import check_home
+from antiphon.feed.follow import Permit
+from antiphon.gateway.sse import message_view
+from antiphon.policy.system import system_grant
 from antiphon.store import people
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.audit.tampering import Tamperer, check
 from tests.engine.stage import ManualClock, config
 from tests.story import Story, telling
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -127,6 +133,38 @@ async def test_what_a_person_reads_above_public_is_a_row_an_hour(open_home: Open
         session = (await private.session()).row
         found = [(row.content["by"], row.content["session"], row.content["level"]) for row in await rows(app)]
         assert found == [("person:owner", session, "INTERNAL")] * 2
+
+
+@requirement("flow:12")
+async def test_a_stream_of_what_is_above_public_is_a_row_at_its_beginning_and_its_end(open_home: OpenHome) -> None:
+    async with telling(open_home) as story:
+        app, services = story.app, story.app.services
+        plain, private = await story.opens("plain"), await story.opens("private", taint=SECRET)
+        view = message_view(services.names, include_tools=False)
+        for character in (plain, private):
+            await character.answers("hello")
+            session = await character.session()
+            watch = services.trail.watch(OWNER, session.row)
+            permit = Permit(system_grant(session.row), watch=watch)
+            async with services.hub.follow(permit, 0, view, on_stall=lambda: None) as reader:
+                with anyio.fail_after(SECONDS):
+                    while reader.cursor < session.last_seq:
+                        await reader.next()
+        private_row = (await private.session()).row
+        await services.trail.settle()
+        found = [(row.kind, row.content["session"]) for row in await rows(app)]
+        assert found == [(AuditKind.STREAM_ENDED, private_row), (AuditKind.STREAM_OPENED, private_row)]
+
+
+@requirement("flow:12")
+async def test_what_an_owner_trusts_of_tools_is_a_row(open_home: OpenHome) -> None:
+    async with telling(open_home) as story:
+        services = story.app.services
+        tool = ConfirmedTool(source="mcp:books", tool="read", sha256="0" * 64, effects=frozenset({Effect.READS}))
+        await services.tool_reviews.confirm(OWNER, [tool])
+        await services.tool_reviews.withdraw(OWNER, "mcp:books")
+        found = [row.content["trusted"] for row in await rows(story.app, AuditKind.TRUSTED)]
+        assert found == [False, True]
 
 
 @requirement("flow:12")
