@@ -17,6 +17,7 @@ from rich.table import Table
 
 from bench import (
     approvals,
+    audit,
     chats,
     children,
     cluster,
@@ -63,6 +64,7 @@ BENCHES: dict[str, Bench] = {
     "B22": page.page,
     "B24": refusals.refusals,
     "B23": tasks.tasks,
+    "B25": audit.verifying,
     "TEXT": text.text,
 }
 
