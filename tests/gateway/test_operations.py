@@ -65,6 +65,7 @@ UNTYPED = {"tools.invoke": dict[str, Any]}
 OF_OWNERS = (
     *(
         "tool-reviews",
+        "audit",
         "trusted-content",
         "tokens",
         "people",
@@ -431,6 +432,8 @@ def walk() -> str:
 
 async def review_tools(journey: Journey) -> None:
     """A tool is reviewed, and the review taken back."""
+    assert (await journey.ask("audit.verify"))["whole"]
+    await journey.ask("audit.list", limit=1)
     (source,) = (await journey.ask("tool-reviews.list"))["sources"]
     (seen,) = source["tools"]
     assert (source["source"], seen["state"], seen["effects"]) == ("package:walks", "unreviewed", ["writes", "leaves"])

@@ -10,7 +10,7 @@ from antiphon.wire.encoding import Shape, milliseconds
 class AuditRowShape(Shape, frozen=True, kw_only=True):
     kind: str
     at: int
-    content: JsonObject
+    data: JsonObject
     """Who, and what it was about."""
     count: int
     """How many equal ones it stands for."""
@@ -53,7 +53,7 @@ class CheckedShape(Shape, frozen=True, kw_only=True):
 
 def row(row: AuditRow) -> AuditRowShape:
     return AuditRowShape(
-        kind=row.kind, at=milliseconds(row.at), content=row.content, count=row.count, process=row.process, n=row.n
+        kind=row.kind, at=milliseconds(row.at), data=row.content, count=row.count, process=row.process, n=row.n
     )
 
 

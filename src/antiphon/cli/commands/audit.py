@@ -22,13 +22,13 @@ MOST_SEALS = 5_000
 
 
 def _content(row: JsonObject) -> str:
-    content = row["content"]
+    content = row["data"]
     assert isinstance(content, dict)
     return ", ".join(f"{name} {value}" for name, value in content.items() if name != "by")
 
 
 def _by(row: JsonObject) -> str:
-    content = row["content"]
+    content = row["data"]
     return str(content.get("by", "")) if isinstance(content, dict) else ""
 
 
