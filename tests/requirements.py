@@ -237,7 +237,6 @@ REQUIREMENTS = {
     "flow:5": Requirement("A child starts at its parent's taint, with at most its clearance."),
     "flow:6": Requirement(
         "A result above the parent becomes a notice, to be accepted or released.",
-        remaining="releases by the owner come with releases",
     ),
     "flow:7": Requirement(
         "What leaves must flow to the meet of channel and recipient.",
@@ -245,23 +244,13 @@ REQUIREMENTS = {
     "flow:8": Requirement(
         "Derived data carries the join of its inputs.",
     ),
-    "flow:9": Requirement("Fixed checks, then rules as data, then code hooks outside units; rules only tighten.", FLOW),
-    "flow:10": Requirement(
-        "Effects under untrusted content need approval by default.",
-        remaining="quarantined reads (`sessions_spawn {returns}`)",
-    ),
-    "flow:11": Requirement(
-        "Only the owner declassifies, exact bytes to one destination, once.",
-        remaining="releases of replies and withheld results, and the audit row",
-    ),
-    "flow:12": Requirement(
-        "Events are chained by hashes, other decisions in a chain of their own; both verify.",
-        remaining="rows for rules that are loaded, which come with the rules",
-    ),
+    "flow:9": Requirement("Fixed checks, then rules as data, then code hooks outside units; rules only tighten."),
+    "flow:10": Requirement("Effects under untrusted content need approval by default."),
+    "flow:11": Requirement("Only the owner declassifies, exact bytes to one destination, once."),
+    "flow:12": Requirement("Events are chained by hashes, other decisions in a chain of their own; both verify."),
     "flow:13": Requirement("Data above an observer changes nothing that the observer sees."),
     "flow:14": Requirement(
         "Presets give people this without the words; refusals are explained plainly.",
-        remaining="`antiphon policy explain last`",
     ),
     # 13. Gateway
     "gateway:1": Requirement("History pages over HTTP, and SSE that follows exactly once from a cursor."),

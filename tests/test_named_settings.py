@@ -75,6 +75,7 @@ NEAR = {
     Noun.CHANNEL: "telegrm",
 }
 FREE = {
+    "flow.rules",
     *("access.roles", "gateway.allowed_hosts", "agents.list", "channels.webhook", "hooks", "providers"),
     *("channels.telegram.groups", "channels.telegram.groups.members", "channels.discord.thread_bindings"),
     *("session.thread_bindings", "agents.defaults.subagents.models", "agents.list.subagents.models"),

@@ -57,7 +57,6 @@ TABLES: dict[str, object] = {
     "session.reset_by_type": {"direct": {"mode": "daily"}},
     "session.reset_by_channel": {"telegram": {"mode": "daily"}},
     "flow.rules": [{"id": "night", "hook": "SESSION_RESET", "action": "BLOCK"}],
-    "flow.rules.x": {"id": "night", "hook": "SESSION_RESET", "action": "BLOCK"},
     "tools.functions": {"lookup": {"classification": LEVEL}},
     "channels.discord.thread_bindings": {"enabled": True},
     "channels.telegram.groups": {"-100": {"agent": "main", "silent": True}},

@@ -238,15 +238,16 @@ class Base(Struct, frozen=True, kw_only=True):
             await self.models.find(name)
 
 
-def _reloads(base: Base, backend: Backend) -> RuleReloads:
+def _reloads(base: Base, backend: Backend, database: Database, trail: Trail) -> RuleReloads:
     config = base.config
 
     async def note(found: RuleSet) -> None:
+        await trail.rules_loaded(found.hash, len(found))
         if backend.processes is not None:
             await backend.processes.note_fingerprint(fingerprint_of(config, found))
 
     return RuleReloads(
-        backend.database,
+        database,
         base.rules,
         base.clock,
         file=watched_file(config),
@@ -460,7 +461,7 @@ def build(
         people=People(database, rules, clock, ids),
         names=names,
         compartments=HomeCompartments(database),
-        written=_reloads(base, backend),
+        written=_reloads(base, backend, database, trail),
         refusals=Refusals(database),
         buckets=Buckets(rules.shares.rates, clock),
         ownership=Ownership(database, notifier, rules, base.home, clock=clock, ids=ids),

@@ -135,6 +135,10 @@ ELSEWHERE = {
         ("demo", "doctor", "migrate", "backup", "restore", "config schema", "config check", "setup show"),
         "asks no gateway as a person",
     ),
+    **dict.fromkeys(
+        ("policy check", "policy test", "policy schema"),
+        "asks no gateway as a person",
+    ),
 }
 """Commands that are not in the table, with the reason."""
 NOT_GIVEN = ("forbidden", "agent_not_open", "not_asker")

@@ -174,7 +174,7 @@ OF_CHANNELS = frozenset(
 """What the token of a channel may do in its namespace; it opens sessions only by ids and keys of that."""
 BEYOND_CHANNELS = (
     *("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke", "metrics."),
-    *("audit.", "tool-reviews.", "trusted-content."),
+    *("audit.", "tool-reviews.", "trusted-content.", "rules.", "refusals."),
     *("pairings.", "link-codes.", "groups.", "routes.", "tasks.approve"),
 )
 """How the names of operations begin whose scopes such a token never has."""

@@ -99,6 +99,8 @@ class RuleReloads:
 
     async def run(self) -> None:
         """Looks every two seconds, until cancelled."""
+        if self._note is not None and self._written.now.rules:
+            await self._note(self._written.now)
         if self._file is None:
             return
         while True:
