@@ -114,7 +114,6 @@ ABSENT = {
     "approvals deny": "nothing",
     "approvals revoke": "nothing",
     "policy trust revoke": "main nothing",
-    "policy explain": "nothing",
     "tools withdraw": "nothing",
     "groups allow": "-100",
     "groups refuse": "-100",
@@ -124,6 +123,7 @@ ABSENT = {
 """Commands of owners about something that does not exist here, and those of users about tasks; others learn only that
 they may not."""
 ELSEWHERE = {
+    "policy explain": "asks what `policy list` asks",
     "memory export": "asks what `memory list` asks; it is JSON anyway",
     "sessions follow": "goes on until it is interrupted; it asks what `sessions history` asks",
     "mcp": "serves a program on its streams",

@@ -66,6 +66,8 @@ OF_OWNERS = (
     *(
         "tool-reviews",
         "audit",
+        "refusals",
+        "rules",
         "trusted-content",
         "tokens",
         "people",
@@ -292,6 +294,14 @@ async def fake() -> AsyncGenerator[FakeTelegram]:
         yield fake
 
 
+SHUT: Json = {
+    "id": "shut",
+    "hook": "PRE_TOOL_CALL",
+    "when": [{"field": "arguments.sessionKey", "op": "eq", "value": "shut"}],
+    "action": "BLOCK",
+}
+
+
 @pytest.fixture
 async def served(open_home: OpenHome, channel: FakeChannel, fake: FakeTelegram) -> AsyncGenerator[Served]:
     settings: Json = {
@@ -301,6 +311,7 @@ async def served(open_home: OpenHome, channel: FakeChannel, fake: FakeTelegram) 
             "telegram": settings_of(fake, mode="webhook", access="public"),
         },
         "hooks": {"ci": {"secret": SECRET}},
+        "flow": {"rules": [SHUT]},
     }
     parts = Parts(
         channels=[channel],
@@ -432,6 +443,13 @@ def walk() -> str:
 
 async def review_tools(journey: Journey) -> None:
     """A tool is reviewed, and the review taken back."""
+    assert (await journey.ask("rules.list"))["count"] == 1
+    assert (await journey.ask("rules.get", id="shut"))["when"] == [
+        {"field": "arguments.sessionKey", "op": "eq", "value": "shut"}
+    ]
+    await journey.ask("sessions.post", key=CHAT, text='!call session_status {"sessionKey": "shut"}', wait=60.0)
+    assert [each["id"] for each in (await journey.ask("refusals.last", session=CHAT))["rules"]] == ["shut"]
+    await journey.ask("rules.reload")
     assert (await journey.ask("audit.verify"))["whole"]
     await journey.ask("audit.list", limit=1)
     (source,) = (await journey.ask("tool-reviews.list"))["sources"]

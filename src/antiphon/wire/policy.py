@@ -1,7 +1,6 @@
 """The JSON of rules and of refusals. Contract: flow 9, 14."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from antiphon.engine.views.refusals import Refusal
 from antiphon.engine.work.rule_reloads import RulesState
@@ -10,14 +9,22 @@ from antiphon.policy.written.fields import WrittenRule
 from antiphon.wire.encoding import Shape, milliseconds
 
 
+class ConditionShape(Shape, frozen=True, kw_only=True):
+    """A condition of a rule."""
+
+    field: str
+    op: str
+    value: str | int | float | bool | Sequence[str | int | float | bool]
+
+
 class RuleShape(Shape, frozen=True, kw_only=True):
     """A rule as it is written."""
 
     id: str
     hook: str
     action: str
-    when: Sequence[dict[str, Any]]
-    """Conditions that must all be true, each `{field, op, value}`."""
+    when: Sequence[ConditionShape]
+    """All of them must be true."""
     message: str | None = None
     where: str | None = None
     """The file and line."""
@@ -55,12 +62,11 @@ class ExplanationShape(Shape, frozen=True, kw_only=True):
 
 
 def rule(found: WrittenRule) -> RuleShape:
-    data: Any = found.data()
     return RuleShape(
         id=found.id,
         hook=found.hook.value,
         action=found.action.name,
-        when=data["when"],
+        when=[ConditionShape(field=each.field, op=each.op.value, value=each.value) for each in found.when],
         message=found.message,
         where=found.where or None,
     )

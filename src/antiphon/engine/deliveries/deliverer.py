@@ -23,7 +23,7 @@ from antiphon.domain.own_text import OwnText, own_text
 from antiphon.domain.parts import parts_of, parts_of_own
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.deliveries.deliveries import (
-    Checked,
+    CheckedText,
     ClaimDelivery,
     claim_delivery,
     failure_of,
@@ -180,7 +180,7 @@ class Deliverer(DueLoop[ChannelAccount]):
         said = await written.ask_checks(Hook.PRE_OUTPUT, facts)
         if said is NOTHING_SAID:
             return claimed
-        checked = Checked(claimed, said, self._rules)
+        checked = CheckedText(claimed, said, self._rules)
         return await self._database.run(settle_checked, checked, sessions=sessions_of(claimed.session))
 
     async def _send(self, claimed: Delivery, sender: PartSender) -> None:

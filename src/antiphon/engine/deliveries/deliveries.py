@@ -177,7 +177,7 @@ async def carry_out_rules(tx: Transaction, claimed: Delivery, said: RuleDecision
     return replace(claimed, text=left.text)
 
 
-class Checked(Struct, frozen=True):
+class CheckedText(Struct, frozen=True):
     """A claimed text, and what checks say of it."""
 
     claimed: Delivery
@@ -185,7 +185,7 @@ class Checked(Struct, frozen=True):
     rules: Rules
 
 
-async def settle_checked(tx: Transaction, checked: Checked) -> Delivery | None:
+async def settle_checked(tx: Transaction, checked: CheckedText) -> Delivery | None:
     """The text as checks let it go; None if they hold it back, or if the claim was taken over."""
     if not await outbox.CLAIMS.write(tx, checked.claimed.claim, {"process": checked.claimed.process}):
         return None

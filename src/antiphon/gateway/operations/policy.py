@@ -30,7 +30,7 @@ async def get_rule(request: OperationRequest, params: NamedRule) -> wire.RuleSha
     found = next((each for each in state.rules if each.id == params.id), None)
     if found is None:
         raise NotFound(
-            f"Rule is not in force: {params.id[:100]!r}. `antiphon policy list` shows those that are.",
+            f"Rule is not in force: {params.id[:100]!r}. `antiphon policy list` shows all.",
             code="unknown_rule",
         )
     return wire.rule(found)
