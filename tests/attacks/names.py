@@ -123,6 +123,7 @@ _TOOLS: dict[Kind, str] = {
     Kind.MODEL: "sessions_spawn model",
     Kind.FILE_NAME: "sessions_spawn attachments.name",
     Kind.PROGRAM: "run_command command",
+    Kind.TOOL: "simulate_tool_call tool_name | simulate_tool_call args",
     Kind.RECIPIENT: "message channel | message recipient",
     Kind.SESSION: (
         "tasks task | session_status sessionKey | sessions_history sessionKey | sessions_send sessionKey | "

@@ -1,6 +1,6 @@
 """Operations on the rules that people write, and on what was refused, for owners. Contract: flow 9, 14."""
 
-from antiphon.domain.errors import NotFound
+from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.reach import Rights
 from antiphon.gateway.operations.operation import NoParams, OperationRequest, Params, operation
@@ -50,5 +50,5 @@ async def explain_last(request: OperationRequest, params: ExplainLast) -> wire.E
     target = services.sessions.target(params.session)
     refusal = await services.refusals.find_last(Rights(principal, services.rules), target)
     if refusal is None:
-        raise NotFound(f"Nothing was refused of late in {params.session[:100]!r}.", code="nothing_refused")
+        raise Conflict(f"Nothing was refused of late in {params.session[:100]!r}.", code="nothing_refused")
     return wire.explanation(refusal, state)
