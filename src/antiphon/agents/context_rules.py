@@ -70,14 +70,15 @@ class _Looking:
 
     async def admit(self, entry: Entry) -> Entry:
         match entry:
-            case Input(message=UserMessage() as message) if self._transcript.is_unseen(entry):
-                source = _SOURCES.get(message.provenance.kind, "session")
+            case Input(message=message) if self._transcript.is_undecided(entry):
+                kind = None if message.provenance is None else message.provenance.kind
+                source = "session" if kind is None else _SOURCES.get(kind, "session")
                 return replace(entry, message=await self._look(message, entry.classification, source, entry.seq))
-            case Step() if any(name[0] == entry.seq for name in self._transcript.unseen_results):
+            case Step() if any(name[0] == entry.seq for name in self._transcript.undecided_results):
                 made_of = entry.results_made_of or (entry.made_of,) * len(entry.results)
                 results = [
                     await self._look(result, each, "tool", entry.seq)
-                    if isinstance(result, ToolResult) and (entry.seq, index) in self._transcript.unseen_results
+                    if isinstance(result, ToolResult) and (entry.seq, index) in self._transcript.undecided_results
                     else result
                     for index, (result, each) in enumerate(zip(entry.results, made_of, strict=True))
                 ]

@@ -447,6 +447,7 @@ def _partial(
         content=text_content(text) if text else (),
         saw=transcript.last_seq,
         partial=True,
+        is_undecided=True,
         cut=cut if text else None,
         usage=usage,
     )
@@ -455,7 +456,12 @@ def _partial(
 def _spoken(context: RunContext, transcript: Transcript, words: str) -> AssistantMessage | None:
     if not words:
         return None
-    return AssistantMessage(message_id=context.ids.new("msg"), content=text_content(words), saw=transcript.last_seq)
+    return AssistantMessage(
+        message_id=context.ids.new("msg"),
+        content=text_content(words),
+        saw=transcript.last_seq,
+        is_undecided=True,
+    )
 
 
 def _surroundings(session: Session, agent: Agent, tools: Toolset) -> Classification:

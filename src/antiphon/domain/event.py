@@ -119,7 +119,7 @@ def stand_in(type: str, seq: int) -> Message | None:
         case EventType.USER_MESSAGE:
             return UserMessage(message_id=message_id, content=content)
         case EventType.ASSISTANT_MESSAGE:
-            return AssistantMessage(message_id=message_id, content=content, saw=seq - 1)
+            return AssistantMessage(message_id=message_id, content=content, saw=seq - 1, is_undecided=True)
         case EventType.TOOL_RESULT:
             return ToolResult(
                 message_id=message_id, call_seq=0, call_index=0, tool="unknown", tool_call_id="unknown", content=content

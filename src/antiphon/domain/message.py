@@ -338,6 +338,9 @@ class AssistantMessage(
     """Set only on synthetic messages, which no model wrote."""
     decided: tuple[DecidedEntry, ...] = ()
     """What rules said of what its prompt was the first to hold."""
+    is_undecided: bool = False
+    """Whether it keeps no such decisions, so that those entries are decided about before they stand in a prompt again:
+    it is cut short, or no prompt was made for it."""
 
     @property
     def role(self) -> Role:

@@ -123,6 +123,8 @@ class Transcript:
         """In model order; results are filled into their steps when they are asked for."""
         self._waiting: list[Input] = []
         """Inputs that no step has seen, in `seq` order."""
+        self._undecided: set[int] = set()
+        """Inputs that have stood in no prompt of which decisions were kept, by `seq`."""
         self._inputs_by_run: dict[RunId, list[Input]] = {}
         self._steps_by_run: dict[RunId | None, list[Step]] = {}
         self._results: dict[tuple[int, int], ToolResult] = {}
@@ -143,7 +145,7 @@ class Transcript:
         self._results_made_of: dict[tuple[int, int], Classification] = {}
         """What a result was made of, unless it is public."""
         self._unseen_results: dict[tuple[int, int], int] = {}
-        """Results that no step has seen, with the `seq` of their events."""
+        """Results that have stood in no prompt of which decisions were kept, with the `seq` of their events."""
         self._size = 0
         self.unreadable: list[int] = []
         """The `seq` of entries that prompts need and whose stored form is damaged, ascending."""
@@ -210,6 +212,7 @@ class Transcript:
 
     def _add_input(self, entry: Input) -> None:
         self._waiting.append(entry)
+        self._undecided.add(entry.seq)
         worth = entry.classification.integrity
         if entry.actor.startswith(_PERSON) and worth < self.speakers.get(entry.actor, Integrity.UNTRUSTED):
             self.speakers[entry.actor] = worth
@@ -278,6 +281,9 @@ class Transcript:
 
     def _decide(self, message: AssistantMessage) -> None:
         """Applies what rules said of entries that this step was the first to see, and notes that it saw them."""
+        if message.is_undecided:
+            return
+        self._undecided.intersection_update(entry.seq for entry in self._waiting)
         unseen = self._unseen_results
         self._unseen_results = {name: seq for name, seq in unseen.items() if seq > message.saw} if unseen else unseen
         inputs = {each.seq: each for each in message.decided if each.call is None}
@@ -292,13 +298,13 @@ class Transcript:
         for entries in (self._waiting, *self._inputs_by_run.values()):
             entries[:] = [_decided(each, inputs) for each in entries]
 
-    def is_unseen(self, entry: "Input") -> bool:
-        """Whether no step has seen the message."""
-        return any(entry.seq == each.seq for each in self._waiting)
+    def is_undecided(self, entry: "Input") -> bool:
+        """Whether rules have still to decide about the message before it stands in a prompt."""
+        return entry.seq in self._undecided
 
     @property
-    def unseen_results(self) -> Collection[tuple[int, int]]:
-        """The results that no step has seen: the `seq` of the step, and which of its calls."""
+    def undecided_results(self) -> Collection[tuple[int, int]]:
+        """The results of which the same is true: the `seq` of the step, and which of its calls."""
         return self._unseen_results.keys()
 
     def _forget_replaced(self) -> None:

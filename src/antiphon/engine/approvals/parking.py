@@ -114,6 +114,7 @@ async def repeat_calls(tx: Transaction, run: Run) -> None:
         content=_content(repeated),
         saw=found.end.last_seq,
         model=repeated.message.model,
+        is_undecided=True,
     )
     event = NewEvent(
         type=EventType.ASSISTANT_MESSAGE,

@@ -484,12 +484,15 @@ def _copied(events: list[Event], first: int) -> list[NewEvent]:
         if isinstance(entry, Input):
             copy(event, event.message)
             continue
-        copy(event, replace(entry.message, saw=number - 1))
+        decided = tuple(replace(each, seq=numbers[each.seq]) for each in entry.message.decided if each.seq in numbers)
+        copy(event, replace(entry.message, saw=number - 1, decided=decided))
         for result in entry.results:
             if isinstance(result, OpenCall):
                 copy(event, replace(closing_result(result, f"fork-{number}-{result.index}"), call_seq=number))
             else:
-                copy(results[entry.seq, result.call_index], replace(result, call_seq=number))
+                stored = results[entry.seq, result.call_index]
+                assert isinstance(stored.message, ToolResult)
+                copy(stored, replace(stored.message, call_seq=number))  # as it was said, whatever prompts show of it
     for event in events:
         if isinstance(event.message, UserMessage | AssistantMessage) and event.seq not in numbers:
             numbers[event.seq] = first + len(made)

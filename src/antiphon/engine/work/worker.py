@@ -554,6 +554,7 @@ class Worker:
                 content=text_content(partial),
                 saw=context.last_seq,
                 partial=True,
+                is_undecided=True,
             )
         return await self._finish(context, RunEnding(outcome=_cut(cause, partial), message=message), successors)
 
