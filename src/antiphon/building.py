@@ -453,6 +453,7 @@ def build(
         overviews=Overviews(database, rules, clock),
         exchanges=exchanges,
         deliveries=Deliveries(database, rules),
+        replies=Replies(database, rules),
         waits=waits,
         hub=hub,
         changes=Changes(notifier, history.read_logs, history.read_heads, clock),
@@ -487,7 +488,7 @@ def build(
         reception=Reception(database, rules, workspaces, clock=clock),
         accounts=Accounts(database, process, clock),
         services=services,
-        replies=Replies(database, rules),
+        replies=services.replies,
     )
     introspector = ModelIntrospector(base.models, rules, home_key, clock, retry=parts.retry)
     checkpointer = Checkpointer(database, notifier, introspector, rules, process=process, clock=clock)

@@ -152,6 +152,41 @@ def test_overlapping_redactions_are_a_union_and_name_every_rule() -> None:
         assert found.redact("-abcdef-xy").text == "-[redacted: one, two]-[redacted: three]"
 
 
+def test_a_name_with_dots_hides_no_argument_that_the_rule_leads_to() -> None:
+    rules = rules_of(rule("evil", ("arguments.options.path", "eq", "evil")))
+    for arguments in (
+        {"options.path": "fine", "options": {"path": "evil"}},
+        {"options": {"path": "fine"}, "options.path": "evil"},
+    ):
+        assert rules.decide(Hook.PRE_TOOL_CALL, {"arguments": arguments}).action is Action.BLOCK
+    deeper = rules_of(rule("evil", ("arguments.a.b.c", "eq", "evil")))
+    for arguments in ({"a.b": {"c": "evil"}}, {"a": {"b.c": "evil", "b": {"c": "fine"}}}):
+        assert deeper.decide(Hook.PRE_TOOL_CALL, {"arguments": arguments}).action is Action.BLOCK
+
+
+def test_what_stands_in_the_name_of_an_argument_is_taken_out() -> None:
+    rules = rules_of(rule("iban", ("arguments.to", "contains", "DE89"), action="REDACT"))
+    arguments: Any = {"to": {"DE89": 1, "x": ["DE89"]}}
+    said = rules.decide(Hook.PRE_TOOL_CALL, {"arguments": arguments})
+    assert said.redact_arguments(arguments) == {"to": {"[redacted: iban]": 1, "x": ["[redacted: iban]"]}}
+
+
+def test_a_rule_on_arguments_takes_secrets_out_of_the_result() -> None:
+    when = ("arguments.path", "contains", ".env")
+    rules = rules_of(rule("env", when, hook="POST_TOOL_RESPONSE", action="REDACT"))
+    facts = {"arguments": {"path": "a/.env"}, "text": "password=hunter2hunter2"}
+    said = rules.decide(Hook.POST_TOOL_RESPONSE, facts)
+    assert said.redact(facts["text"]).text == "password=[redacted: env]"  # type: ignore[arg-type]
+
+
+def test_arguments_of_any_depth_are_looked_at() -> None:
+    deep: Any = "evil"
+    for _ in range(5_000):
+        deep = [deep]
+    rules = rules_of(rule("evil", ("arguments.to", "contains", "evil")))
+    assert rules.decide(Hook.PRE_TOOL_CALL, {"arguments": {"to": deep}}).action is Action.BLOCK
+
+
 def test_nested_arguments_are_redacted_where_the_condition_looks() -> None:
     rules = rules_of(
         rule("r", ("arguments.body", "contains", "secret"), action="REDACT"),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.call_flow import Calling, may_leave, refuse_call, sink_of
-from antiphon.agents.call_rules import RuledCall, ask_before, ask_of_result, reason_of, refuse_by_rule
+from antiphon.agents.call_rules import RuledCall, ask_before, ask_of_result, reason_of, refuse_by_rule, without_redacted
 from antiphon.agents.references import with_values
 from antiphon.agents.toolset import Foreseeing, Tool, ToolContext, ToolOutput, Toolset, hash_of_tool
 from antiphon.domain.agent import Agent, Effect
@@ -100,7 +100,7 @@ class Judge:
         calls = [call for call, _ in read]
         refusals = [refusal or await self._refuse_flow(context, call) for call, refusal in read]
         decided = [await self._ask_rules(context, *each) for each in zip(calls, refusals, strict=True)]
-        calls = [_redacted(call, said) for call, said in zip(calls, decided, strict=True)]
+        calls = [self._redacted(call, said) for call, said in zip(calls, decided, strict=True)]
         refusals = [
             refusal or _refused_by_rule(call, said)
             for call, said, refusal in zip(calls, decided, refusals, strict=True)
@@ -202,6 +202,17 @@ class Judge:
         if tool is None or refusal is not None or not may_call(call.part.name, self.standing, self.rules.role_tools):
             return NOTHING_SAID
         return await ask_before(self._ruled(context, call, tool), self.rules)
+
+    def _redacted(self, call: OpenCall, said: RuleDecision) -> OpenCall:
+        """The call without what written rules take out of its arguments: so it is asked about, and so it runs."""
+        tool = self.tools.find(call.part.name)
+        if tool is None or not said.redacts:
+            return call
+        before = read_call_arguments(call.part.arguments).values
+        after = without_redacted(said, tool, before)
+        if after is before:
+            return call
+        return replace(call, part=replace(call.part, arguments=json.dumps(after, ensure_ascii=False)))
 
     async def look_at_result(
         self, context: RunContext, judged: JudgedCall, output: ToolOutput
@@ -377,17 +388,6 @@ class _NeededYes(Struct, frozen=True, kw_only=True):
         """For people."""
         asked = [] if self.release is None else [self.release.question]
         return " ".join([*asked, *([] if self.need is None else [self.need.reason])])
-
-
-def _redacted(call: OpenCall, said: RuleDecision) -> OpenCall:
-    """The call without what written rules take out of its arguments: so it is asked about, and so it runs."""
-    if not said.redacts:
-        return call
-    before = read_call_arguments(call.part.arguments).values
-    after = said.redact_arguments(before)
-    if after is before:
-        return call
-    return replace(call, part=replace(call.part, arguments=json.dumps(after, ensure_ascii=False)))
 
 
 def _refused_by_rule(call: OpenCall, said: RuleDecision) -> ToolOutput | None:

@@ -4,6 +4,7 @@ The one place for calls: of runs, from outside, approved ones, and those that ar
 """
 
 import json
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -30,6 +31,16 @@ class CarriesSecret(Protocol):
 
     @property
     def carries_secret(self) -> bool: ...
+
+
+@runtime_checkable
+class HasAliases(Protocol):
+    """A tool that takes some arguments under other names, too."""
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Other names, with the names that they stand for."""
+        ...
 
 
 class RuledCall(NamedTuple):
@@ -71,6 +82,23 @@ async def ask_of_result(call: RuledCall, output: ToolOutput, rules: Rules) -> tu
     return replace(output, text=said.redact(output.text).text) if said.redacts else output, said
 
 
+def without_redacted(said: RuleDecision, tool: Tool, arguments: JsonObject) -> JsonObject:
+    """The arguments without what rules take out of them; the same object if nothing is."""
+    if not said.redacts:
+        return arguments
+    named = _named(tool, arguments)
+    left = said.redact_arguments(named)
+    return arguments if left is named else left
+
+
+def _named(tool: Tool, arguments: JsonObject) -> JsonObject:
+    """The arguments by the names that the tool's schema has."""
+    if not isinstance(tool, HasAliases) or tool.aliases.keys().isdisjoint(arguments):
+        return arguments
+    aliases = {alias: name for alias, name in tool.aliases.items() if name not in arguments}
+    return {aliases.get(name, name): value for name, value in arguments.items()}
+
+
 def refuse_by_rule(said: RuleDecision) -> ToolOutput:
     """The result of a call that a rule blocks."""
     return ToolOutput(_refusal_text(said, "The call did not run."), is_error=True)
@@ -107,7 +135,7 @@ def _facts(call: RuledCall, rules: Rules) -> KnownFacts:
         "tool": call.tool.schema.name,
         "server": call.server,
         "effects": frozenset(effect.value for effect in call.effects),
-        "arguments": call.arguments,
+        "arguments": _named(call.tool, call.arguments),
         "sink.level": call.sink.level.name,
     }
 
@@ -121,11 +149,12 @@ async def _facts_of_invocation(call: RuledCall) -> KnownFacts:
 
 
 async def _target_agent(call: RuledCall) -> str | None:
-    named = call.arguments.get("agentId")
+    arguments = _named(call.tool, call.arguments)
+    named = arguments.get("agentId")
     if isinstance(named, str):
         return named
     for name in ("sessionKey", "target"):
-        key = call.arguments.get(name)
+        key = arguments.get(name)
         if isinstance(key, str) and key.startswith("agent:"):
             return key.split(":")[1]
     if not isinstance(call.tool, Foreseeing):

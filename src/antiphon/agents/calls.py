@@ -9,7 +9,7 @@ from antiphon.agents.approving import (
     may_ask,
     refusal_of,
 )
-from antiphon.agents.call_rules import refuse_by_rule
+from antiphon.agents.call_rules import refuse_by_rule, without_redacted
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.outside_gate import OutsideGate, answer_of
 from antiphon.agents.text import whole_text
@@ -113,7 +113,7 @@ class ToolCalls:
             )
         tool = await self._gate.reviewed(tool)
         said = await self._gate.decide(found, tool, arguments)
-        arguments = said.redact_arguments(arguments)
+        arguments = without_redacted(said, tool, arguments)
         call = _IncomingCall(actor, target, idempotency_key, found, tool, arguments, _text_of(arguments))
         if call.key is not None and (may_ask(tool) or said.action is Action.APPROVE):
             told = await self._calls.find(call.origin)

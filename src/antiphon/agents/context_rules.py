@@ -5,7 +5,7 @@ after. Memory and the descriptions of foreign tools are decided for each prompt,
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace as replace_prompt
 from datetime import datetime
 from typing import NamedTuple, TypeVar
@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from antiphon.agents.model import Prompt, ToolSchema
 from antiphon.agents.toolset import Toolset
 from antiphon.domain.classification import Classification
-from antiphon.domain.decided import DecidedEntry, DecidedPart
+from antiphon.domain.decided import CutOut, DecidedEntry, DecidedPart
 from antiphon.domain.decided_words import as_decided, texts_of
 from antiphon.domain.message import AssistantMessage, ProvenanceKind, ToolResult, UserMessage
 from antiphon.domain.session import Session
-from antiphon.domain.transcript import Entry, Input, Step
+from antiphon.domain.transcript import Entry, Input, Step, Undecided
 from antiphon.engine.access.facts import Acting, facts_of
 from antiphon.engine.memory.shown import ShownMemory
 from antiphon.engine.rules import Rules
@@ -54,31 +54,41 @@ async def admit_entries(context: RunContext, entries: Sequence[Entry], admission
     """The entries of the next prompt."""
     if not admission.rules.written.asks(Hook.PRE_CONTEXT_INJECTION):
         return AdmittedEntries(entries, ())
-    looking = _Looking(context, admission)
+    assert context.transcript is not None
+    looking = _Looking(context.transcript.undecided, admission, context.clock.now())
     return AdmittedEntries([await looking.admit(entry) for entry in entries], tuple(looking.decided))
+
+
+async def admit_read(
+    entries: Sequence[Entry], undecided: Undecided, admission: TakingIn, now: datetime
+) -> Sequence[Entry]:
+    """The entries for a prompt that no step keeps: of a summary, or of a checkpoint."""
+    if not admission.rules.written.asks(Hook.PRE_CONTEXT_INJECTION):
+        return entries
+    looking = _Looking(undecided, admission, now)
+    return [await looking.admit(entry) for entry in entries]
 
 
 class _Looking:
     """Looks at the entries of one prompt."""
 
-    def __init__(self, context: RunContext, admission: TakingIn) -> None:
-        assert context.transcript is not None
-        self._transcript = context.transcript
-        self._now = context.clock.now()
+    def __init__(self, undecided: Undecided, admission: TakingIn, now: datetime) -> None:
+        self._undecided = undecided
+        self._now = now
         self._admission = admission
         self.decided: list[DecidedEntry] = []
 
     async def admit(self, entry: Entry) -> Entry:
         match entry:
-            case Input(message=message) if self._transcript.is_undecided(entry):
+            case Input(message=message) if entry.seq in self._undecided.inputs:
                 kind = None if message.provenance is None else message.provenance.kind
                 source = "session" if kind is None else _SOURCES.get(kind, "session")
                 return replace(entry, message=await self._look(message, entry.classification, source, entry.seq))
-            case Step() if any(name[0] == entry.seq for name in self._transcript.undecided_results):
+            case Step() if any(name[0] == entry.seq for name in self._undecided.results):
                 made_of = entry.results_made_of or (entry.made_of,) * len(entry.results)
                 results = [
                     await self._look(result, each, "tool", entry.seq)
-                    if isinstance(result, ToolResult) and (entry.seq, index) in self._transcript.undecided_results
+                    if isinstance(result, ToolResult) and (entry.seq, index) in self._undecided.results
                     else result
                     for index, (result, each) in enumerate(zip(entry.results, made_of, strict=True))
                 ]
@@ -88,19 +98,30 @@ class _Looking:
 
     async def _look(self, message: MessageT, made_of: Classification, source: str, seq: int) -> MessageT:
         texts = texts_of(message)
-        said = await _ask(self._admission, _Words(source, "\n".join(texts.values()), made_of), self._now)
+        together = "\n".join(texts.values())
+        said = await _ask(self._admission, _Words(source, together, made_of), self._now)
         if said is NOTHING_SAID:
             return message
-        parts = [
-            DecidedPart(index, found.stretches)
-            for index, text in texts.items()
-            if said.redacts and (found := said.redact(text)).stretches
-        ]
-        decided = _entry(said, seq, tuple(parts))
+        decided = _entry(said, seq, tuple(_parts(texts, said.redact(together).stretches if said.redacts else ())))
         if isinstance(message, ToolResult):
             decided = replace(decided, call=message.call_index)
         self.decided.append(decided)
         return as_decided(message, decided)
+
+
+def _parts(texts: Mapping[int, str], stretches: Sequence[CutOut]) -> Iterator[DecidedPart]:
+    """The stretches of all texts, joined by a line end, in each of them."""
+    place = 0
+    for index, text in texts.items():
+        end = place + len(text)
+        found = [
+            CutOut(max(each.start - place, 0), min(each.end, end) - place, each.rules)
+            for each in stretches
+            if each.start < end and each.end > place
+        ]
+        if found:
+            yield DecidedPart(index, tuple(found))
+        place = end + 1
 
 
 async def admit_memory(context: RunContext, memory: ShownMemory, admission: TakingIn) -> ShownMemory:
@@ -133,11 +154,16 @@ async def admit_descriptions(context: RunContext, prompt: Prompt, tools: Toolset
         if tool is None:
             shown.append(schema)
             continue
-        text = f"{schema.name}\n{schema.description}\n{json.dumps(schema.parameters, ensure_ascii=False)}"
-        said = await _ask(admission, _Words(DESCRIPTION, text, tool.classification), now)
-        if said.action is not Action.BLOCK:
-            shown.append(_described(schema, said))
+        said = await _ask(admission, _Words(DESCRIPTION, _words_of(schema), tool.classification), now)
+        described = _described(schema, said)
+        is_clean = not said.redacts or not said.redact(_words_of(described)).stretches
+        if said.action is not Action.BLOCK and is_clean:  # a name cannot be taken out
+            shown.append(described)
     return replace_prompt(prompt, tools=shown)
+
+
+def _words_of(schema: ToolSchema) -> str:
+    return f"{schema.name}\n{schema.description}\n{json.dumps(schema.parameters, ensure_ascii=False)}"
 
 
 def _described(schema: ToolSchema, said: RuleDecision) -> ToolSchema:

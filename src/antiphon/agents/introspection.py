@@ -9,6 +9,7 @@ from typing import cast
 
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded, Unfollowed
 from antiphon.agents.checkpoint_tools import CheckpointTools
+from antiphon.agents.context_rules import TakingIn, admit_read
 from antiphon.agents.daily_room import Capped, find_daily_room
 from antiphon.agents.fence import PURPOSE, DataFences
 from antiphon.agents.model import Model, ModelError, Prompt, PromptEntry, PromptPurpose, PromptText
@@ -68,7 +69,9 @@ class ModelIntrospector:
         except Invalid as error:
             return LookedBack(error=error.message, code=error.code)
         await self._models.prepare(model)
-        entries, notes = await reader.read_entries(), await reader.read_notes()
+        read, notes = await reader.read_entries(), await reader.read_notes()
+        admission = TakingIn(begun.session, read.standing, self._rules)
+        entries = await admit_read(read.entries, read.undecided, admission, self._clock.now())
         made_of = join_all(
             [
                 begun.session.base,

@@ -19,7 +19,7 @@ from antiphon.agents.approving import (
     refused_words,
 )
 from antiphon.agents.call_flow import Calling, brought_by, may_leave, refuse_call, sink_of
-from antiphon.agents.call_rules import RuledCall, ask_before, ask_of_result, reason_of, refuse_by_rule
+from antiphon.agents.call_rules import RuledCall, ask_before, ask_of_result, reason_of, refuse_by_rule, without_redacted
 from antiphon.agents.reviewed_tools import ReviewedTools
 from antiphon.agents.text import whole_text
 from antiphon.agents.toolset import Foreseeing, Tool, ToolContext, ToolOutput, Toolset
@@ -110,7 +110,7 @@ class OutsideGate:
     async def foresee(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> GateDecision:
         """What would become of the call, by the same steps and in their order; changes nothing."""
         said = await self.decide(found, tool, arguments)
-        arguments = said.redact_arguments(arguments)
+        arguments = without_redacted(said, tool, arguments)
         if refusal := await self.refuse(found, tool):
             return GateDecision(refusal, None, said)
         if said.action is Action.BLOCK:
@@ -221,7 +221,7 @@ class OutsideGate:
         if said.action is Action.BLOCK:  # the rules have changed since it was asked about
             return CallOutcome(refuse_by_rule(said).text)
         await self.note_use(found, tool)
-        ended = await self.run(found, tool, said.redact_arguments(json.loads(asked.arguments)))
+        ended = await self.run(found, tool, without_redacted(said, tool, json.loads(asked.arguments)))
         answer = json.dumps(await self.tell(found, tool, ended), ensure_ascii=False)
         return CallOutcome(answer, await self.made_of(found, tool, ended.brought))
 

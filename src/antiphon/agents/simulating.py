@@ -111,8 +111,7 @@ def _said(judged: GateDecision, target: Deny | None, taint: Classification, resu
             code=cast("str | None", told.get("code")),
         )
     if judged.asks is not None:
-        reason = f"{_ASKS} {judged.asks}".strip()
-        return Simulation(action=Action.APPROVE, reason=reason, taint=taint, resulting=resulting)
+        return Simulation(action=Action.APPROVE, reason=_ASKS, taint=taint, resulting=resulting)
     if target is not None:
         return Simulation(action=Action.BLOCK, reason=target.reason, taint=taint, resulting=taint, code=target.rule)
     if judged.decided.redacts:

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded, Unfollowed
+from antiphon.agents.context_rules import TakingIn, admit_read
 from antiphon.agents.daily_room import Capped, find_daily_room
 from antiphon.agents.fence import PURPOSE, DataFences
 from antiphon.agents.model import Model, ModelError
@@ -64,8 +65,10 @@ class Summaries:
         )
         fences = DataFences(self._fence_key, asked.incarnation)
         framing = Framing(session.source.type, fences, asked.roles, asked.ceiling)
+        admission = TakingIn(session, asked.standing, self._rules)
+        entries = await admit_read(asked.entries, asked.undecided, admission, self._clock.now())
         try:
-            text, usage = await summarise(asking, asked.entries, framing)
+            text, usage = await summarise(asking, entries, framing)
         except ModelError as error:
             raise Unavailable(f"Summary failed: {error.message}", code="summary_failed") from error
         except RoomExceeded as exceeded:

@@ -53,6 +53,8 @@ def watched_file(config: "Config") -> Path | None:
 def read_rules_file(path: Path, compartments: Collection[str] | None = None) -> RuleSet:
     """The rules of a file that holds nothing else: `[[rules]]` in TOML, or `{rules: […]}` in JSON5."""
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise Invalid(f"Rules are no file: {str(path)!r}. See flow.rules_file.", code=_CODE)
         if path.stat().st_size > MOST_BYTES:
             raise Invalid(f"File of rules is too large: {str(path)!r}. At most {MOST_BYTES:,} bytes.", code=_CODE)
         tree, text = read_file(path)

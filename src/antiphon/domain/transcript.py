@@ -7,7 +7,7 @@ each message where the model first saw it. Only prompts are reordered; readers s
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -94,6 +94,15 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 Entry = Input | Step | Summary
+
+
+class Undecided(NamedTuple):
+    """Entries about which rules have still to decide before they stand in a prompt."""
+
+    inputs: Collection[int] = ()
+    """By `seq`."""
+    results: Collection[tuple[int, int]] = ()
+    """The `seq` of the step, and which of its calls."""
 
 
 _NEEDED_FACTS = (EventType.TOOL_CALL, EventType.COMPACTED)
@@ -298,14 +307,9 @@ class Transcript:
         for entries in (self._waiting, *self._inputs_by_run.values()):
             entries[:] = [_decided(each, inputs) for each in entries]
 
-    def is_undecided(self, entry: "Input") -> bool:
-        """Whether rules have still to decide about the message before it stands in a prompt."""
-        return entry.seq in self._undecided
-
     @property
-    def undecided_results(self) -> Collection[tuple[int, int]]:
-        """The results of which the same is true: the `seq` of the step, and which of its calls."""
-        return self._unseen_results.keys()
+    def undecided(self) -> "Undecided":
+        return Undecided(self._undecided, self._unseen_results.keys())
 
     def _forget_replaced(self) -> None:
         """Drops the results of steps that are in no prompt and of no run that goes on."""

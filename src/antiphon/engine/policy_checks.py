@@ -4,12 +4,15 @@ Code runs outside every unit of work, for at most `MOST_SECONDS`. If it raises o
 blocked.
 """
 
-import functools
+import asyncio
 import inspect
 import logging
+import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias, cast
 
 import anyio
 from anyio import to_thread
@@ -24,6 +27,8 @@ from antiphon.policy.written.rule_set import NOTHING_SAID, RuleDecision, join_de
 logger = logging.getLogger(__name__)
 
 MOST_SECONDS: Final = 5.0
+MOST_THREADS: Final = 16
+"""Of one check at a time, with those of calls that took too long and still hang."""
 RUN_AT: Final = tuple(hook for hook in Hook if hook is not Hook.SESSION_RESET)
 """The hooks at which code runs; turns of exchanges and resets ask rules alone."""
 _FAILED: Final = "A check of this installation did not answer, so nothing was done."
@@ -95,29 +100,90 @@ async def ask_checks(checks: Sequence[CodeCheck], facts: Facts) -> RuleDecision:
     """What all of them say together. Never raises."""
     if not checks:
         return NOTHING_SAID
-    shown = MappingProxyType(dict(facts))
-    return join_decisions(*[_as_decision(each, await _ask(each, shown)) for each in checks])
+    return join_decisions(*[_as_decision(each, await _ask(each, facts)) for each in checks])
 
 
 async def _ask(check: CodeCheck, facts: Facts) -> Answer:
-    failure = "it returned neither a verdict nor None"
     try:
         with anyio.fail_after(MOST_SECONDS):
-            if inspect.iscoroutinefunction(check.function):
-                answer = await check.function(facts)
-            else:
-                answer = await to_thread.run_sync(functools.partial(check.function, facts), abandon_on_cancel=True)
-        if answer is None or isinstance(answer, CheckVerdict):
-            return answer
+            answer = await _answer(check, _shown(facts))
+        failure = _problem_of(answer)
+        if failure is None:
+            return cast("Answer", answer)
     except TimeoutError:
         failure = f"it took longer than {MOST_SECONDS:g} s"
-    except Exception as error:  # whatever other people's code does, it must not let anything through
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise
+        failure = "it cancelled itself"
+    except (Exception, SystemExit) as error:  # whatever other people's code does, it must not let anything through
         failure = f"it raised {type(error).__name__}"
     logger.error(
         "A check failed, so what it was asked about is blocked",
         extra={"action": "check_failed", "check": check.id, "hook": check.hook.value, "error": failure},
     )
     return block(_FAILED)
+
+
+def _shown(facts: Facts) -> Facts:
+    """The facts for one check, which cannot change what others see, nor the call."""
+    copied = {name: deepcopy(cast(object, each)) if isinstance(each, dict) else each for name, each in facts.items()}
+    return MappingProxyType(copied)
+
+
+def _problem_of(answer: object) -> str | None:
+    """What is wrong with what a check returned; None if it can be used."""
+    if answer is None:
+        return None
+    if not isinstance(answer, CheckVerdict):
+        return "it returned neither a verdict nor None"
+    if not isinstance(cast(object, answer.action), Action) or not all(
+        isinstance(cast(object, each), str) for each in (*answer.words, answer.reason or "")
+    ):
+        return "its verdict holds something else than texts"
+    return None
+
+
+async def _answer(check: CodeCheck, facts: Facts) -> object:
+    if inspect.iscoroutinefunction(check.function):
+        return await check.function(facts)
+    place = _ThreadPlace(check.id)
+    try:
+        return await to_thread.run_sync(place.run, check.function, facts, abandon_on_cancel=True)
+    finally:
+        if not place.is_begun:
+            place.leave()
+
+
+class _ThreadPlace:
+    """One of the threads that calls of a check may hold at a time; one that hangs holds it for as long."""
+
+    _taken: ClassVar[Counter[str]] = Counter()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, check: str) -> None:
+        self._check = check
+        self.is_begun = False
+        self._is_left = False
+        with self._lock:
+            if self._taken[check] >= MOST_THREADS:
+                raise RuntimeError(f"{MOST_THREADS} earlier calls have not returned.")
+            self._taken[check] += 1
+
+    def run(self, function: CheckFunction, facts: Facts) -> object:
+        self.is_begun = True
+        try:
+            return function(facts)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise RuntimeError(f"It raised {type(error).__name__}.") from error
+        finally:
+            self.leave()
+
+    def leave(self) -> None:
+        with self._lock:
+            if not self._is_left:
+                self._is_left = True
+                self._taken[self._check] -= 1
 
 
 def _as_decision(check: CodeCheck, answer: Answer) -> RuleDecision:

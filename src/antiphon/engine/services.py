@@ -28,6 +28,7 @@ from antiphon.engine.chats.program_chats import ProgramChats
 from antiphon.engine.chats.routing import Routes
 from antiphon.engine.checkpoints.checkpoints import Checkpoints
 from antiphon.engine.deliveries.deliveries import Deliveries
+from antiphon.engine.deliveries.replies import Replies
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.memory.people import Notes
@@ -96,6 +97,7 @@ class Services(Struct, frozen=True, kw_only=True):
     overviews: Overviews
     exchanges: Exchanges
     deliveries: Deliveries
+    replies: Replies
     waits: Waits
     hub: Hub
     changes: Changes

@@ -118,6 +118,11 @@ class SessionTool(Generic[A]):
         return self
 
     @property
+    def aliases(self) -> Mapping[str, str]:
+        """Other names of its arguments that it accepts, with the names that they stand for."""
+        return self._arguments.aliases
+
+    @property
     def foresees(self) -> bool:
         return self._foresee is not None
 

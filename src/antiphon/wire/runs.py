@@ -94,7 +94,7 @@ class PostedShape(Shape, frozen=True, kw_only=True):
     withheld: bool | None = None
     """Whether reply and error are above your clearance."""
     suppressed: str | None = None
-    """Why the reply to a webhook's message is held back."""
+    """Why the reply is held back."""
     command: bool | None = None
     """Whether a webhook's message was a command, which is not stored as a message; `seq` is then the log's newest."""
 

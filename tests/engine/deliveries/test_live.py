@@ -11,7 +11,7 @@ import pytest
 
 from antiphon.building import App, Parts
 from antiphon.domain.channel_form import ChannelForm, Streaming
-from antiphon.domain.classification import Classification, Level
+from antiphon.domain.classification import NO_COMPARTMENTS, Classification, Level
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import AssistantMessage, text_content
@@ -21,6 +21,7 @@ from antiphon.domain.telling import Cause, sentence
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
 from antiphon.engine.sessions.inbox import Envelope
+from antiphon.policy.written.reading import read_rules
 from tests.channels.fake_channel import NAME, Act, LiveFakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -31,6 +32,7 @@ from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
+NO_SECRET = {"field": "text", "op": "contains", "value": "secret"}
 GROUP = "agent:main:fake:group:room"
 
 
@@ -147,6 +149,23 @@ async def test_a_direct_chat_shows_drafts_and_gets_the_reply_once(open_home: Ope
         assert shown(channel) == ["Once upon a time."]
         await scene.passes(60)
         assert (len(channel.drafts), len(channel.taken)) == (3, 1)
+
+
+@requirement("flow:9")
+async def test_nothing_more_is_shown_once_rules_look_at_texts(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene = Scene(app, clock, writer)
+        context = await scene.asked("agent:main:fake:direct:room")
+        await scene.writes(context, "Once", seconds=10)
+        before = list(channel.drafts)
+        assert before
+        rule = {"id": "a", "hook": "PRE_OUTPUT", "action": "REDACT", "when": [NO_SECRET]}
+        app.services.rules.written.replace(read_rules([rule], str), NO_COMPARTMENTS)
+        await scene.writes(context, " a secret", seconds=60)
+        assert channel.drafts == before
+        await scene.ends(context, "Once a secret")
+        assert shown(channel) == ["Once a [redacted: a]"]
 
 
 @requirement("channels:1")

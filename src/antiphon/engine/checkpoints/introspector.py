@@ -1,7 +1,7 @@
 """The port to what looks back at a conversation, and what it hands back."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -13,8 +13,9 @@ from antiphon.domain.message import Usage
 from antiphon.domain.note import MemoryScope, Note
 from antiphon.domain.person import PersonRole
 from antiphon.domain.session import Session
-from antiphon.domain.transcript import Entry
+from antiphon.domain.transcript import Entry, Undecided
 from antiphon.engine.ledger.spending import Spender, SpentToday
+from antiphon.policy.standing import Standing
 from antiphon.store.checkpoints import CheckpointFence
 
 
@@ -81,10 +82,17 @@ class LookedBack(Struct, frozen=True, kw_only=True):
     code: str | None = None
 
 
+class ReadEntries(NamedTuple):
+    entries: list[Entry]
+    undecided: Undecided
+    standing: Standing
+    """Of the spender."""
+
+
 class CheckpointReader(Protocol):
     """What an introspector reads and notes, each with the fence of its checkpoint."""
 
-    async def read_entries(self) -> list[Entry]:
+    async def read_entries(self) -> ReadEntries:
         """The range of the log, in model order, as far as it flows to the ceiling."""
         ...
 

@@ -8,8 +8,8 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.message import Usage
 from antiphon.domain.note import Note, ReadableNotes
 from antiphon.domain.person import PersonRole
-from antiphon.domain.transcript import Entry, Transcript
-from antiphon.engine.checkpoints.introspector import BegunCheckpoint
+from antiphon.domain.transcript import Transcript
+from antiphon.engine.checkpoints.introspector import BegunCheckpoint, ReadEntries
 from antiphon.engine.checkpoints.steps import UsedByCheckpoint, note_usage
 from antiphon.engine.ledger.fence import Fenced
 from antiphon.engine.ledger.spending import SpentToday, day_of, find_spent_today
@@ -19,7 +19,7 @@ from antiphon.policy.flow import admitted
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store.database import Database, Query
-from antiphon.store.people import find_roles
+from antiphon.store.people import find_roles, find_standing
 
 MOST_EVENTS = 4_000
 """Of a longer range the end is read."""
@@ -37,7 +37,7 @@ class BegunCheckpointReader:
         self._person_caps = person_caps
         self._clock = clock
 
-    async def read_entries(self) -> list[Entry]:
+    async def read_entries(self) -> ReadEntries:
         transcript = Transcript()
         after = max(self._begun.after, self._begun.through - MOST_EVENTS)
         while events := await self._database.read(_read_page, self._begun, after):
@@ -45,7 +45,9 @@ class BegunCheckpointReader:
             after = events[-1].seq
             if len(events) < PAGE_EVENTS or after >= self._begun.through:
                 break
-        return list(admitted(transcript.prompt_for(NO_RUN), self._begun.ceiling))
+        entries = list(admitted(transcript.prompt_for(NO_RUN), self._begun.ceiling))
+        standing = await self._database.read(find_standing, self._begun.spender.principal)
+        return ReadEntries(entries, transcript.undecided, standing)
 
     async def read_roles(self) -> Mapping[str, PersonRole]:
         """The present roles of owners and users, by their principals."""

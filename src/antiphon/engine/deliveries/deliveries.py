@@ -39,6 +39,7 @@ from antiphon.policy.decision import ALLOW, Deny
 from antiphon.policy.releases import OUTDATED
 from antiphon.policy.rights import SUSPENDED
 from antiphon.policy.voices import TellErrors
+from antiphon.policy.written.fields import Action
 from antiphon.policy.written.rule_set import NOTHING_SAID, RuleDecision
 from antiphon.store import approvals
 from antiphon.store import deliveries as outbox
@@ -155,6 +156,8 @@ async def carry_out_rules(tx: Transaction, claimed: Delivery, said: RuleDecision
 
     Where they want somebody to be asked, an owner may release these very words. Contract: flow 9, 11.
     """
+    if said.action is not Action.BLOCK:
+        claimed = await _redact(tx, claimed, said)  # an owner is asked about what is left, too
     if is_asked(said) and claimed.release is not None:
         call = ForeseenCall(claimed.meant_for, ALLOW, claimed.text, claimed.made_of)
         is_released = not isinstance(await decide_released(tx, call, claimed.release, rules), Deny)
@@ -168,8 +171,13 @@ async def carry_out_rules(tx: Transaction, claimed: Delivery, said: RuleDecision
         elif rules.voices.at(claimed.place).tell_errors is TellErrors.ASKER:
             await enqueue_notice(tx, claimed.place, said.message or KEPT_BACK, name=f"rule {claimed.id}")
         return None
+    return claimed
+
+
+async def _redact(tx: Transaction, claimed: Delivery, said: RuleDecision) -> Delivery:
+    """The text without what rules or checks take out of it, in its row too."""
     left = said.redact(claimed.text)
-    if is_released or not left.stretches:
+    if not left.stretches:
         return claimed
     assert await outbox.CLAIMS.write(tx, claimed.claim, {"text": left.text})
     data: JsonObject = {**_named(claimed), "decided": said.data(), "text": left.text}

@@ -255,7 +255,7 @@ class LiveReplies:
 
     def _due_at(self, stream: _Stream) -> int | None:
         view = stream.view
-        if stream.is_mute:
+        if stream.is_mute or looks_at_output(self._rules):  # rules may have come into force since it began
             return None
         if view is None:
             return stream.begun_at_ms + FIRST_MS

@@ -51,6 +51,10 @@ class Replies:
             return ChannelReply(suppressed="silent")
         return await self._ruled(run, OutgoingWords(place, words))
 
+    async def told(self, run: Run, place: DeliveryContext) -> ChannelReply:
+        """The words of an ended run for a program or page that waits and may read the session. Contract: flow 9."""
+        return ChannelReply(run.reply) if not run.reply else await self._ruled(run, OutgoingWords(place, run.reply))
+
     async def _ruled(self, run: Run, output: OutgoingWords) -> ChannelReply:
         """The words as rules and checks let them go; nobody is asked, as somebody waits. Contract: flow 9."""
         facts = await self._database.read(find_facts_of_answer, run, output, self._rules)

@@ -14,19 +14,20 @@ from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.message import Usage
 from antiphon.domain.person import PersonRole
 from antiphon.domain.session import Session, SessionType
-from antiphon.domain.transcript import Entry, OpenCall, Step, Transcript
+from antiphon.domain.transcript import Entry, OpenCall, Step, Transcript, Undecided
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.ledger.spending import Spender, SpentToday, day_of, find_spent_today, note_spent
 from antiphon.engine.rules import Rules
 from antiphon.policy.flow import admitted
 from antiphon.policy.session_tools import SUMMARIZE_TOOL
+from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.store import checkpoints
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
-from antiphon.store.people import find_roles
+from antiphon.store.people import find_roles, find_standing
 
 MOST_EVENTS = 4_000
 """Of a longer conversation the end is read."""
@@ -53,6 +54,9 @@ class SummaryInput(Struct, frozen=True, kw_only=True):
     ceiling: Classification
     roles: Mapping[str, PersonRole]
     """The present roles of owners and users, by their principals."""
+    undecided: Undecided
+    standing: Standing
+    """Of the caller."""
 
     @property
     def made_of(self) -> Classification:
@@ -100,6 +104,8 @@ class SummaryInputs:
             entries=list(admitted(entries, found.ceiling)),
             ceiling=found.ceiling,
             roles=roles,
+            undecided=transcript.undecided,
+            standing=await self._database.read(find_standing, caller.principal),
         )
 
     async def spent_today(self, caller: Caller) -> SpentToday:

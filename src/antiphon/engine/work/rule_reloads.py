@@ -17,7 +17,7 @@ from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.approval import hash_of_text
 from antiphon.domain.classification import Compartments
-from antiphon.domain.errors import AntiphonError, Invalid
+from antiphon.domain.errors import Invalid
 from antiphon.domain.person import private_chat
 from antiphon.engine.access.reach import refuse_act
 from antiphon.engine.deliveries.outbox import enqueue_notice
@@ -33,6 +33,8 @@ from antiphon.trouble import Trouble
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
+SETTLE_SECONDS: Final = 0.3
+"""For which a changed file must have stayed as it is before it is read."""
 ReadRules: TypeAlias = Callable[[Compartments], RuleSet]
 """Reads them as they are written now. Raises `Invalid`."""
 NoteLoaded: TypeAlias = Callable[[RuleSet], Awaitable[None]]
@@ -117,12 +119,15 @@ class RuleReloads:
         stamp = await to_thread.run_sync(_stamp, self._file)
         if stamp == self._stamp:
             return
+        await anyio.sleep(SETTLE_SECONDS)
+        if stamp != await to_thread.run_sync(_stamp, self._file):
+            return  # it is being written: half of it may be fewer rules
         async with self._lock:
-            self._stamp = stamp
             try:
                 await self._load()
-            except AntiphonError as error:
-                await self._tell(error.message)
+            except Invalid as invalid:
+                await self._tell(invalid.message)
+            self._stamp = stamp  # after a failure of the database, another look tries again
 
     async def _load(self) -> None:
         compartments = await self._database.read(read_compartments)

@@ -16,7 +16,7 @@ from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.run import Run, RunStatus
-from antiphon.domain.session import Session
+from antiphon.domain.session import WEBCHAT, DeliveryContext, Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.names import PersonNames
 from antiphon.engine.access.reach import Found
@@ -33,6 +33,9 @@ from antiphon.wire.runs import PostedShape, posted
 MAX_PAGE_BYTES = 6 * 1024 * 1024
 MAX_WAIT_SECONDS = 600
 STOPPED = "Gateway is stopping. The message is stored; GET /runs/{runId} shows the outcome once the gateway is back."
+
+API = "api"
+"""What rules see as the channel of a program that waits for an answer."""
 
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS, description="How long to wait.")]
 After: TypeAlias = Annotated[int, Meta(ge=0, lt=10**18, description="Start after this `seq`.")]
@@ -127,10 +130,13 @@ async def with_end(request: OperationRequest, stored: Posted, seconds: float) ->
     run = await wait_for_run(request, stored.run_id, seconds, stored.session)
     if run is None:
         return replace(posted(stored), status=RunStatus.TIMEOUT)
+    channel = API if request.browser is None else WEBCHAT
+    told = await request.services.replies.told(run, DeliveryContext(channel=channel, to=str(request.principal)))
     return replace(
         posted(stored),
         status=run.status,
-        reply=run.reply,
+        reply=told.text,
+        suppressed=told.suppressed,
         error=run.error,
         code=run.code,
         withheld=run.is_withheld or None,

@@ -59,6 +59,7 @@ def redact_value(value: Any, redactors: Sequence[Redactor]) -> Any:
         case list():
             return [redact_value(each, redactors) for each in cast("list[Any]", value)]
         case dict():
-            return {name: redact_value(each, redactors) for name, each in cast("dict[str, Any]", value).items()}
+            named = cast("dict[str, Any]", value).items()
+            return {redact_by(name, redactors).text: redact_value(each, redactors) for name, each in named}
         case _:
             return value

@@ -6,6 +6,7 @@ equal decisions.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from msgspec import Struct
@@ -209,11 +210,16 @@ def join_decisions(*decisions: RuleDecision) -> RuleDecision:
 
 def _redactors_of(rule: WrittenRule) -> Iterator[Redactor]:
     """What the rule takes out: what its patterns match, or else the secrets of every text."""
-    found = [each for each in rule.when if each.op in _PATTERNS and _is_textual(each.field)]
+    found = [each for each in rule.when if each.op in _PATTERNS and _is_taken_from(each.field, rule.hook)]
     for each in found:
         yield Redactor(rule.id, each.field, _pattern(each))
     if not found:
         yield Redactor(rule.id, "", None)
+
+
+def _is_taken_from(field: str, hook: Hook) -> bool:
+    """Whether the hook can take words out of the field: out of arguments only before the call."""
+    return field == TEXT or (field.startswith(ARGUMENT) and hook is not Hook.POST_TOOL_RESPONSE)
 
 
 def _is_textual(field: str) -> bool:
@@ -265,11 +271,11 @@ def _words_of(rule: WrittenRule) -> RuleCondition | None:
 
 
 def _finder(field: str) -> Callable[[Facts], object]:
-    """Finds the field's value."""
+    """Finds the field's value; for an argument, the list of all that the name leads to."""
     if not field.startswith(ARGUMENT):
         return lambda facts: facts.get(field)
     name = field.removeprefix(ARGUMENT)
-    return lambda facts: _argument(facts, name)
+    return partial(_arguments if "." in name else _top_arguments, name=name)
 
 
 def _test(condition: RuleCondition) -> _Test:
@@ -281,7 +287,7 @@ def _test(condition: RuleCondition) -> _Test:
     holds = _holds(condition, kind)
     if field.startswith(ARGUMENT):
         find = _finder(field)
-        return lambda facts, _: (value := find(facts)) is not None and holds(value)
+        return lambda facts, _: any(map(holds, cast("list[object]", find(facts))))
     return lambda facts, _: (value := facts.get(field)) is not None and holds(value)
 
 
@@ -337,29 +343,39 @@ def _holds(condition: RuleCondition, kind: ValueKind) -> Callable[[Any], bool]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """The texts in a value of JSON."""
-    match value:
-        case str():
-            yield value
-        case list():
-            for each in cast("list[object]", value):
-                yield from _texts(each)
-        case dict():
-            for name, each in cast("dict[str, object]", value).items():
-                yield name
-                yield from _texts(each)
-        case _:
-            pass
+    """The texts in a value of JSON, however deep."""
+    values = [value]
+    while values:
+        each = values.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, list):
+            values += cast("list[object]", each)
+        elif isinstance(each, dict):
+            named = cast("dict[str, object]", each)
+            values += [*named, *named.values()]
 
 
-def _argument(facts: Facts, name: str) -> object:
-    """The argument of that name, else the one that it leads to, as `options.path` does; None if there is none."""
+def _top_arguments(facts: Facts, name: str) -> list[object]:
     tree = facts.get("arguments")
-    if not isinstance(tree, dict):
-        return None
-    found = cast("dict[str, object]", tree).get(name)
-    if found is None and "." in name:
-        found = cast("object", tree)
-        for part in name.split("."):
-            found = cast("dict[str, object]", found).get(part) if isinstance(found, dict) else None
+    found = cast("dict[str, object]", tree).get(name) if isinstance(tree, dict) else None
+    return [] if found is None else [found]
+
+
+def _arguments(facts: Facts, name: str) -> list[object]:
+    """The arguments of that name, and those that it leads to, as `options.path` does; a name may hold dots itself."""
+    found: list[object] = []
+    ways: list[tuple[object, str]] = [(facts.get("arguments"), name)]
+    while ways:
+        tree, rest = ways.pop()
+        if not isinstance(tree, dict):
+            continue
+        names = cast("dict[str, object]", tree)
+        if names.get(rest) is not None:
+            found.append(names[rest])
+        place = rest.find(".")
+        while place >= 0:
+            if rest[:place] in names:
+                ways.append((names[rest[:place]], rest[place + 1 :]))
+            place = rest.find(".", place + 1)
     return found
