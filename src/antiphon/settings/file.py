@@ -1,20 +1,18 @@
-"""Reads configuration files, TOML or JSON5, and finds the line of a setting in them. Contract: config 1."""
+"""Reads configuration files, TOML or JSON5. Contract: config 1."""
 
 import codecs
 import re
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pyjson5
-from pydantic.alias_generators import to_camel
 
 from antiphon.domain.errors import Invalid
+from antiphon.settings.lines import is_json5, places_in_json5
 
 TOML_NAME = "antiphon.toml"
 JSON5_NAME = "antiphon.json5"
-_JSON_SUFFIXES = (".json5", ".json")
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -57,24 +55,15 @@ def _text_of(path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def line_in(path: Path | None, text: str, place: Sequence[str]) -> int | None:
-    """The line where the setting stands, or else the nearest section around it."""
-    if path is not None and is_json5(path):
-        return _json5_line(text, place)
-    return toml_line(text, place)
-
-
-def is_json5(path: Path) -> bool:
-    """Whether the file is JSON5, by its name; else it is TOML."""
-    return path.suffix.lower() in _JSON_SUFFIXES
-
-
 def _read_toml(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         said = f"Configuration is not TOML: {str(path)!r}: {error}."
         raise Invalid(f"{said}{_remedy_of_repeated(str(error))}", code="invalid_config") from error
+    except RecursionError as error:
+        said = f"Configuration is nested too deep: {str(path)!r}. Lists and tables stand within few others."
+        raise Invalid(said, code="invalid_config") from error
 
 
 def _remedy_of_repeated(problem: str) -> str:
@@ -98,7 +87,7 @@ def _read_json5(path: Path, text: str) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise Invalid(f"Configuration is not an object: {str(path)!r}. Begin it with '{{'.", code="invalid_config")
     seen: set[tuple[str, ...]] = set()
-    for place, line in _json5_places(text):
+    for place, line in places_in_json5(text):
         if place in seen:
             raise Invalid(
                 f"Configuration {str(path)!r}, line {line}: setting {'.'.join(place)!r} is given twice.",
@@ -106,83 +95,3 @@ def _read_json5(path: Path, text: str) -> dict[str, Any]:
             )
         seen.add(place)
     return cast(dict[str, Any], tree)
-
-
-_JSON5_TOKEN = re.compile(
-    r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/)|(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<mark>[{}\[\],:])"""
-    r"""|(?P<word>[^\s{}\[\],:"'/]+)""",
-    re.DOTALL,
-)
-
-
-def _json5_places(text: str) -> list[tuple[tuple[str, ...], int]]:
-    """The place and line of every setting, in the order of the text. The text is valid JSON5."""
-    found: list[tuple[tuple[str, ...], int]] = []
-    stack: list[str | int] = []
-    last: tuple[str, int] | None = None
-    line, counted = 1, 0
-    for match in _JSON5_TOKEN.finditer(text):
-        line, counted = line + text.count("\n", counted, match.start()), match.start()
-        token = match["mark"]
-        if match["string"] is not None or match["word"] is not None:
-            last = (match["word"] or str(pyjson5.decode(match["string"])), line)
-        elif token == "{":
-            stack.append("")
-        elif token == "[":
-            stack.append(0)
-        elif token == ":" and last is not None and stack and isinstance(stack[-1], str):
-            stack[-1] = last[0]
-            found.append((tuple(map(str, stack)), last[1]))
-        elif token == "," and stack and isinstance(stack[-1], int):
-            stack[-1] += 1
-        elif token in ("}", "]") and stack:
-            stack.pop()
-    return found
-
-
-def _json5_line(text: str, place: Sequence[str]) -> int | None:
-    wanted = [_bare(name) for name in place]
-    best: tuple[int, int] | None = None
-    try:
-        places = _json5_places(text)
-    except pyjson5.Json5Exception:
-        return None
-    for found, line in places:
-        names = [_bare(name) for name in found]
-        if names == wanted[: len(names)] and (best is None or len(names) > best[0]):
-            best = (len(names), line)
-    return best[1] if best else None
-
-
-def _bare(name: str) -> str:
-    """Both spellings of a setting's name as one."""
-    return to_camel(name) if "_" in name else name
-
-
-def toml_line(text: str, place: Sequence[str]) -> int | None:
-    """The line of a TOML text where the setting stands, or else the nearest section around it."""
-    names = [part for part in place if not part.isdigit()]
-    indexes = [int(part) for part in place if part.isdigit()]
-    table: list[str] = []
-    repeats: dict[tuple[str, ...], int] = {}
-    best: tuple[int, int] | None = None
-    for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip()
-        if match := re.match(r"\[(\[?)\s*([^\]]+?)\s*\]", stripped):
-            table = _split_key(match[2])
-            if match[1]:
-                repeats[tuple(table)] = repeats.get(tuple(table), -1) + 1
-            found = table
-        elif match := re.match(r"((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"))*)\s*=", stripped):
-            found = [*table, *_split_key(match[1])]
-        else:
-            continue
-        if found == names[: len(found)] and (not indexes or repeats.get(tuple(table), indexes[0]) == indexes[0]):
-            depth = len(found)
-            if best is None or depth > best[0]:
-                best = (depth, number)
-    return best[1] if best else None
-
-
-def _split_key(text: str) -> list[str]:
-    return [part.strip().strip("\"'") for part in text.split(".")]

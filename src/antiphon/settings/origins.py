@@ -7,7 +7,7 @@ from typing import cast
 
 from pydantic.alias_generators import to_camel
 
-from antiphon.settings.file import is_json5, line_in
+from antiphon.settings.lines import Lines, is_json5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,10 @@ class Origins:
     """The settings of the file and of the variables, with the names that they have there."""
     variables: Mapping[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str], compare=False)
     """The names of the variables, by the setting."""
+    lines: Lines = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lines", Lines(self.file, self.text))
 
     def where(self, place: Sequence[str]) -> str:
         """The variable, or the file and line, that sets it; `place` is spelt as there."""
@@ -34,7 +38,7 @@ class Origins:
                 return f"Environment variable {variable}"
         if self.file is None:
             return "Configuration"
-        line = line_in(self.file, self.text, place)
+        line = self.lines.find(place)
         return f"Configuration {str(self.file)!r}" + (f", line {line}" if line else "")
 
     def spelt(self, *place: str) -> tuple[str, ...]:
