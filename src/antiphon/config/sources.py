@@ -78,8 +78,13 @@ def load_config(
 
 def reread_rules(config: Config, compartments: Compartments) -> RuleSet:
     """The rules as they are written now. Raises `Invalid`, also for settings that cannot be read any more."""
-    if config.flow.rules_file is None and config.origins.file is not None:
-        config = load_config(config.origins.file)
+    file = config.origins.file
+    if config.flow.rules_file is None and file is not None:
+        try:
+            config = load_config(file)
+        except OSError as error:
+            said = f"Configuration cannot be read: {str(file)!r} ({error.strerror or error})."
+            raise Invalid(said, code="invalid_config") from error
     return read_written_rules(config, compartments.active)
 
 
