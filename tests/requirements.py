@@ -166,7 +166,7 @@ REQUIREMENTS = {
         remaining="hooks come with policies",
     ),
     "summarize:1": Requirement("summarize gives a summary with the join of its inputs."),
-    "simulate:1": Requirement("simulate_tool_call answers by the enforcing pipeline, without effects.", FLOW),
+    "simulate:1": Requirement("simulate_tool_call answers by the enforcing pipeline, without effects."),
     "foreign_tools:1": Requirement(
         "Python functions and MCP servers are tools with declared effects under the same policy.",
         remaining="hooks come with policies; effects proposed and confirmed, and labels of servers",

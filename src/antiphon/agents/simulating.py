@@ -107,7 +107,7 @@ def _said(judged: GateDecision, target: Deny | None, taint: Classification, resu
             reason=str(told.get("error") or told.get("message") or "The call would be refused."),
             taint=taint,
             resulting=taint,
-            rules=judged.decided.rules if judged.decided.action is Action.BLOCK else (),
+            rules=tuple(map(str, told.get("rules") or ())),
             code=cast("str | None", told.get("code")),
         )
     if judged.asks is not None:
