@@ -192,10 +192,14 @@ def test_nested_arguments_are_redacted_where_the_condition_looks() -> None:
         rule("r", ("arguments.body", "contains", "secret"), action="REDACT"),
         rule("keys", ("tool", "eq", "post"), action="REDACT"),
     )
-    arguments: Any = {"body": {"parts": ["my secret", 7]}, "to": "secret", "key": "sk-proj-abcdefgh12345678"}
+    arguments: Any = {
+        "body": {"parts": ["my secret", 7], "secrets": 1},
+        "to": "secret",
+        "key": "sk-proj-abcdefgh12345678",
+    }
     found = rules.decide(Hook.PRE_TOOL_CALL, {"tool": "post", "arguments": arguments})
     assert found.redact_arguments(arguments) == {
-        "body": {"parts": ["my [redacted: r]", 7]},
+        "body": {"parts": ["my [redacted: r]", 7], "[redacted: r]s": 1},
         "to": "secret",
         "key": "[redacted: keys]",
     }
