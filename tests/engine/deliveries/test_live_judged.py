@@ -6,6 +6,7 @@ import pytest
 
 from antiphon.building import App, Parts
 from antiphon.domain.channel_form import ChannelForm, Streaming
+from antiphon.domain.classification import NO_COMPARTMENTS
 from antiphon.domain.ids import AgentId, RunId
 from antiphon.domain.inbound import ChangeKind, ChatChange
 from antiphon.domain.person import PersonRole
@@ -20,6 +21,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.deliveries.test_live import GROUP, Scene, Writer, shown
 from tests.engine.stage import OWNER, ManualClock
+from tests.policy.test_written_rules import rule, rules_of
 
 pytestmark = pytest.mark.anyio
 
@@ -94,6 +96,27 @@ async def test_nothing_more_is_shown_once_the_chat_may_not_have_it(open_home: Op
         assert shown(channel) == ["Once"], "nothing is shown after the change"
         await scene.ends(context, "Once upon a time.")
         assert shown(channel) == at_the_end
+
+
+@requirement("flow:9")
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_nothing_is_shown_while_rules_look_at_texts(open_home: OpenHome, *, is_before: bool) -> None:
+    """Also once they come into force while a reply is shown."""
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel()
+    rules = rules_of(rule("numbers", ("text", "contains", "DE89"), hook="PRE_OUTPUT", action="REDACT"))
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        scene, written = Scene(app, clock, writer), app.services.rules.written
+        if is_before:
+            written.replace(rules, NO_COMPARTMENTS)
+        context = await scene.asked(GROUP)
+        await scene.writes(context, "Once", seconds=10)
+        assert shown(channel) == ([] if is_before else ["Once"])
+        written.replace(rules, NO_COMPARTMENTS)
+        await scene.writes(context, " DE89", seconds=10)
+        await scene.writes(context, " more", seconds=30)
+        assert shown(channel) == ([] if is_before else ["Once"])
+        await scene.ends(context, "Once DE89 more.")
+        assert shown(channel) == ["Once [redacted: numbers] more."]
 
 
 @requirement("channels:1")

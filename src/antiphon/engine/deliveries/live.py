@@ -288,7 +288,7 @@ class LiveReplies:
             with anyio.CancelScope() as stream.scope:
                 while True:
                     await self._judge(stream)
-                    if stream.view is None or stream.is_left or stream.is_mute:
+                    if stream.view is None or stream.is_left or stream.is_mute or looks_at_output(self._rules):
                         return
                     if stream.is_changed and not await self._has_turn(stream, stream.view):
                         return
