@@ -198,6 +198,19 @@ async def test_a_check_decides_and_one_that_fails_blocks(
             assert seen[0] == ("mail", {"to": "bo", "text": "hi"}, "person:owner")
 
 
+async def test_a_check_that_asks_where_nobody_can_be_asked_blocks(open_home: OpenHome) -> None:
+    world = Mail()
+
+    def ask_about(facts: Facts) -> Any:
+        return approve("Look first.")
+
+    async with open_home(None, world.parts(check(ask_about, at="POST_TOOL_RESPONSE", id="dlp"))) as app:
+        await open_session(app, S)
+        await ask(app, S, f"{mail()}\n!say done")
+        (refused,) = await refusals(app)
+        assert refused["rules"] == ["dlp"] and "its result is withheld" in refused["error"] and len(world.sent) == 1
+
+
 # ---- what enters prompts
 
 

@@ -25,6 +25,7 @@ from tests.planted import (
     task_edges,
     tasks,
     telegram,
+    written_rules,
 )
 
 BUGS = (
@@ -52,4 +53,5 @@ BUGS = (
     *surroundings.BUGS,
     *task_edges.BUGS,
     *tasks.BUGS,
+    *written_rules.BUGS,
 )
