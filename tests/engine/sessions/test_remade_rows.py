@@ -39,8 +39,10 @@ async def test_a_session_made_anew_begins_at_its_own_base(open_home: OpenHome) -
         assert (anew.base, anew.taint) == (PUBLIC, PUBLIC)
 
 
-OWN = {"id", "key", "folded_key", "agent_id", "kind", "incarnation", "status", "type"}
-OWN |= {"first_seq", "last_seq", "head", "chain_from"}
+OWN = {
+    *("id", "key", "folded_key", "agent_id", "kind", "incarnation", "status", "type"),
+    *("first_seq", "last_seq", "head", "chain_from"),
+}
 """Columns that a session made anew has from its key, from its making, or from the log that goes on."""
 OTHERS = {"description_source": "ai", "send_policy": "deny", "queue_mode": "collect", "metadata": "{}"}
 
