@@ -111,6 +111,18 @@ async def test_what_is_taken_out_is_neither_sent_nor_asked_about_and_the_log_has
         assert begun["decided"] == {"action": "APPROVE", "rules": ["ask"], "set": app.services.rules.written.now.hash}
 
 
+async def test_what_is_allowed_always_does_not_answer_a_rule(open_home: OpenHome) -> None:
+    world = Mail()
+    rules = [rule("ask", ("tool", "eq", "mail"), hook=Hook.PRE_TOOL_CALL, action="APPROVE")]
+    async with open_home(config(flow__rules=rules), world.parts()) as app:
+        await open_session(app, S)
+        for sent in (1, 2):
+            run_id = (await post(app, S, f"{mail()}\n!say done")).run_id
+            (request,) = await pending(app)
+            await decide(app, request, Verdict.ALWAYS)
+            assert (await wait_end(app, run_id)).reply == "done" and len(world.sent) == sent
+
+
 async def test_a_result_is_held_back_or_told_without_secrets(open_home: OpenHome) -> None:
     world = Mail()
     rules = [

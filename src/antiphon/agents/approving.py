@@ -349,6 +349,7 @@ class Judge:
             definition=hash_of_definition(tool),
             reason=wanted.reason,
             is_untrusted=wanted.is_untrusted,
+            by_rule=wanted.need is not None and wanted.need.by_rule,
             routes=routes_of_call(tool, arguments) if wanted.is_untrusted else None,
             release=wanted.release,
         )
@@ -401,8 +402,8 @@ def _needed_by(need: NeedsApproval | Deny | None, said: RuleDecision) -> NeedsAp
     if said.action is not Action.APPROVE or isinstance(need, Deny):
         return need
     if need is None:
-        return NeedsApproval(f"rule:{said.rules[0]}", reason_of(said))
-    return replace(need, reason=f"{need.reason} {reason_of(said)}")
+        return NeedsApproval(f"rule:{said.rules[0]}", reason_of(said), by_rule=True)
+    return replace(need, reason=f"{need.reason} {reason_of(said)}", by_rule=True)
 
 
 def caller_of(context: RunContext, call: OpenCall, release: str | None = None) -> Caller:
@@ -437,6 +438,7 @@ def asked_from_outside(tool: Tool, written: str, need: NeedsApproval) -> AskedCa
         definition=hash_of_definition(tool),
         reason=need.reason,
         is_untrusted=need.is_untrusted,
+        by_rule=need.by_rule,
         routes=routes_of_call(tool, arguments) if need.is_untrusted else None,
     )
 

@@ -138,7 +138,9 @@ class OutsideGate:
             raise Denied(f"{need.reason} The call did not run.", code=need.rule)
         if said.action is Action.APPROVE:
             before = "" if isinstance(need, Allow) else f"{need.reason} "
-            need = NeedsApproval(f"rule:{said.rules[0]}", f"{before}{reason_of(said)}", is_untrusted=steered)
+            need = NeedsApproval(
+                f"rule:{said.rules[0]}", f"{before}{reason_of(said)}", is_untrusted=steered, by_rule=True
+            )
         if isinstance(need, Allow):
             return None
         asked = asked_from_outside(tool, text, need)

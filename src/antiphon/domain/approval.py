@@ -132,6 +132,8 @@ class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why it needs an approval; one sentence for people."""
     is_untrusted: bool = False
     """Whether its run had read words that it does not trust. Contract: flow 10."""
+    by_rule: bool = False
+    """Whether a written rule asks: then each call is asked about, whatever is allowed always. Contract: flow 9."""
     routes: tuple[str, ...] | None = None
     """For such a call: the arguments that say where to or how much; None if the tool declares none."""
     release: Release | None = None

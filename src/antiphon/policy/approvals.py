@@ -68,6 +68,8 @@ class NeedsApproval(Struct, frozen=True):
     """Plain sentences for people."""
     is_untrusted: bool = False
     """Whether the run has read words that it does not trust."""
+    by_rule: bool = False
+    """Whether a written rule asks."""
 
 
 def decide_call(

@@ -157,7 +157,12 @@ def _named_by(call: AskedCall, named: tuple[str, ...] | None) -> tuple[str, ...]
 
 
 def find_covering(standing: Sequence[StandingApproval], call: AskedCall, run: RunId | None) -> StandingApproval | None:
-    """The standing approval by which the call may run unasked. It must fix each route that the tool declares now."""
+    """The standing approval by which the call may run unasked. It must fix each route that the tool declares now.
+
+    None for a call about which a written rule asks: that can only tighten.
+    """
+    if call.by_rule:
+        return None
     return next(
         (
             each
