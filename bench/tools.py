@@ -16,7 +16,7 @@ from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import parse_key
-from antiphon.domain.message import AssistantMessage, JsonObject, text_content
+from antiphon.domain.message import AssistantMessage, JsonObject, JsonValue, text_content
 from antiphon.domain.person import PersonRole
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import Session, SessionStatus, Source
@@ -30,6 +30,8 @@ from antiphon.policy.reach import Reach, decide, reach_of_session
 from antiphon.policy.send import SendAction, SendFacts, SendPolicy, SendRule, decide_send
 from antiphon.policy.standing import Standing
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
+from antiphon.policy.written.fields import Hook
+from antiphon.policy.written.reading import read_rules
 from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
 from bench.labels import config_of
@@ -132,7 +134,7 @@ async def sends(directory: Path) -> list[Row]:
 
 
 async def decisions(directory: Path) -> list[Row]:
-    """B10: visibility, flow and send policy for one call, on facts that were read before."""
+    """B10: visibility, flow, send policy and written rules for one call, on facts that were read before."""
     rules = VisibilityRules(agent_to_agent=AgentToAgent(enabled=True, allow=("ops-*", "main", "team-*-prod")))
     policy = SendPolicy(rules=tuple(SendRule(action=SendAction.DENY, key_prefix=f"cron:{n}") for n in range(10)))
     caller, target = _session(1, "main"), _session(2, "team-x-prod", (SessionRow(1),))
@@ -155,8 +157,67 @@ async def decisions(directory: Path) -> list[Row]:
             target="≤ 20 µs",
             is_met=p50(samples) <= 20e-6,
             figures={"p50_s": p50(samples)},
-        )
+        ),
+        *map(_decision_by_rules, TARGETS_BY_RULES),
     ]
+
+
+TARGETS_BY_RULES = {12: 10e-6, 100: 25e-6, 1_000: 25e-6}
+"""Seconds, by the number of written rules."""
+NAMING_A_TOOL = 9
+"""Of ten rules."""
+
+
+def _decision_by_rules(count: int) -> Row:
+    """One decision before a call by so many written rules; those that name a tool name different ones."""
+    rules = read_rules([_rule(index) for index in range(count)], lambda place: ".".join(place))
+    facts: dict[str, object] = {
+        "agent": "main",
+        "session.kind": "main",
+        "person": str(OWNER),
+        "role": "owner",
+        "level": "INTERNAL",
+        "compartments": frozenset[str](),
+        "integrity": "trusted",
+        "hour": 12,
+        "weekday": "monday",
+        "tool": "mail__send_7",
+        "effects": frozenset({"leaves"}),
+        "arguments": {"to": "bo@example.org", "text": "Nothing of that stands in these words. " * 4},
+        "sink.level": "INTERNAL",
+    }
+    samples: list[float] = []
+    for _ in range(DECISIONS):
+        start = time.perf_counter()
+        rules.decide(Hook.PRE_TOOL_CALL, facts)
+        samples.append(time.perf_counter() - start)
+    target, found = TARGETS_BY_RULES[count], p50(samples)
+    return Row(
+        id="B10",
+        what=f"a decision by {count:,} written rules, p50",
+        measured=f"{found * 1e6:.1f} µs",
+        reference="–",
+        target=f"≤ {target * 1e6:.0f} µs",
+        is_met=found <= target,
+        figures={"p50_s": found},
+    )
+
+
+def _rule(index: int) -> JsonObject:
+    """Nine in ten name a tool; the others look at arguments, effects, levels and times."""
+    conditions: list[JsonValue] = [
+        {"field": "arguments.text", "op": "contains", "value": f"secret {index}"},
+        {"field": "effects", "op": "contains", "value": "deletes"},
+        {"field": "level", "op": "ge", "value": "CONFIDENTIAL"},
+        {"field": "hour", "op": "ge", "value": 13 + index // 40 % 11},
+    ]
+    when: list[JsonValue] = [conditions[index // 10 % len(conditions)]]
+    if index % 10 < NAMING_A_TOOL:
+        when = [
+            {"field": "tool", "op": "eq", "value": f"mail__send_{index}"},
+            {"field": "arguments.to", "op": "like", "value": "*@example.com"},
+        ]
+    return {"id": f"r{index}", "hook": Hook.PRE_TOOL_CALL.value, "action": "BLOCK", "when": when}
 
 
 def _session(row: int, agent: str, ancestors: tuple[SessionRow, ...] = ()) -> Session:

@@ -91,6 +91,16 @@ def test_all_conditions_must_hold_and_none_always_does() -> None:
     assert rules_of(rule("r")).decide(Hook.PRE_TOOL_CALL, {}).action is Action.BLOCK
 
 
+def test_conditions_that_rules_have_in_common_are_told_apart_by_the_kind_of_value() -> None:
+    rules = rules_of(
+        rule("one", ("arguments.x", "ne", 1)),
+        rule("true", ("arguments.x", "ne", True)),
+        rule("both", ("arguments.x", "ne", 1), ("tool", "ne", "web")),
+    )
+    for value, tool, ids in ((1, "mail", ("true",)), (True, "mail", ("both", "one")), (True, "web", ("one",))):
+        assert rules.decide(Hook.PRE_TOOL_CALL, {"tool": tool, "arguments": {"x": value}}).rules == ids
+
+
 def test_a_rule_is_asked_at_its_hook_alone() -> None:
     rules = rules_of(rule("r", hook="PRE_OUTPUT"))
     assert rules.asks(Hook.PRE_OUTPUT) and not rules.asks(Hook.PRE_TOOL_CALL)

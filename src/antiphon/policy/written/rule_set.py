@@ -116,7 +116,10 @@ class _HookRules(NamedTuple):
     """By field, then by value."""
     words: tuple[tuple[Callable[[Facts], object], tuple[tuple[str, _Compiled], ...]], ...]
     """Those that ask for words in a text: what finds the text, and the words of each."""
+    shared: tuple[tuple[_Test, tuple[_Compiled, ...]], ...]
+    """By a condition that several have in common, so that it is looked at once."""
     others: tuple[_Compiled, ...]
+    """Those without any condition."""
 
 
 class RuleSet:
@@ -172,6 +175,9 @@ def _candidates(rules: _HookRules, facts: Facts, folds: _FoldedTexts) -> Iterato
             for words, each in rules_by_words:
                 if words in text:
                     yield each
+    for test, sharing in rules.shared:
+        if test(facts, folds):
+            yield from sharing
     yield from rules.others
 
 
@@ -234,13 +240,18 @@ def _pattern(condition: RuleCondition) -> TextPattern:
 def _compiled(rules: Sequence[WrittenRule]) -> _HookRules:
     indexes: dict[str, dict[str, list[_Compiled]]] = {}
     words: dict[str, list[tuple[str, _Compiled]]] = {}
+    shared: dict[tuple[str, Operator, str], tuple[_Test, list[_Compiled]]] = {}
     others: list[_Compiled] = []
     for rule in rules:
         key = _index_of(rule) or _words_of(rule)
         rest = sorted((each for each in rule.when if each is not key), key=_cost)
         tests = tuple(map(_test, rest))
-        if key is None:
+        if key is None and not rest:
             others.append(_Compiled(rule, tests))
+            continue
+        if key is None:
+            first = (rest[0].field, rest[0].op, repr(rest[0].value))  # of values, 1 and true are equal
+            shared.setdefault(first, (tests[0], []))[1].append(_Compiled(rule, tests[1:]))
             continue
         if key.op is Operator.CONTAINS:
             words.setdefault(key.field, []).append((folded(str(key.value)), _Compiled(rule, tests)))
@@ -250,6 +261,7 @@ def _compiled(rules: Sequence[WrittenRule]) -> _HookRules:
     return _HookRules(
         tuple((field, {value: tuple(found) for value, found in each.items()}) for field, each in indexes.items()),
         tuple((_finder(field), tuple(found)) for field, found in words.items()),
+        tuple((test, tuple(found)) for test, found in shared.values()),
         tuple(others),
     )
 
