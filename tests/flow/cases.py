@@ -1,6 +1,7 @@
 """Cases of a related product about classified data, restated in our words, and what becomes of each here.
 
-Its other groups (bumpers, rules, hooks, audit, delegation) are about parts that are not built yet.
+Groups: lattice, taint of a session, guards against rising, rules, hooks, session tools, what goes out, and memory,
+lineage, audit and delegation.
 """
 
 from tests.cases import Case
@@ -20,7 +21,16 @@ NAMES = "gateway/test_hidden_names.py"
 WORLDS = "worlds/test_worlds.py"
 RED_TEAM = "flow/test_redteam.py"
 
-NO_SIMULATION = "nothing simulates a call; what would be refused is explained once policies are shown to people"
+WRITTEN = "policy/test_written_rules.py"
+HOOKS = "flow/test_written_hooks.py"
+RELOADS = "engine/work/test_rule_reloads.py"
+SIMULATING = "flow/test_simulating.py"
+UNTRUSTED = "engine/approvals/test_untrusted_contexts.py"
+MEMORY = "engine/memory/test_memory.py"
+REVIEWS = "mcp/test_reviews.py"
+AUDITED = "engine/audit/test_logs.py"
+SEALS = "engine/audit/test_seals.py"
+TRAIL = "engine/audit/test_trail.py"
 
 
 CASES = {
@@ -132,6 +142,144 @@ CASES = {
         ),
         changed="others may reset their chats, which keep what they hold",
     ),
+    # C. Guards against rising
+    "C19": Case(
+        behaviour="A guard against rising is on unless it is switched off, and switching changes no value in place.",
+        tests=(f"{CEILINGS}::test_a_source_above_the_ceiling_is_refused_before_the_call",),
+        changed="the ceiling of a session is that guard; it has no switch, and an owner sets the clearance instead",
+    ),
+    "C21": Case(
+        behaviour="A call that would raise too far ends the turn with words for the owner, and no tool is called.",
+        tests=(f"{CEILINGS}::test_a_source_above_the_ceiling_is_refused_before_the_call",),
+        changed="the call alone is refused, and the agent is told so, so that it can do without it",
+    ),
+    # D. Rules
+    "D22": Case(
+        behaviour="Without rules everything is allowed.",
+        tests=(
+            f"{HOOKS}::test_without_rules_no_facts_are_gathered",
+            f"{RED_TEAM}::test_no_canary_gets_out_and_what_may_flow_arrives",
+        ),
+        changed="fixed checks stand before rules, and refuse what may not flow with or without them",
+    ),
+    "D23": Case(
+        behaviour="The rule of the highest priority decides.",
+        tests=(
+            f"{WRITTEN}::test_the_strictest_action_wins_whatever_the_order",
+            f"{WRITTEN}::test_the_order_of_rules_never_matters",
+            f"{WRITTEN}::test_a_rule_more_never_loosens",
+        ),
+        changed="the strictest rule decides; there are no priorities, so that no rule loosens another",
+    ),
+    "D25": Case(
+        behaviour="Operators compare; all conditions must hold, and no conditions always do.",
+        tests=(
+            f"{WRITTEN}::test_operators",
+            f"{WRITTEN}::test_all_conditions_must_hold_and_none_always_does",
+            f"{WRITTEN}::test_a_wildcard_matches_what_trying_all_ways_matches",
+        ),
+        changed="they have short names, and `like` stands for regular expressions",
+    ),
+    "D26": Case(
+        behaviour="A field that is missing makes its condition false; a field that a hook lacks is refused at load.",
+        tests=(
+            f"{WRITTEN}::test_operators",
+            f"{WRITTEN}::test_a_wrong_rule_is_refused_with_its_place_and_the_remedy",
+        ),
+    ),
+    "D27": Case(
+        behaviour="A hook is asked its own rules; rules are removed by id, and loaded from a file.",
+        tests=(
+            f"{WRITTEN}::test_a_rule_is_asked_at_its_hook_alone",
+            f"{RELOADS}::test_a_change_counts_by_itself_and_a_wrong_one_changes_nothing",
+            "policy/test_rule_files.py::test_a_problem_and_a_rule_are_named_with_their_lines",
+        ),
+        changed="a set is replaced whole, from TOML or JSON5",
+    ),
+    "D29": Case(
+        behaviour="The same facts are decided alike; the time of day is a fact.",
+        tests=(
+            f"{WRITTEN}::test_the_order_of_rules_never_matters",
+            f"{WRITTEN}::test_looking_up_by_fields_finds_what_asking_each_rule_alone_finds",
+        ),
+    ),
+    "D30": Case(
+        behaviour="A hook that takes too long or raises blocks, and that is logged.",
+        tests=(
+            f"{HOOKS}::test_a_check_decides_and_one_that_fails_blocks",
+            f"{HOOKS}::test_a_check_of_texts_decides_between_claim_and_sending",
+        ),
+    ),
+    "D31": Case(
+        behaviour="Every decision, also to allow, is an entry of a log.",
+        tests=(
+            f"{HOOKS}::test_a_rule_blocks_a_call_and_the_log_says_which",
+            f"{HOOKS}::test_what_is_taken_out_is_neither_sent_nor_asked_about_and_the_log_has_what_ran",
+        ),
+        changed="a decision stands in the event that it is about; that nothing was said is not noted",
+    ),
+    "D33": Case(
+        behaviour="Arguments cannot stand for what the session holds.",
+        tests=(f"{SIMULATING}::test_a_call_of_a_run_becomes_what_was_simulated_before",),
+        changed="arguments are fields of their own, `arguments.<name>`",
+    ),
+    # E. Hooks
+    "E34": Case(
+        behaviour="What goes out is checked: nothing above the place goes, and what is below does.",
+        tests=(
+            f"{OUTGOING}::test_data_leaves_if_it_flows_to_the_meet_of_channel_and_recipient",
+            f"{OUTGOING}::test_a_text_is_checked_when_it_is_claimed_and_suppressed_with_an_event",
+        ),
+    ),
+    "E35": Case(
+        behaviour="What strangers wrote does not come into prompts, what owners wrote does, and logs are redacted.",
+        tests=(
+            f"{HOOKS}::test_what_a_prompt_must_not_hold_stays_out_of_every_prompt",
+            f"{UNTRUSTED}::test_what_leaves_asks_once_a_page_was_read_and_not_before",
+        ),
+        changed="words of strangers may be read, and then acts ask; a rule for `source` keeps them out",
+    ),
+    "E37": Case(
+        behaviour="Nothing is written to what is lower, also by owners; what is equal or higher is written.",
+        tests=(f"{CEILINGS}::test_a_call_carries_no_more_than_its_tool_may_have",),
+        changed="tools have clearances, and paths have none",
+    ),
+    "E38": Case(
+        behaviour="A request that leaves is a write, also if it reads; what stays inside may be read.",
+        tests=(
+            f"{CEILINGS}::test_a_call_carries_no_more_than_its_tool_may_have",
+            f"{SIMULATING}::test_what_is_foreseen_from_outside_is_what_everything_says_one_by_one",
+        ),
+    ),
+    "E39": Case(
+        behaviour="Nothing above the ceiling is read, and what is below it raises the session.",
+        tests=(
+            f"{CEILINGS}::test_a_source_above_the_ceiling_is_refused_before_the_call",
+            f"{RUNS}::test_a_result_raises_the_session_with_an_event_before_it",
+        ),
+        changed="the ceiling counts for sessions of owners too",
+    ),
+    "E41": Case(
+        behaviour="Reading a secret raises the session, and the most secret are not read in the background.",
+        tests=("mcp/test_ruled_calls.py::test_calls_of_servers_and_calls_with_secrets_have_hooks_of_their_own",),
+        changed="agents never read secrets of the settings; rules are asked before a call that carries one along",
+    ),
+    "E42": Case(
+        behaviour="Servers that nobody knows are not called; one that is classified raises the session.",
+        tests=(
+            f"{REVIEWS}::test_words_of_a_tool_are_untrusted_until_an_owner_has_read_them_as_they_are",
+            f"{RUNS}::test_a_result_raises_the_session_with_an_event_before_it",
+        ),
+        changed="a server of the settings is called; until its tools are reviewed, what they say is untrusted",
+    ),
+    "E43": Case(
+        behaviour="A result that is lower than the session resets it before it is taken in; a higher one raises it.",
+        tests=(
+            f"{RUNS}::test_a_result_raises_the_session_with_an_event_before_it",
+            f"{RUNS}::test_no_event_is_above_the_stored_taint_once_it_was_read",
+        ),
+        changed="what is lower is taken in as it is; nothing but an owner's act lowers a session",
+    ),
     # F. Session tools
     "F45": Case(
         behaviour="A session reads those at or below its level, and no others.",
@@ -219,9 +367,25 @@ CASES = {
         tests=(f"{MESSAGE}::test_an_unknown_channel_and_an_unknown_recipient_get_one_answer",),
         changed="a text for a channel that is down waits, and is sent later",
     ),
-    "F61": Case(behaviour="A simulated call tells what would become of it.", open=NO_SIMULATION),
-    "F62": Case(behaviour="Simulated calls tell of rises and blocks.", open=NO_SIMULATION),
-    "F63": Case(behaviour="A simulated call changes nothing.", open=NO_SIMULATION),
+    "F61": Case(
+        behaviour="A simulated call tells what would become of it; a missing or wrong name is an error with the field.",
+        tests=(
+            f"{SIMULATING}::test_what_is_foreseen_from_outside_is_what_everything_says_one_by_one",
+            f"{SIMULATING}::test_arguments_that_are_wrong_are_refused_with_the_field",
+        ),
+        changed="it answers `decision`, `rules`, `currentTaint`, `resultingTaint` and `reason`",
+    ),
+    "F62": Case(
+        behaviour="Simulated calls tell of rises and blocks.",
+        tests=(
+            f"{SIMULATING}::test_what_is_foreseen_from_outside_is_what_everything_says_one_by_one",
+            f"{SIMULATING}::test_a_call_of_a_run_becomes_what_was_simulated_before",
+        ),
+    ),
+    "F63": Case(
+        behaviour="A simulated call changes nothing.",
+        tests=(f"{SIMULATING}::test_what_is_foreseen_from_outside_is_what_everything_says_one_by_one",),
+    ),
     "F65": Case(
         behaviour="A summary is the join of what it was made of, and untrusted if any of that is.",
         tests=(
@@ -255,5 +419,68 @@ CASES = {
             "store/test_scopes.py::test_a_row_in_a_list_shows_what_policy_shows_of_the_session",
         ),
         changed="others get no such field",
+    ),
+    # H. Memory, lineage, audit, delegation
+    "H70": Case(
+        behaviour="A note is as secret as what its writer held; those above a reader do not exist for it.",
+        tests=(
+            f"{MEMORY}::test_notes_above_the_ceiling_do_not_exist",
+            f"{MEMORY}::test_what_has_read_secrets_changes_no_open_note",
+            f"{MEMORY}::test_another_scopes_note_is_not_found_even_by_its_id",
+            f"{MEMORY}::test_a_scope_finds_its_own_notes_and_shared_ones_and_no_others",
+        ),
+        changed="notes have ids and no keys, so two of one key do not stand beside each other",
+    ),
+    "H71": Case(
+        behaviour="What something was made of is followed forward and back.",
+        open="events keep what they were made of, and no command follows that through sessions",
+    ),
+    "H73": Case(
+        behaviour="Each entry carries the hash of the one before; every change and removal is found.",
+        tests=(
+            f"{AUDITED}::test_every_change_of_a_log_is_found",
+            f"{TRAIL}::test_every_change_of_both_kinds_of_chain_is_found",
+            f"{AUDITED}::test_a_finding_names_the_place",
+        ),
+        changed="there is no key: the head that is kept apart stands for it",
+    ),
+    "H74": Case(
+        behaviour="An end that was cut off is found by a head that is kept elsewhere.",
+        tests=(
+            f"{SEALS}::test_a_log_that_was_cut_off_with_its_head_is_found_by_the_seal",
+            f"{SEALS}::test_a_home_that_was_rolled_back_is_found",
+        ),
+    ),
+    "H75": Case(
+        behaviour="Agents give one another certificates of what they may do.",
+        tests=(
+            f"{SPAWN}::test_a_child_has_its_parents_taint_and_clearance",
+            f"{CEILINGS}::test_a_child_takes_in_no_more_than_its_parent_may",
+        ),
+        changed="there are no certificates: rows of the home say what a child has, never more than its parent",
+    ),
+    "H77": Case(
+        behaviour="Members of a team have at most its ceiling, and it holds what they hold.",
+        tests=(
+            f"{CEILINGS}::test_a_child_takes_in_no_more_than_its_parent_may",
+            f"{SPAWN}::test_a_result_above_the_requester_is_recorded_as_a_notice_that_names_no_level",
+        ),
+        changed="a team is an agent and its children",
+    ),
+    "H78": Case(
+        behaviour="Bodies and frames that are too large are refused, and unknown methods are errors.",
+        tests=(
+            "gateway/test_http.py::test_a_body_that_is_too_large_is_413_before_it_is_parsed",
+            "gateway/socket/test_bounds.py::test_before_connect_a_frame_has_at_most_64_kib",
+            "gateway/socket/test_bounds.py::test_a_frame_that_is_no_request_gets_one_error_and_the_connection_goes_on",
+        ),
+        changed="limits and codes are those of the gateway's protocol",
+    ),
+    "H79": Case(
+        behaviour="What a client claims about itself counts for nothing; lists show what its principal may see.",
+        tests=(
+            "gateway/test_tokens.py::test_scopes_that_a_caller_claims_count_for_nothing",
+            f"{CLEARANCES}::test_a_person_reads_a_session_that_rose_event_by_event",
+        ),
     ),
 }

@@ -148,4 +148,25 @@ BUGS = (
         "",
         f"{SIMULATING}::test_the_61st_of_a_minute_is_refused_for_that_session_alone",
     ),
+    Bug(
+        "rules for calls that carry a secret are not asked",
+        "mcp/client.py",
+        "        return bool(self._connection.settings.env or self._connection.settings.headers)\n",
+        "        return bool(self._connection.settings.env)\n",
+        "mcp/test_ruled_calls.py::test_calls_of_servers_and_calls_with_secrets_have_hooks_of_their_own",
+    ),
+    Bug(
+        "rules for calls of servers are not asked",
+        "agents/call_rules.py",
+        "        *([mcp] if call.server is not None else ()),\n",
+        "",
+        "mcp/test_ruled_calls.py::test_calls_of_servers_and_calls_with_secrets_have_hooks_of_their_own",
+    ),
+    Bug(
+        "conditions that rules have in common are told apart by their field alone",
+        "policy/written/rule_set.py",
+        "first = (rest[0].field, rest[0].op, repr(rest[0].value))",
+        'first = (rest[0].field, rest[0].op, "")',
+        f"{DECIDING}::test_conditions_that_rules_have_in_common_are_told_apart_by_the_kind_of_value",
+    ),
 )
