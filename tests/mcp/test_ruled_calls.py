@@ -1,6 +1,7 @@
 """Rules for calls of MCP servers, and for calls that carry a secret of the settings along."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ SECRET = rule("secret", ("server", "eq", "raw"), hook=Hook.SECRET_ACCESS)
 async def test_calls_of_servers_and_calls_with_secrets_have_hooks_of_their_own(
     open_home: OpenHome, raw: dict[str, object], *, carries: bool
 ) -> None:
-    settings = {"headers": {"x-key": "secret-of-the-settings"}} if carries else {}
+    settings: dict[str, Any] = {"headers": {"x-key": "secret-of-the-settings"}} if carries else {}
     async with home_with(open_home, **settings) as (app, _):
         await confirm(app)
         key = await opened(app, "one")
