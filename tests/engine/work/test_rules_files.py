@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -25,14 +26,24 @@ async def test_a_file_that_is_being_written_is_not_read(
     file = tmp_path / "rules.toml"
     file.write_text(RULE)
     monkeypatch.setattr(rule_reloads, "LOOK_SECONDS", 3_600)
+    monkeypatch.setattr(rule_reloads, "SETTLE_SECONDS", 2.0)
     async with open_home(config(flow__rules_file=str(file))) as app:
+        looked: list[object] = []
+        stamp_of: Any = vars(rule_reloads)["_stamp"]
+
+        def look(path: Path) -> Any:
+            stamp = stamp_of(path)
+            looked.append(stamp)
+            return stamp
+
+        monkeypatch.setattr(rule_reloads, "_stamp", look)
         written, reloads = app.services.rules.written, app.services.written
         assert written.asks(Hook.PRE_OUTPUT)
         file.write_text("")  # as an editor leaves it for a moment
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(reloads.look)
-            await anyio.wait_all_tasks_blocked()
-            await anyio.sleep(rule_reloads.SETTLE_SECONDS / 2)
+            while not looked:  # at the empty file
+                await anyio.sleep(0.01)
             file.write_text(RULE.replace("PRE_OUTPUT", "PRE_TOOL_CALL"))
         assert written.asks(Hook.PRE_OUTPUT)
         await reloads.look()

@@ -66,7 +66,7 @@ class RuleReloads:
         file: Path | None,
         read: ReadRules,
         note: NoteLoaded | None = None,
-        look_seconds: float = LOOK_SECONDS,
+        look_seconds: float | None = None,
     ) -> None:
         self._database = database
         self._written = rules.written
@@ -74,7 +74,7 @@ class RuleReloads:
         self._file = file
         self._read = read
         self._note = note
-        self._look_seconds = look_seconds
+        self._look_seconds = LOOK_SECONDS if look_seconds is None else look_seconds
         self._stamp: _Stamp = None if file is None else _stamp(file)
         self._loaded_at = clock.now()
         self._problem: str | None = None
