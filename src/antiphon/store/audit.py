@@ -86,6 +86,11 @@ async def count_denial(tx: Transaction, caller: str, digest: str, content: JsonO
     )
 
 
+async def has_denials(query: Query) -> bool:
+    """Whether any denial is being counted."""
+    return await query.fetch_one("SELECT 1 FROM audit_denials LIMIT 1", ()) is not None
+
+
 async def settle_denials(tx: Transaction, before_ms: int) -> int:
     """Makes rows of denials that were first counted before then, and of those of processes that are gone.
 

@@ -72,10 +72,15 @@ class Trail:
             await self.settle(COUNTED)
 
     async def settle(self, age: timedelta = timedelta(0)) -> None:
-        """Makes rows of the refusals that were first counted so long ago, and of what was noted."""
+        """Makes rows of the refusals that were first counted so long ago, and of what was noted.
+
+        Writes nothing if there is neither.
+        """
         before_ms = self._clock.now_ms() - int(age.total_seconds() * 1000)
         rows, self._rows = self._rows, []
         try:
+            if not rows and not await self._database.read(audit.has_denials):
+                return
             settled = await self._database.run(_settle, tuple(rows), before_ms)
         except Exception as error:
             self._rows = [*rows, *self._rows]
