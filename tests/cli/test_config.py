@@ -96,6 +96,8 @@ def test_settings_that_the_running_gateway_did_not_read_make_a_restart_due(home:
         assert antiphon_json("config", "check", home=home)["restartDue"] is False
         write(home, "# only a comment, and another order\n[gateway]\ndrain_seconds = 1\n[runs]\nmax_concurrent = 3\n")
         assert antiphon_json("config", "check", home=home)["restartDue"] is False
+        write(home, settings + '[[flow.rules]]\nid = "a"\nhook = "PRE_OUTPUT"\naction = "BLOCK"\n')
+        assert antiphon_json("config", "check", home=home)["restartDue"] is False  # rules count without one
         write(home, settings.replace("3", "4"))
         changed = antiphon_json("config", "check", home=home)
         assert changed["ok"] is True and changed["restartDue"] is True

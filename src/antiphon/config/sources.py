@@ -59,7 +59,7 @@ def load_config(
     tree: dict[str, Any] = {}
     if path is not None:
         tree, text = read_file(path)
-        digest = hashlib.sha256(json.dumps(tree, sort_keys=True, default=str).encode()).hexdigest()
+        digest = _digest_of(tree)
     variables = dict[tuple[str, ...], str]()
     for place, variable, value in _variables(os.environ if environment is None else environment):
         _put(tree, place, Variable(value), variable)
@@ -74,6 +74,15 @@ def load_config(
         raise Invalid(explain(error, origins), code="invalid_config") from error
     config.rules()
     return config
+
+
+def _digest_of(tree: Mapping[str, Any]) -> str:
+    """Equal for settings that need no restart; rules count without one."""
+    flow: Any = tree.get("flow")
+    if isinstance(flow, dict):
+        others = {name: each for name, each in cast("dict[str, Any]", flow).items() if name != "rules"}
+        tree = {name: each for name, each in tree.items() if name != "flow"} | ({"flow": others} if others else {})
+    return hashlib.sha256(json.dumps(tree, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def reread_rules(config: Config, compartments: Compartments) -> RuleSet:
