@@ -10,7 +10,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.audit.audits import AuditPlace, place_of
 from antiphon.gateway.operations.operation import Http, OperationRequest, Params, operation
-from antiphon.gateway.operations.sessions import Limit
+from antiphon.gateway.operations.sessions import MAX_LIMIT, Limit
 from antiphon.wire import audit as wire
 
 MOST_SEALS = 5_000
@@ -41,12 +41,13 @@ class VerifyAudit(Params, frozen=True, kw_only=True):
 async def list_audit(request: OperationRequest, params: ListAudit) -> wire.AuditRowList:
     """Lists what was refused, what people read above PUBLIC, and what owners released and trusted, newest first."""
     after = None if params.cursor is None else _place(params.cursor)
-    found = await request.services.audits.list(request.principal, params.kind, limit=params.limit + 1, after=after)
-    rows = found[: params.limit]
+    limit = min(max(params.limit, 1), MAX_LIMIT)
+    found = await request.services.audits.list(request.principal, params.kind, limit=limit + 1, after=after)
+    rows = found[:limit]
     return wire.AuditRowList(
         count=len(rows),
         rows=[wire.row(each) for each in rows],
-        next_cursor=_cursor(place_of(rows[-1])) if len(found) > params.limit else None,
+        next_cursor=_cursor(place_of(rows[-1])) if len(found) > limit else None,
     )
 
 
