@@ -46,7 +46,7 @@ BUGS = (
     Bug(
         "what is taken out of the arguments of a call from outside runs nevertheless",
         "agents/calls.py",
-        "        arguments = said.redact_arguments(arguments)\n",
+        "        arguments = without_redacted(said, tool, arguments)\n",
         "",
         f"{HOOKS}::test_a_call_from_outside_meets_the_same_rules",
     ),
@@ -102,8 +102,8 @@ BUGS = (
     Bug(
         "a set that cannot be read takes the old one out of force",
         "engine/work/rule_reloads.py",
-        "                await self._tell(error.message)\n",
-        "                await self._tell(error.message)\n                self._written.now = RuleSet()\n",
+        "                await self._tell(invalid.message)\n",
+        "                await self._tell(invalid.message)\n                self._written.now = RuleSet()\n",
         f"{RELOADS}::test_a_set_that_cannot_be_read_leaves_the_old_one_in_force",
     ),
     Bug(
