@@ -347,7 +347,10 @@ async def test_a_session_that_is_hidden_is_answered_as_one_that_does_not_exist(
                 else await simulate_outside(app, S, "sessions_send", arguments)
             )
             told.append(json.dumps(found).replace(name, "?"))
-        assert told[0] == told[1]
+            target = app.services.sessions.target(S)
+            made = await app.tool_calls.call(OWNER, target, "sessions_send", arguments)
+            assert (found["decision"], found["code"], found["reason"]) == ("BLOCK", made["code"], made["error"])
+        assert told[0] == told[1] and '"not_found"' in told[0]
 
 
 async def test_the_61st_of_a_minute_is_refused_for_that_session_alone(open_home: OpenHome) -> None:

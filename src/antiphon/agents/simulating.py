@@ -13,7 +13,7 @@ from antiphon.agents.approving import Judge, caller_of
 from antiphon.agents.call_flow import brought_by
 from antiphon.agents.outside_gate import GateDecision, OutsideGate
 from antiphon.agents.text import whole_text
-from antiphon.agents.toolset import Foreseeing, Tool, ToolContext, ToolOutput
+from antiphon.agents.toolset import RefusingByTarget, Tool, ToolContext, ToolOutput
 from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.message import JsonObject, ToolCallPart
 from antiphon.domain.transcript import OpenCall
@@ -90,8 +90,7 @@ class OutsideSimulator:
 
 async def _refuse_target(tool: Tool, context: ToolContext, arguments: JsonObject) -> Deny | None:
     """The refusal of the call by its own target, if that can be known."""
-    foreseen = await tool.foresee(context, arguments) if isinstance(tool, Foreseeing) else None
-    return foreseen.decision if foreseen is not None and isinstance(foreseen.decision, Deny) else None
+    return await tool.refusal_of(context, arguments) if isinstance(tool, RefusingByTarget) else None
 
 
 def _after(tool: Tool, taint: Classification, workspace: Classification) -> Classification:

@@ -31,6 +31,7 @@ from antiphon.engine.access.caller import Caller, CallingRun
 from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.rules import Rules
 from antiphon.incoming import Misfit, bounded, check_arguments, problems_of, shortened
+from antiphon.policy.decision import Deny
 from antiphon.policy.patterns import matches_any
 from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
@@ -152,6 +153,15 @@ class Foreseeing(Protocol):
 
         None for a call that sends no words on, or that is refused whatever its words are made of. Changes nothing.
         """
+        ...
+
+
+@runtime_checkable
+class RefusingByTarget(Protocol):
+    """A tool whose own refusal of a call can be known before it begins: what it names is missing, say."""
+
+    async def refusal_of(self, context: ToolContext, arguments: JsonObject) -> Deny | None:
+        """With the code of the refusal. Changes nothing."""
         ...
 
 

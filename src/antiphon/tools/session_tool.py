@@ -27,6 +27,7 @@ from antiphon.domain.message import NO_USAGE, JsonObject, Usage
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.incoming import MAX_NAME_LENGTH, MAX_PROBLEMS, Misfit, bounded, check_arguments, shortened, shown_place
+from antiphon.policy.decision import Deny
 from antiphon.policy.session_tools import SHOW_OTHERS
 from antiphon.wire.errors import tool_status_of
 
@@ -162,6 +163,15 @@ class SessionTool(Generic[A]):
             return await self._foresee(context.caller, self._parse(arguments))
         except REFUSALS:
             return None
+
+    async def refusal_of(self, context: ToolContext, arguments: JsonObject) -> Deny | None:
+        """Implements `RefusingByTarget`."""
+        try:
+            parsed = self._parse(arguments)
+            foreseen = None if self._foresee is None else await self._foresee(context.caller, parsed)
+        except REFUSALS as error:
+            return Deny(error.code, error.message)
+        return None if foreseen is None or not isinstance(foreseen.decision, Deny) else foreseen.decision
 
     def _parse(self, arguments: JsonObject) -> A:
         """Raises `Invalid`, which names the parameter and the accepted values."""
