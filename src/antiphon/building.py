@@ -504,7 +504,7 @@ def build(
         outside_calls=outside_calls,
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
-        database=database,
+        database=backend.database,
         sealer=_sealer_of(base, backend, trail, home_key),
         workspaces=workspaces,
         live=live,

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from antiphon.domain.errors import NotFound
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.message import ToolResult
 from antiphon.domain.targets import NamedTarget
@@ -38,13 +39,16 @@ class Refusals:
         self._database = database
 
     async def find_last(self, rights: Rights, target: NamedTarget) -> Refusal | None:
-        """The newest one; None if there is none of late. Raises `NotFound`, and `Denied` for anyone but owners."""
+        """The newest one; None if there is none of late, or no such session. Raises `Denied` for anyone but owners."""
         return await self._database.read(_find_last, rights, target)
 
 
 async def _find_last(query: Query, rights: Rights, target: NamedTarget) -> Refusal | None:
     refuse_act(await find_standing(query, rights.principal), Act.SET_CLASSIFICATION)
-    found = await find_session(query, rights, Act.READ, target)
+    try:
+        found = await find_session(query, rights, Act.READ, target)
+    except NotFound:
+        return None
     last = found.session.last_seq
     key = str(found.session.key)
     after = max(0, last - MOST_LOOKED_AT)

@@ -3,7 +3,7 @@
 from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.reach import Rights
-from antiphon.gateway.operations.operation import NoParams, OperationRequest, Params, operation
+from antiphon.gateway.operations.operation import NoParams, OperationRequest, Params, TargetKind, operation
 from antiphon.wire import policy as wire
 
 
@@ -23,7 +23,7 @@ async def list_rules(request: OperationRequest, params: NoParams) -> wire.RulesS
     return wire.rules(await request.services.written.state(request.principal))
 
 
-@operation("rules.get", "GET /policy/rules/{id}", scope=TokenScope.ADMIN)
+@operation("rules.get", "GET /policy/rules/{id}", scope=TokenScope.ADMIN, target=TargetKind.RULE)
 async def get_rule(request: OperationRequest, params: NamedRule) -> wire.RuleShape:
     """Shows a rule that is in force."""
     state = await request.services.written.state(request.principal)
