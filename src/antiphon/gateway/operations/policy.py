@@ -29,10 +29,7 @@ async def get_rule(request: OperationRequest, params: NamedRule) -> wire.RuleSha
     state = await request.services.written.state(request.principal)
     found = next((each for each in state.rules if each.id == params.id), None)
     if found is None:
-        raise NotFound(
-            f"Rule is not in force: {params.id[:100]!r}. `antiphon policy list` shows all.",
-            code="unknown_rule",
-        )
+        raise NotFound(f"Rule is not in force: {params.id[:100]!r}. `antiphon policy list` shows all.")
     return wire.rule(found)
 
 
