@@ -32,6 +32,7 @@ NEED_NOT = {
     "agents_list": "It answers its caller alone.",
     "memory": "A note carries what it was made of, and stands where its readers are judged by that.",
     "session_status": "It answers its caller alone.",
+    "simulate_tool_call": "It answers its caller alone.",
     "sessions_history": "It answers its caller alone.",
     "sessions_list": "It answers its caller alone.",
     "sessions_search": "It answers its caller alone.",

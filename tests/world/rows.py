@@ -345,7 +345,7 @@ def _uncounted_rows() -> Iterator[Row]:
         dialect="openai",
         script=lambda asked: chat(FINE, usage=None),
         turns=[f"{number} " + "x" * 800 for number in range(12)],
-        defaults={"context_tokens": 6_200, "tools": {"allow": []}},
+        defaults={"context_tokens": 6_600, "tools": {"allow": []}},
         check=lambda seen: _stayed_small(seen),
     )
     yield Row(
