@@ -17,8 +17,9 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.message import ToolResult
 from antiphon.domain.run import RunStatus
 from antiphon.domain.transcript import Step, Summary, Transcript
-from antiphon.engine.policy_checks import CodeCheck, approve, block, check, redact
-from antiphon.policy.written.fields import Facts, Hook
+from antiphon.engine.policy_checks import RUN_AT, CodeCheck, approve, block, check, redact
+from antiphon.engine.rules_in_force import RulesInForce
+from antiphon.policy.written.fields import Action, Facts, Hook
 from antiphon.store.deliveries import DeliveryFilter
 from tests.channels.fake_channel import NAME, FakeChannel, LiveFakeChannel
 from tests.claims import requirement
@@ -399,3 +400,16 @@ async def test_without_rules_no_facts_are_gathered(open_home: OpenHome, monkeypa
         await open_session(app, S)
         assert (await ask(app, S, f"{mail()}\n!say done")).status is RunStatus.OK
         await app.services.resets.reset(OWNER, app.services.sessions.target(S))
+
+
+@pytest.mark.parametrize("hook", RUN_AT)
+async def test_a_check_that_hangs_blocks_at_every_hook(monkeypatch: pytest.MonkeyPatch, hook: Hook) -> None:
+    monkeypatch.setattr("antiphon.engine.policy_checks.MOST_SECONDS", 0.05)
+
+    async def hang(_: Facts) -> Any:
+        await anyio.sleep_forever()
+
+    written = RulesInForce()
+    written.use([check(hang, at=hook.value, id="stuck")])
+    said = await written.ask(hook, {"text": "words", "arguments": {}})
+    assert (said.action, said.rules) == (Action.BLOCK, ("stuck",))
