@@ -42,7 +42,7 @@ from antiphon.engine.work.checkpointer import Checkpointer
 from antiphon.engine.work.dispatch import LocalDispatch
 from antiphon.engine.work.health import Health
 from antiphon.engine.work.processes import Processes
-from antiphon.engine.work.rule_reloads import RuleReloads
+from antiphon.engine.work.rule_reloads import SETTLE_SECONDS, RuleReloads
 from antiphon.engine.work.worker import Worker
 from antiphon.feed.changes import Change, Changes
 from antiphon.feed.follow import Hub, LogSlice, Permit
@@ -320,6 +320,7 @@ def _(stand: Stand) -> Loop:
 
 @case("engine/audit/trail.py Trail.run")
 def _(stand: Stand) -> Loop:
+    stand.lists["audit.has_denials"] = lambda _: True
     stand.units["trail._settle"] = lambda _: stand.fails_first() or 0
     return Trail(stand.database, stand.app.services.clock, settle_seconds=0).run
 
@@ -432,7 +433,7 @@ def _(stand: Stand) -> Loop:
             tasks.start_soon(reloads.run)
             for number in count():  # each look finds another file
                 file.write_text("#" * number, "utf-8")
-                await anyio.sleep(0.1)
+                await anyio.sleep(3 * SETTLE_SECONDS)
 
     return run
 
