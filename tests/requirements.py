@@ -308,7 +308,5 @@ REQUIREMENTS = {
     "others:3": Requirement("OpenAI's forms of requests, within a person's rights.", "not yet, by the contract"),
     "others:4": Requirement("Exporters are sinks with a clearance.", "not yet, by the contract"),
     "others:5": Requirement("Skills are named per agent and trusted by hash.", "comes with skills"),
-    "others:6": Requirement(
-        "The shipped tools read pages, search the web, read files and run skills.", "comes with shipped tools"
-    ),
+    "others:6": Requirement("The shipped tools read pages, search the web, read files and run skills."),
 }

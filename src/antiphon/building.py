@@ -125,6 +125,7 @@ from antiphon.store.moments import Moments
 from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, connect_sqlite
 from antiphon.tools.agents_list import agents_list
+from antiphon.tools.files import files
 from antiphon.tools.memory import memory
 from antiphon.tools.message import message
 from antiphon.tools.run_command import run_command
@@ -307,7 +308,7 @@ def build(
     home_key: HomeKey,
 ) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
-    notifier, rules = backend.notifier, base.rules
+    notifier, rules = backend.notifier, replace(base.rules, has_channels=bool(channels.senders))
     trail = Trail(backend.database, clock)
     database = RecordingDatabase(backend.database, trail)
     senders = channels.senders
@@ -377,8 +378,9 @@ def build(
             )
         ),
         summarize(summaries),
-        message(OutgoingMessages(database, rules, senders.keys(), find_group=find_answered_group)),
         tasks_tool(tasks, rules, clock),
+        message(OutgoingMessages(database, rules, senders.keys(), find_group=find_answered_group)),
+        files(callers, workspaces, rules),
     ]
     mode = config.tools.run_command.mode
     if mode is not CommandMode.OFF:

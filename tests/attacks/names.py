@@ -97,6 +97,8 @@ class Kind(StrEnum):
     """The owner's alone; what is opened then is bounded by `agents/scripts`."""
     FILE_NAME = "antiphon.domain.attachments.check_attachments"
     """A plain name, of a file that is made."""
+    OWN_FILE = "antiphon.engine.sessions.session_files.read_path"
+    """A path below the workspace of the session that calls; no link is followed."""
     PROGRAM = "antiphon.policy.rights.may_call"
     TOOL = "antiphon.policy.rights.may_call "
     SESSION = "antiphon.policy.reach.decide"
@@ -122,6 +124,7 @@ _TOOLS: dict[Kind, str] = {
     Kind.CONFIGURED_AGENT: "sessions_list agentId | sessions_send agentId",
     Kind.MODEL: "sessions_spawn model",
     Kind.FILE_NAME: "sessions_spawn attachments.name",
+    Kind.OWN_FILE: "files path",
     Kind.PROGRAM: "run_command command",
     Kind.TOOL: "simulate_tool_call tool_name | simulate_tool_call args",
     Kind.RECIPIENT: "message channel | message recipient",
@@ -131,13 +134,13 @@ _TOOLS: dict[Kind, str] = {
     ),
     Kind.ROW: "memory id",
     Kind.STORED: (
-        "tasks prompt | tasks name | memory query | memory text | "
+        "tasks prompt | tasks name | memory query | memory text | files text | files query | "
         "message text | sessions_search query | sessions_send message | sessions_spawn attachAs.mountPath | "
         "sessions_spawn attachments.content | sessions_spawn attachments.mimeType | sessions_spawn label | "
         "sessions_spawn task | sessions_yield message | subagents message"
     ),
     Kind.CHOICE: (
-        "memory action | memory limit | "
+        "memory action | memory limit | files action | files offset | "
         "tasks action | tasks every | tasks at | tasks cron | tasks zone | "
         "run_command timeoutSeconds | sessions_history cursor | sessions_history includeTools | "
         "sessions_history limit | sessions_list activeMinutes | sessions_list cursor | "

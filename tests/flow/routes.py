@@ -535,6 +535,13 @@ ROUTES = (
         ),
     ),
     Route(
+        name="files of a session",
+        doors=("tool files", "inside engine/sessions/session_files.py"),
+        sink="none: they stay in the session; whoever reads the workspace is raised",
+        check="agents/call_flow.py::brought_by",
+        tests=("tools/test_files.py::test_what_is_read_carries_what_the_workspace_was_made_of",),
+    ),
+    Route(
         name="commands, and the workspace",
         doors=("tool run_command", "inside engine/sessions/workspaces.py"),
         sink="commands with network or on the host; whoever reads the workspace is raised",

@@ -40,12 +40,13 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import ApprovalsSoFar, RunContext
 from antiphon.engine.runs.lifecycle import WorkspaceUse
 from antiphon.engine.sessions.workspaces import Workspace
-from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
+from antiphon.policy.approvals import NeedsApproval, decide_call
 from antiphon.policy.decision import Allow, Deny
 from antiphon.policy.flow import is_public, is_write_down
 from antiphon.policy.releases import may_ask_release
 from antiphon.policy.rights import is_guest, may_call, trusted_by
 from antiphon.policy.session_tools import MESSAGE_TOOL, NEVER_ASK
+from antiphon.policy.shipped_tools import RUN_COMMAND, USE_WORKSPACE
 from antiphon.policy.standing import Standing
 from antiphon.policy.written.fields import Action
 from antiphon.policy.written.rule_set import NOTHING_SAID, RuleDecision
@@ -160,7 +161,7 @@ class Judge:
 
     def workspace_use(self, context: RunContext, tool: Tool, call: OpenCall) -> WorkspaceUse | None:
         """How a call of the tool uses the workspace; None if it does not."""
-        if tool.schema.name != RUN_COMMAND:
+        if tool.schema.name not in USE_WORKSPACE:
             return None
         carried = context.made_of.join(call.carried)
         return WorkspaceUse(
@@ -466,11 +467,13 @@ def is_walled(standing: Standing, *, is_sandboxed: bool) -> bool:
 
 
 def left_by(tool: Tool, context: Classification, agent: Agent | None, effects: Collection[Effect]) -> Classification:
-    """What a command leaves in the workspace, and so in its result: from a network come words of anybody.
+    """What a call leaves in the workspace, and so in its result: from a command's network come words of anybody.
 
     A person has said yes to each command on the host. Contract: flow 2, 8.
     """
     left = context.join(tool.classification)
+    if tool.schema.name != RUN_COMMAND:
+        return left
     is_on_host = Effect.DELETES in effects
     return left if is_on_host or (agent is not None and not agent.command_limits.network) else left.distrusted()
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from antiphon.agents.toolset import Tool, ToolOutput
 from antiphon.domain.agent import Agent, Effect
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
-from antiphon.policy.approvals import RUN_COMMAND
 from antiphon.policy.exit import takes
 from antiphon.policy.flow import is_held, is_public, may_hold
 from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.shipped_tools import RUN_COMMAND, USE_WORKSPACE
 from antiphon.policy.sinks import Sinks, clearance_of_tool
 
 
@@ -20,7 +20,7 @@ def brought_by(tool: Tool, workspace: Classification) -> Classification:
 
 
 def carried_by(tool: Tool, context: Classification, workspace: Classification) -> Classification:
-    """What a call takes along: the context that it was made of, and the workspace if it is a command."""
+    """What a call takes along: the context that it was made of, and the workspace if the tool uses it."""
     return context.join(_workspace_of(tool, workspace))
 
 
@@ -79,7 +79,7 @@ async def refuse_call(
 
 
 def _workspace_of(tool: Tool, workspace: Classification) -> Classification:
-    return workspace if tool.schema.name == RUN_COMMAND else PUBLIC
+    return workspace if tool.schema.name in USE_WORKSPACE else PUBLIC
 
 
 def _forbidden(code: str, message: str) -> ToolOutput:

@@ -46,12 +46,12 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.policy.approvals import RUN_COMMAND
 from antiphon.policy.decision import Deny
 from antiphon.policy.exit import decide_provider
 from antiphon.policy.flow import ceiling, may_hold
 from antiphon.policy.rights import may_call, trusted_by
 from antiphon.policy.session_tools import SESSION_TOOLS, YIELD_TOOL
+from antiphon.policy.shipped_tools import USE_WORKSPACE
 from antiphon.policy.written.rule_set import RuleDecision
 
 logger = logging.getLogger(__name__)
@@ -329,7 +329,7 @@ class AgentLoop:
             ),
             _source(output, judged.call, context),
             self._rules.sinks,
-            uses_workspace=judged.refusal is None and call.part.name == RUN_COMMAND,
+            uses_workspace=judged.refusal is None and call.part.name in USE_WORKSPACE,
             usage=output.usage,
             decided=_decided(judged, said),
         )

@@ -34,11 +34,12 @@ from antiphon.engine.access.facts import Acting
 from antiphon.engine.calls.calls import ApprovedWork, CallOutcome
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
+from antiphon.policy.approvals import NeedsApproval, decide_call
 from antiphon.policy.decision import Allow, Deny
 from antiphon.policy.exit import takes
 from antiphon.policy.flow import WITHHELD, is_untrusted, is_write_down
 from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.shipped_tools import RUN_COMMAND, USE_WORKSPACE
 from antiphon.policy.written.fields import Action
 from antiphon.policy.written.rule_set import RuleDecision
 
@@ -164,8 +165,8 @@ class OutsideGate:
         return await refuse_call(tool, calling, self._rules.sinks, partial(find_ceiling, session), leaves=leaves)
 
     async def note_use(self, found: FoundCaller, tool: Tool) -> None:
-        """Stores what a command leaves in the session's workspace, before it does. Contract: flow 8."""
-        if tool.schema.name == RUN_COMMAND:
+        """Stores what a call leaves in the session's workspace, before it does. Contract: flow 8."""
+        if tool.schema.name in USE_WORKSPACE:
             agent = self._rules.agents.get(found.session.agent_id)
             left = left_by(tool, found.session.taint, agent, self._effects_of(found, tool))
             await self._callers.note_use(found.session, left)
@@ -184,7 +185,7 @@ class OutsideGate:
             made_of = ended.brought.join(session.taint)
             if name in SESSION_TOOLS:
                 made_of = made_of.join(await self._callers.held_by(found))
-            elif name == RUN_COMMAND:
+            elif name in USE_WORKSPACE:
                 present, _ = await self._callers.session_of(found.caller)
                 made_of = join_all((made_of, session.workspace, present.workspace))
             if not takes(found.clearance, made_of):
@@ -195,7 +196,7 @@ class OutsideGate:
         """What the answer of a call that has just ended is made of; everything if that cannot be read now."""
         try:
             held = (await self._callers.held_by(found)).join(found.session.workspace)
-            if tool.schema.name == RUN_COMMAND:
+            if tool.schema.name in USE_WORKSPACE:
                 held = held.join((await self._callers.session_of(found.caller))[0].workspace)
         except (NotFound, Unavailable):  # the answer is gone with its session, or known to have come
             return EVERYTHING

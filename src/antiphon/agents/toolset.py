@@ -18,7 +18,7 @@ from pydantic_core import to_jsonable_python
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.null_arguments import without_nulls
 from antiphon.agents.text import bounded_text
-from antiphon.domain.agent import Effect
+from antiphon.domain.agent import Effect, ToolProfile
 from antiphon.domain.approval import hash_of_text
 from antiphon.domain.classification import NO_COMPARTMENTS, PEOPLE, PUBLIC, Classification, from_wire
 from antiphon.domain.errors import AntiphonError, Invalid
@@ -35,6 +35,7 @@ from antiphon.policy.decision import Deny
 from antiphon.policy.patterns import matches_any
 from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
+from antiphon.policy.shipped_tools import is_offered
 from antiphon.policy.standing import Standing
 from antiphon.policy.tool_effects import Hints, propose_effects
 
@@ -475,14 +476,21 @@ class Toolset:
         agent = rules.agents.get(agent_id)
         max_depth = 0 if agent is None else agent.subagents.max_depth
         own = allowed_session_tools(
-            agent_id, depth, max_depth, rules=rules.visibility, subagent_tools=rules.subagent_tools
+            agent_id,
+            depth,
+            max_depth,
+            rules=rules.visibility,
+            subagent_tools=rules.subagent_tools,
+            has_channels=rules.has_channels,
         )
         allowed = () if agent is None else agent.tools
+        profile = ToolProfile.FULL if agent is None else agent.profile
         lacked = rules.subagents_lack if depth > 0 else ()
         kept = (
             entry
             for name, entry in self._tools.items()
             if (name in own if name in SESSION_TOOLS else allowed is None or name in allowed)
+            and is_offered(name, profile, allowed)
             and may_call(name, standing, rules.role_tools)
             and not (lacked and matches_any(name, lacked))
         )

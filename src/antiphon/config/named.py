@@ -15,9 +15,10 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.nearness import nearest
 from antiphon.domain.session import WEBCHAT
 from antiphon.incoming import MAX_PROBLEMS
-from antiphon.policy.approvals import EFFECT, PEOPLE, REQUIRED, RUN_COMMAND, SERVER
+from antiphon.policy.approvals import EFFECT, PEOPLE, REQUIRED, SERVER
 from antiphon.policy.machines import HOOK
 from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.shipped_tools import SHIPPED_TOOLS
 
 SEPARATOR = "__"
 """Between the name of an MCP server and that of its tool."""
@@ -107,7 +108,7 @@ def _problem(config: Config, each: Named) -> str:
 def _unknown(config: Config, functions: Collection[str]) -> Iterator[tuple[Named, str | None]]:
     """The names that nothing has, each with the known one that is nearest."""
     known: dict[Noun, Collection[str]] = {
-        Noun.TOOL: {*SESSION_TOOLS, RUN_COMMAND, *functions},
+        Noun.TOOL: {*SESSION_TOOLS, *SHIPPED_TOOLS, *functions},
         Noun.SESSION_TOOL: SESSION_TOOLS,
         Noun.FUNCTION: set(functions),
         Noun.AGENT: config.agent_map().keys(),

@@ -40,6 +40,14 @@ LONGEST = timedelta(days=3650)
 """The longest time that can be set for work: ten years."""
 
 
+class ToolProfile(StrEnum):
+    """Which of Antiphon's own tools an agent is offered; those of others are not concerned."""
+
+    FULL = "full"
+    CHAT = "chat"
+    """A few that a chat with people needs, so that prompts stay short."""
+
+
 class SandboxMode(StrEnum):
     """Which of an agent's sessions are sandboxed."""
 
@@ -79,6 +87,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     daily: DailyLimits = DailyLimits(tokens=5_000_000, usd=20.0)
     tools: tuple[str, ...] | None = None
     """Names of the foreign tools that it may call; None means all registered ones."""
+    profile: ToolProfile = ToolProfile.FULL
     sandbox: SandboxMode = SandboxMode.OFF
     command_limits: SandboxLimits = field(default_factory=SandboxLimits)
     subagents: SubagentRules = SubagentRules()

@@ -40,6 +40,11 @@ def snippet(text: str, words: Collection[str]) -> str:
     return _around(text, _find_hit(text, words) or 0, is_beginning=True, is_end=True)
 
 
+def snippet_at(text: str, hit: int) -> str:
+    """At most 300 characters around that place of the text, on one line."""
+    return _around(text, hit, is_beginning=True, is_end=True)
+
+
 def redacted_beginning(text: str) -> str:
     """At most 300 characters of the redacted text, on one line; reads about as many as it may show."""
     shown = redact_beginning(text, NEAR)

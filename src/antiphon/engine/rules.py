@@ -120,6 +120,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     """Rules that people wrote. All else here is frozen; this is replaced when they write others."""
     chats: ChatRules = field(default_factory=ChatRules)
     voices: Voices = field(default_factory=Voices)
+    has_channels: bool = True
+    """Whether texts can be sent out at all."""
     checkpoints: CheckpointRules = field(default_factory=CheckpointRules)
     task_zone: str = "UTC"
     """The time zone of new tasks that name none."""

@@ -12,6 +12,7 @@ from antiphon.policy.decision import ALLOW, Allow, Deny
 from antiphon.policy.patterns import matches
 from antiphon.policy.rights import reaches_all
 from antiphon.policy.session_tools import NEVER_ASK
+from antiphon.policy.shipped_tools import STAY_IN_SESSION
 from antiphon.policy.standing import Standing
 
 EFFECT = "effect:"
@@ -20,8 +21,6 @@ REQUIRED = ("effect:deletes", "effect:spends", "effect:configures")
 """The patterns that apply unless others are configured. A command on the host counts as deleting."""
 PEOPLE = tuple(f"{EFFECT}{effect.value}" for effect in Effect if effect is not Effect.READS)
 """The patterns that apply to all but owners, unless others are configured."""
-RUN_COMMAND = "run_command"
-"""The tool whose standing approvals end with the run that asked."""
 _NAME = re.compile(r"[A-Za-z0-9_.*-]{1,128}")
 _REASONS = {
     Effect.READS: "It reads.",
@@ -119,6 +118,8 @@ def _reason_of(pattern: str, tool: str, effects: Collection[Effect], *, is_from_
     """Why the pattern fits the call, for people; None if it does not."""
     if pattern.startswith(EFFECT):
         effect = Effect(pattern.removeprefix(EFFECT))
+        if effect is Effect.WRITES and tool in STAY_IN_SESSION:
+            return None
         return _REASONS[effect] if effect in effects else None
     if pattern.startswith(SERVER):
         is_meant = is_from_server and matches(tool, pattern.removeprefix(SERVER))

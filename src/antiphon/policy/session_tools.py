@@ -31,6 +31,7 @@ MEMORY_TOOL = "memory"
 MESSAGE_TOOL = "message"
 """The tool that sends texts out."""
 SUMMARIZE_TOOL = "summarize"
+TASKS_TOOL = "tasks"
 WAIT_TOOL = "sessions_wait"
 """The tool that answers with the results it waited for."""
 YIELD_TOOL = "sessions_yield"
@@ -50,7 +51,7 @@ SESSION_TOOLS: Mapping[str, ToolDeclaration] = {
     "simulate_tool_call": ToolDeclaration(for_guests=True),
     "subagents": ToolDeclaration(governs_children=True, shows_others=True, invokes="steer"),
     SUMMARIZE_TOOL: ToolDeclaration(for_guests=True),
-    "tasks": ToolDeclaration(asks=True),
+    TASKS_TOOL: ToolDeclaration(asks=True),
 }
 """By name. Policy, the checks of settings and the agents' loop read this; to them, any other tool is a foreign one."""
 GUEST_TOOLS = frozenset(name for name, tool in SESSION_TOOLS.items() if tool.for_guests)
@@ -77,11 +78,18 @@ def is_bound_to_parent(subagent_tools: Collection[str]) -> bool:
 
 
 def allowed_session_tools(
-    agent_id: AgentId, depth: int, max_depth: int, *, rules: VisibilityRules, subagent_tools: Collection[str]
+    agent_id: AgentId,
+    depth: int,
+    max_depth: int,
+    *,
+    rules: VisibilityRules,
+    subagent_tools: Collection[str],
+    has_channels: bool = True,
 ) -> frozenset[str]:
     """All session tools, except for acts that are switched off; sub-agents get the configured ones and may always send.
 
     Sessions that may have children get the spawn family; sessions at the maximum depth do not see `sessions_spawn`.
+    Without channels there is nothing that `message` could reach.
     """
     names = frozenset(SESSION_TOOLS) if depth == 0 else SESSION_TOOLS.keys() & {*subagent_tools, "sessions_send"}
     if depth < max_depth:
@@ -89,6 +97,8 @@ def allowed_session_tools(
     else:
         names -= {"sessions_spawn"}
     acts = {name: tool.act for name, tool in SESSION_TOOLS.items() if tool.act is not None}
+    if not has_channels:
+        names -= {MESSAGE_TOOL}
     off = {name for name, act in acts.items() if rules.of(agent_id, act, is_sandboxed=False) is None}
     if depth > 0:
         off.discard("sessions_send")

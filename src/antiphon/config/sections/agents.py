@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from antiphon.config.sections.limits import DailySection, RunLimitsSection
-from antiphon.domain.agent import Effect, SandboxMode, SubagentRules
+from antiphon.domain.agent import Effect, SandboxMode, SubagentRules, ToolProfile
 from antiphon.policy.acts import Act
 from antiphon.policy.visibility import Visibility
 from antiphon.settings.addresses import WebAddress
@@ -36,8 +36,13 @@ class ActsSection(Section):
 
 
 class AgentToolsSection(Section):
+    profile: ToolProfile = ToolProfile.FULL
+    """Which of Antiphon's own tools the agent has: all, or in `chat` the few that a chat with people needs: `memory`,
+    `tasks`, `message`, `files`, `fetch_page`, `search_web` and `skill`. Python functions and MCP tools are not
+    concerned."""
     allow: tuple[str, ...] | None = None
-    """Which Python functions and MCP tools the agent may call, and whether `run_command`, by name; all unless set."""
+    """Which Python functions and MCP tools the agent may call, and which of `files`, `fetch_page`, `search_web`,
+    `skill` and `run_command`, by name; all unless set."""
     sessions: ActsSection = ActsSection()
     """Narrows the session tools of the agent, act by act, to `self`, `tree`, `agent`, `all` or `false`."""
 

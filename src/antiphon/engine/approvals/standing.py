@@ -14,7 +14,7 @@ from antiphon.domain.run import Run
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.engine.access.reach import refuse_act
 from antiphon.policy.acts import Act
-from antiphon.policy.approvals import RUN_COMMAND
+from antiphon.policy.shipped_tools import RUN_COMMAND
 from antiphon.store import deliveries
 from antiphon.store import runs as ledger
 from antiphon.store import standing_approvals as rows

@@ -63,7 +63,7 @@ class Workspace(Struct, frozen=True):
     def find(self) -> Path | None:
         """Its path, if it exists and is ours: no link leads to another one."""
         try:
-            with self._opened(makes=False):
+            with self.opened(makes=False):
                 return self.path
         except (AntiphonError, FileNotFoundError):
             return None
@@ -74,7 +74,7 @@ class Workspace(Struct, frozen=True):
         Raises `Conflict` (`workspace_unsafe`) if a link or another's directory is in its place,
         `Unavailable` (`workspace_unusable`) if it cannot be created.
         """
-        with self._opened():
+        with self.opened():
             return self.path
 
     def write_attachments(self, rel_dir: str, attachments: Sequence[Attachment]) -> None:
@@ -86,8 +86,8 @@ class Workspace(Struct, frozen=True):
         manifest = json.dumps(receipt(attachments, rel_dir), ensure_ascii=False, indent=1).encode()
         files = {**{file.name: file.data for file in attachments}, MANIFEST_NAME: manifest}
         with (
-            self._opened() as workspace,
-            _walked(workspace, parents, self.path) as parent,
+            self.opened() as workspace,
+            walked(workspace, parents, self.path) as parent,
             _explained(self.path / rel_dir),
         ):
             unfinished, doomed = name + _UNFINISHED, name + _DOOMED
@@ -108,8 +108,8 @@ class Workspace(Struct, frozen=True):
         None if not all of it can be listed: it is too large or too deep, or a directory cannot be read.
         """
         try:
-            with self._opened() as workspace:
-                entries = list(islice(_listed(workspace), MAX_LISTED + 1))
+            with self.opened() as workspace:
+                entries = list(islice(listed(workspace), MAX_LISTED + 1))
         except (AntiphonError, OSError):
             return None
         return hash_of_listing(entries) if len(entries) <= MAX_LISTED else None
@@ -121,7 +121,7 @@ class Workspace(Struct, frozen=True):
         with (
             suppress(FileNotFoundError),
             _root(home) as root,
-            _walked(root, parents, home, makes=False) as parent,
+            walked(root, parents, home, makes=False) as parent,
             _explained(self.path),
         ):
             remove_entry(parent, name)
@@ -132,12 +132,13 @@ class Workspace(Struct, frozen=True):
         return [self.directory.name, self.agent_id, *self.name.split("/")]
 
     @contextmanager
-    def _opened(self, *, makes: bool = True) -> Generator[int]:
+    def opened(self, *, makes: bool = True) -> Generator[int]:
+        """The descriptor of its directory. Raises like `open`, and `FileNotFoundError` if it makes none."""
         home = self.directory.parent
         if makes:
             with _explained(self.directory):
                 home.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        with _root(home) as root, _walked(root, self._parts, home, makes=makes) as workspace:
+        with _root(home) as root, walked(root, self._parts, home, makes=makes) as workspace:
             yield workspace
 
 
@@ -197,7 +198,7 @@ def _name(row: SessionRow, created_at: datetime) -> str:
     return f"{row}-{int(created_at.timestamp() * 1000)}"
 
 
-def _listed(directory: int) -> Iterator[ListedEntry]:
+def listed(directory: int) -> Iterator[ListedEntry]:
     """Everything in the directory; follows no link. Raises `OSError` for what cannot be read or is too deep."""
     walk = os.fwalk(".", follow_symlinks=False, dir_fd=directory, onerror=_raise)
     for path, directories, files, descriptor in walk:
@@ -256,7 +257,7 @@ def _root(path: Path) -> Generator[int]:
 
 
 @contextmanager
-def _walked(directory: int, names: Sequence[str], path: Path, *, makes: bool = True) -> Generator[int]:
+def walked(directory: int, names: Sequence[str], path: Path, *, makes: bool = True) -> Generator[int]:
     """The descriptor of the directory at the end of the path. Creates missing directories, and refuses links.
 
     If it makes none, it raises `FileNotFoundError` for a missing one.
