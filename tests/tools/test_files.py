@@ -213,6 +213,7 @@ async def test_files_that_people_sent_are_read_and_never_changed(open_home: Open
         assert (await use(app, desk, "search", path=f"../{received.name}", query="milk"))["matches"]
         assert (await use(app, desk, "write", path=path, text="tea"))["code"] == "read_only"
         peer = await open_peer(app, "peer")
+        app.workspaces.of_session(peer).received.write_attachments("1", [attachment("list.txt", b"tea")])
         assert (await use(app, peer, "read", path=path))["code"] == "not_found"
 
 
