@@ -28,7 +28,7 @@ def test_a_task_is_made_listed_changed_and_removed(home: Path) -> None:
         table = antiphon("tasks", "list", "--session", "main", home=home).stdout
         assert made["taskId"] in table and "News" in table and "08:00 CE" in table and "active" in table
         shown = antiphon("tasks", "show", "news", home=home).stdout
-        assert "tell me what changed" in shown and "runs in all: 9" in shown and "stay in the log" in shown
+        assert "tell me what changed" in shown and "runs in all: 9" in shown and "Results to  chat" in shown
         run = antiphon_json("tasks", "run", "News", "--wait", "60", home=home)
         assert run["reply"] == "echo: tell me what changed"
         assert "ok" in antiphon("tasks", "runs", made["taskId"], home=home).stdout

@@ -16,6 +16,7 @@ from antiphon.domain.ids import AgentId, RunId
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.domain.person import PersonRole, person_principal
 from antiphon.domain.schedule import Schedule, Trigger, parse_every
+from antiphon.domain.send_to import parse_send_to
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.stored_task import NewTask, StoredTask, TaskSlot
 from antiphon.domain.targets import NamedTarget
@@ -55,6 +56,7 @@ class Bench:
         limits: TaskLimits | None = None,
         keeps_context: bool = False,
         place: DeliveryContext | None = None,
+        send_to: str = "chat",
     ) -> StoredTask:
         trigger = trigger or parse_every(every, self.clock.now())
         new = NewTask(
@@ -64,6 +66,7 @@ class Bench:
             missed=missed,
             limits=limits or TaskLimits(),
             keeps_context=keeps_context,
+            send_to=parse_send_to(send_to),
         )
         (made,) = await self.tasks.create(by, self.target(session), [new], place=place)
         return made

@@ -331,6 +331,8 @@ def check_slots(directory: Path, dump: Dump) -> int:
         assert (ended["status"], ended["code"]) == (("ok", None) if outcome == "ok" else ("error", "recovered"))
     effects = (directory / "effects").read_text("utf-8").splitlines() if (directory / "effects").exists() else []
     assert max(Counter(line.split()[0].split("/")[0] for line in effects).values(), default=0) <= 1
+    recorded = [event["report"][0] for event in dump["sessions"]["agent:main:main"] if "report" in event]
+    assert sorted(recorded) == sorted(outcomes), "the chat gets each result once"
     told = [run for run in dump["sent"].values() if outcomes[run] == "recovered"]
     assert len(told) <= 1, "the place hears once why there is no result"
     assert sorted(dump["sent"].values()) == sorted(

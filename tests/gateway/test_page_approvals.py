@@ -161,7 +161,7 @@ def test_a_withheld_result_is_read_among_the_requests_and_accepted_there(page: P
     """The session's own transcript does not show it: its session may not read it."""
     say(page, to_call("sessions_spawn", task='!call books {"year": 2026}\n!say The safe is empty.', label="kid"))
     card = page.locator("#conversation .entry.approval").last
-    expect(card).to_contain_text("A result of a sub-agent waits that this session may not read.")
+    expect(card).to_contain_text("A result waits that this session may not read.")
     expect(card).to_contain_text("See it under “To approve”")
     expect(card.get_by_role("button")).to_have_text(["Deny"])
     expect(card).not_to_contain_text("safe")

@@ -235,8 +235,9 @@ def _shown_words(message: UserMessage, entry: Input, framing: Framing) -> UserMe
 
 def is_of_session(message: UserMessage) -> bool:
     """Whether another session said it."""
-    kinds = (ProvenanceKind.INTER_SESSION, ProvenanceKind.ANNOUNCE)
-    return message.provenance.kind in kinds
+    if message.provenance.kind is ProvenanceKind.SCHEDULE:
+        return message.report is not None  # a task's result, not what a task asks for
+    return message.provenance.kind in (ProvenanceKind.INTER_SESSION, ProvenanceKind.ANNOUNCE)
 
 
 def is_fenced(message: UserMessage | AssistantMessage) -> bool:

@@ -60,6 +60,7 @@ class Subcommand(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     CANCEL = "cancel"
+    SEND = "send"
 
 
 class ChatCommand(Struct, frozen=True, kw_only=True):
@@ -77,6 +78,8 @@ class ChatCommand(Struct, frozen=True, kw_only=True):
     """Words for the agent, with a decision."""
     tasks: tuple[WrittenTask, ...] = ()
     """The new tasks of `/task new`, in their order."""
+    send_to: str | None = None
+    """Where the results of the task go from now on: `here`, or as `parse_send_to` reads it."""
     most: int | None = None
     """How many runs of a task to list."""
     is_everywhere: bool = False
@@ -100,6 +103,9 @@ class ChatCommand(Struct, frozen=True, kw_only=True):
 _READING = frozenset({CommandName.HELP, CommandName.STATUS, CommandName.WHO, CommandName.MEMORY})
 _READING_TASKS = frozenset({Subcommand.LIST, Subcommand.SHOW, Subcommand.RUNS, Subcommand.LAST})
 _APPROVING = tuple(verdict.value for verdict in Verdict if verdict.means.allows)
+HERE = "here"
+"""The chat in which a command is given, as the place of a task's results."""
+SENDING = f"send <id> {HERE} | me | log | <channel>/<group id>"
 USAGE: Mapping[CommandName, str] = {
     CommandName.HELP: "/help",
     CommandName.STATUS: "/status",
@@ -111,7 +117,9 @@ USAGE: Mapping[CommandName, str] = {
     CommandName.AGENT: "/agent [current] | list | switch <agent>",
     CommandName.WHO: "/who",
     CommandName.TASK: (
-        f"/task new {FORMS}, /task list [all], /task show | run | runs | last | approve | pause | resume | cancel <id>"
+        f"/task new {FORMS}, /task list [all], "
+        "/task show | run | runs | last | approve | pause | resume | cancel <id>, "
+        f"/task {SENDING}"
     ),
     CommandName.SEND: "/send on | off | inherit",
     CommandName.APPROVE: f"/approve <id> [1,3] [{'|'.join(_APPROVING)}] [note]",
@@ -233,6 +241,10 @@ def _read_task(rest: str) -> ChatCommand | None:
     *words, last = argument.split() or [""]
     if sub == Subcommand.RUNS and words and _COUNT.fullmatch(last):
         return ChatCommand(name=CommandName.TASK, sub=Subcommand.RUNS, argument=" ".join(words), most=int(last))
+    if sub == Subcommand.SEND:
+        if not words:
+            return _task_usage(SENDING)
+        return ChatCommand(name=CommandName.TASK, sub=Subcommand.SEND, argument=" ".join(words), send_to=last)
     if not argument:
         return _task_usage(f"{sub} <id>" + (" [number]" if sub == Subcommand.RUNS else ""))
     return ChatCommand(name=CommandName.TASK, sub=Subcommand(sub), argument=argument)
@@ -275,6 +287,7 @@ _NAMING_TASKS = frozenset(
         Subcommand.PAUSE,
         Subcommand.RESUME,
         Subcommand.CANCEL,
+        Subcommand.SEND,
     )
 )
 """The subcommands that name a task, by its id or name."""

@@ -23,8 +23,8 @@ class ResultSource(StrEnum):
 
 
 _SOURCE_NOTES = {
-    ResultSource.TOOL: "The sub-agent wrote no reply; the result is from its last tool call.",
-    ResultSource.EARLIER_WORDS: "The sub-agent's last reply is empty; the result is its last text before that.",
+    ResultSource.TOOL: "The {} wrote no reply; the result is from its last tool call.",
+    ResultSource.EARLIER_WORDS: "The {}'s last reply is empty; the result is its last text before that.",
 }
 
 
@@ -32,7 +32,9 @@ class Finding(Struct, frozen=True, kw_only=True):
     """The facts about a child that ended. Statuses and numbers come from the runtime, never from a model."""
 
     name: str
-    """The label, else the key."""
+    """The label, else the key; of a task its name."""
+    task_run: str | None = None
+    """Of a task: the run that brought the result."""
     session_key: str
     session_id: str
     status: RunStatus
@@ -60,7 +62,9 @@ class Record(Struct, frozen=True, kw_only=True):
     """A record as it is read again."""
 
     name: str
-    """The child's label, else its key."""
+    """The child's label, else its key; of a task its name."""
+    is_of_task: bool = False
+    """Whether a task brought it."""
     status: str
     """`ok | error: … | timeout | cancelled`."""
     result: str
@@ -72,7 +76,8 @@ class Record(Struct, frozen=True, kw_only=True):
         return self.status == RunStatus.OK
 
 
-_LEAD = re.compile(r"Sub-agent: ([^\n]*)\nStatus: ([^\n]*)\nResult:\n")
+SUB_AGENT, TASK = "Sub-agent", "Task"
+_LEAD = re.compile(rf"({SUB_AGENT}|{TASK}): ([^\n]*)\nStatus: ([^\n]*)\nResult:\n")
 
 
 def read_record(parts: Sequence[Part]) -> Record | None:
@@ -80,9 +85,17 @@ def read_record(parts: Sequence[Part]) -> Record | None:
     match parts:
         case [TextPart(text=lead), TextPart(text=result), TextPart(text=notes)]:
             found = _LEAD.fullmatch(lead)
-            return found and Record(name=found[1], status=found[2], result=result, notes=notes.strip())
+            return found and Record(
+                name=found[2], is_of_task=found[1] == TASK, status=found[3], result=result, notes=notes.strip()
+            )
         case _:
             return None
+
+
+def read_task_name(lead: str) -> str | None:
+    """The name of the task whose result follows that text; None for a sub-agent's."""
+    found = _LEAD.fullmatch(lead)
+    return found[2] if found is not None and found[1] == TASK else None
 
 
 def record_parts(finding: Finding) -> tuple[Part, ...]:
@@ -90,7 +103,7 @@ def record_parts(finding: Finding) -> tuple[Part, ...]:
     result = finding.result or NO_RESULT
     notes = list(finding.notes)
     if finding.result and finding.source in _SOURCE_NOTES:
-        notes.insert(0, _SOURCE_NOTES[finding.source])
+        notes.insert(0, _SOURCE_NOTES[finding.source].format(_kind(finding).lower()))
     if finding.status is RunStatus.TIMEOUT:
         notes.insert(0, "The time limit was reached; the result may be incomplete.")
     told = f"\nNotes: {' '.join(notes) if notes else 'none'}\n{_stats(finding)}"
@@ -99,8 +112,10 @@ def record_parts(finding: Finding) -> tuple[Part, ...]:
 
 def withheld_parts(finding: Finding) -> tuple[Part, ...]:
     """Says that a result waits; not what it is, how it ended, when, or what it cost. Contract: flow 4, 6."""
-    lead = f"Sub-agent: {flat(finding.name)}\nStatus: {RunStatus.OK.value}\nResult:\n"
-    return (TextPart(text=lead), TextPart(text=WITHHELD), TextPart(text=f"\nStats: session {finding.session_key}"))
+    lead = f"{_kind(finding)}: {flat(finding.name)}\nStatus: {RunStatus.OK.value}\nResult:\n"
+    named = "" if finding.task_run is None else f" · runId {finding.task_run}"
+    stats = f"\nStats: session {finding.session_key}{named}"
+    return (TextPart(text=lead), TextPart(text=WITHHELD), TextPart(text=stats))
 
 
 def quarantined_parts(finding: Finding) -> tuple[Part, ...]:
@@ -109,8 +124,12 @@ def quarantined_parts(finding: Finding) -> tuple[Part, ...]:
     return (TextPart(text=_lead(finding)), TextPart(text=finding.result or NO_RESULT), TextPart(text=told))
 
 
+def _kind(finding: Finding) -> str:
+    return SUB_AGENT if finding.task_run is None else TASK
+
+
 def _lead(finding: Finding) -> str:
-    return f"Sub-agent: {flat(finding.name)}\nStatus: {status_line(finding.status, finding.error)}\nResult:\n"
+    return f"{_kind(finding)}: {flat(finding.name)}\nStatus: {status_line(finding.status, finding.error)}\nResult:\n"
 
 
 def _stats(finding: Finding) -> str:

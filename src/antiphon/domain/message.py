@@ -197,9 +197,14 @@ def step_for_people(stage: str, turn: int, of: int, source: str) -> str:
             return f"{stage} from {source}"
 
 
-def report_for_people(stage: str, source: str) -> str:
-    """Describes a message between a session and its child in a few words; `source` is its author."""
+def report_for_people(stage: str, source: str, task: str | None = None) -> str:
+    """Describes a message between a session and its child in a few words; `source` is its author.
+
+    `task` is the name of the task whose result it is.
+    """
     match stage:
+        case ReportStage.RECORD if task is not None:
+            return f"from task {task}"
         case ReportStage.RECORD:
             return f"result of {source}"
         case ReportStage.CONTINUATION:

@@ -60,6 +60,11 @@ class Report(Struct, frozen=True, kw_only=True):
     is_taken: bool = False
     """Whether the requester already has the result through a wait."""
 
+    @property
+    def is_of_task(self) -> bool:
+        """Whether a task's own run brings it to a chat, where its record starts nothing. Contract: tasks 1."""
+        return self.task is not None and self.is_from_outside and self.origin_run is None
+
 
 class Situation(Struct, frozen=True, kw_only=True):
     """The facts that decide in addition to the report, as they are in the deciding unit."""

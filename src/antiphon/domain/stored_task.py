@@ -11,6 +11,7 @@ from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow, TaskId
 from antiphon.domain.keys import SessionKey, cron_key
 from antiphon.domain.label import parse_label
 from antiphon.domain.schedule import Schedule
+from antiphon.domain.send_to import TO_CHAT, SendTo, SendToKind, place_text
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.session_ids import TASK_NAMESPACE, parse_session_id
 from antiphon.domain.task import MissedPolicy, SlotOutcome, Task, TaskLimits, Why
@@ -38,7 +39,12 @@ class StoredTask(Task, frozen=True, kw_only=True):
     made_of: Classification = PUBLIC
     """What the prompt and the name were made of."""
     place: DeliveryContext | None = None
-    """The place of its results; None if they stay in the log."""
+    """Of `chat` and `place`: where its results are sent, if that was fixed when it was made or changed."""
+    send_to: SendToKind = SendToKind.CHAT
+    chat: SessionRow | None = None
+    """Of `chat`: the session of its records; None for the one in which it was made."""
+    chat_key: str | None = None
+    """The key of `chat`; None if that session was deleted."""
     keeps_context: bool = False
     """Whether all firings share one incarnation."""
     may_consult: bool = False
@@ -46,7 +52,7 @@ class StoredTask(Task, frozen=True, kw_only=True):
     is_sandboxed: bool = False
     """Whether a sandboxed session made it; then its runs are sandboxed too."""
     why: Why | None = None
-    """Why it paused or ended by itself; None if a person paused it."""
+    """Why it paused or ended by itself, or goes on without reaching anybody; None if a person paused it."""
     skips: int = 0
     """Slots without a run, in all."""
     last_slot_at: datetime | None = None
@@ -62,6 +68,15 @@ class StoredTask(Task, frozen=True, kw_only=True):
     def key(self) -> SessionKey:
         """The session in which its runs work."""
         return cron_key(self.id)
+
+    @property
+    def written_send_to(self) -> str:
+        """Where its results go, in the words of `domain/send_to`."""
+        if self.send_to is SendToKind.CHAT and self.chat is not None:
+            return f"{SendToKind.CHAT}:{self.chat_key or ''}"
+        if self.send_to is SendToKind.PLACE:
+            return SendToKind.LOG.value if self.place is None else place_text(self.place)
+        return self.send_to.value
 
 
 class TaskSlot(Struct, frozen=True, kw_only=True):
@@ -93,6 +108,7 @@ class NewTask(Struct, frozen=True, kw_only=True):
     grace: timedelta = timedelta(minutes=10)
     limits: TaskLimits = TaskLimits()
     keeps_context: bool = False
+    send_to: SendTo = TO_CHAT
 
 
 class TaskEdit(Struct, frozen=True, kw_only=True):
@@ -105,6 +121,7 @@ class TaskEdit(Struct, frozen=True, kw_only=True):
     grace: timedelta | None = None
     limits: TaskLimits | None = None
     keeps_context: bool | None = None
+    send_to: SendTo | None = None
 
 
 def session_id_of(task: TaskId) -> SessionId:

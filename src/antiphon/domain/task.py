@@ -54,6 +54,10 @@ class Why(StrEnum):
     """Its maker no longer has the right to do what the task does."""
     PLACE = "place_clearance"
     """What it is made of may no longer go to the place of its results."""
+    PLACE_GONE = "place_gone"
+    """The place of its results was left or deleted, or is not its maker's any more."""
+    NO_OWN_CHAT = "no_own_chat"
+    """Its maker, to whom its results go, has no chat with a bot: they stay in its log. It goes on."""
 
 
 class MissedPolicy(StrEnum):
@@ -114,6 +118,8 @@ class Around(Struct, frozen=True, kw_only=True):
     """Whether its maker may do now what the task does."""
     may_leave: bool = True
     """Whether what it is made of may go to the place of its results."""
+    has_place: bool = True
+    """Whether that place is there, and still its maker's."""
     runs_this_hour: int = 0
     tokens_today: int = 0
     microusd_today: int = 0
@@ -165,8 +171,8 @@ def on_due(task: Task, around: Around) -> TaskStep:
     newest = slot if not later else _newest(task.schedule, slot, now)
     missed = later + (now - newest > ON_TIME)
     ahead = replace(task, next_at=next_slot(task.schedule, now))
-    if not around.may_run or not around.may_leave:
-        why = Why.PLACE if around.may_run else Why.MAKER
+    why = _lost(around)
+    if why is not None:
         return TaskStep(replace(ahead, state=TaskState.PAUSED), (Skip(slot, why, missed), TellMaker(why)))
     if task.missed is MissedPolicy.SKIP and now - newest > task.grace:
         return _without_run(ahead, Skip(slot, Why.MISSED, missed))
@@ -177,6 +183,15 @@ def on_due(task: Task, around: Around) -> TaskStep:
         ended = replace(ahead, state=TaskState.ENDED, next_at=None)
         return TaskStep(ended, (Skip(slot, Why.TOTAL_RUNS, missed), TellMaker(Why.TOTAL_RUNS)))
     return TaskStep(replace(ahead, runs=task.runs + 1), (Begin(slot, missed),))
+
+
+def _lost(around: Around) -> Why | None:
+    """Why the task may not go on until somebody has seen to it."""
+    if not around.may_run:
+        return Why.MAKER
+    if not around.has_place:
+        return Why.PLACE_GONE
+    return None if around.may_leave else Why.PLACE
 
 
 def on_ended(task: Task, outcome: SlotOutcome, reply: str, at: datetime, *, has_made_a_step: bool = True) -> TaskStep:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from antiphon.domain.schedule import At, Schedule, in_words, shown_time, upcoming
+from antiphon.domain.send_to import SendToKind, place_text
 from antiphon.domain.stored_task import StoredTask, TaskSlot
 from antiphon.domain.task import BACKOFF, MOST_ERRORS, TaskState, Why
 
@@ -21,10 +22,12 @@ WHY: Mapping[Why, str] = {
     Why.ERRORS: f"{MOST_ERRORS} runs in a row failed",
     Why.MAKER: "its maker may no longer do what it does",
     Why.PLACE: "what it is made of may no longer go where its results go",
+    Why.PLACE_GONE: "the place of its results was left or deleted, or is not its maker's any more",
+    Why.NO_OWN_CHAT: "its maker has no chat with a bot, so its results stay in its log",
 }
 
 
-PAUSING = frozenset({Why.ERRORS, Why.MAKER, Why.PLACE})
+PAUSING = frozenset({Why.ERRORS, Why.MAKER, Why.PLACE, Why.PLACE_GONE})
 """After these a task may be resumed."""
 
 
@@ -38,13 +41,36 @@ def schedule_words(schedule: Schedule, first: datetime | None) -> str:
 
 def state_words(task: StoredTask) -> str:
     """`active`, or `paused: <why>`."""
-    return task.state.value if task.why is None or task.state is TaskState.ACTIVE else f"{task.state}: {WHY[task.why]}"
+    is_silent = task.why is None or (task.state is TaskState.ACTIVE and task.why is not Why.NO_OWN_CHAT)
+    return task.state.value if is_silent or task.why is None else f"{task.state}: {WHY[task.why]}"
+
+
+_NEXT: Mapping[Why, str] = {
+    Why.PLACE_GONE: "Give it another place (/task send, `antiphon tasks edit --send-to`, or the page), and resume it.",
+    Why.NO_OWN_CHAT: "Write to a bot of this home and link the chat, or give the task another place.",
+}
 
 
 def stopped_words(task: StoredTask, why: Why) -> str:
-    """What its maker reads about a task that stopped by itself."""
-    stopped = "paused" if why in PAUSING else "has ended"
-    return f'Task "{task.name}" ({task.id}) {stopped}: {WHY[why]}.'
+    """What its maker reads about a task that stopped by itself, or whose results cannot reach them."""
+    stopped = "goes on" if why is Why.NO_OWN_CHAT else "paused" if why in PAUSING else "has ended"
+    said = f'Task "{task.name}" ({task.id}) {stopped}: {WHY[why]}.'
+    return f"{said} {_NEXT[why]}" if why in _NEXT else said
+
+
+def results_words(task: StoredTask) -> str:
+    """Where its results go, as a person reads it."""
+    match task.send_to:
+        case SendToKind.CHAT if task.chat is None:
+            return "the chat in which it was made"
+        case SendToKind.CHAT:
+            return f"the chat {task.chat_key or 'that was deleted'}"
+        case SendToKind.ME:
+            return "its maker's own chat on a channel"
+        case SendToKind.PLACE if task.place is not None:
+            return place_text(task.place)
+        case _:
+            return "its log only"
 
 
 def slot_words(slot: TaskSlot, zone: str) -> str:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.errors import Invalid
 from antiphon.domain.schedule import next_slot, upcoming
+from antiphon.domain.send_to import parse_send_to
 from antiphon.domain.stored_task import NewTask, TaskEdit
 from antiphon.domain.task import MissedPolicy, TaskLimits
 from antiphon.domain.text import one_line
@@ -64,6 +65,8 @@ class TaskForm(Struct, frozen=True, kw_only=True):
     grace: timedelta | None = None
     limits: TaskLimits | None = None
     keeps_context: bool | None = None
+    send_to: str | None = None
+    """Where results go, as `parse_send_to` reads it."""
 
 
 def new_task(form: TaskForm, zone: str, now: datetime) -> NewTask:
@@ -71,6 +74,7 @@ def new_task(form: TaskForm, zone: str, now: datetime) -> NewTask:
     written = _written(form)
     plain = NewTask(name=written.name, prompt=written.prompt, schedule=schedule_of(written.time, zone, now))
     given = {name: getattr(form, name) for name in ("missed", "grace", "limits", "keeps_context")}
+    given["send_to"] = None if form.send_to is None else parse_send_to(form.send_to)
     return replace(plain, **{name: value for name, value in given.items() if value is not None})
 
 
@@ -104,6 +108,7 @@ def edit_of(form: TaskForm, zone: str, now: datetime) -> TaskEdit:
         grace=form.grace,
         limits=form.limits,
         keeps_context=form.keeps_context,
+        send_to=None if form.send_to is None else parse_send_to(form.send_to),
     )
 
 

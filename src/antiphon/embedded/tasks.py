@@ -31,6 +31,8 @@ class TaskFields(TypedDict, total=False):
     grace_minutes: float
     context: Literal["fresh", "keep"]
     limits: TaskLimits
+    send_to: str
+    """`chat` (the session in which it is made), `chat:<session key>`, `me`, `log`, or `<channel>/<group id>`."""
 
 
 class TaskHandles:
@@ -41,7 +43,7 @@ class TaskHandles:
 
     @checked
     async def create(self, *, session: str = "main", **fields: Unpack[TaskFields]) -> StoredTask:
-        """Makes a task in the session, whose agent does the work; its results stay in the log of the task.
+        """Makes a task in the session, whose agent does the work; its results go there unless `send_to` says otherwise.
 
         Raises `Invalid`, `TooLarge`, and `Conflict` (`task_name_taken`) if the session has a task of that name, so
         that the same call again makes no second task.
@@ -139,4 +141,5 @@ def _form(fields: TaskFields) -> TaskForm:
         grace=None if grace is None else timedelta(minutes=grace),
         limits=fields.get("limits"),
         keeps_context=None if context is None else context == "keep",
+        send_to=fields.get("send_to"),
     )

@@ -337,6 +337,17 @@ async def find_identities(query: Query, ids: Sequence[PersonId]) -> Mapping[Pers
     return found
 
 
+async def find_newest_identity(query: Query, id: PersonId) -> Identity | None:
+    """The account of the person, or of whom they act as, that was linked last."""
+    row = await query.fetch_one(
+        "SELECT n.channel, n.account, n.platform_id FROM people p JOIN identities n "
+        "ON n.person = COALESCE(p.merged_into, p.id) WHERE p.id = ? "
+        "ORDER BY n.created_at DESC, n.channel, n.account, n.platform_id LIMIT 1",
+        (id,),
+    )
+    return None if row is None else Identity(channel=row[0], account=row[1], platform_id=row[2])
+
+
 async def hold(tx: Transaction, id: PersonId) -> None:
     """Until this unit commits, no other that holds the person goes on."""
     await tx.execute("UPDATE people SET role = role WHERE id = ?", (id,))

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, RunId, SessionRow, TaskId
+from antiphon.domain.send_to import SendToKind
+from antiphon.domain.session import DeliveryContext
 from antiphon.domain.stored_task import StoredTask, TaskEdit, TaskSlot
 from antiphon.domain.task import MissedPolicy, SlotOutcome, Task, TaskState, Why
 from antiphon.policy.reach import Reach
@@ -29,6 +31,7 @@ _TASK = SelectList(
     StoredTask,
     "t.id, t.agent_id, t.maker, t.session, s.key AS session_key, t.name, t.prompt, t.level AS made_of_level, "
     "t.compartments AS made_of_compartments, t.integrity AS made_of_integrity, t.person AS made_of_person, t.place, "
+    "COALESCE(t.send_to, CASE WHEN t.place IS NULL THEN 'log' ELSE 'place' END) AS send_to, t.chat, c.key AS chat_key, "
     f"t.schedule, t.missed, t.grace, t.limits, t.keeps_context, CASE WHEN {_MAY_CONSULT} THEN 1 ELSE 0 END "
     "AS may_consult, t.is_sandboxed, t.state, "
     "t.why, t.next_at, t.errors, t.tries, t.runs, t.skips, t.last_slot_at, t.last_outcome, t.version, t.created_at, "
@@ -36,6 +39,7 @@ _TASK = SelectList(
     maker=codec.stored_principal,
     made_of=codec.combined_classification("made_of"),
     place=codec.place,
+    send_to=codec.member_of(SendToKind),
     schedule=codec.schedule,
     missed=codec.member_of(MissedPolicy),
     grace=codec.duration,
@@ -51,7 +55,10 @@ _TASK = SelectList(
     created_at=codec.moment,
     updated_at=codec.moment,
 )
-_SELECT = f"SELECT {_TASK.text} FROM tasks t JOIN sessions s ON s.id = t.session"
+_SELECT = (
+    f"SELECT {_TASK.text} FROM tasks t JOIN sessions s ON s.id = t.session "
+    "LEFT JOIN sessions c ON c.id = t.chat AND c.deleted_at IS NULL"
+)
 _SLOT = SelectList(
     TaskSlot,
     "task, slot_at, is_manual, run, missed, outcome, why, fired_at, ended_at",
@@ -67,6 +74,7 @@ _FIRES = "state = 'active' AND next_at IS NOT NULL"
 """The condition of the index of slots to come."""
 _COLUMNS = (
     *("id", "agent_id", "maker", "session", "name", "prompt", "level", "compartments", "integrity", "person", "place"),
+    *("send_to", "chat"),
     *(
         "schedule",
         "missed",
@@ -101,7 +109,7 @@ async def insert(tx: Transaction, task: StoredTask) -> None:
         "name": task.name,
         "prompt": task.prompt,
         **made_of_columns(task.made_of),
-        "place": None if task.place is None else codec.place_text(task.place),
+        **place_columns(task.send_to, task.place, task.chat),
         "schedule": codec.json_text(task.schedule),
         "missed": task.missed.value,
         "grace": codec.optional_milliseconds(task.grace),
@@ -120,6 +128,11 @@ async def insert(tx: Transaction, task: StoredTask) -> None:
     }
     await tx.execute(_INSERT, [values[name] for name in _COLUMNS])
     tx.wake(TASKS_DUE)
+
+
+def place_columns(send_to: SendToKind, place: DeliveryContext | None, chat: SessionRow | None) -> dict[str, SqlValue]:
+    """The columns that say where its results go."""
+    return {"send_to": send_to.value, "place": None if place is None else codec.place_text(place), "chat": chat}
 
 
 def made_of_columns(made_of: Classification) -> dict[str, SqlValue]:

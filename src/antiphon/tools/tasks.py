@@ -9,6 +9,7 @@ from antiphon.domain.agent import Effect
 from antiphon.domain.classification import join_all
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import TaskId
+from antiphon.domain.send_to import MAX_SEND_TO
 from antiphon.domain.stored_task import StoredTask
 from antiphon.domain.text import one_line
 from antiphon.domain.written_task import TaskForm, new_task
@@ -28,7 +29,7 @@ DESCRIPTION = (
 CODES = (
     *("not_found", "invalid_task", "invalid_duration", "invalid_time", "invalid_cron", "invalid_zone"),
     *("prompt_too_large", "task_name_taken", "task_cap", "task_in_task", "task_ended", "above_clearance"),
-    *("forbidden", "agent_not_open", "not_maker", "write_down"),
+    *("forbidden", "agent_not_open", "not_maker", "write_down", "no_place"),
 )
 LISTED = 50
 PROMPT_LENGTH = 300
@@ -48,6 +49,12 @@ class TasksArguments(Arguments):
     cron: str | None = Field(None, max_length=300, description="For new: five fields, or '@daily'.")
     zone: str | None = Field(
         None, max_length=100, description="For new: the time zone, such as 'Europe/Berlin'; the settings' unless given."
+    )
+    send_to: str | None = Field(
+        None,
+        max_length=MAX_SEND_TO,
+        description="For new: where results go: 'chat' (this one, the default), 'me' (the person's own chat on a "
+        "channel), 'log', or a group as '<channel>/<group id>'.",
     )
 
 
@@ -92,6 +99,7 @@ def _form(arguments: TasksArguments) -> TaskForm:
         at=arguments.at,
         cron=arguments.cron,
         zone=arguments.zone,
+        send_to=arguments.send_to,
     )
 
 
@@ -105,5 +113,6 @@ def _shown(stored: StoredTask) -> dict[str, Any]:
         "state": shape.state,
         **({} if shape.reason is None else {"reason": shape.reason}),
         "prompt": one_line(stored.prompt, PROMPT_LENGTH),
+        "sendTo": shape.send_to,
         "runs": stored.runs,
     }

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from antiphon.domain.schedule import At, Every, Schedule, in_words, shown_time, upcoming
+from antiphon.domain.send_to import SendToKind
 from antiphon.domain.stored_task import StoredTask, TaskSlot
 from antiphon.domain.task import TaskLimits, TaskState
 from antiphon.domain.task_words import WHY
@@ -50,6 +51,8 @@ class TaskPreview(Shape, frozen=True, kw_only=True):
 
     name: str
     prompt: str
+    send_to: str
+    """Where results would go, if that place exists and is the maker's."""
     trigger: TriggerShape
     upcoming: Sequence[TimeShape]
     """Its next three times, or fewer if there are no more."""
@@ -83,8 +86,11 @@ class TaskShape(Shape, frozen=True, kw_only=True):
     """`fresh`: each run begins a new conversation. `keep`: all runs share one."""
     consults: bool
     """Whether its runs may reach sessions of other agents, as far as the settings let any session."""
+    send_to: str
+    """Where results go: `chat` (the session in which it was made), `chat:<sessionKey>`, `me` (its maker's own chat on
+    a channel), `log`, or `<channel>/<id>`."""
     delivers: bool
-    """Whether results are sent to a chat; else they stay in the log."""
+    """Whether results are sent to a chat on a channel; a session of `chat` may have one besides."""
     limits: TaskLimitsShape
     runs: int
     skips: int
@@ -158,7 +164,8 @@ def task(stored: StoredTask, names: Mapping[str, str]) -> TaskShape:
         grace_minutes=stored.grace.total_seconds() / 60,
         context="keep" if stored.keeps_context else "fresh",
         consults=stored.may_consult,
-        delivers=stored.place is not None and stored.place.channel is not None,
+        send_to=stored.written_send_to,
+        delivers=stored.send_to is SendToKind.ME or stored.place is not None,
         limits=_limits(stored.limits),
         runs=stored.runs,
         skips=stored.skips,
@@ -176,6 +183,7 @@ def preview(previewed: PreviewedTask) -> TaskPreview:
     return TaskPreview(
         name=new.name,
         prompt=new.prompt,
+        send_to=new.send_to.text,
         trigger=_trigger(new.schedule),
         upcoming=_times(new.schedule, previewed.upcoming),
     )

@@ -5,11 +5,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from antiphon.building import Parts
+from antiphon.domain.actor import OWNER
+from antiphon.domain.finding import Record, read_record
+from antiphon.domain.task import TaskState, Why
 from antiphon.testing.telegram import FakeTelegram
-from tests.channels.telegram.bots import open_bot
+from tests.channels.telegram.bots import FAMILY, OLGA, Bot, open_bot
+from tests.channels.telegram.test_messages_to_groups import leave
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.stage import ManualClock
+from tests.engine.stage import ManualClock, read_log
 
 pytestmark = pytest.mark.anyio
 
@@ -86,3 +90,80 @@ async def test_three_lines_in_a_chat_make_three_tasks_with_the_times_at_which_cl
         await fake.until(lambda: any("Created 3 tasks" in text for text in fake.texts(1)))
         (made,) = [text for text in fake.texts(1) if "Created 3 tasks" in text]
         assert "Sat 2026-03-28 02:30 CET, Sun 2026-03-29 03:00 CEST, Mon 2026-03-30 02:30 CEST" in made
+
+
+@requirement("tasks:1", "channels:3")
+async def test_a_result_set_in_a_chat_is_told_there_once_and_stands_in_its_log_as_the_tasks(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    clock = ManualClock(START)
+    async with open_bot(open_home, fake, Parts(clock=clock)) as bot:
+        await bot.link_owner()
+        fake.write("/task new every 1h News: !say the news", sender=OLGA)
+        await fake.until(lambda: any("Created task" in text for text in fake.texts(1)))
+        (task,) = await bot.app.services.tasks.list(OWNER, limit=9)
+        clock.pass_time(timedelta(hours=1))
+        await bot.app.scheduler.settle_due()
+        await bot.settles()
+        assert fake.texts(1).count("the news") == 1
+        assert [record.name for record in await records_in(bot, task.session_key)] == ["News"]
+        fake.write("/task send News log", sender=OLGA)
+        await fake.until(lambda: any("sends its results to its log only" in text for text in fake.texts(1)))
+        clock.pass_time(timedelta(hours=1))
+        await bot.app.scheduler.settle_due()
+        await bot.settles()
+        assert fake.texts(1).count("the news") == 1 and len(await records_in(bot, task.session_key)) == 1
+        for to, said in (
+            ("me", "sends its results to its maker's own chat on a channel"),
+            ("here", "sends its results to the chat in which it was made"),
+            ("nowhere", "Place of results is not known: 'nowhere'. Write chat,"),
+            (
+                "telegram/-500",
+                "Group not found: '-500' on channel 'telegram'. Name a group in which this agent answers",
+            ),
+            ("", "Usage: /task send <id> here | me | log"),
+        ):
+            fake.write(f"/task send News {to}".strip(), sender=OLGA)
+            await fake.until(lambda said=said: any(said in text for text in fake.texts(1)))
+        clock.pass_time(timedelta(hours=1))
+        await bot.app.scheduler.settle_due()
+        await bot.settles()
+        assert fake.texts(1).count("the news") == 2 and len(await records_in(bot, task.session_key)) == 2
+
+
+async def records_in(bot: Bot, key: str) -> list[Record]:
+    """The results of tasks in the log of the session."""
+    log = await read_log(bot.app, key)
+    found = [read_record(event.message.content) for event in log if event.message is not None]
+    return [record for record in found if record is not None and record.is_of_task]
+
+
+@requirement("tasks:1", "tasks:2", "groups:1")
+async def test_a_group_gets_the_result_until_the_bot_is_removed_and_then_the_maker_hears_of_it(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    clock = ManualClock(START)
+    async with open_bot(open_home, fake, Parts(clock=clock)) as bot:
+        await bot.link_owner()
+        fake.write("hello", sender=OLGA, chat=FAMILY)
+        await bot.settles()
+        fake.write("/task new every 1h News: !say the news", sender=OLGA)
+        await fake.until(lambda: any("Created task" in text for text in fake.texts(1)))
+        fake.write("/task send News telegram/-100", sender=OLGA)
+        await fake.until(lambda: any("Group not found" in text for text in fake.texts(1)))
+        await bot.app.services.groups.allow(OWNER, "telegram", "default", "-100")
+        fake.write("/task send News telegram/-100", sender=OLGA)
+        await fake.until(lambda: any("sends its results to telegram/-100" in text for text in fake.texts(1)))
+        clock.pass_time(timedelta(hours=1))
+        await bot.app.scheduler.settle_due()
+        await bot.settles()
+        assert fake.texts(-100) == ["the news"] and "the news" not in fake.texts(1)
+        leave(fake, FAMILY)
+        await bot.settles()
+        clock.pass_time(timedelta(hours=1))
+        await bot.app.scheduler.settle_due()
+        await fake.until(lambda: any("was left or deleted" in text for text in fake.texts(1)))
+        await bot.settles()
+        assert fake.texts(-100) == ["the news"]
+        (task,) = await bot.app.services.tasks.list(OWNER, limit=9)
+        assert (task.state, task.why) == (TaskState.PAUSED, Why.PLACE_GONE)

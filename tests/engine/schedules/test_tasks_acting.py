@@ -101,7 +101,7 @@ async def test_a_task_without_a_place_asks_at_its_hour_for_the_release_of_a_mess
     async with bench(open_home, parts={"tools": PARTS.tools, "channels": [channel]}) as b:
         await link(b.app, "+1", await invite(b.app, "Ann"))
         out = to_call("message", channel=NAME, recipient="Ann", text="Dinner is at eight.")
-        task = await b.make(f"{BOOKS}\n{out}")
+        task = await b.make(f"{BOOKS}\n{out}", send_to="log")
         assert task.place is None
         await b.passes(HOUR)
         (asked,) = await pending(b.app)

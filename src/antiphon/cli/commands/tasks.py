@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from antiphon.cli.connection.client import Client
 
 PAGE = 200
+EXAMPLE = "every weekday at 8 fetch https://example.org/news and tell me what is new"
 LISTED_NAME = 20
 """How many characters of a name the table shows on a terminal."""
 LIMIT_WORDS = {
@@ -49,6 +50,14 @@ GraceOption = Annotated[
 ContextOption = Annotated[
     Literal["fresh", "keep"] | None,
     typer.Option("--context", help="'fresh': each run begins a new conversation. 'keep': all share one."),
+]
+SendToOption = Annotated[
+    str | None,
+    typer.Option(
+        "--send-to",
+        metavar="PLACE",
+        help="Where results go: 'chat', 'chat:<session key>', 'me', 'log', or a group as '<channel>/<id>'.",
+    ),
 ]
 RunsAnHourOption = Annotated[int | None, typer.Option("--runs-an-hour", metavar="N", min=1, help="Most runs an hour.")]
 TokensADayOption = Annotated[int | None, typer.Option("--tokens-a-day", metavar="N", min=1, help="Most tokens a day.")]
@@ -138,6 +147,7 @@ def _show_preview(preview: JsonObject) -> None:
             "Name": str(preview["name"]),
             "When": str(_part(preview, "trigger")["words"]),
             "Next": ", ".join(_times(preview)),
+            "Results to": str(preview["sendTo"]),
             "Prompt": str(preview["prompt"]),
         }
     )
@@ -158,7 +168,7 @@ def _show(task: JsonObject) -> None:
             "Made in": str(task["sessionKey"]),
             "By": str(task.get("makerName") or task["maker"]),
             "Works in": str(task["key"]),
-            "Results": "sent to the chat" if task["delivers"] else "stay in the log",
+            "Results to": str(task["sendTo"]),
             "Missed": str(task["missed"]),
             "Context": str(task["context"]),
             "Limits": ", ".join(f"{LIMIT_WORDS[name]}: {value}" for name, value in limits.items()),
@@ -181,7 +191,7 @@ def new_task(
         str,
         typer.Argument(
             metavar="TEXT",
-            help="When and what, such as 'every weekday at 8 tell me what changed'; only what, if an option says when.",
+            help=f"When and what, such as '{EXAMPLE}'; only what, if an option says when.",
         ),
     ],
     every: EveryOption = None,
@@ -192,6 +202,7 @@ def new_task(
     session: Annotated[
         str, typer.Option("--session", metavar="SESSION", help="The session whose agent does the work.")
     ] = "main",
+    send_to: SendToOption = None,
     missed: MissedOption = None,
     grace: GraceOption = None,
     context: ContextOption = None,
@@ -222,6 +233,7 @@ def new_task(
             "cron": cron,
             "zone": zone,
             "name": name,
+            "sendTo": send_to,
             "missed": missed,
             "graceMinutes": grace,
             "context": context,
@@ -263,7 +275,7 @@ def _name_of(task: JsonObject) -> str:
             "Next": _next,
             "When": lambda row: str(_part(row, "trigger")["words"]),
         },
-        none="There are no tasks.\nantiphon tasks new 'every weekday at 8 tell me what changed'",
+        none=f"There are no tasks.\nantiphon tasks new '{EXAMPLE}'",
     ),
 )
 def list_tasks(
@@ -302,6 +314,7 @@ def edit_task(
     cron: CronOption = None,
     zone: ZoneOption = None,
     name: NameOption = None,
+    send_to: SendToOption = None,
     missed: MissedOption = None,
     grace: GraceOption = None,
     context: ContextOption = None,
@@ -325,6 +338,7 @@ def edit_task(
             "cron": cron,
             "zone": zone,
             "name": name,
+            "sendTo": send_to,
             "missed": missed,
             "graceMinutes": grace,
             "context": context,

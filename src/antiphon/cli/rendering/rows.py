@@ -8,6 +8,7 @@ from antiphon.cli.rendering.output import ago, calls_of, clock_time, console, er
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Integrity
 from antiphon.domain.distrust import ReadSource
+from antiphon.domain.finding import read_task_name
 from antiphon.domain.message import Attribution, Citation, JsonObject, report_for_people, step_for_people
 from antiphon.domain.release import shown_words
 from antiphon.domain.source_words import first_words_of, from_whom
@@ -178,7 +179,9 @@ def author_of(message: JsonObject) -> str:
         return f"  ({step_for_people(str(step['stage']), turn, of, str(provenance.get('sourceSessionKey')))})"
     report = message.get("report")
     if isinstance(provenance, dict) and isinstance(report, dict):
-        return f"  ({report_for_people(str(report['stage']), str(provenance.get('sourceSessionKey')))})"
+        parts = rows_of(message, "content") if isinstance(message.get("content"), list) else []
+        task = read_task_name(str(parts[0].get("text"))) if parts else None
+        return f"  ({report_for_people(str(report['stage']), str(provenance.get('sourceSessionKey')), task)})"
     if isinstance(provenance, dict) and provenance.get("kind") == "hook":
         return f"  (hook {message.get('sender')})"
     if isinstance(provenance, dict) and provenance.get("kind") != "external":

@@ -10,7 +10,7 @@ from antiphon.domain.errors import NotFound
 from antiphon.domain.inbound import Sender
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import bracketed_name
-from antiphon.engine.access.places import rules_of
+from antiphon.engine.access.answered_groups import standing_of
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.recipients import account_of, name_group
 from antiphon.engine.chats.owners import ask_about_group
@@ -94,23 +94,6 @@ async def find_group(query: Query, place: DeliveryContext) -> ChannelGroup | Non
     """The group whose present id the place names."""
     assert place.channel is not None and place.to is not None
     return await rows.find_by_address(query, place.channel, account_of(place), place.to)
-
-
-def standing_of(rules: Rules, place: DeliveryContext, group: ChannelGroup | None) -> GroupStanding:
-    """Whether the bot may answer there. A group that the settings name is allowed."""
-    assert place.channel is not None and place.to is not None
-    named = rules_of(rules, place.channel, account_of(place)).groups
-    if place.to in named or (group is not None and group.group_id in named):
-        return GroupStanding.ALLOWED
-    match group:
-        case None:
-            return GroupStanding.UNKNOWN
-        case ChannelGroup(state=GroupState.ALLOWED):
-            return GroupStanding.ALLOWED
-        case ChannelGroup(state=GroupState.LEFT):
-            return GroupStanding.UNKNOWN
-        case _:
-            return GroupStanding.CLOSED
 
 
 async def ask_owners(

@@ -14,6 +14,7 @@ from antiphon.domain.inbound import Inbound
 from antiphon.domain.keys import ChatType, SessionKey
 from antiphon.domain.message import check_content
 from antiphon.domain.session import DeliveryContext
+from antiphon.engine.access.answered_groups import standing_of
 from antiphon.engine.access.machines import is_of_machine
 from antiphon.engine.access.places import rules_of
 from antiphon.engine.access.recipients import account_of
@@ -32,7 +33,7 @@ from antiphon.engine.chats.entry import (
     judge_for_files,
     post_in_chat,
 )
-from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, note_met, standing_of
+from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, note_met
 from antiphon.engine.chats.holding import LEAST_PAUSE_MS, Holding, decide_files, hold, hold_late, join
 from antiphon.engine.chats.linking import Linked
 from antiphon.engine.chats.memory_commands import made_of_answer

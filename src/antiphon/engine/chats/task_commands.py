@@ -5,14 +5,15 @@ anybody may read them, like the labels of sessions.
 """
 
 from antiphon.domain.classification import PUBLIC
-from antiphon.domain.commands import ChatCommand, Subcommand
+from antiphon.domain.commands import HERE, ChatCommand, Subcommand
 from antiphon.domain.errors import REFUSALS, Invalid, TooLarge
 from antiphon.domain.ids import TaskId
 from antiphon.domain.keys import ChatType
 from antiphon.domain.schedule import At, shown_time
-from antiphon.domain.stored_task import NewTask, StoredTask, check_prompt, parse_name
+from antiphon.domain.send_to import SendTo, parse_send_to
+from antiphon.domain.stored_task import NewTask, StoredTask, TaskEdit, check_prompt, parse_name
 from antiphon.domain.task import TaskState
-from antiphon.domain.task_words import schedule_words, slot_words, state_words
+from antiphon.domain.task_words import results_words, schedule_words, slot_words, state_words
 from antiphon.domain.text import one_line
 from antiphon.domain.words import folded
 from antiphon.domain.written_task import WrittenTask
@@ -22,11 +23,13 @@ from antiphon.engine.chats.session_commands import opening_of
 from antiphon.engine.rules import Rules
 from antiphon.engine.schedules.tasks import (
     CreateTasks,
+    EditTask,
     ListTasks,
     TaskCall,
     approve_task,
     cancel_task,
     create_tasks,
+    edit_task,
     find_task,
     list_slots,
     list_tasks,
@@ -43,7 +46,7 @@ MOST_NAMES = 500
 SHOWN_RUNS = 5
 MOST_RUNS = 10
 SHOWN_PROMPT, LISTED_PROMPT = 500, 160
-NO_TASKS = "There are no tasks yet. /task new every weekday at 8 tell me what changed"
+NO_TASKS = "There are no tasks yet. /task new every weekday at 8 fetch https://example.org/news and tell me what is new"
 ELSEWHERE = "Tasks of other chats are listed in direct chats only, because everybody here would read them."
 
 
@@ -70,10 +73,24 @@ async def perform_task(tx: Transaction, chat: Chat, command: ChatCommand, rules:
         case Subcommand.RESUME:
             resumed = await resume_task(tx, call)
             return _said(resumed, _resumed(resumed))
+        case Subcommand.SEND:
+            return await _send(tx, chat, call, command.send_to or "")
         case Subcommand.APPROVE:
             return _said(await approve_task(tx, call), "may ask other agents, as far as the settings allow.")
         case _:
             return _said(await cancel_task(tx, call), "is removed. A run in progress goes on.")
+
+
+async def _send(tx: Transaction, chat: Chat, call: TaskCall, to: str) -> str:
+    """Changes where results go; `here` is the chat in which the command is given."""
+    is_here = to.lower() == HERE
+    assert chat.session is not None
+    written = SendTo(session_key=str(chat.session.key)) if is_here else parse_send_to(to)
+    route = PUBLIC if chat.rules is None else chat.rules.classification
+    place = chat.place if is_here else None
+    edit = EditTask(call=call, edit=TaskEdit(send_to=written), version=None, route=route, place=place)
+    changed = await edit_task(tx, edit)
+    return _said(changed, f"sends its results to {results_words(changed)}.")
 
 
 def _said(changed: StoredTask, words: str) -> str:
@@ -160,6 +177,7 @@ def _shown(task: StoredTask) -> str:
         _when(task),
         f"State: {state_words(task)}",
         f"Runs: {task.runs}, skipped: {task.skips}" + (f", failed in a row: {task.errors}" if task.errors else ""),
+        f"Results go to: {results_words(task)}",
         "Asks other agents: yes" if task.may_consult else "",
         _prompt(task, SHOWN_PROMPT),
     ]

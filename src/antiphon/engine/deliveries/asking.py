@@ -20,7 +20,7 @@ from antiphon.store.database import SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.spawns import DUE
 
-WAITS: Final = "A result of a sub-agent waits that this session may not read."
+WAITS: Final = "A result waits that this session may not read."
 MAX_OPEN: Final = 50
 """Open requests of one session, beyond which nothing is asked besides the calls of its run."""
 

@@ -20,9 +20,9 @@ async def tell(tx: Transaction, task: StoredTask, why: Why, *, cause: str) -> No
     Owners are told too if rights or clearances were lost. `cause` distinguishes this from other times.
     """
     text = stopped_words(task, why)
-    place = None if why is Why.PLACE else task.place
+    place = None if why in (Why.PLACE, Why.PLACE_GONE) else task.place
     places = await _chats_of(tx, task) if place is None else [place]
-    if why in (Why.MAKER, Why.PLACE):
+    if why in (Why.MAKER, Why.PLACE, Why.PLACE_GONE):
         places += [private_chat(account.identity) for account in await people.list_owners_accounts(tx)]
     for place in dict.fromkeys(places):
         name = f"task {task.id} {why.value} {cause} {place.channel} {place.account_id} {place.to} {place.thread_id}"

@@ -36,7 +36,9 @@ from antiphon.domain.report import (
 )
 from antiphon.domain.run import PlaceGot, Purpose, Run, RunStatus
 from antiphon.domain.session import HERE, DeliveryContext, Session
+from antiphon.domain.silence import spoken
 from antiphon.domain.spawn import Mode
+from antiphon.domain.stored_task import StoredTask
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import ExitCheck, Outgoing
 from antiphon.engine.deliveries.refused import send_or_ask
@@ -50,10 +52,12 @@ from antiphon.engine.reports.settle import archive
 from antiphon.engine.reports.withheld import ask_result, find_brought
 from antiphon.engine.rules import Rules
 from antiphon.policy.flow import may_tell
+from antiphon.policy.rights import reaches_all
 from antiphon.store import incarnations, quarantine, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
+from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
 
 NO_RECORD = Kept((), PUBLIC)
@@ -214,9 +218,62 @@ async def record(
     return called_off
 
 
+async def record_for_task(tx: Transaction, task: StoredTask, run: Run, rules: Rules | None) -> None:
+    """Puts the result of the task's run, which has ended, into its chat, exactly once; no run follows.
+
+    A silent one leaves nothing. With `rules`, an owner is asked about a result that is withheld. Contract: tasks 1.
+    """
+    if run.status is RunStatus.OK and not spoken(run.reply or "").strip():
+        return
+    child, session = await rows.find_by_row(tx, run.session), task.session if task.chat is None else task.chat
+    tx.hold(session)
+    chat = await rows.find_by_row(tx, session)
+    if child is None or chat is None or not await _may_have(tx, task, chat):
+        return
+    report = Report(
+        id=run.id,
+        run=run.id,
+        child=child.row,
+        requester=chat.row,
+        requester_incarnation=SessionId(chat.id),
+        origin_run=None,
+        is_from_outside=True,
+        principal=run.principal,
+        is_sandboxed=run.is_sandboxed,
+        task=task.id,
+        stage=ReportState.OPEN,
+    )
+    await spawns.insert_report(tx, report, tx.now_ms)
+    await spawns.change_report(tx, report, done := replace(report, stage=ReportState.DONE), tx.now_ms)
+    await ledger.change(tx, run.id, {"report": report.id})
+    result = await find_result(tx, done, run, child=child)
+    named = replace(result.finding, name=task.name, task_run=run.id)
+    kept, may_flow = Kept(record_parts(named), result.made_of), may_tell(result.made_of, chat.taint)
+    if not may_flow:
+        kept = await _notice_of(tx, done, named, child, requester=chat, clearance=chat.taint)
+    scene = _Scene(report=done, child=child, requester=chat, record=kept)
+    await append_words(tx, chat, messages.record_words(scene.record_of(done)))
+    if not may_flow and rules is not None:
+        await ask_result(tx, done, result._replace(finding=named), rules)
+
+
+async def _may_have(query: Query, task: StoredTask, chat: Session) -> bool:
+    """Whether the maker may still write to the chat: of another one than that in which they made the task."""
+    standing = await find_standing(query, task.maker)
+    if task.chat is None or reaches_all(standing):
+        return True
+    return await rows.is_participant(query, chat.row, str(standing.principal))
+
+
 async def bring(tx: Transaction, approval: Approval, *, accepts: bool) -> None:
-    """Queues a run of the requester that answers a result which a person has let it read. Contract: flow 6, 11."""
+    """Queues a run of the requester that answers a result which a person has let it read. Contract: flow 6, 11.
+
+    The result of a task is stored in its chat, and starts nothing.
+    """
     session, report, words = await find_brought(tx, approval, accepts=accepts)
+    if report.is_of_task:
+        await append_words(tx, session, words)
+        return
     run_id = RunId(derived_id("run", tx.now_ms, report.id, "brought"))
     await queue_run(tx, session, words, _answering(session, run_id, report, None))
 

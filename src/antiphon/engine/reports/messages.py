@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from antiphon.domain.classification import Classification, Integrity
 from antiphon.domain.finding import read_record
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
+from antiphon.domain.keys import SessionKind
 from antiphon.domain.message import (
     Part,
     Provenance,
@@ -56,7 +57,8 @@ def record_words(record: ChildRecord, answers: tuple[str, ...] = (), *, is_conti
     # The child's own text, the second of three parts, without the frame around it.
     found, label = read_record(parts), flat(child.label or "")
     is_named = bool(label) and found is not None and found.name == label  # a notice may leave it out
-    said = f"{label if is_named else 'sub-agent'}: {text_of(parts[1:2])}"
+    label = found.name if found is not None and found.is_of_task else label if is_named else "sub-agent"
+    said = f"{label}: {text_of(parts[1:2])}"
     words = words_from(
         child,
         _message(child, parts, step),
@@ -168,13 +170,26 @@ def _message(source: Session, content: tuple[Part, ...], step: ReportStep) -> Us
     return UserMessage(
         message_id=_message_id(step.id, step.stage),
         content=content,
-        provenance=Provenance(
-            kind=ProvenanceKind.ANNOUNCE,
-            source_session_key=str(source.key),
-            source_channel=source.delivery.channel or source.key.channel,
-            source_tool=SOURCE_TOOL,
-        ),
+        provenance=_of_task(source) if _is_of_task(source, step) else _of_child(source),
         report=step,
+    )
+
+
+def _is_of_task(source: Session, step: ReportStep) -> bool:
+    """Whether it is the record of a task: the sessions of tasks are nobody's children."""
+    return step.stage is ReportStage.RECORD and source.key.kind is SessionKind.CRON
+
+
+def _of_task(source: Session) -> Provenance:
+    return Provenance(kind=ProvenanceKind.SCHEDULE, source_session_key=str(source.key))
+
+
+def _of_child(source: Session) -> Provenance:
+    return Provenance(
+        kind=ProvenanceKind.ANNOUNCE,
+        source_session_key=str(source.key),
+        source_channel=source.delivery.channel or source.key.channel,
+        source_tool=SOURCE_TOOL,
     )
 
 

@@ -293,7 +293,8 @@ async def _carry_out(tx: Transaction, scene: _EndScene, actions: Sequence[Action
                 said = run if scene.last_words is None else replace(run, reply=scene.last_words)
                 await _end_all(tx, await reports.follow_end(tx, said, scene.owed, check=check))
             case EndSlot():
-                await follow_task(tx, run)
+                if (task := await follow_task(tx, run)) is not None:
+                    await reports.record_for_task(tx, task, run, None if check is None else check.rules)
 
 
 async def _note_place(tx: Transaction, ended: Run, place: DeliveryContext) -> None:

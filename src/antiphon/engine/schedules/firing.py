@@ -10,17 +10,18 @@ from antiphon.domain.ids import MessageId, RunId, SessionId, TaskId
 from antiphon.domain.message import Provenance, ProvenanceKind, UserMessage, text_content
 from antiphon.domain.run import Purpose
 from antiphon.domain.schedule import Every
-from antiphon.domain.session import HERE, NOWHERE, Session, Source
+from antiphon.domain.session import HERE, NOWHERE, DeliveryContext, Session, Source
 from antiphon.domain.stored_task import StoredTask, TaskSlot, session_id_of
 from antiphon.domain.targets import NamedTarget
-from antiphon.domain.task import Around, Begin, Skip, SlotOutcome, TellMaker, on_clock_back, on_due, prompt_of
+from antiphon.domain.task import Around, Begin, Skip, SlotOutcome, TellMaker, Why, on_clock_back, on_due, prompt_of
 from antiphon.engine.access.ceilings import find_place_clearance
 from antiphon.engine.firings.notices import tell
 from antiphon.engine.ledger.append import NewMessage
 from antiphon.engine.ledger.queue import new_run_id, queue_run
 from antiphon.engine.rules import Rules
+from antiphon.engine.schedules.destinations import FoundPlace, find_place
 from antiphon.engine.sessions.resets import begin_anew, decide_reset
-from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
+from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session, place_columns
 from antiphon.policy.decision import Allow
 from antiphon.policy.exit import takes
 from antiphon.policy.flow import classify_message, is_public
@@ -30,7 +31,7 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import tasks
 from antiphon.store.codec import json_text, milliseconds
-from antiphon.store.database import Query, Transaction
+from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
 
@@ -46,11 +47,13 @@ async def fire_due(tx: Transaction, task_id: TaskId, rules: Rules) -> bool:
         return False
     standing = await find_standing(tx, task.maker)
     session = await rows.find_by_key(tx, task.key)
+    found = await find_place(tx, task, standing, rules)
     around = Around(
         now=tx.now,
         is_running=await is_running(tx, task, session),
         may_run=may_fire(task, standing, rules),
-        may_leave=await may_leave(tx, task, rules),
+        may_leave=await may_leave(tx, task, found.place, rules),
+        has_place=not found.is_gone,
     )
     step = on_due(task, await with_use(tx, task, around))
     if step.task == task and not step.actions:
@@ -66,8 +69,8 @@ async def fire_due(tx: Transaction, task_id: TaskId, rules: Rules) -> bool:
                     columns = {"next_at": columns["next_at"]}
                     break
                 columns |= {"last_slot_at": milliseconds(slot), "last_outcome": None}
-                begun = TaskRun(run_id, MessageId(tx.new_id("msg")), missed=missed)
-                await begin_run(tx, task, standing, session, begun=begun, rules=rules)
+                begun = TaskRun(run_id, MessageId(tx.new_id("msg")), found, missed=missed)
+                columns |= await begin_run(tx, task, standing, session, begun=begun, rules=rules)
                 await tasks.forget_slots(tx, task.id, tx.now - KEPT)
             case Skip(slot, why, missed):
                 outcome, now = SlotOutcome.SKIPPED, tx.now
@@ -102,13 +105,13 @@ async def lock_task(tx: Transaction, id: TaskId) -> StoredTask | None:
     return await tasks.find(tx, id) if await tasks.lock(tx, id) else None
 
 
-async def may_leave(query: Query, task: StoredTask, rules: Rules) -> bool:
-    """Whether its place may have what the task is made of; otherwise its prompt would be left out. Contract: flow 2."""
+async def may_leave(query: Query, task: StoredTask, place: DeliveryContext | None, rules: Rules) -> bool:
+    """Whether the place may have what the task is made of; otherwise its prompt would be left out. Contract: flow 2."""
     agent = rules.agents.get(task.agent_id)
     made_of = task.made_of if agent is None else task.made_of.join(agent.classification)
     if is_public(made_of):
         return True
-    return takes(await find_place_clearance(query, rules.sinks, task.place), made_of)
+    return takes(await find_place_clearance(query, rules.sinks, place), made_of)
 
 
 async def with_use(query: Query, task: StoredTask, around: Around) -> Around:
@@ -141,6 +144,8 @@ class TaskRun(NamedTuple):
 
     run_id: RunId
     message_id: MessageId
+    found: FoundPlace
+    """Where its result goes."""
     may_repeat: bool = False
     """Whether somebody may ask for the run again under that id."""
     missed: int = 0
@@ -149,10 +154,18 @@ class TaskRun(NamedTuple):
 
 async def begin_run(
     tx: Transaction, task: StoredTask, standing: Standing, session: Session | None, *, begun: TaskRun, rules: Rules
-) -> None:
-    """Queues the task's run in its session, with the maker's present rights."""
+) -> dict[str, SqlValue]:
+    """Queues the task's run in its session, with the maker's present rights; returns the task's columns that change.
+
+    A maker without a chat of their own is told so once.
+    """
+    place = begun.found.place
+    if session is not None and session.delivery != (place or NOWHERE):
+        await rows.update(tx, session.row, place_columns(place or NOWHERE))
+        session = await rows.find_by_row(tx, session.row)
+        assert session is not None
     if session is None:
-        session = await _create(tx, task, standing, rules)
+        session = await _create(tx, replace(task, place=place), standing, rules)
     elif not task.keeps_context and isinstance(
         await decide_reset(tx, session, rules, actor=SYSTEM, reason="task"), Allow
     ):
@@ -174,11 +187,21 @@ async def begin_run(
         incarnation=SessionId(session.id),
         agent_id=task.agent_id,
         principal=standing.principal,
-        place=task.place or HERE,
+        place=place or HERE,
         task=task.id,
         is_sandboxed=task.is_sandboxed,
     )
     await queue_run(tx, session, words, run)
+    return await _note_own_chat(tx, task, begun)
+
+
+async def _note_own_chat(tx: Transaction, task: StoredTask, begun: TaskRun) -> dict[str, SqlValue]:
+    if begun.found.lacks_chat == (task.why is Why.NO_OWN_CHAT):
+        return {}
+    if not begun.found.lacks_chat:
+        return {"why": None}
+    await tell(tx, task, Why.NO_OWN_CHAT, cause=begun.run_id)
+    return {"why": Why.NO_OWN_CHAT.value}
 
 
 async def _create(tx: Transaction, task: StoredTask, standing: Standing, rules: Rules) -> Session:

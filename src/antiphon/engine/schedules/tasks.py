@@ -15,6 +15,7 @@ from antiphon.domain.ids import MessageId, SessionRow, TaskId
 from antiphon.domain.keys import cron_key
 from antiphon.domain.person import person_of
 from antiphon.domain.schedule import Schedule, in_words, next_slot
+from antiphon.domain.send_to import SendTo
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionType
 from antiphon.domain.stored_task import (
     MOST_TASKS,
@@ -35,6 +36,7 @@ from antiphon.engine.access.reach import Actor, Rights, find_reach, find_session
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.ledger.queue import new_run_id
 from antiphon.engine.rules import Rules
+from antiphon.engine.schedules.destinations import Chooser, ChosenPlace, choose_place, find_place
 from antiphon.engine.schedules.firing import TaskRun, begin_run, is_running, may_fire, may_leave, with_use
 from antiphon.engine.sessions.sessions import (
     OpenSession,
@@ -75,7 +77,7 @@ class CreateTasks(Struct, frozen=True, kw_only=True):
     """How a chat opens that session; None if it exists."""
     new: tuple[NewTask, ...]
     place: DeliveryContext | None = None
-    """The chat in which they are made, for their results; None if these stay in the log."""
+    """The place of the chat in which they are made, for their results; None outside channels."""
     route: Classification = PUBLIC
     """The classification of the route on which the words came."""
 
@@ -102,6 +104,8 @@ class EditTask(Struct, frozen=True, kw_only=True):
     version: int | None
     """The version that was edited; None for any."""
     route: Classification = PUBLIC
+    place: DeliveryContext | None = None
+    """That of the chat in which it is edited, if results are to go to this chat."""
 
 
 class Tasks:
@@ -124,11 +128,13 @@ class Tasks:
         place: DeliveryContext | None = None,
         route: Classification = PUBLIC,
     ) -> list[StoredTask]:
-        """Makes all of them, or none. `place` is the chat in which they are made, to which their results go.
+        """Makes all of them, or none. `place` is that of the chat in which they are made, if it is on a channel.
 
         Raises `Invalid` (`invalid_task`), `TooLarge` (`prompt_too_large`), `Conflict` (`task_name_taken`), and `Denied`
         for an agent that is not open to the person, beyond 50 tasks of a person (`task_cap`), for a task's own run
-        (`task_in_task`), and for words that may not go to the place (`above_clearance`).
+        (`task_in_task`), and for words that may not go to the place (`above_clearance`). Where results go is judged
+        for the maker: `NotFound` alike for a chat or group that is unknown and one of others, `Conflict` (`no_place`)
+        for somebody without a chat of their own, if results are to go there.
         """
         command = self.creation(actor, target, new, place=place, route=route)
         sessions = _sessions_of(actor, target)
@@ -205,7 +211,8 @@ class Tasks:
 
         Raises `Conflict` while another one works (`task_running`), if a limit of the hour or the day is reached
         (`task_limit`) and for a task that has ended (`task_ended`), and `Denied` if its maker may no longer do what it
-        does (`task_maker`), or if its results may not go to its place any more (`above_clearance`).
+        does (`task_maker`), or if its results may not go to its place any more (`above_clearance`); `Conflict`
+        (`no_place`) if that place is gone.
         """
         call = self._call(actor, id, target)
         key = None if idempotency_key is None else parse_idempotency_key(idempotency_key)
@@ -292,9 +299,17 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
     if place is not None and not place.is_outside:
         place = None
     made_of = _made_of(scope.standing, home, caller, command.route)
-    if place is not None:
-        base = rules.agent(home.agent_id).classification
-        refuse_above(made_of.join(base), await find_place_clearance(tx, rules.sinks, place))
+    base = rules.agent(home.agent_id).classification
+    by = Chooser(
+        rights=rights,
+        standing=scope.standing,
+        agent_id=home.agent_id,
+        made_in=SessionRow(home.row) if isinstance(home, Session) else None,
+        here=place,
+    )
+    chosen = [await choose_place(tx, new.send_to, by) for new in command.new]
+    for each in dict.fromkeys(map(_sent_to, chosen)):
+        refuse_above(made_of.join(base), await find_place_clearance(tx, rules.sinks, each))
     await _refuse_more(tx, scope.standing, len(command.new))
     clearance = scope.reach.clearance
     for number, new in enumerate(command.new):
@@ -306,7 +321,7 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
     await rows.delete_ended(tx, scope.standing.principal, kept=MOST_TASKS)
     session = home if isinstance(home, Session) else (await carry_out(tx, home)).session
     created: list[StoredTask] = []
-    for new in command.new:
+    for new, to in zip(command.new, chosen, strict=True):
         task = StoredTask(
             id=TaskId(f"task-{tx.random_hex(10)}"),
             agent_id=session.agent_id,
@@ -316,7 +331,10 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
             name=new.name,
             prompt=new.prompt,
             made_of=made_of,
-            place=place,
+            place=to.place,
+            send_to=to.kind,
+            chat=to.row,
+            chat_key=None if to.chat is None else str(to.chat.key),
             schedule=new.schedule,
             next_at=next_slot(new.schedule, tx.now),
             missed=new.missed,
@@ -330,6 +348,11 @@ async def create_tasks(tx: Transaction, command: CreateTasks) -> list[StoredTask
         await rows.insert(tx, task)
         created.append(task)
     return created
+
+
+def _sent_to(chosen: ChosenPlace) -> DeliveryContext | None:
+    """Where texts would be sent now."""
+    return chosen.place or (None if chosen.chat is None else chosen.chat.delivery)
 
 
 async def _home(query: Query, command: CreateTasks, scope: _Scope) -> Session | SessionOpening:
@@ -445,10 +468,18 @@ async def edit_task(tx: Transaction, command: EditTask) -> StoredTask:
         tx, task.session, edit.name, scope.reach.clearance, besides=task.id
     ):
         raise _name_taken(edit.name)
-    columns = rows.edit_columns(edit)
+    columns, made_of, place = rows.edit_columns(edit), task.made_of, task.place
     if edit.name is not None or edit.prompt is not None:
         made_of = await _edited(tx, command, held)
         columns |= rows.made_of_columns(made_of)
+    if edit.send_to is not None:
+        chosen = await _chosen_again(tx, command, held, edit.send_to)
+        columns |= rows.place_columns(chosen.kind, chosen.place, chosen.row)
+        made_of, place = made_of.join(_base_of(task, command)), _sent_to(chosen)
+        if task.why is Why.NO_OWN_CHAT:
+            columns["why"] = None
+    if (edit.name, edit.prompt, edit.send_to) != (None, None, None):
+        refuse_above(made_of, await find_place_clearance(tx, command.call.rights.rules.sinks, place))
     if edit.schedule is not None:
         if (slot := next_slot(edit.schedule, tx.now)) is None:
             raise _never_fires(edit.schedule)
@@ -460,17 +491,33 @@ async def edit_task(tx: Transaction, command: EditTask) -> StoredTask:
     return await _change(tx, task, columns | {"version": task.version + 1})
 
 
+async def _chosen_again(query: Query, command: EditTask, held: _Held, written: SendTo) -> ChosenPlace:
+    """Where results go from now on."""
+    task, rights = held.task, command.call.rights
+    by = Chooser(
+        rights=rights,
+        standing=await find_standing(query, task.maker),
+        agent_id=task.agent_id,
+        made_in=task.session,
+        here=command.place if command.place is not None and command.place.is_outside else None,
+    )
+    return await choose_place(query, written, by)
+
+
+def _base_of(task: StoredTask, command: EditTask) -> Classification:
+    agent = command.call.rights.rules.agents.get(task.agent_id)
+    return PUBLIC if agent is None else agent.classification
+
+
 async def _edited(query: Query, command: EditTask, held: _Held) -> Classification:
     """What the words of the edited task were made of."""
-    task, actor, rules = held.task, command.call.rights.actor, command.call.rights.rules
+    task, actor = held.task, command.call.rights.actor
     session = await sessions_rows.find_by_row(query, task.session)
     if session is None:
         return task.made_of
-    made_of = task.made_of.join(
+    return task.made_of.join(
         _made_of(held.scope.standing, session, actor if isinstance(actor, Caller) else None, command.route)
     )
-    refuse_above(made_of, await find_place_clearance(query, rules.sinks, task.place))
-    return made_of
 
 
 async def run_task(tx: Transaction, call: TaskCall, key: str | None = None) -> TaskSlot:
@@ -478,28 +525,36 @@ async def run_task(tx: Transaction, call: TaskCall, key: str | None = None) -> T
     held, rules = await _hold(tx, call), call.rights.rules
     task = held.task
     session = await sessions_rows.find_by_key(tx, task.key)
-    begun = TaskRun(new_run_id(tx), MessageId(tx.new_id("msg")))
-    if key is not None:
-        principal = held.scope.standing.principal
-        begun = begun._replace(message_id=_message_named(principal, key), may_repeat=True)
-        if session is not None and (first := await _find_begun(tx, session, principal, key)) is not None:
-            return first
+    principal = held.scope.standing.principal
+    first = None if key is None or session is None else await _find_begun(tx, session, principal, key)
+    if first is not None:
+        return first
     if task.state is TaskState.ENDED:
         raise _has_ended(task)
     standing = await find_standing(tx, task.maker)
     if not may_fire(task, standing, rules):
         raise Denied("Task may not run: its maker lacks the rights, or its agent is gone.", code="task_maker")
-    if not await may_leave(tx, task, rules):
+    found = await find_place(tx, task, standing, rules)
+    if found.is_gone:
+        raise Conflict(
+            "Task may not run: the place of its results was left or deleted, or is not its maker's any more. "
+            "Give it another place.",
+            code="no_place",
+        )
+    if not await may_leave(tx, task, found.place, rules):
         raise Denied("What the task is made of may no longer go to the place of its results.", code="above_clearance")
     around = Around(now=tx.now, is_running=await is_running(tx, task, session), may_run=True)
     why = find_obstacle(task.limits, await with_use(tx, task, around))
     if why is not None and why in _REACHED:
         raise Conflict(f"Task did not run: {task.name!r} has reached {_REACHED[why]}.", code="task_limit")
+    begun = TaskRun(new_run_id(tx), MessageId(tx.new_id("msg")), found)
+    if key is not None:
+        begun = begun._replace(message_id=_message_named(principal, key), may_repeat=True)
     slot = TaskSlot(task=task.id, slot_at=tx.now, is_manual=True, run=begun.run_id, fired_at=tx.now)
     if why is not None or not await rows.insert_slot(tx, slot):
         raise Conflict(f"Task did not run: {task.name!r} is running already.", code="task_running")
-    await begin_run(tx, task, standing, session, begun=begun, rules=rules)
-    await rows.change(tx, task.id, {"last_slot_at": tx.now_ms, "last_outcome": None})
+    columns = await begin_run(tx, task, standing, session, begun=begun, rules=rules)
+    await rows.change(tx, task.id, {"last_slot_at": tx.now_ms, "last_outcome": None, **columns})
     return slot
 
 

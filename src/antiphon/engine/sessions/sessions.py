@@ -473,7 +473,7 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
     if type_of_new(command) is SessionType.GROUP:
         columns["type"] = SessionType.GROUP.value
     if command.place is not None:
-        columns |= _place_columns(command.place)
+        columns |= place_columns(command.place)
     base = base_of(command)
     if base is not PUBLIC:
         columns |= base_columns(base)
@@ -616,7 +616,7 @@ async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Se
         changes["status"] = SessionStatus.IDLE.value
         await spawns.archive_again(tx, session.row, tx.now_ms)
     if command.place is not None and command.place != session.delivery:
-        changes |= _place_columns(command.place)
+        changes |= place_columns(command.place)
     if not changes:
         return session
     changes["interacted_at"] = max(tx.now_ms, milliseconds(session.interacted_at))
@@ -632,7 +632,8 @@ def _would_edit(session: Session, command: OpenSession) -> bool:
     return label not in (None, session.label) or {**session.metadata, **metadata} != session.metadata
 
 
-def _place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
+def place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
+    """The columns of the session's place."""
     return {
         "delivery_channel": place.channel,
         "delivery_to": place.to,

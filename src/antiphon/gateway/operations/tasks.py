@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 from antiphon.domain.ids import TaskId
+from antiphon.domain.send_to import MAX_SEND_TO
 from antiphon.domain.stored_task import MAX_PROMPT_BYTES, StoredTask
 from antiphon.domain.task import MissedPolicy, TaskLimits
 from antiphon.domain.tokens import TokenScope
@@ -63,6 +64,9 @@ class TaskParams(Params, frozen=True, kw_only=True):
     context: Literal["fresh", "keep"] | None = None
     """`fresh`: each run begins a new conversation. `keep`: all runs share one."""
     limits: TaskLimitsParams | None = None
+    send_to: Annotated[str, Meta(max_length=MAX_SEND_TO)] | None = None
+    """Where results go: `chat` (the session in which it is made, unless set), `chat:<sessionKey>`, `me` (its maker's
+    own chat on a channel), `log`, or a group as `<channel>/<group id>`."""
 
     def form(self, text: str | None = None) -> TaskForm:
         return TaskForm(
@@ -77,12 +81,14 @@ class TaskParams(Params, frozen=True, kw_only=True):
             grace=None if self.grace_minutes is None else timedelta(minutes=self.grace_minutes),
             limits=None if self.limits is None else self.limits.parsed(),
             keeps_context=None if self.context is None else self.context == "keep",
+            send_to=self.send_to,
         )
 
 
 class CreateTask(TaskParams, frozen=True, kw_only=True):
     text: NewMessage | None = None
-    """Time, name and prompt in one sentence, such as `every weekday at 8 tell me what changed`."""
+    """Time, name and prompt in one sentence, such as `every weekday at 8 fetch https://example.org/news and tell me
+    what is new`."""
     session_key: str = "main"
     """The session in which the task is made: its agent does the work."""
 
@@ -124,7 +130,7 @@ async def list_tasks(request: OperationRequest, params: ListTasksParams) -> wire
 async def create_task(request: OperationRequest, params: CreateTask) -> wire.TaskShape:
     """Makes a task. Give `text`, or `prompt` with one of `every`, `at` and `cron`.
 
-    Its runs act with the present rights of its maker. Results stay in the log of the task. Names are unique within a
+    Its runs act with the present rights of its maker. Results go where `sendTo` says. Names are unique within a
     session, so the same request again is a conflict and makes no second task.
     """
     services = request.services

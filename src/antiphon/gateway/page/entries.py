@@ -104,6 +104,8 @@ class PageEntry(Struct, frozen=True, kw_only=True):
     """The author's name; a person's own is hidden from them. For a request: with whose rights its calls run."""
     principal: str = ""
     """The person who wrote, or asks, as whom they act now."""
+    is_of_task: bool = False
+    """Of a report: whether a task brought it."""
     tool: str = ""
     call: str = ""
     """The call that a result belongs to."""
@@ -273,6 +275,7 @@ def _card(event: Event, message: UserMessage) -> PageEntry | None:
         pieces=(PagePiece(kind="text", html=html_from_markdown(record.result)),),
         text=record.notes,
         who=plain(record.name),
+        is_of_task=record.is_of_task,
         session=message.provenance.source_session_key or "",
         status="done" if record.is_ok else plain(record.status),
         is_error=not record.is_ok,

@@ -9,10 +9,12 @@ from msgspec import Struct
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import AgentId, TaskId
+from antiphon.domain.keys import SessionKind
 from antiphon.domain.message import AssistantMessage, ToolCallPart, ToolResult
 from antiphon.domain.run import RunStatus
 from antiphon.domain.schedule import in_words
 from antiphon.domain.session import SessionSummary
+from antiphon.domain.silence import spoken
 from antiphon.domain.stored_task import StoredTask
 from antiphon.domain.task_words import WHY
 from antiphon.domain.text import one_line, plain, short_age
@@ -27,6 +29,8 @@ from antiphon.wire.approvals import named_in
 
 LONGEST_TEXT = 200
 """How many characters of a text that was not delivered are shown."""
+LONGEST_RESULT = 2_000
+"""How many characters of a task's result are shown."""
 
 
 class WorkRow(Struct, frozen=True, kw_only=True):
@@ -41,6 +45,8 @@ class WorkRow(Struct, frozen=True, kw_only=True):
     """`running | awaiting_approval | queued | failed`, or empty."""
     note: str
     """What it does, or how its last run ended, in words."""
+    text: str = ""
+    """The result of a task."""
     since: datetime | None
     age: str = ""
     """How long it has been at work."""
@@ -201,9 +207,18 @@ def _done(each: Done, titles: Titles, names: Mapping[str, str]) -> WorkRow:
         who=names.get(str(run.principal), str(run.principal)),
         state=state,
         note=note or plain(session.preview or ""),
+        text=_result(each),
         since=run.ended_at or session.updated_at,
         spent=sum_of(run.usage.total_tokens, run.usage.cost_microusd),
     )
+
+
+def _result(each: Done) -> str:
+    """What a task found, as far as the reader may have it; of other sessions the conversation shows it."""
+    if each.session.key.kind is not SessionKind.CRON:
+        return ""
+    text = plain(spoken(each.run.reply or "").strip())
+    return text if len(text) <= LONGEST_RESULT else f"{text[:LONGEST_RESULT]} …"
 
 
 _FAILED: Sequence[RunStatus] = (RunStatus.ERROR, RunStatus.TIMEOUT)

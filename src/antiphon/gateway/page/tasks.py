@@ -8,9 +8,11 @@ from msgspec import Struct
 from antiphon.domain.ids import TaskId
 from antiphon.domain.keys import SessionKey, main_key
 from antiphon.domain.schedule import in_words, shown_time, upcoming
+from antiphon.domain.send_to import place_text
+from antiphon.domain.session import DeliveryContext
 from antiphon.domain.stored_task import MAX_NAME, MAX_PROMPT_BYTES, StoredTask, TaskSlot
-from antiphon.domain.task import SlotOutcome, TaskState
-from antiphon.domain.task_words import WHY, state_words
+from antiphon.domain.task import SlotOutcome, TaskState, Why
+from antiphon.domain.task_words import WHY, results_words, state_words
 from antiphon.domain.text import one_line, plain
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.sessions.sessions import SessionFilter
@@ -26,6 +28,7 @@ SHOWN_RUNS = 30
 PREVIEW = 200
 CHOICES = 40
 """How many sessions the form for a new task offers."""
+EXAMPLE = "every weekday at 8 fetch https://example.org/news and tell me what is new"
 
 
 class ShowTasks(Params, frozen=True, kw_only=True):
@@ -47,7 +50,9 @@ class TaskRow(Struct, frozen=True, kw_only=True):
     """The next ones, in its zone."""
     state: TaskState
     reason: str
-    """Why it paused or ended by itself."""
+    """Why it paused or ended by itself, or reaches nobody."""
+    results: str
+    """Where its results go."""
     last: str
     """What became of its last time."""
     is_failing: bool
@@ -80,6 +85,8 @@ async def show_tasks(request: OperationRequest, params: ShowTasks) -> Markup:
         "next": shown[-1].id if len(found) > SHOWN else None,
         "sessions": await _choices(request),
         "zone": request.services.rules.task_zone,
+        "groups": await _groups(request),
+        "example": EXAMPLE,
         "may_write": TokenScope.WRITE in request.scopes,
     }
     return render("tasks.html", values)
@@ -99,6 +106,8 @@ async def show_task(request: OperationRequest, params: ShowTask) -> Markup:
         "slots": [_slot(each, stored.schedule.zone) for each in slots],
         "prompt": stored.prompt,
         "zone": stored.schedule.zone,
+        "send_to": stored.written_send_to,
+        "groups": await _groups(request),
         "longest_name": MAX_NAME,
         "longest_prompt": MAX_PROMPT_BYTES,
         "may_all": await services.people.may(request.principal, Act.APPROVE_ALWAYS),
@@ -119,6 +128,19 @@ async def _choices(request: OperationRequest) -> list[tuple[SessionKey, str]]:
     return list(found.items())
 
 
+async def _groups(request: OperationRequest) -> list[tuple[str, str]]:
+    """The groups to which an owner may let results go, as a task names them; others write theirs in a chat."""
+    if not await request.services.people.may(request.principal, Act.CHATS):
+        return []
+    found = await request.services.groups.list(request.principal)
+    places = [
+        (DeliveryContext(channel=each.channel, to=each.address, account_id=each.account), each)
+        for each in found
+        if each.state == "allowed"
+    ]
+    return [(place_text(place), plain(each.title or each.address)) for place, each in places]
+
+
 def _row(request: OperationRequest, task: StoredTask, names: Mapping[str, str]) -> TaskRow:
     zone, is_active = task.schedule.zone, task.state is TaskState.ACTIVE
     maker = str(task.maker)
@@ -128,7 +150,8 @@ def _row(request: OperationRequest, task: StoredTask, names: Mapping[str, str]) 
         when=in_words(task.schedule),
         times=[shown_time(time, zone) for time in upcoming(task.schedule, task.next_at)] if is_active else [],
         state=task.state,
-        reason="" if task.why is None or is_active else WHY[task.why],
+        reason="" if task.why is None or (is_active and task.why is not Why.NO_OWN_CHAT) else WHY[task.why],
+        results=plain(results_words(task)),
         last=_last(task),
         is_failing=task.errors > 0,
         prompt=plain(one_line(task.prompt, PREVIEW)),
@@ -165,12 +188,11 @@ def _facts(task: StoredTask) -> list[Fact]:
     bounds = [f"{value:,g} {words}" for value, words in named if value is not None]
     if limits.stop_text is not None:
         bounds.append(f"ends with {limits.stop_text!r}")
-    place = task.place
     facts = [
         Fact("Id", task.id),
         Fact("State", state_words(task)),
         Fact("Runs", f"{task.runs:,}, {task.skips:,} times skipped, {task.errors:,} failed in a row"),
-        Fact("Results go to", "the log only" if place is None else f"{place.channel} {place.to}"),
+        Fact("Results go to", results_words(task)),
         Fact("Times that were missed", "one run for all" if task.missed == "run" else "no run"),
         Fact("Conversation", "one for all runs" if task.keeps_context else "a new one each time"),
         Fact("Limits", ", ".join(bounds) or "none of its own"),

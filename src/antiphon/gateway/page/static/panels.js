@@ -130,6 +130,12 @@ async function refreshCards() {
   showTimes(find('#view'));
 }
 
+// The zone of the browser is proposed; without one, times count in the zone of the settings.
+function proposeZone(form) {
+  const field = find('[data-fill="zone"]', form);
+  if (field && !field.defaultValue) field.defaultValue = Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
+}
+
 document.addEventListener('submit', (event) => {
   if (event.target.dataset.form !== 'call') return;
   event.preventDefault();
@@ -218,7 +224,10 @@ document.addEventListener('htmx:after:swap', () => {
   const view = find('#view');
   if (!view) return;
   showTimes(view);
-  for (const form of findAll('form[data-form="call"]', view)) arrangeForm(form);
+  for (const form of findAll('form[data-form="call"]', view)) {
+    arrangeForm(form);
+    proposeZone(form);
+  }
   reopen(view).catch(() => {});
 });
 
