@@ -276,8 +276,8 @@ REQUIREMENTS = {
     "channels:4": Requirement("Commands are standalone and of authorised senders; batches are all or none."),
     # 15. Tasks
     "tasks:1": Requirement(
-        "A task fires at most once a slot and delivers once, to the chat it was made in unless it says another place.",
-        remaining="places, and slots that are skipped when late",
+        "A task fires at most once a slot and delivers once: to a chat as a record that starts no run, to its maker, to a "
+        "group or to the log.",
     ),
     "tasks:2": Requirement(
         "Errors back off; a slot that made no step is tried again; tasks are changed only where they belong."

@@ -87,6 +87,7 @@ ASKED = {
         "engine/exchanges/sealed.py::open_sealed": "a blind message",
         "engine/exchanges/turns.py::_look_around": "a turn of an exchange",
         "engine/reports/follow.py::record": "the result of a child",
+        "engine/reports/follow.py::record_for_task": "the result of a task",
         "engine/reports/follow.py::_notice_of": "the name of a child",
         "engine/reports/follow.py::_standing_of": "the words of a child's announcement",
         "engine/reports/follow.py::_follow_announcement": "the same once they are written",

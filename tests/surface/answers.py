@@ -247,7 +247,13 @@ def _changes(record: Recorder) -> None:
 
 def _tasks(record: Recorder) -> None:
     record.both("tasks list")
-    record.both("tasks new", "every weekday at 8 fetch https://example.org/news and tell me what is new", "--zone", "UTC", "--preview")
+    record.both(
+        "tasks new",
+        "every weekday at 8 fetch https://example.org/news and tell me what is new",
+        "--zone",
+        "UTC",
+        "--preview",
+    )
     record.people("tasks new", "look around", "--at", "2099-01-31 08:00", "--zone", "UTC", "--name", "once")
     record.program("tasks new", "look around", "--every", "2h", "--zone", "UTC", "--name", "often", "--total-runs", "9")
     record.both("tasks list")

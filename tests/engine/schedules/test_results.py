@@ -86,10 +86,11 @@ async def test_a_result_is_a_record_in_the_chat_that_starts_no_run(open_home: Op
     ("prompt", "found"),
     [
         ("!say <NO_REPLY>", []),
-        ("!say  <NO_REPLY> ", []),
+        ("!call session_status {}\n!say <NO_REPLY>", []),
         ("!call session_status {}\n!fail", [("Standup", "error", None)]),
         ("!fail", []),
     ],
+    ids=["silent", "silent after a call", "failed", "to be tried again"],
 )
 async def test_silence_leaves_nothing_and_an_error_says_so(
     open_home: OpenHome, prompt: str, found: list[tuple[str, str, None]]
@@ -216,6 +217,15 @@ async def test_words_that_are_no_place_are_refused_and_nothing_is_made(open_home
         await b.app.services.people.change_role(OWNER, guest.name, PersonRole.GUEST)
         assert await refused(b.make(by=guest)) == "forbidden"
         assert await b.tasks.list(OWNER, limit=9) == []
+
+
+@requirement("tasks:1", "flow:13")
+async def test_a_silent_result_above_its_chat_says_as_much_as_one_that_speaks(open_home: OpenHome) -> None:
+    async with bench(open_home, parts={"tools": PARTS.tools}) as b:
+        await b.app.services.sessions.open(OWNER, b.target())
+        await b.make(f"{BOOKS}\n!say <NO_REPLY>", name="Books", every="1d")
+        await b.passes(timedelta(days=1))
+        assert await texts(b) == [("Books", "ok", WITHHELD)]
 
 
 @requirement("tasks:1", "flow:6", "flow:11")

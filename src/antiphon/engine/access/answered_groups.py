@@ -19,7 +19,7 @@ from antiphon.store.database import Query
 from antiphon.store.deliveries import ChannelAccount
 
 
-class Asker(NamedTuple):
+class GroupAsker(NamedTuple):
     """In whose name a group is named."""
 
     rules: Rules
@@ -44,7 +44,7 @@ def standing_of(rules: Rules, place: DeliveryContext, group: ChannelGroup | None
             return GroupStanding.CLOSED
 
 
-async def find_answered(query: Query, asker: Asker, account: ChannelAccount, named: str) -> DeliveryContext | None:
+async def find_answered(query: Query, asker: GroupAsker, account: ChannelAccount, named: str) -> DeliveryContext | None:
     """The place of the group with that id or present address, if the asker's agent answers there on the account.
 
     None as well for a group that the asker takes no part in, unless they are an owner. Titles name no group: anybody

@@ -47,7 +47,7 @@ from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.reports import messages, parking, quarantined
 from antiphon.engine.reports.messages import ChildRecord, Kept
 from antiphon.engine.reports.parking import CancelledContinuation, Continued
-from antiphon.engine.reports.result import find_result
+from antiphon.engine.reports.result import Result, find_result
 from antiphon.engine.reports.settle import archive
 from antiphon.engine.reports.withheld import ask_result, find_brought
 from antiphon.engine.rules import Rules
@@ -221,14 +221,18 @@ async def record(
 async def record_for_task(tx: Transaction, task: StoredTask, run: Run, rules: Rules | None) -> None:
     """Puts the result of the task's run, which has ended, into its chat, exactly once; no run follows.
 
-    A silent one leaves nothing. With `rules`, an owner is asked about a result that is withheld. Contract: tasks 1.
+    A silent one leaves nothing, unless it is above the chat: whether it is silent may say something of what it read.
+    With `rules`, an owner is asked about a result that is withheld. Contract: tasks 1, flow 13.
     """
-    if run.status is RunStatus.OK and not spoken(run.reply or "").strip():
-        return
+    is_silent = run.status is RunStatus.OK and not spoken(run.reply or "").strip()
     child, session = await rows.find_by_row(tx, run.session), task.session if task.chat is None else task.chat
     tx.hold(session)
     chat = await rows.find_by_row(tx, session)
     if child is None or chat is None or not await _may_have(tx, task, chat):
+        return
+    held = run.made_of.join(await ledger.made_of_before(tx, run))
+    may_flow = may_tell(held, chat.taint)
+    if is_silent and may_flow:
         return
     report = Report(
         id=run.id,
@@ -246,15 +250,16 @@ async def record_for_task(tx: Transaction, task: StoredTask, run: Run, rules: Ru
     await spawns.insert_report(tx, report, tx.now_ms)
     await spawns.change_report(tx, report, done := replace(report, stage=ReportState.DONE), tx.now_ms)
     await ledger.change(tx, run.id, {"report": report.id})
-    result = await find_result(tx, done, run, child=child)
-    named = replace(result.finding, name=task.name, task_run=run.id)
-    kept, may_flow = Kept(record_parts(named), result.made_of), may_tell(result.made_of, chat.taint)
+    finding, made_of = await find_result(tx, done, run, child=child)
+    finding = replace(finding, name=task.name, task_run=run.id, result="" if is_silent else finding.result)
+    made_of = made_of.join(held)
+    kept = Kept(record_parts(finding), made_of)
     if not may_flow:
-        kept = await _notice_of(tx, done, named, child, requester=chat, clearance=chat.taint)
+        kept = await _notice_of(tx, done, finding, child, requester=chat, clearance=chat.taint)
     scene = _Scene(report=done, child=child, requester=chat, record=kept)
     await append_words(tx, chat, messages.record_words(scene.record_of(done)))
     if not may_flow and rules is not None:
-        await ask_result(tx, done, result._replace(finding=named), rules)
+        await ask_result(tx, done, Result(finding, made_of), rules)
 
 
 async def _may_have(query: Query, task: StoredTask, chat: Session) -> bool:

@@ -10,7 +10,7 @@ from antiphon.domain.send_to import SendTo, SendToKind
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.domain.stored_task import StoredTask
 from antiphon.domain.targets import NamedTarget, parse_target
-from antiphon.engine.access.answered_groups import Asker, find_answered, find_present_place
+from antiphon.engine.access.answered_groups import GroupAsker, find_answered, find_present_place
 from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -136,7 +136,7 @@ async def _find_own_chat(query: Query, maker: Principal) -> DeliveryContext | No
 async def _find_group(query: Query, written: SendTo, by: Chooser) -> DeliveryContext:
     assert written.channel is not None and written.group is not None
     rules = by.rights.rules
-    asker = Asker(rules, by.standing.principal, by.agent_id)
+    asker = GroupAsker(rules, by.standing.principal, by.agent_id)
     for channel, account in rules.chats.channels:
         if channel == written.channel and written.account in (None, account):
             named = ChannelAccount(channel, account)
