@@ -14,13 +14,14 @@ from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.call_flow import Calling, may_leave, refuse_call, sink_of
 from antiphon.agents.call_rules import RuledCall, ask_before, ask_of_result, reason_of, refuse_by_rule, without_redacted
 from antiphon.agents.references import with_values
-from antiphon.agents.toolset import Foreseeing, Tool, ToolContext, ToolOutput, Toolset, hash_of_tool
+from antiphon.agents.toolset import Deriving, Foreseeing, Tool, ToolContext, ToolOutput, Toolset, hash_of_tool
 from antiphon.domain.agent import Agent, Effect
 from antiphon.domain.approval import (
     UNKNOWN_WORKSPACE,
     Approval,
     ApprovalState,
     AskedCall,
+    DerivedField,
     find_identical,
     hash_of_text,
 )
@@ -28,6 +29,7 @@ from antiphon.domain.classification import OF_INTEGRITY, PUBLIC, Classification,
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import SessionRow, StandingApprovalId
 from antiphon.domain.listing import MAX_DEPTH, MAX_LISTED
+from antiphon.domain.message import JsonObject
 from antiphon.domain.release import Release
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.domain.transcript import OpenCall
@@ -50,6 +52,7 @@ from antiphon.policy.shipped_tools import RUN_COMMAND, USE_WORKSPACE
 from antiphon.policy.standing import Standing
 from antiphon.policy.written.fields import Action
 from antiphon.policy.written.rule_set import NOTHING_SAID, RuleDecision
+from antiphon.wire.errors import tool_status_of
 
 JOINED = (
     "The same call already waits for approval (request {id}), and one decision counts for both. It runs once it is "
@@ -128,8 +131,8 @@ class Judge:
             for call, refusal in zip(calls, refusals, strict=True)
         ]
         refusals = [
-            refusal or _refused_unasked(need, release)
-            for need, release, refusal in zip(needs, releases, refusals, strict=True)
+            refusal or _refused_unasked(need, release) or (need and self._refuse_asking(call))
+            for call, need, release, refusal in zip(calls, needs, releases, refusals, strict=True)
         ]
         if not any(needs) and not any(isinstance(each, Release) for each in releases) and context.run.approval is None:
             return [JudgedCall(call=call, refusal=refusal) for call, refusal in zip(calls, refusals, strict=True)]
@@ -274,6 +277,12 @@ class Judge:
         )
         return None if isinstance(decision, Allow) else decision
 
+    def _refuse_asking(self, call: OpenCall) -> ToolOutput | None:
+        """The refusal of a call that would fail whatever a person said."""
+        tool = self.tools.find(call.part.name)
+        arguments = read_call_arguments(call.part.arguments)
+        return None if tool is None else refuse_asking(tool, arguments.values)
+
     async def _place_of(self, context: RunContext, call: OpenCall, tool: Tool) -> DeliveryContext | None:
         """The place outside at which people hear what the call sends: also through a session, which answers there.
 
@@ -340,6 +349,7 @@ class Judge:
         if wanted.is_nothing or (call.is_begun and wanted.release is None):
             return JudgedCall(call=call)
         arguments = read_call_arguments(call.part.arguments).text
+        derived = derived_of(tool, arguments)
         asked = AskedCall(
             id=wanted.id,
             message_seq=call.message_seq,
@@ -348,10 +358,11 @@ class Judge:
             arguments=arguments,
             sha256=hash_of_text(arguments),
             definition=hash_of_definition(tool),
-            reason=wanted.reason,
+            reason=f"{wanted.reason}{words_of_always(derived)}",
             is_untrusted=wanted.is_untrusted,
             by_rule=wanted.need is not None and wanted.need.by_rule,
             routes=routes_of_call(tool, arguments) if wanted.is_untrusted else None,
+            derived=derived,
             release=wanted.release,
         )
         # What releases words allows nothing else that the call must be asked for.
@@ -431,17 +442,37 @@ def place_of_sink(foreseen: ForeseenCall | None) -> DeliveryContext | None:
 def asked_from_outside(tool: Tool, written: str, need: NeedsApproval) -> AskedCall:
     """A call from outside a run, as it is asked about."""
     arguments = read_call_arguments(written).text
+    derived = derived_of(tool, arguments)
     return AskedCall(
         id="1",
         tool=tool.schema.name,
         arguments=arguments,
         sha256=hash_of_text(arguments),
         definition=hash_of_definition(tool),
-        reason=need.reason,
+        reason=f"{need.reason}{words_of_always(derived)}",
         is_untrusted=need.is_untrusted,
         by_rule=need.by_rule,
         routes=routes_of_call(tool, arguments) if need.is_untrusted else None,
+        derived=derived,
     )
+
+
+def derived_of(tool: Tool, arguments: str) -> tuple[DerivedField, ...]:
+    return tool.derived(read_call_arguments(arguments).values) if isinstance(tool, Deriving) else ()
+
+
+def words_of_always(derived: Sequence[DerivedField]) -> str:
+    """What "always" allows, as a further sentence of the reason; empty if it means the arguments as they are."""
+    return f" Always would allow {', '.join(each.means for each in derived)}." if derived else ""
+
+
+def refuse_asking(tool: Tool, arguments: JsonObject) -> ToolOutput | None:
+    """The refusal of a call about which a person would be asked in vain."""
+    error = tool.refuse_asking(arguments) if isinstance(tool, Deriving) else None
+    if error is None:
+        return None
+    answer = {"status": tool_status_of(error), "code": error.code, "error": error.message}
+    return ToolOutput(json.dumps(answer, ensure_ascii=False), is_error=True)
 
 
 def routes_of_call(tool: Tool, arguments: str) -> tuple[str, ...] | None:

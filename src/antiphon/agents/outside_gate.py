@@ -16,6 +16,7 @@ from antiphon.agents.approving import (
     in_workspace,
     is_walled,
     left_by,
+    refuse_asking,
     refused_words,
 )
 from antiphon.agents.call_flow import Calling, brought_by, may_leave, refuse_call, sink_of
@@ -150,7 +151,9 @@ class OutsideGate:
         return in_workspace(asked, await hash_of_workspace(self._workspaces.of_session(found.session)))
 
     async def refuse_words(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> ToolOutput | None:
-        """The refusal of a call whose words may not go to their target, so that nobody is asked about it in vain."""
+        """The refusal of a call about which a person would be asked in vain: its words may not go to their target."""
+        if refusal := refuse_asking(tool, arguments):
+            return refusal
         if not isinstance(tool, Foreseeing):
             return None
         foreseen = await tool.foresee(ToolContext(found.caller), arguments)

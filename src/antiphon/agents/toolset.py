@@ -19,7 +19,7 @@ from antiphon.agents.model import ToolSchema
 from antiphon.agents.null_arguments import without_nulls
 from antiphon.agents.text import bounded_text
 from antiphon.domain.agent import Effect, ToolProfile
-from antiphon.domain.approval import hash_of_text
+from antiphon.domain.approval import DerivedField, hash_of_text
 from antiphon.domain.classification import NO_COMPARTMENTS, PEOPLE, PUBLIC, Classification, from_wire
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.ids import AgentId, RunId
@@ -163,6 +163,19 @@ class RefusingByTarget(Protocol):
 
     async def refusal_of(self, context: ToolContext, arguments: JsonObject) -> Deny | None:
         """With the code of the refusal. Changes nothing."""
+        ...
+
+
+@runtime_checkable
+class Deriving(Protocol):
+    """A tool that says more of a call than its arguments do, and may refuse it before anybody is asked."""
+
+    def derived(self, arguments: JsonObject) -> tuple[DerivedField, ...]:
+        """What an owner may fix in place of arguments; nothing of a call that does not fit."""
+        ...
+
+    def refuse_asking(self, arguments: JsonObject) -> AntiphonError | None:
+        """Why the call would fail whatever a person said."""
         ...
 
 

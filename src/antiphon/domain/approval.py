@@ -110,6 +110,18 @@ UNKNOWN_WORKSPACE = ""
 """Instead of the hash of a workspace that cannot be listed."""
 
 
+class DerivedField(Struct, frozen=True, kw_only=True):
+    """A fact about a call that an owner may fix in place of an argument, such as the host of its addresses."""
+
+    name: str
+    of: str
+    """The argument that it is made of."""
+    values: tuple[str, ...]
+    """Calls are covered whose values are all among those that are fixed."""
+    means: str
+    """What fixing it allows, for people: `every page of example.org`."""
+
+
 class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call as it was recorded; exactly these bytes run, or none."""
 
@@ -136,6 +148,8 @@ class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether a written rule asks: then each call is asked about, whatever is allowed always. Contract: flow 9."""
     routes: tuple[str, ...] | None = None
     """For such a call: the arguments that say where to or how much; None if the tool declares none."""
+    derived: tuple[DerivedField, ...] = ()
+    """What "always" fixes unless other fields are named."""
     release: Release | None = None
     """What it would send where that may not go: only an owner may allow it. Contract: flow 11."""
     verdict: Verdict | None = None

@@ -21,8 +21,9 @@ from antiphon.agents.null_arguments import without_nulls
 from antiphon.agents.toolset import Foreign, ToolContext, ToolOutput
 from antiphon.annotations import types_in
 from antiphon.domain.agent import Effect
+from antiphon.domain.approval import DerivedField
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.errors import REFUSALS, AntiphonError, Invalid
+from antiphon.domain.errors import REFUSALS, AntiphonError, Denied, Invalid
 from antiphon.domain.message import NO_USAGE, JsonObject, Usage
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.foreseen import ForeseenCall
@@ -56,6 +57,10 @@ class Arguments(BaseModel):
         use_attribute_docstrings=True,
         hide_input_in_errors=True,
     )
+
+    def derived(self) -> tuple[DerivedField, ...]:
+        """What an owner may allow always in place of exact arguments."""
+        return ()
 
     @field_validator("*", mode="before")
     @classmethod
@@ -99,6 +104,7 @@ class SessionTool(Generic[A]):
         self._arguments = arguments
         self._carry_out = carry_out
         self._foresee: Callable[[Caller, A], Awaitable[ForeseenCall | None]] | None = None
+        self._check: Callable[[A], Deny | None] | None = None
         self.codes = ("invalid_arguments", *codes)
         """Codes of failures that the tool answers itself."""
         self._effects = effects
@@ -116,6 +122,11 @@ class SessionTool(Generic[A]):
     def foreseen_by(self, foresee: Callable[[Caller, A], Awaitable[ForeseenCall | None]]) -> "SessionTool[A]":
         """The same tool, which sends words on; `foresee` finds what its unit will decide, by the same read."""
         self._foresee = foresee
+        return self
+
+    def checked_by(self, check: Callable[[A], Deny | None]) -> "SessionTool[A]":
+        """The same tool, of whose calls `check` refuses some before anybody is asked about them."""
+        self._check = check
         return self
 
     @property
@@ -142,7 +153,11 @@ class SessionTool(Generic[A]):
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         try:
-            answer = await self._carry_out(context.caller, self._parse(arguments))
+            parsed = self._parse(arguments)
+        except Invalid as error:
+            return ToolOutput(failure_text(error), is_error=True)
+        try:
+            answer = await self._carry_out(context.caller, parsed)
         except AntiphonError as error:
             return ToolOutput(failure_text(error), is_error=True, classification=self.classification)
         if not isinstance(answer, ClassifiedAnswer):
@@ -154,6 +169,25 @@ class SessionTool(Generic[A]):
         return ToolOutput(
             _encode(answer.shown).decode(), is_error=is_error, classification=answer.made_of, usage=answer.usage
         )
+
+    def derived(self, arguments: JsonObject) -> tuple[DerivedField, ...]:
+        """Implements `Deriving`."""
+        if self._arguments.derived is Arguments.derived:
+            return ()
+        try:
+            return self._parse(arguments).derived()
+        except Invalid:
+            return ()
+
+    def refuse_asking(self, arguments: JsonObject) -> AntiphonError | None:
+        """Implements `Deriving`."""
+        if self._check is None:
+            return None
+        try:
+            denied = self._check(self._parse(arguments))
+        except Invalid as error:
+            return error
+        return None if denied is None else Denied(denied.reason, code=denied.rule)
 
     async def foresee(self, context: ToolContext, arguments: JsonObject) -> ForeseenCall | None:
         """Implements `Foreseeing`."""

@@ -4,8 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from msgspec.structs import replace
+
 from antiphon.domain.actor import Principal
-from antiphon.domain.approval import Approval, AskedCall, Verdict
+from antiphon.domain.approval import Approval, AskedCall, DerivedField, Verdict
 from antiphon.domain.errors import Invalid, NotFound
 from antiphon.domain.ids import RunId, StandingApprovalId
 from antiphon.domain.message import JsonObject
@@ -22,7 +24,8 @@ from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.people import find_standing
 
 Fields = Mapping[str, tuple[str, ...]]
-"""By the id of a call that is allowed always: the arguments whose values are fixed. All are for other calls."""
+"""By the id of a call that is allowed always: the arguments whose values are fixed. For other calls, all are, or what
+the tool derives of them."""
 
 
 class StandingApprovals:
@@ -86,9 +89,9 @@ def refuse_always(approval: Approval, verdicts: Mapping[str, Verdict], fields: F
                 f"{call.id!r}. Name them in 'fields', or leave 'fields' out.",
                 code="route_open",
             )
-        elif named is not None and (missing := set(named) - set(_parsed(call.arguments) or ())):
+        elif named is not None and (missing := set(named) - _names_in(call)):
             problem = f"Fields are no arguments of the call: {', '.join(sorted(missing))[:200]}."
-        elif fixed_part(call.arguments, named) is None or (named == () and call.routes != ()):
+        elif fixed_part(call.arguments, named, call.derived) is None or (named == () and call.routes != ()):
             problem = f"Call cannot be allowed always: {call.id!r}. Its arguments are no object, or no field is named."
         else:
             continue
@@ -103,7 +106,7 @@ async def store_always(tx: Transaction, approval: Approval, fields: Fields) -> N
         if call.verdict is None or not call.verdict.means.stands:
             continue
         named = _named_by(call, fields.get(call.id)) if call.release is None else ()
-        fixed = fixed_part(call.arguments, named)
+        fixed = fixed_part(call.arguments, named, call.derived)
         assert fixed is not None and approval.decided_by is not None and approval.decided_at is not None
         standing = StandingApproval(
             id=StandingApprovalId(tx.new_id("always")),
@@ -146,14 +149,18 @@ def _open_routes(call: AskedCall, named: tuple[str, ...] | None) -> str:
     if call.routes is None:
         return "arguments, all of them"
     given = _parsed(call.arguments) or {}
-    return ", ".join(name for name in call.routes if name in given and name not in named)
+    kept = {*named, *(each.of for each in call.derived if each.name in named)}
+    return ", ".join(name for name in call.routes if name in given and name not in kept)
 
 
 def _named_by(call: AskedCall, named: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The fields that are fixed: with each route, so that none that this call leaves out can be added later."""
+    if named is None:
+        named = tuple(each.name for each in call.derived) or None
     if named is None or not call.is_untrusted:
         return named
-    return tuple(dict.fromkeys((*named, *(call.routes or ()))))
+    kept = {each.of for each in call.derived if each.name in named}
+    return tuple(dict.fromkeys((*named, *(route for route in call.routes or () if route not in kept))))
 
 
 def find_covering(standing: Sequence[StandingApproval], call: AskedCall, run: RunId | None) -> StandingApproval | None:
@@ -167,20 +174,40 @@ def find_covering(standing: Sequence[StandingApproval], call: AskedCall, run: Ru
         (
             each
             for each in standing
-            if each.covers(call, run, fixed_part(call.arguments, each.fields))
+            if each.covers(call, run, _fixed_as(each, call))
             and not (call.is_untrusted and call.release is None and _open_routes(call, each.fields))
         ),
         None,
     )
 
 
-def fixed_part(arguments: str, fields: tuple[str, ...] | None) -> str | None:
-    """The arguments that the fields name, as JSON in one form; None if the text is no object."""
+def _fixed_as(standing: StandingApproval, call: AskedCall) -> str | None:
+    """The part of the call that the standing approval fixes; of derived values, fewer than it allows are as good."""
+    allowed = _parsed(standing.arguments) or {}
+    derived = tuple(
+        replace(each, values=tuple(known)) if set(each.values) <= set(known := _texts(allowed.get(each.name))) else each
+        for each in call.derived
+        if each.values
+    )
+    return fixed_part(call.arguments, standing.fields, derived)
+
+
+def _texts(value: object) -> list[str]:
+    return [each for each in cast(list[object], value) if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def fixed_part(arguments: str, fields: tuple[str, ...] | None, derived: Sequence[DerivedField] = ()) -> str | None:
+    """The arguments and derived values that the fields name, as JSON in one form; None if the text is no object."""
     found = _parsed(arguments)
     if found is None:
         return None
-    kept = found if fields is None else {name: found[name] for name in fields if name in found}
+    known = {**found, **{each.name: list(each.values) for each in derived}}
+    kept = found if fields is None else {name: known[name] for name in fields if name in known}
     return json.dumps(kept, sort_keys=True, separators=(",", ":"))
+
+
+def _names_in(call: AskedCall) -> set[str]:
+    return {*(_parsed(call.arguments) or ()), *(each.name for each in call.derived)}
 
 
 def _parsed(arguments: str) -> JsonObject | None:
