@@ -22,8 +22,9 @@ from antiphon.cli.exits import ExitCode
 from antiphon.cli.main import app
 from antiphon.config.config import Config
 from antiphon.config.descriptions import describe
-from antiphon.config.sections.tools import RunCommandSection, ToolsSection
+from antiphon.config.sections.tools import RunCommandSection, SearchWebSection, ToolsSection
 from antiphon.domain.sandbox import CommandMode
+from antiphon.domain.search_kind import SearchKind
 from antiphon.policy.session_tools import GUEST_TOOLS
 from antiphon.policy.written.fields import ANY_ARGUMENT, ANY_ARGUMENT_FIELD, FIELDS, OPERATORS, Field, Hook
 from antiphon.tools.session_tool import SessionTool
@@ -78,7 +79,7 @@ def values_of(annotation: Any) -> str:
     if origin is Literal:
         return " ".join(f"`{value if isinstance(value, str) else toml(value)}`" for value in arguments)
     if origin is tuple:
-        return "list of texts"
+        return "list of whole numbers" if values_of(arguments[0]) == "whole number" else "list of texts"
     if origin is dict:
         return "table of texts"
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
@@ -177,8 +178,11 @@ def test_the_page_of_rules_lists_their_fields() -> None:
 def session_tools() -> list[SessionTool[Any]]:
     async def read() -> list[SessionTool[Any]]:
         with tempfile.TemporaryDirectory() as directory:
-            commands = ToolsSection(run_command=RunCommandSection(mode=CommandMode.SANDBOXED))
-            async with open_app(Path(directory) / "home", Config(tools=commands)) as running:
+            every = ToolsSection(
+                run_command=RunCommandSection(mode=CommandMode.SANDBOXED),
+                search_web=SearchWebSection(kind=SearchKind.SEARXNG, url="http://127.0.0.1:8888"),
+            )
+            async with open_app(Path(directory) / "home", Config(tools=every)) as running:
                 tools = [running.tools.find(name) for name in running.tools.names]
                 return [tool for tool in tools if isinstance(tool, SessionTool)]
 

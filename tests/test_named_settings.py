@@ -76,6 +76,7 @@ NEAR = {
 }
 FREE = {
     "flow.rules",
+    *("tools.fetch_page.hosts", "tools.fetch_page.private"),
     *("access.roles", "gateway.allowed_hosts", "agents.list", "channels.webhook", "hooks", "providers"),
     *("channels.telegram.groups", "channels.telegram.groups.members", "channels.discord.thread_bindings"),
     *("session.thread_bindings", "agents.defaults.subagents.models", "agents.list.subagents.models"),

@@ -34,7 +34,7 @@ from antiphon.clock import Clock
 from antiphon.config.config import Config
 from antiphon.config.sources import reread_rules
 from antiphon.config.written_rules import watched_file
-from antiphon.configured import ToolFunction, installed_checks, mcp_settings
+from antiphon.configured import ToolFunction, installed_checks, mcp_settings, web_setting
 from antiphon.domain.classification import Compartments
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.delay import Delta
@@ -141,6 +141,8 @@ from antiphon.tools.simulate_tool_call import simulate_tool_call
 from antiphon.tools.subagents import subagents
 from antiphon.tools.summarize import summarize
 from antiphon.tools.tasks import tasks as tasks_tool
+from antiphon.tools.web.network import Network
+from antiphon.tools.web.tools import web_tools
 from antiphon.version import VERSION
 
 
@@ -201,6 +203,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     synchronous: str = "FULL"
     retry: RetryPolicy | None = None
     unwind_seconds: float = 30.0
+    network: Network = Network()
+    """How web pages are reached."""
 
 
 def rules_for(config: Config, parts: Parts, compartments: Compartments | None = None) -> Rules:
@@ -394,6 +398,7 @@ def build(
                 classification=config.classification_of_commands(base.compartments),
             )
         )
+    own_tools += web_tools(callers, web_setting(config, base.compartments), parts.network)
     tools = Toolset([*own_tools, *base.tools])
     mcp_tools = McpTools(tools, mcp_settings(base.home, config, base.compartments), clock)
     tool_reviews = ToolReviews(database)

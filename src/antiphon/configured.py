@@ -8,6 +8,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -24,6 +25,8 @@ from antiphon.domain.tool_review import UNREVIEWED
 from antiphon.engine.policy_checks import CodeCheck
 from antiphon.engine.rules import Rules
 from antiphon.mcp.settings import ServerSettings
+from antiphon.policy.web_addresses import WebRules
+from antiphon.tools.web.tools import SearchSetting, WebSetting
 
 TOOLS_GROUP = "antiphon.tools"
 """The entry points by which an installed package offers functions to agents."""
@@ -166,6 +169,32 @@ def _server(home: Path, agent_id: AgentId, name: str, section: McpServerSection)
         timeout=timedelta(seconds=section.timeout_seconds),
         log=home / "mcp" / f"{agent_id}.{name}.log",
     )
+
+
+def web_setting(config: Config, compartments: Compartments | None) -> WebSetting:
+    """What the tools of the web may reach, and with what."""
+    fetch, search = config.tools.fetch_page, config.tools.search_web
+    return WebSetting(
+        rules=WebRules(ports=fetch.ports, hosts=fetch.hosts, private=fetch.private, own=_own_hosts(config)),
+        fetches=fetch.enabled,
+        proxy=fetch.proxy,
+        search=None
+        if search.kind is None
+        else SearchSetting(
+            kind=search.kind,
+            url=search.url,
+            key=search.key(),
+            clearance=config.clearance_of_search(compartments),
+        ),
+    )
+
+
+def _own_hosts(config: Config) -> tuple[str, ...]:
+    """The names and addresses under which the settings know this gateway."""
+    gateway = config.gateway
+    public = None if gateway.public_url is None else urlsplit(gateway.public_url).hostname
+    named = [gateway.host, public, *(urlsplit(f"//{host}").hostname for host in gateway.allowed_hosts)]
+    return tuple(dict.fromkeys(name.lower() for name in named if name))
 
 
 def check_models(rules: Rules, models: Models) -> None:

@@ -113,6 +113,8 @@ class Kind(StrEnum):
     """An address that a request says it is for, or comes from: compared, never opened."""
     CREDENTIAL = "antiphon.gateway.authentication.Authentication"
     WEBHOOK = "antiphon.channels.signature.verify"
+    PAGE = "antiphon.policy.web_addresses.WebRules"
+    """An address of the web: read strictly, and reached only if all that it leads to is public."""
     STORED = "antiphon.agents.fence.DataFence"
     """Text that is kept and shown, and opens nothing: for models it is data."""
     CHOICE = "pydantic.TypeAdapter"
@@ -127,6 +129,7 @@ _TOOLS: dict[Kind, str] = {
     Kind.OWN_FILE: "files path",
     Kind.PROGRAM: "run_command command",
     Kind.TOOL: "simulate_tool_call tool_name | simulate_tool_call args",
+    Kind.PAGE: "fetch_page urls",
     Kind.RECIPIENT: "message channel | message recipient",
     Kind.SESSION: (
         "tasks task | session_status sessionKey | sessions_history sessionKey | sessions_send sessionKey | "
@@ -136,11 +139,12 @@ _TOOLS: dict[Kind, str] = {
     Kind.STORED: (
         "tasks prompt | tasks name | memory query | memory text | files text | files query | "
         "message text | sessions_search query | sessions_send message | sessions_spawn attachAs.mountPath | "
+        "search_web query | "
         "sessions_spawn attachments.content | sessions_spawn attachments.mimeType | sessions_spawn label | "
         "sessions_spawn task | sessions_yield message | subagents message"
     ),
     Kind.CHOICE: (
-        "memory action | memory limit | files action | files offset | "
+        "memory action | memory limit | files action | files offset | fetch_page part | search_web read | "
         "tasks action | tasks every | tasks at | tasks cron | tasks zone | "
         "run_command timeoutSeconds | sessions_history cursor | sessions_history includeTools | "
         "sessions_history limit | sessions_list activeMinutes | sessions_list cursor | "

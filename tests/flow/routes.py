@@ -542,6 +542,16 @@ ROUTES = (
         tests=("tools/test_files.py::test_what_is_read_carries_what_the_workspace_was_made_of",),
     ),
     Route(
+        name="pages of the web, and search engines",
+        doors=("tool fetch_page", "tool search_web"),
+        sink="the hosts of pages, which are PUBLIC; the search engine with its clearance",
+        check="agents/call_flow.py::sink_of",
+        tests=(
+            "tools/test_fetch_page.py::test_a_confidential_context_fetches_nothing",
+            "tools/test_search_web.py::test_a_confidential_context_searches_only_if_the_engine_may_have_it",
+        ),
+    ),
+    Route(
         name="commands, and the workspace",
         doors=("tool run_command", "inside engine/sessions/workspaces.py"),
         sink="commands with network or on the host; whoever reads the workspace is raised",

@@ -26,6 +26,7 @@ from tests.planted import (
     task_edges,
     tasks,
     telegram,
+    web,
     written_rules,
 )
 
@@ -47,6 +48,7 @@ BUGS = (
     *costs.BUGS,
     *declarations.BUGS,
     *telegram.BUGS,
+    *web.BUGS,
     *memory.BUGS,
     *providers.BUGS,
     *quarantine.BUGS,

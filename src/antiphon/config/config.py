@@ -170,6 +170,10 @@ class Config(Section):
         """What may go to the server; None for the default."""
         return self._clearance(section.clearance, compartments, "mcp_servers", name, "clearance")
 
+    def clearance_of_search(self, compartments: Compartments | None = None) -> Classification | None:
+        """What queries to the search engine may be made of; None for the default."""
+        return self._clearance(self.tools.search_web.clearance, compartments, "tools", "search_web", "clearance")
+
     def _sinks(self, compartments: Compartments | None) -> Sinks:
         return Sinks(
             channels={

@@ -21,6 +21,10 @@ def missing(config: Config) -> Iterator[str]:
         if variable and provider.key() is None:
             place = config.origins.spelt("providers", name, "api_key_env")
             yield f"{config.origins.where(place)}: {'.'.join(place)} names a variable that is not set: {variable!r}"
+    search = config.tools.search_web
+    if search.kind is not None and search.key_env and search.key() is None:
+        place = config.origins.spelt("tools", "search_web", "key_env")
+        yield f"{config.origins.where(place)}: {'.'.join(place)} names a variable that is not set: {search.key_env!r}"
     command = config.database.password_command
     if command and shutil.which(command[0]) is None:
         place = config.origins.spelt("database", "password_command")

@@ -19,17 +19,21 @@ class ShippedTool(Struct, frozen=True, kw_only=True):
 
 RUN_COMMAND = "run_command"
 """The tool whose standing approvals end with the run that asked."""
+FETCH_PAGE = "fetch_page"
 FILES = "files"
+SEARCH_WEB = "search_web"
 SHIPPED_TOOLS: Mapping[str, ShippedTool] = {
+    FETCH_PAGE: ShippedTool(),
     FILES: ShippedTool(uses_workspace=True, stays_in_session=True),
     RUN_COMMAND: ShippedTool(uses_workspace=True),
+    SEARCH_WEB: ShippedTool(),
 }
 """By name. Agents have them unless their settings leave them out; guests only if their role names them."""
 USE_WORKSPACE = frozenset(name for name, tool in SHIPPED_TOOLS.items() if tool.uses_workspace)
 STAY_IN_SESSION = frozenset(name for name, tool in SHIPPED_TOOLS.items() if tool.stays_in_session)
 
 
-CHAT_TOOLS = frozenset({MEMORY_TOOL, TASKS_TOOL, MESSAGE_TOOL, FILES, "fetch_page", "search_web", "skill"})
+CHAT_TOOLS = frozenset({MEMORY_TOOL, TASKS_TOOL, MESSAGE_TOOL, FILES, FETCH_PAGE, SEARCH_WEB, "skill"})
 
 
 def is_offered(tool: str, profile: ToolProfile, allowed: Collection[str] | None) -> bool:

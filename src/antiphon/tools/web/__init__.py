@@ -1,0 +1,1 @@
+"""Pages of the web, for tools that read them."""
