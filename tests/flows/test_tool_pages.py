@@ -77,7 +77,7 @@ def answers_of(name: str, home: Path) -> list[Any]:
     (home / "antiphon.toml").write_text(config.text, "utf-8")
     example = example_of(name)
     shown = json.loads(example.answer)
-    is_refused = shown.get("status") == "error"
+    is_refused = shown.get("status") in ("error", "forbidden")
     with serving(home) as gateway:
         run_shell(commands.text, home, url=gateway.url)
         token = {"TOKEN": (home / "owner.token").read_text("utf-8").strip()}
