@@ -276,8 +276,8 @@ REQUIREMENTS = {
     "channels:4": Requirement("Commands are standalone and of authorised senders; batches are all or none."),
     # 15. Tasks
     "tasks:1": Requirement(
-        "A task fires at most once a slot and delivers once: to a chat as a record that starts no run, to its maker, to a "
-        "group or to the log.",
+        "A task fires at most once a slot and delivers once: to a chat as a record that starts no run, to its maker, "
+        "to a group or to the log.",
     ),
     "tasks:2": Requirement(
         "Errors back off; a slot that made no step is tried again; tasks are changed only where they belong."
@@ -307,6 +307,6 @@ REQUIREMENTS = {
     "others:2": Requirement("ACP harnesses run as agents, and editors reach sessions as ACP agents.", OTHERS),
     "others:3": Requirement("OpenAI's forms of requests, within a person's rights.", "not yet, by the contract"),
     "others:4": Requirement("Exporters are sinks with a clearance.", "not yet, by the contract"),
-    "others:5": Requirement("Skills are named per agent and trusted by hash.", "comes with skills"),
+    "others:5": Requirement("Skills are named per agent and trusted by hash."),
     "others:6": Requirement("The shipped tools read pages, search the web, read files and run skills."),
 }

@@ -182,7 +182,8 @@ def session_tools() -> list[SessionTool[Any]]:
                 run_command=RunCommandSection(mode=CommandMode.SANDBOXED),
                 search_web=SearchWebSection(kind=SearchKind.SEARXNG, url="http://127.0.0.1:8888"),
             )
-            async with open_app(Path(directory) / "home", Config(tools=every)) as running:
+            settings = Config.model_validate({"tools": every, "agents": {"defaults": {"skills": ["walks"]}}})
+            async with open_app(Path(directory) / "home", settings) as running:
                 tools = [running.tools.find(name) for name in running.tools.names]
                 return [tool for tool in tools if isinstance(tool, SessionTool)]
 

@@ -80,8 +80,9 @@ FREE = {
     *("access.roles", "gateway.allowed_hosts", "agents.list", "channels.webhook", "hooks", "providers"),
     *("channels.telegram.groups", "channels.telegram.groups.members", "channels.discord.thread_bindings"),
     *("session.thread_bindings", "agents.defaults.subagents.models", "agents.list.subagents.models"),
+    *("agents.defaults.skills", "agents.list.skills"),
 }
-"""Names that the settings give themselves, and names of hosts, models and persons."""
+"""Names that the settings give themselves, and names of hosts, models, persons and skills, which may come later."""
 
 
 def written(tmp_path: Path, text: str) -> Config:

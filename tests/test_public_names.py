@@ -69,6 +69,7 @@ PEOPLE = "a program acts as the owner alone"
 CHATS = "a program that manages chats does so over HTTP"
 AUDIT = "owners look at it and verify it at the command line"
 REVIEWS = "a program that lets people review tools does so over HTTP"
+SKILLS = "a program that lets people trust skills does so over HTTP"
 RULES = "a program that shows or reloads rules does so over HTTP"
 COMPARTMENTS = "a program that names compartments does so over HTTP"
 APPROVALS = "a program that manages what is allowed always, or trusted, does so over HTTP"
@@ -89,6 +90,7 @@ MISSING = {
     **{f"compartments.{verb}": COMPARTMENTS for verb in ("list", "create")},
     **{f"audit.{verb}": AUDIT for verb in ("list", "verify")},
     **{f"tool-reviews.{verb}": REVIEWS for verb in ("list", "confirm", "withdraw")},
+    **{f"skills.{verb}": SKILLS for verb in ("list", "show", "trust", "remove")},
     "tokens.create": CREDENTIALS,
     "tokens.list": CREDENTIALS,
     "tokens.revoke": CREDENTIALS,

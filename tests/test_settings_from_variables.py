@@ -24,6 +24,7 @@ LISTS = {
     "gateway.allowed_hosts": ["a.example", "b.example"],
     "database.password_command": ["token", "--now"],
     "agents.defaults.tools.allow": ["lookup", "run_command"],
+    "agents.defaults.skills": ["walks", "talks"],
     "agents.defaults.subagents.allow_agents": ["main", "porter"],
     "agents.defaults.subagents.models": ["openai:*", "ollama:qwen3"],
     "agents.defaults.mcp_servers.x.args": ["-v", "--all"],

@@ -1,7 +1,7 @@
 """Saves a home with an embedded database to one file, and restores it.
 
-The file is a tar archive: a manifest, the database, the configuration of the home, the workspaces, and an entry that
-ends it.
+The file is a tar archive: a manifest, the database, the configuration of the home, the workspaces, the skills, and an
+entry that ends it.
 Agents control what lies in workspaces, so nothing here follows a link, neither when it is read nor when it is written.
 """
 
@@ -25,6 +25,7 @@ from antiphon.backends import DATABASE_NAME
 from antiphon.clock import Clock
 from antiphon.domain.errors import Conflict, Invalid, Unavailable
 from antiphon.engine.sessions.workspaces import WORKSPACES_NAME
+from antiphon.engine.skills.folders import SKILLS_NAME
 from antiphon.private_files import check_private_directory
 from antiphon.settings.file import JSON5_NAME, TOML_NAME
 from antiphon.store.backup import check_copy, copy_database
@@ -35,6 +36,7 @@ FORMAT = 1
 MANIFEST_NAME = "antiphon-backup.json"
 END_NAME = "antiphon-backup.end"
 SETTINGS = (TOML_NAME, JSON5_NAME)
+DIRECTORIES = (WORKSPACES_NAME, SKILLS_NAME)
 _PIECE = 1024 * 1024
 _MAX_MANIFEST = 64 * 1024
 _MAX_DEPTH = 200
@@ -60,10 +62,10 @@ class Manifest(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Contents(Struct, frozen=True, kw_only=True):
-    """What was copied from workspaces; the last entry, so that a file that was cut is noticed."""
+    """What was copied from workspaces and skills; the last entry, so that a file that was cut is noticed."""
 
     files: int
-    """Files of workspaces."""
+    """Files of workspaces and skills."""
     skipped: int
     """What was not copied from workspaces: sockets, devices, sparse files, and what vanished or could not be read."""
     changed: int
@@ -115,7 +117,8 @@ def write_backup(home: Path, file: Path, clock: Clock, *, replaces: bool) -> Bac
                 for name in SETTINGS:
                     with suppress(FileNotFoundError):
                         writing.add_ours(home / name, name)
-                writing.add_directory(home, WORKSPACES_NAME)
+                for name in DIRECTORIES:
+                    writing.add_directory(home, name)
                 contents = Contents(files=writing.files, skipped=writing.skipped, changed=writing.changed)
                 writing.add_bytes(END_NAME, Encoder().encode(contents) + b"\n")
             written.flush()
@@ -324,11 +327,11 @@ class _Reading:
         """Where the entry belongs. Raises `Invalid` for a name that no backup has."""
         parts = PurePosixPath(member.name).parts
         is_ours = len(parts) == 1 and parts[0] in (DATABASE_NAME, *SETTINGS) and member.isreg()
-        is_workspace = parts[:1] == (WORKSPACES_NAME,) and ".." not in parts
-        if not (is_ours or is_workspace) or "\0" in member.name:
+        is_within = parts[:1] != () and parts[0] in DIRECTORIES and ".." not in parts
+        if not (is_ours or is_within) or "\0" in member.name:
             raise _no_backup(f"it has an entry with another name: {member.name[:200]!r}")
-        if len(parts) == 1 and is_workspace and not member.isdir():
-            raise _no_backup(f"its entry {WORKSPACES_NAME!r} is no directory")
+        if len(parts) == 1 and is_within and not member.isdir():
+            raise _no_backup(f"its entry {parts[0]!r} is no directory")
         if len(parts) > _MAX_DEPTH + 1 or len(member.name.encode("utf-8", "surrogateescape")) > _MAX_NAME:
             raise _no_backup(f"it has an entry deeper than any backup: {member.name[:200]!r}")
         path = self._home.joinpath(*parts)

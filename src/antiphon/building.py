@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.adapters import OpenChannels, ReadyChannel
+from antiphon.agents.agent_tools import AgentTools
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.calls import ToolCalls
 from antiphon.agents.foreign_tools import ForeignTools
@@ -98,6 +99,8 @@ from antiphon.engine.sessions.resets import Resets
 from antiphon.engine.sessions.senders import Senders
 from antiphon.engine.sessions.sessions import Sessions, open_main
 from antiphon.engine.sessions.workspaces import WORKSPACES_NAME, Workspaces
+from antiphon.engine.skills.folders import SKILLS_NAME, SkillFolders
+from antiphon.engine.skills.skills import Skills
 from antiphon.engine.views.activities import Activities
 from antiphon.engine.views.contents import ContentsOfSessions
 from antiphon.engine.views.costs import Costs
@@ -138,6 +141,7 @@ from antiphon.tools.sessions_spawn import sessions_spawn
 from antiphon.tools.sessions_wait import sessions_wait
 from antiphon.tools.sessions_yield import sessions_yield
 from antiphon.tools.simulate_tool_call import simulate_tool_call
+from antiphon.tools.skill import SkillTool, SkillTools
 from antiphon.tools.subagents import subagents
 from antiphon.tools.summarize import summarize
 from antiphon.tools.tasks import tasks as tasks_tool
@@ -399,10 +403,25 @@ def build(
             )
         )
     own_tools += web_tools(callers, web_setting(config, base.compartments), parts.network)
+    skills = Skills(database, SkillFolders(base.home / SKILLS_NAME), rules)
+    if any(agent.skills for agent in rules.agents.values()):
+        own_tools.append(
+            SkillTool(
+                SkillTools(
+                    callers=callers,
+                    workspaces=workspaces,
+                    rules=rules,
+                    skills=skills,
+                    home=base.home,
+                    classification=config.classification_of_commands(base.compartments),
+                )
+            )
+        )
     tools = Toolset([*own_tools, *base.tools])
     mcp_tools = McpTools(tools, mcp_settings(base.home, config, base.compartments), clock)
     tool_reviews = ToolReviews(database)
     offered = ReviewedTools(mcp_tools, tool_reviews)
+    given = AgentTools(offered)
     worker = Worker(
         Runtime(
             database=database,
@@ -412,8 +431,7 @@ def build(
             ids=ids,
             live=live if live.is_serving else None,
         ),
-        runner=parts.runner
-        or AgentLoop(base.models, offered, rules, home_key, workspaces=workspaces, retry=parts.retry),
+        runner=parts.runner or AgentLoop(base.models, given, rules, home_key, workspaces=workspaces, retry=parts.retry),
         rules=rules,
         process=process,
         workspaces=workspaces,
@@ -443,6 +461,7 @@ def build(
         standing_approvals=StandingApprovals(database),
         trusted_contents=TrustedContents(database),
         tool_reviews=tool_reviews,
+        skills=skills,
         notes=Notes(database, rules),
         tasks=tasks,
         resets=Resets(database, rules),
@@ -479,7 +498,7 @@ def build(
         trail=trail,
         measures=Measures(database, worker if config.gateway.role.works else None, health.meter, version=VERSION),
     )
-    gate = OutsideGate(tools, offered, callers, rules, workspaces=workspaces, clock=clock)
+    gate = OutsideGate(tools, given, callers, rules, workspaces=workspaces, clock=clock)
     outside_calls = OutsideCalls(database, waits, gate, rules, process=process, ids=ids)
     tool_calls = ToolCalls(tools, callers, gate, outside_calls, ids=ids)
     deliverer = Deliverer(
@@ -507,7 +526,7 @@ def build(
         tools=tools,
         tool_calls=tool_calls,
         foreign_tools=ForeignTools(offered, tool_reviews, rules),
-        offered_tools=OfferedTools(offered, callers, rules),
+        offered_tools=OfferedTools(given, callers, rules),
         outside_calls=outside_calls,
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),

@@ -99,6 +99,8 @@ class Kind(StrEnum):
     """A plain name, of a file that is made."""
     OWN_FILE = "antiphon.engine.sessions.session_files.read_path"
     """A path below the workspace of the session that calls; no link is followed."""
+    SKILL = "antiphon.domain.skill.is_skill_name"
+    """A skill, and a file of it: looked up among those that an owner reviewed, never opened by the name itself."""
     PROGRAM = "antiphon.policy.rights.may_call"
     TOOL = "antiphon.policy.rights.may_call "
     SESSION = "antiphon.policy.reach.decide"
@@ -127,7 +129,8 @@ _TOOLS: dict[Kind, str] = {
     Kind.MODEL: "sessions_spawn model",
     Kind.FILE_NAME: "sessions_spawn attachments.name",
     Kind.OWN_FILE: "files path",
-    Kind.PROGRAM: "run_command command",
+    Kind.PROGRAM: "run_command command | skill args",
+    Kind.SKILL: "skill name | skill file | skill run",
     Kind.TOOL: "simulate_tool_call tool_name | simulate_tool_call args",
     Kind.PAGE: "fetch_page urls",
     Kind.RECIPIENT: "message channel | message recipient",
@@ -144,7 +147,7 @@ _TOOLS: dict[Kind, str] = {
         "sessions_spawn task | sessions_yield message | subagents message"
     ),
     Kind.CHOICE: (
-        "memory action | memory limit | files action | files offset | fetch_page part | search_web read | "
+        "memory action | memory limit | files action | files offset | fetch_page part | search_web read | skill part | "
         "tasks action | tasks every | tasks at | tasks cron | tasks zone | "
         "run_command timeoutSeconds | sessions_history cursor | sessions_history includeTools | "
         "sessions_history limit | sessions_list activeMinutes | sessions_list cursor | "
@@ -165,6 +168,7 @@ _OPERATIONS: dict[Kind, str] = {
         "tokens.create agentId"
     ),
     Kind.OWNERS_MODEL: "sessions.patch model",
+    Kind.SKILL: "skills.show name | skills.trust name | skills.remove name",
     Kind.CREDENTIAL: "gateways.prove nonce",
     Kind.TOOL: "tools.invoke arguments | tools.invoke name",
     Kind.PERSONS_SESSION: (
@@ -268,6 +272,7 @@ _OPERATIONS: dict[Kind, str] = {
         "audit.verify seals.home | audit.verify seals.n | "
         "tool-reviews.confirm source | tool-reviews.confirm tools | tool-reviews.confirm tools.name | "
         "tool-reviews.confirm tools.sha256 | tool-reviews.confirm tools.effects | tool-reviews.withdraw source | "
+        "skills.trust sha256 | skills.trust untrusted | "
         "compartments.create name | people.invite role | people.list limit | people.role role | "
         "tokens.create namespace | "
         "people.patch clearance | people.patch clearance.compartments | people.patch clearance.level | "

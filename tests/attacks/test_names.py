@@ -278,7 +278,12 @@ async def test_a_peer_is_one_segment_of_a_key_of_its_own(world: World, attempt: 
 
 async def test_every_parameter_says_what_it_names(tmp_path: Path) -> None:
     engine = {"kind": "searxng", "url": "http://127.0.0.1:9"}
-    settings = Config.model_validate({"tools": {"run_command": {"mode": "sandboxed"}, "search_web": engine}})
+    settings = Config.model_validate(
+        {
+            "tools": {"run_command": {"mode": "sandboxed"}, "search_web": engine},
+            "agents": {"defaults": {"skills": ["walks"]}},
+        }
+    )
     async with open_app(tmp_path / "home", settings) as app:
         assert parameters_of_tools(app.tool_calls.schemas) == TOOLS.keys()
     assert parameters_of_operations((*TABLE.values(), *PAGE)) == OPERATIONS.keys()

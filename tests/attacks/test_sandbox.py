@@ -17,6 +17,7 @@ from antiphon.domain.sandbox import SandboxLimits
 from antiphon.engine.sessions.workspaces import WORKSPACES_NAME, Workspaces
 from antiphon.tools.sandbox.commands import Command, Commands
 from antiphon.tools.sandbox.execution import CommandResult
+from antiphon.tools.sandbox.profile import ShownFolders
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.engine.stage import START
 from tests.waiting import SECONDS
@@ -52,7 +53,7 @@ async def workspace(tmp_path: Path) -> AsyncGenerator[Path]:
 async def carry_out(workspace: Path, text: str, program: str = "bwrap") -> CommandResult:
     home = workspace.parents[2]
     limits = SandboxLimits(time=timedelta(seconds=SECONDS))
-    command = Command(text=text, workspace=workspace, home=home, limits=limits, is_sandboxed=True)
+    command = Command(text=text, shown=ShownFolders(workspace=workspace), home=home, limits=limits, is_sandboxed=True)
     return await Commands(program).run(command)
 
 

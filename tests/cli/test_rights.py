@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tool": ("session_status --as {session}", EVERYONE),
     "tools list": ("", OWNERS),
     "tools review": ("--yes", OWNERS),
+    "skills list": ("", OWNERS),
     "sessions search": ("hello", EVERYONE),
     "sessions list": ("", USERS),
     "sessions tree": ("", USERS),
@@ -115,6 +116,7 @@ ABSENT = {
     "approvals revoke": "nothing",
     "policy trust revoke": "main nothing",
     "tools withdraw": "nothing",
+    **{f"skills {verb}": "nothing" for verb in ("show", "trust", "remove")},
     "groups allow": "-100",
     "groups refuse": "-100",
     "pair approve": "nothing",
@@ -127,6 +129,7 @@ ELSEWHERE = {
     "memory export": "asks what `memory list` asks; it is JSON anyway",
     "sessions follow": "goes on until it is interrupted; it asks what `sessions history` asks",
     "mcp": "serves a program on its streams",
+    "skills add": "copies a folder on this machine, then asks what `skills trust` asks",
     **dict.fromkeys(("serve", "worker"), "is a gateway or a worker itself"),
     **dict.fromkeys(
         ("setup solo", "setup family", "setup coding"), "writes a file; it asks what `compartments add` asks"

@@ -563,6 +563,16 @@ ROUTES = (
         ),
     ),
     Route(
+        name="skills: their words, and what their programs are given",
+        doors=("tool skill",),
+        sink="words of others until an owner trusts them; programs run in the sandbox, and with network are commands",
+        check="agents/call_flow.py::carried_by",
+        tests=(
+            "tools/test_skill.py::test_a_skill_that_is_offered_without_trust_makes_its_contexts_untrusted",
+            "tools/test_skill.py::test_a_program_reads_the_workspace_and_raises_its_session",
+        ),
+    ),
+    Route(
         name="calls that wait for approval",
         doors=(
             "event engine/approvals/answering.py::_resolved_event",
@@ -682,6 +692,7 @@ ROUTES = (
                     "runs",
                     "search",
                     "sessions",
+                    "skills",
                     "tasks",
                     "tokens",
                     "tool",
@@ -737,7 +748,8 @@ ROUTES = (
             *(f"http tokens.{verb}" for verb in ("list", "create", "rotate", "rotate-owner", "revoke")),
             *(f"http tool-reviews.{verb}" for verb in ("list", "confirm", "withdraw")),
             *(f"http audit.{verb}" for verb in ("list", "verify")),
-            "page pages.foreign-tools",
+            *(f"http skills.{verb}" for verb in ("list", "show", "trust", "remove")),
+            *("page pages.foreign-tools", "page pages.skills"),
             *("http people.patch", "http compartments.list", "http compartments.create", "http links.create"),
             *("http rules.list", "http rules.get", "http rules.reload", "http refusals.last"),
             *("http browsers.sign-in", "http browsers.sign-out", "http gateways.prove"),

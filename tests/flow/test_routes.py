@@ -67,7 +67,10 @@ def in_table() -> Counter[str]:
 @requirement("flow:3", "flow:7")
 async def test_every_door_stands_in_one_row(tmp_path: Path) -> None:
     engine = {"kind": "searxng", "url": "http://127.0.0.1:9"}
-    settings = {"tools": {"run_command": {"mode": "host"}, "search_web": engine}}
+    settings = {
+        "tools": {"run_command": {"mode": "host"}, "search_web": engine},
+        "agents": {"defaults": {"skills": ["walks"]}},
+    }
     async with open_app(tmp_path / "home", Config.model_validate(settings)) as app:
         tools = {f"tool {schema.name}" for schema in app.tools.schemas}
     doors, listed = doors_of_the_code() | tools, in_table()

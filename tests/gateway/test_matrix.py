@@ -135,6 +135,10 @@ LEAST: Mapping[str, str] = {
     "tool-reviews.list": OWNERS,
     "tool-reviews.confirm": OWNERS,
     "tool-reviews.withdraw": OWNERS,
+    "skills.list": OWNERS,
+    "skills.show": OWNERS,
+    "skills.trust": OWNERS,
+    "skills.remove": OWNERS,
     "tokens.list": OWNERS,
     "tokens.create": OWNERS,
     "tokens.rotate": OWNERS,
@@ -174,7 +178,7 @@ OF_CHANNELS = frozenset(
 """What the token of a channel may do in its namespace; it opens sessions only by ids and keys of that."""
 BEYOND_CHANNELS = (
     *("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke", "metrics."),
-    *("audit.", "tool-reviews.", "trusted-content.", "rules.", "refusals."),
+    *("audit.", "tool-reviews.", "skills.", "trusted-content.", "rules.", "refusals."),
     *("pairings.", "link-codes.", "groups.", "routes.", "tasks.approve"),
 )
 """How the names of operations begin whose scopes such a token never has."""
@@ -451,7 +455,7 @@ async def connected(stack: AsyncExitStack, url: str, secret: str | None) -> Spea
 ALWAYS_MISSING = (
     *(TargetKind.DELIVERY, TargetKind.APPROVAL, TargetKind.STANDING_APPROVAL),
     *(TargetKind.PAIRING, TargetKind.GROUP, TargetKind.NOTE, TargetKind.TASK),
-    *(TargetKind.TOOLS, TargetKind.TRUSTED_CONTENT, TargetKind.RULE),
+    *(TargetKind.TOOLS, TargetKind.SKILL, TargetKind.TRUSTED_CONTENT, TargetKind.RULE),
 )
 """Of these there are none here."""
 

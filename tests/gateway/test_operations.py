@@ -27,6 +27,7 @@ from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound, Sender
 from antiphon.domain.keys import ChatType
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.tokens import TokenScope
+from antiphon.engine.skills.folders import SKILLS_NAME, SkillFolders
 from antiphon.gateway import operations as operations_package
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import Guard
@@ -47,6 +48,7 @@ from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.channels.telegram.bots import settings_of
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.engine.skills.folders import write_skill
 from tests.gateway.asking import filled, request_of
 from tests.gateway.served import TOKEN, EventParser, Json, Served, new_client, serve
 from tests.story import Story
@@ -65,6 +67,7 @@ UNTYPED = {"tools.invoke": dict[str, Any]}
 OF_OWNERS = (
     *(
         "tool-reviews",
+        "skills",
         "audit",
         "refusals",
         "rules",
@@ -459,6 +462,15 @@ async def review_tools(journey: Journey) -> None:
     reviewed = await journey.ask("tool-reviews.confirm", source="package:walks", tools=confirmed)
     assert (reviewed["unreviewed"], reviewed["tools"][0]["effects"]) == (0, ["reads"])
     assert (await journey.ask("tool-reviews.withdraw", source="package:walks"))["withdrawn"] == 1
+    home = journey.served.app.home
+    SkillFolders(home / SKILLS_NAME).add(write_skill(home.parent))
+    (skill,) = (await journey.ask("skills.list"))["skills"]
+    assert (skill["name"], skill["state"]) == ("walks", "unreviewed")
+    shown = await journey.ask("skills.show", name="walks")
+    assert [file["path"] for file in shown["files"]] == ["SKILL.md", "references/paths.md", "scripts/plan.sh"]
+    trusted = await journey.ask("skills.trust", name="walks", sha256=shown["sha256"], untrusted=True)
+    assert (trusted["state"], trusted["reviewedSha256"]) == ("untrusted", shown["sha256"])
+    assert (await journey.ask("skills.remove", name="walks")) == {"name": "walks"}
 
 
 async def set_task(journey: Journey) -> None:

@@ -219,6 +219,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "calls",
         "standing_approvals",
         "tool_reviews",
+        "skill_reviews",
         "trusted_content",
         "quarantined_results",
         "quarantined_values",

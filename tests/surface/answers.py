@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
 from inspect import signature
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
@@ -56,6 +57,7 @@ MASKED = (
     (re.compile(r"(?<=\"host\": \")[^\"]+"), "<host>"),
     (re.compile(r"(?<=\"pid\": )\d+"), "<pid>"),
     (re.compile(r"\b" + re.escape(VERSION) + r"\b"), "<version>"),
+    (re.compile(r"(?<=<home>/)tmp\w+"), "<folder>"),
     (re.compile(r"  +"), "  "),
 )
 """What differs from one home, machine and moment to the next."""
@@ -65,7 +67,7 @@ class Recorder:
     """Gives commands, and keeps what they answer without what differs from one home to the next."""
 
     def __init__(self, home: Path) -> None:
-        self._home = home
+        self.home = home
         self.text = ""
         self.given: set[str] = set()
 
@@ -91,7 +93,7 @@ class Recorder:
         self.text += "".join(f"{self._masked(line)}\n" for line in [given, *lines])
 
     def _masked(self, text: str) -> str:
-        text = text.replace(str(self._home), "<home>")
+        text = text.replace(str(self.home), "<home>")
         for pattern, mask in MASKED:
             text = pattern.sub(mask, text)
         return text
@@ -105,6 +107,22 @@ def answers_text() -> str:
     missing = with_json - recorder.given - ELSEWHERE.keys()
     assert not missing, f"commands whose answers nothing stores: {sorted(missing)}"
     return recorder.text
+
+
+def _tell_skills(record: Recorder) -> None:
+    with TemporaryDirectory(dir=record.home) as directory:  # the home's path is masked
+        folder = Path(directory) / "walks"
+        folder.mkdir()
+        words = "---\nname: walks\ndescription: Plans walks in the hills.\n---\n\nName two paths.\n"
+        (folder / "SKILL.md").write_text(words, "utf-8")
+        record.both("skills list")
+        record.both("skills add", str(folder), "--yes")
+        record.both("skills list")
+        record.both("skills show", "walks")
+        record.both("skills trust", "walks", "--untrusted", "--yes")
+        record.people("skills remove", "walks")
+        record.people("skills add", str(folder), "--yes")
+        record.program("skills remove", "walks")
 
 
 @contextmanager
@@ -243,6 +261,7 @@ def _changes(record: Recorder) -> None:
     record.both("tools list")
     record.both("tools review", "--yes")
     record.both("tools withdraw", "files")
+    _tell_skills(record)
 
 
 def _tasks(record: Recorder) -> None:

@@ -832,6 +832,7 @@ _HTTP_QUESTIONS: Mapping[str, str] = {
     "what is trusted": "/trusted-content",
     "what is trusted of a session above": "/trusted-content?session=agent:main:cli:vault{n}",
     "tools that were reviewed": "/tool-reviews",
+    "skills": "/skills",
     "deliveries that were held back": "/deliveries?status=suppressed",
     "texts that were sent": "/deliveries?limit=20",
     "tasks": "/tasks",

@@ -14,7 +14,18 @@ from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.call_flow import Calling, may_leave, refuse_call, sink_of
 from antiphon.agents.call_rules import RuledCall, ask_before, ask_of_result, reason_of, refuse_by_rule, without_redacted
 from antiphon.agents.references import with_values
-from antiphon.agents.toolset import Deriving, Foreseeing, Tool, ToolContext, ToolOutput, Toolset, hash_of_tool
+from antiphon.agents.toolset import (
+    ByArguments,
+    Deriving,
+    Foreseeing,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    Toolset,
+    hash_of_tool,
+    is_command,
+    uses_workspace,
+)
 from antiphon.domain.agent import Agent, Effect
 from antiphon.domain.approval import (
     UNKNOWN_WORKSPACE,
@@ -48,7 +59,7 @@ from antiphon.policy.flow import is_public, is_write_down
 from antiphon.policy.releases import may_ask_release
 from antiphon.policy.rights import is_guest, may_call, trusted_by
 from antiphon.policy.session_tools import MESSAGE_TOOL, NEVER_ASK
-from antiphon.policy.shipped_tools import RUN_COMMAND, USE_WORKSPACE
+from antiphon.policy.shipped_tools import RUN_COMMAND
 from antiphon.policy.standing import Standing
 from antiphon.policy.written.fields import Action
 from antiphon.policy.written.rule_set import NOTHING_SAID, RuleDecision
@@ -156,15 +167,35 @@ class Judge:
 
     async def asked(self, judged: Sequence[JudgedCall]) -> list[AskedCall]:
         """What to ask: commands with the workspace as it is now, after the calls before them have run."""
-        asked = [each.asked for each in judged if each.asked is not None]
-        if not any(call.tool == RUN_COMMAND for call in asked):
-            return asked
+        asked = [(each.asked, self.is_command(each.call)) for each in judged if each.asked is not None]
+        if not any(is_one for _, is_one in asked):
+            return [call for call, _ in asked]
         workspace = await hash_of_workspace(self.workspace)
-        return [in_workspace(call, workspace) if call.tool == RUN_COMMAND else call for call in asked]
+        return [in_workspace(call, workspace) if is_one else call for call, is_one in asked]
+
+    def tool_of(self, call: OpenCall) -> Tool | None:
+        """The tool with the effects of the call; None if there is none of that name."""
+        tool = self.tools.find(call.part.name)
+        if not isinstance(tool, ByArguments):
+            return tool
+        try:
+            return tool.for_call(read_call_arguments(call.part.arguments).values)
+        except Invalid:  # the call will be told so
+            return tool
+
+    def is_command(self, call: OpenCall) -> bool:
+        """Whether the call runs a program in the workspace."""
+        tool = self.tool_of(call)
+        return tool is not None and is_command(tool)
+
+    def uses_workspace(self, call: OpenCall) -> bool:
+        """Whether the call reads or leaves data in the workspace."""
+        tool = self.tool_of(call)
+        return tool is not None and uses_workspace(tool)
 
     def workspace_use(self, context: RunContext, tool: Tool, call: OpenCall) -> WorkspaceUse | None:
         """How a call of the tool uses the workspace; None if it does not."""
-        if tool.schema.name not in USE_WORKSPACE:
+        if not uses_workspace(tool):
             return None
         carried = context.made_of.join(call.carried)
         return WorkspaceUse(
@@ -178,7 +209,7 @@ class Judge:
 
         Before anybody is asked: people read what runs only if the arguments say one thing.
         """
-        if self.tools.find(call.part.name) is None:
+        if self.tool_of(call) is None:
             return call, None
         try:
             return await with_values(context, call), None
@@ -186,7 +217,7 @@ class Judge:
             return call, None if call.is_begun else _refused(invalid.code, invalid.message)
 
     async def _refuse_flow(self, context: RunContext, call: OpenCall) -> ToolOutput | None:
-        tool = self.tools.find(call.part.name)
+        tool = self.tool_of(call)
         if tool is None or call.is_begun:
             return None
         carried = context.made_of.join(call.carried)
@@ -202,14 +233,14 @@ class Judge:
 
     async def _ask_rules(self, context: RunContext, call: OpenCall, refusal: ToolOutput | None) -> RuleDecision:
         """What written rules say of a call that is not refused anyway."""
-        tool = self.tools.find(call.part.name)
+        tool = self.tool_of(call)
         if tool is None or refusal is not None or not may_call(call.part.name, self.standing, self.rules.role_tools):
             return NOTHING_SAID
         return await ask_before(self._ruled(context, call, tool), self.rules)
 
     def _redacted(self, call: OpenCall, said: RuleDecision) -> OpenCall:
         """The call without what written rules take out of its arguments: so it is asked about, and so it runs."""
-        tool = self.tools.find(call.part.name)
+        tool = self.tool_of(call)
         if tool is None or not said.redacts:
             return call
         before = read_call_arguments(call.part.arguments).values
@@ -222,7 +253,7 @@ class Judge:
         self, context: RunContext, judged: JudgedCall, output: ToolOutput
     ) -> tuple[ToolOutput, RuleDecision]:
         """The result of a call that ran, as written rules let it be told, and what they say."""
-        tool = self.tools.find(judged.call.part.name)
+        tool = self.tool_of(judged.call)
         if tool is None or judged.refusal is not None:
             return output, NOTHING_SAID
         return await ask_of_result(self._ruled(context, judged.call, tool), output, self.rules)
@@ -257,7 +288,7 @@ class Judge:
 
     async def _need(self, context: RunContext, call: OpenCall) -> NeedsApproval | Deny | None:
         """None for a call that has begun, and for one that cannot run anyway."""
-        tool = self.tools.find(call.part.name)
+        tool = self.tool_of(call)
         if tool is None or call.is_begun or not may_call(call.part.name, self.standing, self.rules.role_tools):
             return None
         effects = self._effects_of(tool)
@@ -298,7 +329,7 @@ class Judge:
 
         Contract: flow 4, 11.
         """
-        tool = self.tools.find(call.part.name)
+        tool = self.tool_of(call)
         if is_public(context.made_of.join(call.carried)) or not isinstance(tool, Foreseeing):
             return None
         if not may_call(call.part.name, self.standing, self.rules.role_tools):
@@ -323,7 +354,7 @@ class Judge:
         return await hash_of_workspace(self.workspace)
 
     def _judge_one(self, call: OpenCall, wanted: "_NeededYes", so_far: ApprovalsSoFar, workspace: str) -> JudgedCall:
-        tool = self.tools.find(call.part.name)
+        tool = self.tool_of(call)
         is_approved, released = False, None
         for approval in so_far.own:
             answered = approval.find_call(call.message_seq, call.index)
@@ -503,7 +534,7 @@ def left_by(tool: Tool, context: Classification, agent: Agent | None, effects: C
     A person has said yes to each command on the host. Contract: flow 2, 8.
     """
     left = context.join(tool.classification)
-    if tool.schema.name != RUN_COMMAND:
+    if not is_command(tool):
         return left
     is_on_host = Effect.DELETES in effects
     return left if is_on_host or (agent is not None and not agent.command_limits.network) else left.distrusted()
@@ -552,7 +583,8 @@ def hash_of_definition(tool: Tool) -> str:
     foreign = tool.foreign
     if foreign is None or not foreign.is_confirmed or foreign.is_declared:
         return hash_of_tool(tool.schema)
-    return hash_of_tool(tool.schema, sorted(tool.effects))
+    beside = [foreign.beside] if foreign.beside else []
+    return hash_of_tool(tool.schema, sorted(tool.effects), *beside)
 
 
 def refusal_of(approval: Approval, call: AskedCall) -> ToolOutput | None:

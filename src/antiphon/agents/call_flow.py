@@ -4,13 +4,12 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from antiphon.agents.toolset import Tool, ToolOutput
+from antiphon.agents.toolset import Tool, ToolOutput, is_command, uses_workspace
 from antiphon.domain.agent import Agent, Effect
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
 from antiphon.policy.exit import takes
 from antiphon.policy.flow import is_held, is_public, may_hold
 from antiphon.policy.session_tools import SESSION_TOOLS
-from antiphon.policy.shipped_tools import RUN_COMMAND, USE_WORKSPACE
 from antiphon.policy.sinks import Sinks, clearance_of_tool
 
 
@@ -28,7 +27,7 @@ def sink_of(tool: Tool, sinks: Sinks, *, leaves: bool) -> Classification:
     """What a call may carry; `leaves` says whether a command can leave its sandbox."""
     if tool.schema.name in SESSION_TOOLS:
         return EVERYTHING  # each of them decides by its own target
-    if tool.schema.name == RUN_COMMAND:
+    if is_command(tool):
         return sinks.of_commands(tool.classification) if leaves else EVERYTHING
     only_reads = tool.effects <= {Effect.READS}
     return clearance_of_tool(tool.classification, tool.clearance, only_reads=only_reads)
@@ -79,7 +78,7 @@ async def refuse_call(
 
 
 def _workspace_of(tool: Tool, workspace: Classification) -> Classification:
-    return workspace if tool.schema.name in USE_WORKSPACE else PUBLIC
+    return workspace if uses_workspace(tool) else PUBLIC
 
 
 def _forbidden(code: str, message: str) -> ToolOutput:

@@ -111,7 +111,7 @@ class ToolCalls:
                 "See agents.list[].tools, tools.subagents.tools and access.roles in the configuration.",
                 code="tool_not_given",
             )
-        tool = await self._gate.reviewed(tool)
+        tool = await self._gate.present(found, tool, arguments)
         said = await self._gate.decide(found, tool, arguments)
         arguments = without_redacted(said, tool, arguments)
         call = _IncomingCall(actor, target, idempotency_key, found, tool, arguments, _text_of(arguments))
@@ -214,7 +214,7 @@ class ToolCalls:
     async def schemas_for(self, actor: Outsider, target: NamedTarget) -> list[ToolSchema]:
         """The schemas of the session's tools. Raises `NotFound`."""
         found = await self._callers.find(actor, target, "schemas")
-        return self._gate.given_to(found).schemas
+        return (await self._gate.shown_to(found)).schemas
 
     def _call_id(self, idempotency_key: str | None) -> str:
         if idempotency_key is None:

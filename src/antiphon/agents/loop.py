@@ -51,7 +51,6 @@ from antiphon.policy.exit import decide_provider
 from antiphon.policy.flow import ceiling, may_hold
 from antiphon.policy.rights import may_call, trusted_by
 from antiphon.policy.session_tools import SESSION_TOOLS, YIELD_TOOL
-from antiphon.policy.shipped_tools import USE_WORKSPACE
 from antiphon.policy.written.rule_set import RuleDecision
 
 logger = logging.getLogger(__name__)
@@ -292,8 +291,7 @@ class AgentLoop:
         Stops at the first that needs an approval, and asks for all that need one. Contract: approvals 4.
         """
         judged = await judge.judge(context, [result for result in step.results if isinstance(result, OpenCall)])
-        tools = judge.tools
-        if all(each.asked is None and _only_reads(tools.find(each.call.part.name)) for each in judged):
+        if all(each.asked is None and _only_reads(judge.tool_of(each.call)) for each in judged):
             try:
                 async with anyio.create_task_group() as tasks:
                     for each in judged:
@@ -329,7 +327,7 @@ class AgentLoop:
             ),
             _source(output, judged.call, context),
             self._rules.sinks,
-            uses_workspace=judged.refusal is None and call.part.name in USE_WORKSPACE,
+            uses_workspace=judged.refusal is None and judge.uses_workspace(call),
             usage=output.usage,
             decided=_decided(judged, said),
         )
@@ -339,7 +337,7 @@ class AgentLoop:
         """The call's output; None if it has not begun, because what it was judged by has changed meanwhile."""
         call = judged.call
         name = call.part.name
-        tool = judge.tools.find(name)
+        tool = judge.tool_of(call)
         if tool is None:
             return _unknown_tool(name, judge.tools)
         if call.is_begun and not tool.is_idempotent:

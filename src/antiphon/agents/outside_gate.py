@@ -8,6 +8,7 @@ import json
 from functools import partial
 from typing import NamedTuple, cast
 
+from antiphon.agents.agent_tools import AgentTools
 from antiphon.agents.approving import (
     asked_from_outside,
     effects_of,
@@ -21,9 +22,17 @@ from antiphon.agents.approving import (
 )
 from antiphon.agents.call_flow import Calling, brought_by, may_leave, refuse_call, sink_of
 from antiphon.agents.call_rules import RuledCall, ask_before, ask_of_result, reason_of, refuse_by_rule, without_redacted
-from antiphon.agents.reviewed_tools import ReviewedTools
 from antiphon.agents.text import whole_text
-from antiphon.agents.toolset import Foreseeing, Tool, ToolContext, ToolOutput, Toolset
+from antiphon.agents.toolset import (
+    Foreseeing,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    Toolset,
+    is_command,
+    tool_with,
+    uses_workspace,
+)
 from antiphon.clock import Clock
 from antiphon.domain.agent import Effect
 from antiphon.domain.approval import Approval, AskedCall
@@ -40,7 +49,6 @@ from antiphon.policy.decision import Allow, Deny
 from antiphon.policy.exit import takes
 from antiphon.policy.flow import WITHHELD, is_untrusted, is_write_down
 from antiphon.policy.session_tools import SESSION_TOOLS
-from antiphon.policy.shipped_tools import RUN_COMMAND, USE_WORKSPACE
 from antiphon.policy.written.fields import Action
 from antiphon.policy.written.rule_set import RuleDecision
 
@@ -66,7 +74,7 @@ class OutsideGate:
     def __init__(
         self,
         tools: Toolset,
-        reviewed: ReviewedTools,
+        given: AgentTools,
         callers: Callers,
         rules: Rules,
         *,
@@ -74,7 +82,7 @@ class OutsideGate:
         clock: Clock,
     ) -> None:
         self._tools = tools
-        self._reviewed = reviewed
+        self._given = given
         self._callers = callers
         self._rules = rules
         self._workspaces = workspaces
@@ -84,9 +92,13 @@ class OutsideGate:
         """The tools of the session that the caller acts as."""
         return self._tools.for_session(found.caller.agent_id, found.depth, found.standing, self._rules)
 
-    async def reviewed(self, tool: Tool) -> Tool:
-        """The tool as an owner reviewed it."""
-        return await self._reviewed.reviewed(tool)
+    async def shown_to(self, found: FoundCaller) -> Toolset:
+        """The same, as the session's agent has them now."""
+        return await self.given_to(found).of_agent(found.caller.agent_id)
+
+    async def present(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> Tool:
+        """The tool as an owner reviewed it and as the session's agent has it, with the effects of the call."""
+        return tool_with(await self._given.tool_for(found.caller.agent_id, tool), arguments)
 
     def _effects_of(self, found: FoundCaller, tool: Tool) -> frozenset[Effect]:
         is_sandboxed = self._rules.are_sandboxed(found.session)
@@ -146,7 +158,7 @@ class OutsideGate:
         if isinstance(need, Allow):
             return None
         asked = asked_from_outside(tool, text, need)
-        if name != RUN_COMMAND:
+        if not is_command(tool):
             return asked
         return in_workspace(asked, await hash_of_workspace(self._workspaces.of_session(found.session)))
 
@@ -169,7 +181,7 @@ class OutsideGate:
 
     async def note_use(self, found: FoundCaller, tool: Tool) -> None:
         """Stores what a call leaves in the session's workspace, before it does. Contract: flow 8."""
-        if tool.schema.name in USE_WORKSPACE:
+        if uses_workspace(tool):
             agent = self._rules.agents.get(found.session.agent_id)
             left = left_by(tool, found.session.taint, agent, self._effects_of(found, tool))
             await self._callers.note_use(found.session, left)
@@ -188,7 +200,7 @@ class OutsideGate:
             made_of = ended.brought.join(session.taint)
             if name in SESSION_TOOLS:
                 made_of = made_of.join(await self._callers.held_by(found))
-            elif name in USE_WORKSPACE:
+            elif uses_workspace(tool):
                 present, _ = await self._callers.session_of(found.caller)
                 made_of = join_all((made_of, session.workspace, present.workspace))
             if not takes(found.clearance, made_of):
@@ -199,7 +211,7 @@ class OutsideGate:
         """What the answer of a call that has just ended is made of; everything if that cannot be read now."""
         try:
             held = (await self._callers.held_by(found)).join(found.session.workspace)
-            if tool.schema.name in USE_WORKSPACE:
+            if uses_workspace(tool):
                 held = held.join((await self._callers.session_of(found.caller))[0].workspace)
         except (NotFound, Unavailable):  # the answer is gone with its session, or known to have come
             return EVERYTHING
@@ -220,7 +232,7 @@ class OutsideGate:
 
     async def _carry_out(self, tool: Tool, asked: AskedCall, found: FoundCaller) -> CallOutcome:
         """Carries out the call, byte for byte as it was asked, if it still is what was approved."""
-        tool = await self._reviewed.reviewed(tool)
+        tool = await self.present(found, tool, json.loads(asked.arguments))
         if (refusal := await self._refuse_approved(tool, asked, found)) is not None:
             return CallOutcome(json.dumps(refusal, ensure_ascii=False))
         said = await self.decide(found, tool, json.loads(asked.arguments))

@@ -58,7 +58,7 @@ class RunSimulator:
         seq = steps[-1].seq if steps else context.last_seq
         call = OpenCall(message_seq=seq, index=len(steps[-1].message.calls) if steps else 0, part=part, is_begun=False)
         (judged,) = await judge.judge(context, [call])
-        found = judge.tools.find(tool)
+        found = judge.tool_of(call)
         taint, workspace = context.taint, context.workspace
         if found is None or tool not in judge.tools.names:
             return _unknown(tool, taint)
@@ -82,7 +82,7 @@ class OutsideSimulator:
         known = gate.given_to(found).find(tool)
         if known is None:
             return _unknown(tool, session.taint)
-        known = await gate.reviewed(known)
+        known = await gate.present(found, known, arguments)
         foreseen = await gate.foresee(found, known, arguments)
         target = await _refuse_target(known, ToolContext(caller), arguments)
         return _said(foreseen, target, session.taint, _after(known, session.taint, session.workspace))

@@ -35,7 +35,7 @@ from antiphon.policy.decision import Deny
 from antiphon.policy.patterns import matches_any
 from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
-from antiphon.policy.shipped_tools import is_offered
+from antiphon.policy.shipped_tools import RUN_COMMAND, USE_WORKSPACE, is_offered
 from antiphon.policy.standing import Standing
 from antiphon.policy.tool_effects import Hints, propose_effects
 
@@ -104,6 +104,8 @@ class Foreign(Struct, frozen=True, kw_only=True):
     """Whether an owner has read it."""
     reviewed: "Callable[[Reviewed], Tool]"
     """The tool, as reviews say."""
+    beside: str = ""
+    """What else makes it up, beyond its name, its words and its effects."""
 
 
 class Tool(Protocol):
@@ -177,6 +179,47 @@ class Deriving(Protocol):
     def refuse_asking(self, arguments: JsonObject) -> AntiphonError | None:
         """Why the call would fail whatever a person said."""
         ...
+
+
+@runtime_checkable
+class ByAgent(Protocol):
+    """A tool that is another one for each agent."""
+
+    async def for_agent(self, agent_id: AgentId) -> "Tool | None":
+        """As the agent has it now; None if it does not have it."""
+        ...
+
+
+@runtime_checkable
+class ByArguments(Protocol):
+    """A tool whose effects depend on the arguments of a call. Itself it has the effects of all calls."""
+
+    def for_call(self, arguments: JsonObject) -> "Tool":
+        """The tool with the effects of this call."""
+        ...
+
+
+def tool_with(tool: Tool, arguments: JsonObject) -> Tool:
+    """The tool with the effects of a call with these arguments."""
+    return tool.for_call(arguments) if isinstance(tool, ByArguments) else tool
+
+
+@runtime_checkable
+class RunningPrograms(Protocol):
+    """A tool that runs programs in the session's workspace, as `run_command` does."""
+
+    @property
+    def runs_program(self) -> bool: ...
+
+
+def is_command(tool: Tool) -> bool:
+    """Whether calls of the tool run a program in the session's workspace, of which their results are then made."""
+    return tool.schema.name == RUN_COMMAND or (isinstance(tool, RunningPrograms) and tool.runs_program)
+
+
+def uses_workspace(tool: Tool) -> bool:
+    """Whether calls of the tool read or leave data in the session's workspace. Contract: flow 8."""
+    return is_command(tool) or tool.schema.name in USE_WORKSPACE
 
 
 def hash_of_tool(schema: ToolSchema, *beside: object) -> str:
@@ -547,6 +590,14 @@ class Toolset:
     def reviewed(self, confirmed: Sequence[ConfirmedTool]) -> "Toolset":
         """Those of others as owners reviewed them."""
         tools = (reviewed_tool(tool, confirmed) for tool in self._tools.values())
+        return Toolset(tools, self._absent, from_servers=self._from_servers)
+
+    async def of_agent(self, agent_id: AgentId) -> "Toolset":
+        """As the agent has them now."""
+        if not any(isinstance(tool, ByAgent) for tool in self._tools.values()):
+            return self
+        found = [await tool.for_agent(agent_id) if isinstance(tool, ByAgent) else tool for tool in self._tools.values()]
+        tools = [tool for tool in found if tool is not None]
         return Toolset(tools, self._absent, from_servers=self._from_servers)
 
     @property

@@ -25,6 +25,7 @@ from antiphon.cli.commands import (
     runs,
     sessions,
     setup,
+    skills,
     tasks,
     tokens,
     tools,
@@ -75,6 +76,7 @@ app.command("mcp")(mcp)
 
 app.command("tool")(call_tool)
 app.add_typer(tools.app, name="tools")
+app.add_typer(skills.app, name="skills")
 app.command("demo")(demo)
 app.command("doctor")(doctor.doctor)
 app.command("migrate")(migrate)

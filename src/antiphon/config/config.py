@@ -254,6 +254,7 @@ class Config(Section):
             daily=DailyLimits(tokens=daily.tokens, usd=daily.usd),
             tools=(section.tools or defaults.tools).allow,
             profile=(section.tools or defaults.tools).profile,
+            skills=defaults.skills if section.skills is None else section.skills,
             sandbox=section.sandbox.mode or defaults.sandbox.mode,
             command_limits=_command_limits(section.sandbox, defaults.sandbox),
             subagents=defaults.subagents.overlaid(section.subagents).rules(),

@@ -88,6 +88,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None
     """Names of the foreign tools that it may call; None means all registered ones."""
     profile: ToolProfile = ToolProfile.FULL
+    skills: tuple[str, ...] = ()
+    """Names of the skills that it may use, once an owner has reviewed them."""
     sandbox: SandboxMode = SandboxMode.OFF
     command_limits: SandboxLimits = field(default_factory=SandboxLimits)
     subagents: SubagentRules = SubagentRules()

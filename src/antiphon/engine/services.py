@@ -42,6 +42,7 @@ from antiphon.engine.sessions.inbox import Inbox
 from antiphon.engine.sessions.resets import Resets
 from antiphon.engine.sessions.senders import Senders
 from antiphon.engine.sessions.sessions import Sessions
+from antiphon.engine.skills.skills import Skills
 from antiphon.engine.views.activities import Activities
 from antiphon.engine.views.contents import ContentsOfSessions
 from antiphon.engine.views.costs import Costs
@@ -80,6 +81,7 @@ class Services(Struct, frozen=True, kw_only=True):
     standing_approvals: StandingApprovals
     trusted_contents: TrustedContents
     tool_reviews: ToolReviews
+    skills: Skills
     notes: Notes
     tasks: Tasks
     resets: Resets

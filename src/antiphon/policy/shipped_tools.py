@@ -17,23 +17,26 @@ class ShippedTool(Struct, frozen=True, kw_only=True):
     """Whether all that it writes stays in the session that calls, so that nobody is asked about it as about writing."""
 
 
-RUN_COMMAND = "run_command"
-"""The tool whose standing approvals end with the run that asked."""
 FETCH_PAGE = "fetch_page"
 FILES = "files"
+RUN_COMMAND = "run_command"
 SEARCH_WEB = "search_web"
+SKILL = "skill"
+COMMANDS = frozenset({RUN_COMMAND, SKILL})
+"""The tools that run programs in a workspace; their standing approvals end with the run that asked."""
 SHIPPED_TOOLS: Mapping[str, ShippedTool] = {
     FETCH_PAGE: ShippedTool(),
     FILES: ShippedTool(uses_workspace=True, stays_in_session=True),
     RUN_COMMAND: ShippedTool(uses_workspace=True),
     SEARCH_WEB: ShippedTool(),
+    SKILL: ShippedTool(),
 }
 """By name. Agents have them unless their settings leave them out; guests only if their role names them."""
 USE_WORKSPACE = frozenset(name for name, tool in SHIPPED_TOOLS.items() if tool.uses_workspace)
 STAY_IN_SESSION = frozenset(name for name, tool in SHIPPED_TOOLS.items() if tool.stays_in_session)
 
 
-CHAT_TOOLS = frozenset({MEMORY_TOOL, TASKS_TOOL, MESSAGE_TOOL, FILES, FETCH_PAGE, SEARCH_WEB, "skill"})
+CHAT_TOOLS = frozenset({MEMORY_TOOL, TASKS_TOOL, MESSAGE_TOOL, FILES, FETCH_PAGE, SEARCH_WEB, SKILL})
 
 
 def is_offered(tool: str, profile: ToolProfile, allowed: Collection[str] | None) -> bool:

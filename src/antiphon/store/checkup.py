@@ -25,6 +25,7 @@ TOLD_SCHEMA = 45
 """From here on, texts that stand in the place of a reply say so."""
 
 LIST_REVIEWED = "SELECT sha256 FROM tool_reviews"
+LIST_SKILLS = "SELECT name, sha256 FROM skill_reviews"
 
 COUNT_KEPT = "SELECT count(*) FROM reports WHERE stage = 'kept'"
 
@@ -50,6 +51,8 @@ class DatabaseState(Struct, frozen=True, kw_only=True):
     tasks: TaskSurvey = NO_TASKS
     reviewed: frozenset[str] = frozenset()
     """Hashes of the tools that owners have reviewed."""
+    skills: dict[str, str] = {}
+    """The hashes of the skills that owners have reviewed, by name."""
     newest_change_ms: int = 0
     """When a session changed last, by the clock of the process that changed it."""
 
@@ -81,6 +84,8 @@ def check_database(path: Path, now: datetime) -> DatabaseState:
             has_reviews = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tool_reviews'").fetchone()
             rows = connection.execute(LIST_REVIEWED).fetchall() if has_reviews else []
             reviewed = frozenset(str(row[0]) for row in rows)
+            has_skills = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'skill_reviews'").fetchone()
+            skills = dict[str, str](connection.execute(LIST_SKILLS).fetchall()) if has_skills else {}
             newest = connection.execute(NEWEST_CHANGE).fetchone()[0] if has_tasks else 0
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"Database cannot be read: {str(path)!r} ({error})", code="store_corrupt") from error
@@ -95,6 +100,7 @@ def check_database(path: Path, now: datetime) -> DatabaseState:
         chats=chats,
         tasks=tasks,
         reviewed=reviewed,
+        skills=skills,
         newest_change_ms=newest or 0,
     )
 

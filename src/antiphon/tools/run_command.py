@@ -21,6 +21,7 @@ from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.rights import is_guest
 from antiphon.tools.sandbox.commands import Command, Commands
 from antiphon.tools.sandbox.execution import CommandResult
+from antiphon.tools.sandbox.profile import ShownFolders
 from antiphon.tools.sandbox.watch import Breach, Limit
 from antiphon.tools.session_tool import Arguments, SessionTool
 
@@ -71,13 +72,15 @@ def run_command(
             limits = replace(limits, time=min(limits.time, _seconds(arguments.timeout_seconds)))
         command = Command(
             text=arguments.command,
-            workspace=await to_thread.run_sync(workspace.open),
-            received=await to_thread.run_sync(workspace.received.find),
+            shown=ShownFolders(
+                workspace=await to_thread.run_sync(workspace.open),
+                received=await to_thread.run_sync(workspace.received.find),
+            ),
             home=home,
             limits=limits,
             is_sandboxed=is_guest(standing) or _needs_walls(caller, agent, session, mode),
         )
-        return _answer(await commands.run(command), agent, limits.time)
+        return answer_of_command(await commands.run(command), agent, limits.time)
 
     command_tool = SessionTool(
         "run_command",
@@ -129,7 +132,8 @@ def _seconds(seconds: float) -> timedelta:
     return timedelta(seconds=min(seconds, 1e6))
 
 
-def _answer(result: CommandResult, agent: Agent, time: timedelta) -> dict[str, Any]:
+def answer_of_command(result: CommandResult, agent: Agent, time: timedelta) -> dict[str, Any]:
+    """How the command ended, for models."""
     output = {
         "stdout": result.stdout.text(),
         "stderr": result.stderr.text(),

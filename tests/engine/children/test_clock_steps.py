@@ -60,7 +60,7 @@ PAST = {
     *("arrivals.arrived_at", "groups_of_channels.created_at", "groups_of_channels.decided_at"),
     *("pairings.decided_at", "routes.changed_at", "checkpoints.started_at"),
     *("approvals.decided_at", "standing_approvals.created_at", "compartments.created_at"),
-    *("trusted_content.trusted_at", "tool_reviews.reviewed_at"),
+    *("trusted_content.trusted_at", "tool_reviews.reviewed_at", "skill_reviews.reviewed_at"),
     *("quarantined_results.created_at", "quarantined_values.created_at"),
     *("tasks.created_at", "tasks.updated_at", "tasks.last_slot_at", "calls.begun_at"),
     *("task_slots.slot_at", "task_slots.fired_at", "task_slots.ended_at"),

@@ -39,6 +39,7 @@ from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject
 from antiphon.domain.telling import ToldText
 from antiphon.domain.text import plain
+from antiphon.engine.skills.folders import SKILLS_NAME, SkillFolders
 from antiphon.home import DatabaseState, check_home
 from antiphon.mcp.client import look_at_servers
 from antiphon.owner_token import OWNER_TOKEN_NAME
@@ -96,6 +97,7 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
         state = _state_of(home, config)
         findings += _channels(config, NO_CHATS if state is None else state.chats, is_running=running is not None)
         findings += _mcp_servers(home, config, frozenset() if state is None else state.reviewed)
+        findings += _skills(home, config, {} if state is None else state.skills)
         findings += _sandbox(config)
         findings += _seals(home, config)
     findings.append(_tools())
@@ -455,6 +457,33 @@ def _unreviewed(foreign: Sequence[Foreign]) -> Iterator[CheckResult]:
         detail = f"not reviewed: {', '.join(plain(name[:80]) for name in names[:SHOWN_TOOLS])}{more}"
         remedy = "`antiphon tools review`. Until then what they say makes agents ask before they send or delete."
         yield CheckResult(f"tools of {source}", Grade.WARNING, detail, remedy)
+
+
+def _skills(home: Path, config: Config, reviewed: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Those that agents name: they must lie in the home of each process that works, as an owner reviewed them."""
+    folders = SkillFolders(home / SKILLS_NAME)
+    has_programs = False
+    for name in sorted({name for agent in config.agent_map().values() for name in agent.skills}):
+        found, title = folders.find(name), f"skill {name}"
+        if found.problem is not None:
+            remedy = "It is not offered. Correct its folder and add it again."
+            yield CheckResult(title, Grade.WARNING, found.problem.message, remedy)
+        elif found.skill is None:
+            detail = "its folder is missing in this home, so it is not offered by this process"
+            yield CheckResult(title, Grade.WARNING, detail, "`antiphon skills add PATH`, on each machine.")
+        elif name not in reviewed:
+            remedy = f"`antiphon skills trust {name}`. Until then it is not offered."
+            yield CheckResult(title, Grade.WARNING, "not reviewed", remedy)
+        elif reviewed[name] != found.skill.sha256:
+            remedy = f"Look at it again: `antiphon skills trust {name}`. Until then it is not offered."
+            yield CheckResult(title, Grade.WARNING, "changed since its review", remedy)
+        else:
+            yield CheckResult(title, Grade.OK, f"{len(found.skill.files)} files, as an owner reviewed it")
+            has_programs = has_programs or any(file.is_executable for file in found.skill.files)
+    if has_programs and not needs_sandbox(config.agent_map(), config.tools.run_command.mode):
+        problem = find_problem()
+        if problem is not None:
+            yield CheckResult("programs of skills", Grade.WARNING, problem, f"They cannot run. {REMEDY}")
 
 
 def _sandbox(config: Config) -> Iterator[CheckResult]:

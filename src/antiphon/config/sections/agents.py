@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator, model_va
 
 from antiphon.config.sections.limits import DailySection, RunLimitsSection
 from antiphon.domain.agent import Effect, SandboxMode, SubagentRules, ToolProfile
+from antiphon.domain.skill import MAX_NAME, is_skill_name
 from antiphon.policy.acts import Act
 from antiphon.policy.visibility import Visibility
 from antiphon.settings.addresses import WebAddress
@@ -159,6 +160,25 @@ def _server_names(servers: dict[str, McpServerSection]) -> dict[str, McpServerSe
     return servers
 
 
+def _skill_name(text: str) -> str:
+    if not is_skill_name(text):
+        raise ValueError(
+            f"{text!r} cannot be the name of a skill; use 1 to {MAX_NAME} small letters a-z, digits and single '-'"
+        )
+    return text
+
+
+def _named_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"names {twice!r} twice")
+    return names
+
+
+SkillNames = Annotated[
+    tuple[Annotated[str, AfterValidator(_skill_name)], ...], Field(max_length=32), AfterValidator(_named_once)
+]
+
+
 class AgentDefaults(Section):
     model: str = "offline"
     """`provider:model`, `scripted:<file>` or `offline`."""
@@ -171,6 +191,9 @@ class AgentDefaults(Section):
     tools: AgentToolsSection = AgentToolsSection()
     sandbox: SandboxSection = SandboxSection()
     subagents: SubagentsSection = SubagentsSection()
+    skills: SkillNames = ()
+    """Names of the skills that agents may use ([Skills](SKILLS.md)); a skill is offered once an owner has
+    reviewed it."""
     mcp_servers: dict[str, McpServerSection] = Field(default_factory=dict[str, McpServerSection])
     """MCP servers whose tools agents may call, by name; the name is the prefix of the tools."""
 
@@ -195,6 +218,8 @@ class AgentSection(Section):
     sandbox: AgentSandboxSection = AgentSandboxSection()
     subagents: SubagentsSection | None = None
     """Overrides `agents.defaults.subagents`, setting by setting."""
+    skills: SkillNames | None = None
+    """Replaces all of `agents.defaults.skills`."""
     mcp_servers: dict[str, McpServerSection] = Field(default_factory=dict[str, McpServerSection])
     """In addition to `agents.defaults.mcp_servers`."""
     limits: RunLimitsSection | None = None

@@ -16,7 +16,7 @@ from antiphon.domain.run import Run
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.engine.access.reach import refuse_act
 from antiphon.policy.acts import Act
-from antiphon.policy.shipped_tools import RUN_COMMAND
+from antiphon.policy.shipped_tools import COMMANDS
 from antiphon.store import deliveries
 from antiphon.store import runs as ledger
 from antiphon.store import standing_approvals as rows
@@ -81,7 +81,7 @@ def refuse_always(approval: Approval, verdicts: Mapping[str, Verdict], fields: F
                 f"Words can be released always only if they are one person's own, not above INTERNAL and of no "
                 f"compartment, and for any words: {call.id!r}. Allow this call once."
             )
-        elif call.tool == RUN_COMMAND and approval.run is None:
+        elif call.tool in COMMANDS and approval.run is None:
             problem = "Commands from outside a run cannot be allowed always. Allow this one once."
         elif call.is_untrusted and (open_routes := _open_routes(call, named)):
             raise Invalid(
@@ -117,7 +117,7 @@ async def store_always(tx: Transaction, approval: Approval, fields: Fields) -> N
             fields=named,
             arguments=fixed,
             task=None if asked is None else asked.task,
-            run=approval.run if call.tool == RUN_COMMAND else None,
+            run=approval.run if call.tool in COMMANDS else None,
             approval=approval.id,
             created_at=approval.decided_at,
             created_by=approval.decided_by,

@@ -51,6 +51,7 @@ class TargetKind(StrEnum):
     NOTE = "note"
     TASK = "task"
     TOOLS = "tools"
+    SKILL = "skill"
     RULE = "rule"
 
 

@@ -15,6 +15,7 @@ from antiphon.domain.errors import AntiphonError, Invalid, NotFound
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import MAX_TEXT_BYTES
 from antiphon.domain.session import Source
+from antiphon.domain.skill import SkillState
 from antiphon.domain.source_words import from_whom
 from antiphon.domain.tokens import TokenScope
 from antiphon.domain.trusted_content import TrustedContent
@@ -198,6 +199,23 @@ async def show_foreign_tools(request: OperationRequest, params: NoParams) -> Res
     """The tools of MCP servers and packages, each with what it says of itself; the reader confirms what it does."""
     sources = await request.gateway.foreign_tools.list(request.principal)
     return html_response("foreign_tools.html", {"sources": sources, "effects": [*Effect], "words": _words_of})
+
+
+@operation("pages.skills", _at("/page/skills"), scope=TokenScope.ADMIN)
+async def show_skills(request: OperationRequest, params: NoParams) -> Response:
+    """The skills of the gateway's home, each with what it says, its files and its hash, and what it counts as."""
+    skills = await request.services.skills.list(request.principal)
+    return html_response("skills.html", {"skills": skills, "states": _SKILL_STATES})
+
+
+_SKILL_STATES = {
+    SkillState.TRUSTED: "trusted",
+    SkillState.UNTRUSTED: "offered without trust",
+    SkillState.UNREVIEWED: "not reviewed",
+    SkillState.CHANGED: "changed since its review",
+    SkillState.BROKEN: "no skill",
+    SkillState.MISSING: "missing in this home",
+}
 
 
 def _words_of(effects: Collection[Effect]) -> str:

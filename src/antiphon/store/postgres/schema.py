@@ -21,7 +21,7 @@ from antiphon.domain.task_survey import NO_TASKS, TaskSurvey, survey
 from antiphon.domain.telling import ToldText
 from antiphon.store import migrations as files
 from antiphon.store.chat_state import CHATS_SCHEMA, COUNT_ALLOWED, COUNT_ASKED, COUNT_OWNERS, LIST_TROUBLES
-from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT, LIST_REVIEWED, LIST_TOLD, TOLD_SCHEMA
+from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT, LIST_REVIEWED, LIST_SKILLS, LIST_TOLD, TOLD_SCHEMA
 from antiphon.store.migrate import STEPS
 from antiphon.store.migrations import EXCLUSIVE, Migration, StoreUnusable, statements
 from antiphon.store.names import fold_names_again
@@ -102,6 +102,8 @@ class ServerState(Struct, frozen=True, kw_only=True):
     tasks: TaskSurvey = NO_TASKS
     reviewed: frozenset[str] = frozenset()
     """Hashes of the tools that owners have reviewed."""
+    skills: dict[str, str] = {}
+    """The hashes of the skills that owners have reviewed, by name."""
     access: ServerAccess
     ahead_seconds: float = 0.0
     """How far the server's clock is ahead of this machine's."""
@@ -189,6 +191,7 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
             chats=await _find_chats(connection) if max(applied, default=0) >= CHATS_SCHEMA else NO_CHATS,
             tasks=await _find_tasks(connection) if max(applied, default=0) >= TASKS_SCHEMA else NO_TASKS,
             reviewed=await _list_reviewed(connection),
+            skills=await _list_skills(connection),
             access=await look_at_access(connection, url),
             ahead_seconds=await _find_lead(connection),
         )
@@ -222,6 +225,12 @@ async def _list_reviewed(connection: AsyncConnection[Any]) -> frozenset[str]:
     if not await _exists(connection, "tool_reviews"):
         return frozenset()
     return frozenset(row[0] for row in await (await connection.execute(LIST_REVIEWED)).fetchall())
+
+
+async def _list_skills(connection: AsyncConnection[Any]) -> dict[str, str]:
+    if not await _exists(connection, "skill_reviews"):
+        return {}
+    return dict(await (await connection.execute(LIST_SKILLS)).fetchall())
 
 
 async def _find_chats(connection: AsyncConnection[Any]) -> ChatState:

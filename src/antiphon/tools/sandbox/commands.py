@@ -11,6 +11,7 @@ from antiphon.domain.errors import AntiphonError, Unavailable
 from antiphon.domain.sandbox import SandboxLimits
 from antiphon.tools.sandbox.execution import CommandResult, Execution, execute
 from antiphon.tools.sandbox.host import HostProcess
+from antiphon.tools.sandbox.profile import ShownFolders
 from antiphon.tools.sandbox.start import SandboxProcess
 
 MAX_COMMANDS = 64
@@ -22,9 +23,8 @@ class Command(Struct, frozen=True, kw_only=True):
 
     text: str
     """The text for the shell."""
-    workspace: Path
-    received: Path | None = None
-    """What people sent to the session, which a sandboxed command may read."""
+    shown: ShownFolders
+    """On the host, the workspace is where it runs, and everything is seen."""
     home: Path
     """The home, hidden from the command."""
     limits: SandboxLimits
@@ -73,12 +73,11 @@ class Commands:
 
     def _begun(self, command: Command) -> Execution:
         if not command.is_sandboxed:
-            return HostProcess(command.text, command.workspace)
+            return HostProcess(command.text, command.shown.workspace)
         return SandboxProcess(
             self._program,
             command.text,
-            workspace=command.workspace,
-            received=command.received,
+            shown=command.shown,
             home=command.home,
             limits=command.limits,
         )

@@ -9,6 +9,8 @@ WORKSPACE = "/workspace"
 """Where a command finds its workspace; it can write only there and to `/tmp`."""
 RECEIVED = "/received"
 """Beside the workspace, as on the host: what people sent to the session, which no command can change."""
+SKILLS = "/skills"
+"""Where the program of a skill finds the skill's folder, under its name; no command can change it."""
 USER = 1000
 SHARED_MEMORY_BYTES = 16 * 1024 * 1024
 
@@ -68,12 +70,21 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 
 
+class ShownFolders(Struct, frozen=True, kw_only=True):
+    """What a command sees of the home."""
+
+    workspace: Path
+    """The only one that it can change."""
+    received: Path | None = None
+    """What people sent to the session; None if nobody did."""
+    skill: Path | None = None
+    """The folder of the skill whose program it is; None for any other command."""
+
+
 class Profile(Struct, frozen=True, kw_only=True):
     """The walls around one command."""
 
-    workspace: Path
-    received: Path | None
-    """What people sent to the session; None if nobody did."""
+    shown: ShownFolders
     home: Path
     """Hidden, wherever it is."""
     network: bool
@@ -119,9 +130,11 @@ def _words(profile: Profile) -> Iterator[tuple[str, ...]]:
     yield ("--dev", "/dev", "--size", str(SHARED_MEMORY_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")
     yield ("--remount-ro", "/dev")
     yield ("--size", str(profile.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp")
-    yield ("--bind", str(profile.workspace), WORKSPACE, "--chdir", WORKSPACE)
-    if profile.received is not None:
-        yield ("--ro-bind", str(profile.received), f"{RECEIVED}/{profile.received.name}")
+    yield ("--bind", str(profile.shown.workspace), WORKSPACE, "--chdir", WORKSPACE)
+    if profile.shown.received is not None:
+        yield ("--ro-bind", str(profile.shown.received), f"{RECEIVED}/{profile.shown.received.name}")
+    if profile.shown.skill is not None:
+        yield ("--ro-bind", str(profile.shown.skill), f"{SKILLS}/{profile.shown.skill.name}")
     yield ("--remount-ro", "/", "--clearenv")
     for name, value in ENVIRONMENT.items():
         yield ("--setenv", name, value)

@@ -23,7 +23,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.sandbox import SandboxLimits
 from antiphon.private_files import starting_umask
 from antiphon.tools.sandbox.execution import Execution
-from antiphon.tools.sandbox.profile import FILES, Profile, arguments
+from antiphon.tools.sandbox.profile import FILES, Profile, ShownFolders, arguments
 from antiphon.tools.sandbox.system_calls import filter_for
 from antiphon.tools.sandbox.watch import READY_SECONDS, Breach, Sandbox
 
@@ -41,9 +41,7 @@ HELD_SHELL = 'echo; IFS= read -r go || exit 125; exec /bin/sh -c "$1" </dev/null
 class SandboxProcess(Execution):
     """A shell alone in its namespaces, with the workspace and little else."""
 
-    def __init__(
-        self, program: str, text: str, *, workspace: Path, received: Path | None, home: Path, limits: SandboxLimits
-    ) -> None:
+    def __init__(self, program: str, text: str, *, shown: ShownFolders, home: Path, limits: SandboxLimits) -> None:
         """Raises `Unavailable` (`sandbox_unavailable`) before the command runs."""
         path = shutil.which(program)
         if path is None or not sys.platform.startswith("linux"):
@@ -54,10 +52,14 @@ class SandboxProcess(Execution):
             contents = {name: _content(files, content.encode()) for name, content in FILES.items()}
             call_filter = filter_for(platform.machine())
             system_calls = None if call_filter is None else _content(files, call_filter)
-            self._host_paths = {str(workspace): "the workspace", str(home): "the home"}
+            workspace = shown.workspace
+            self._host_paths = {
+                str(workspace): "the workspace",
+                **({} if shown.skill is None else {str(shown.skill): "the skill"}),
+                str(home): "the home",
+            }
             profile = Profile(
-                workspace=workspace,
-                received=received,
+                shown=shown,
                 home=home,
                 network=limits.network,
                 tmp_bytes=min(limits.disk_bytes, limits.memory_bytes),
@@ -157,7 +159,7 @@ def find_problem(program: str = "bwrap") -> str | None:
         try:
             place = Path(directory)
             with SandboxProcess(
-                program, "true", workspace=place, received=None, home=place, limits=SandboxLimits()
+                program, "true", shown=ShownFolders(workspace=place), home=place, limits=SandboxLimits()
             ) as process:
                 ended = process.exit_code()
         except Unavailable as error:

@@ -483,6 +483,20 @@ const actions = {
     const { source } = button.closest('[data-source]').dataset;
     await reviewTools(button, () => call('DELETE', `/tool-reviews/${encodeURIComponent(source)}`));
   },
+  async 'trust-skill'(button) {
+    const { skill, sha256 } = button.closest('[data-skill]').dataset;
+    await reviewTools(button, () => call('POST', `/skills/${encodeURIComponent(skill)}/trust`, { sha256 }));
+  },
+  'remove-skill'(button) {
+    const { skill } = button.closest('[data-skill]').dataset;
+    ask({
+      title: 'Remove the skill?',
+      text: `${skill} is deleted from the gateway's home, and no agent is offered it any more.`,
+      yes: 'Remove',
+      isDangerous: true,
+      act: () => reviewTools(button, () => call('DELETE', `/skills/${encodeURIComponent(skill)}`)),
+    });
+  },
   async 'sign-out'() {
     if (!outbox.messages.length) {
       await signOut();
@@ -520,8 +534,9 @@ async function showStanding() {
 }
 
 async function showForeignTools() {
-  const { text } = await call('GET', '/page/foreign-tools');
-  find('#foreign-tools-list').innerHTML = text;
+  const [tools, skills] = await Promise.all([call('GET', '/page/foreign-tools'), call('GET', '/page/skills')]);
+  find('#foreign-tools-list').innerHTML = tools.text;
+  find('#skills-list').innerHTML = skills.text;
 }
 
 // A tool that changed meanwhile, or does nothing, is refused; what is ticked stays.

@@ -1,0 +1,1 @@
+"""Skills: folders of instructions and programs that owners trust by their hashes."""
