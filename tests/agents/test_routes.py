@@ -14,7 +14,11 @@ def pay(context: ToolContext, to: str, amount: float, note: str = "") -> str:
     return f"{amount} to {to}"
 
 
-OWN = {"message": {"channel", "recipient"}, "sessions_send": {"sessionKey", "session_id", "label", "agentId"}}
+OWN = {
+    "fetch_page": {"urls"},
+    "message": {"channel", "recipient"},
+    "sessions_send": {"sessionKey", "session_id", "label", "agentId"},
+}
 """The tools of this program that declare any; aliases are names too by which a call says where to."""
 
 

@@ -42,7 +42,8 @@ GrantedCommand = Annotated[str, AfterValidator(_granted)]
 class GuestSection(Section):
     tools: tuple[str, ...] = ()
     """Further tools for runs that guests cause: Python functions, `<server>__<tool>` of MCP servers, `run_command`,
-    `skill`, `sessions_spawn`. Their session tools reach only the session that the guest writes in."""
+    `files`, `fetch_page`, `search_web`, `skill`, `sessions_spawn`. Their session tools reach only the session that the
+    guest writes in."""
     commands: tuple[GrantedCommand, ...] = ("help", "status", "stop", "new", "memory", "forget", "link")
     """The commands that guests may type in their chats; their other commands are ignored."""
 
