@@ -1,17 +1,20 @@
 """Hostile addresses, names, servers and pages: each gets one plain refusal, and nothing goes where it must not."""
 
 import gzip
+import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
+import psutil
 import pytest
 from anyio.abc import SocketStream
 
 from antiphon.domain.errors import Invalid
 from antiphon.domain.page_address import parse_page_address
 from antiphon.policy.web_addresses import WebRules
-from antiphon.tools.web import fetching
+from antiphon.tools.web import fetching, page_text
 from antiphon.tools.web.fetching import MAX_BYTES, Fetcher
 from antiphon.tools.web.pages import MAX_CHARACTERS, Pages
 from tests.claims import requirement
@@ -346,3 +349,42 @@ async def test_a_page_that_takes_more_than_its_reader_may_is_refused_with_the_li
         server.pages["/"] = answer(body)
         told = await read(f"http://example.org:{server.port}/", Names(), ports=(server.port,))
         assert told["code"] == "page_unreadable" and limit in told["error"]
+
+
+READERS = {
+    "sleeps for ever": "import time; time.sleep(1000)",
+    "leaves a child behind that holds its output": """
+        import os, time
+        if os.fork() == 0:
+            time.sleep(1000)
+        """,
+    "writes for ever": """
+        import sys
+        while True:
+            sys.stdout.write("x" * 65536)
+        """,
+    "writes something else": "print('hello')",
+    "writes another form": "print('[]')",
+    "breaks": "import os; os.abort()",
+    "does not read": "import sys; sys.stdin.close(); print('{')",
+}
+"""What code in the page's reader could do that a page has taken over."""
+
+
+@requirement("flow:7", "answers:1")
+@pytest.mark.parametrize("does", READERS)
+async def test_whatever_the_reader_does_the_call_ends_and_no_process_is_left(
+    does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = tmp_path / "reader.py"
+    mark.write_text(textwrap.dedent(READERS[does]), "utf-8")
+    monkeypatch.setattr(page_text, "PROGRAM", mark)
+    monkeypatch.setattr(page_text, "SECONDS", 2.0)
+    async with page_server() as server:
+        server.pages["/"] = answer(b"<p>x" * 400_000)
+        told = await read(f"http://example.org:{server.port}/", Names(), ports=(server.port,))
+        assert told["code"] == "page_unreadable" and told["error"]
+        left = [each for each in psutil.process_iter(["cmdline"]) if str(mark) in (each.info["cmdline"] or ())]
+        with anyio.fail_after(SECONDS):
+            while any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in left):
+                await anyio.sleep(0.01)

@@ -1,6 +1,5 @@
 """Fetches one page: each step of the way checked, and bounded in time and size. Contract: flow 7, shipped tools."""
 
-import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -124,7 +123,7 @@ class Fetcher:
         try:
             async with self._connections() as pool, pool.stream("GET", target, headers=headers) as response:
                 return await self._read(address, response)
-        except (NetworkError, TimeoutException, ProxyError, ssl.SSLError) as error:
+        except (NetworkError, TimeoutException, ProxyError, OSError) as error:
             raise Unanswered(
                 f"Host cannot be reached: {address.host!r} ({_named(error)}). Check the address, or try again later.",
                 code="page_unreachable",

@@ -128,8 +128,8 @@ def _cleaned(text: str) -> str:
     return _BLANK_LINES.sub("\n\n", without_unseen(text.replace("\r\n", "\n").replace("\r", "\n"))).strip()
 
 
-async def _extracted(html: bytes) -> tuple[str, str]:
-    process = await open_process(
+async def _started() -> Process:
+    return await open_process(
         [sys.executable, "-I", "-S", str(PROGRAM), _packages()],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -138,6 +138,15 @@ async def _extracted(html: bytes) -> tuple[str, str]:
         env={},
         start_new_session=True,
     )
+
+
+async def _extracted(html: bytes) -> tuple[str, str]:
+    try:
+        process = await _started()
+    except OSError as error:
+        raise Unavailable(
+            "Page cannot be read now: this machine starts no further process. Try again later.", code="page_unreadable"
+        ) from error
     try:
         with fail_after(SECONDS):
             output = await _talk(process, html)
@@ -153,8 +162,11 @@ async def _extracted(html: bytes) -> tuple[str, str]:
         raise _unreadable(f"more than {CPU_SECONDS} s of processor time")
     if code != 0:
         raise _unreadable(f"more than {MEMORY_BYTES // 1024**2} MiB of memory, or broke its reader")
-    found = json.loads(output)
-    return found["title"], found["text"]
+    try:
+        found = json.loads(output)
+        return str(found["title"]), str(found["text"])
+    except (ValueError, TypeError, LookupError) as error:
+        raise _unreadable("more than its reader can do") from error
 
 
 async def _talk(process: Process, html: bytes) -> bytes:
@@ -163,6 +175,9 @@ async def _talk(process: Process, html: bytes) -> bytes:
     async with create_task_group() as tasks:
         tasks.start_soon(_send, process.stdin, html)
         await _receive(process.stdout, output)
+        tasks.cancel_scope.cancel()
+    if len(output) > _MOST_OUTPUT:
+        raise _unreadable("more output than a page has")
     return bytes(output)
 
 
@@ -179,7 +194,7 @@ async def _receive(pipe: ByteReceiveStream, output: bytearray) -> None:
     async for piece in pipe:
         output += piece
         if len(output) > _MOST_OUTPUT:
-            raise _unreadable("more output than a page has")
+            return
 
 
 def _unreadable(what: str) -> Unavailable:
