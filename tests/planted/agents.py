@@ -83,8 +83,8 @@ BUGS = (
     Bug(
         "a yes outlives the review of its tool",
         "agents/approving.py",
-        "return hash_of_tool(tool.schema, sorted(tool.effects))",
-        "return hash_of_tool(tool.schema)",
+        "return hash_of_tool(tool.schema, sorted(tool.effects), *beside)",
+        "return hash_of_tool(tool.schema, *beside)",
         "mcp/test_reviews.py::test_a_review_between_question_and_yes_is_asked_about_anew[sqlite]",
     ),
     Bug(

@@ -9,8 +9,8 @@ BUGS = (
     Bug(
         "commands write where files of people lie",
         "tools/sandbox/profile.py",
-        'yield ("--ro-bind", str(profile.received)',
-        'yield ("--bind", str(profile.received)',
+        'yield ("--ro-bind", str(profile.shown.received)',
+        'yield ("--bind", str(profile.shown.received)',
         f"{RECEIVED}::test_a_command_reads_what_was_received_and_cannot_change_it",
     ),
     Bug(
