@@ -217,3 +217,40 @@ async def live_a_month(home: Path) -> list[date]:
             await app.scheduler.settle_due()
             await story.settles()
     return days
+
+
+@requirement("tasks:1")
+def test_results_go_where_the_form_says_and_the_browsers_zone_is_proposed(
+    page: Page, live_gateway: LiveGateway
+) -> None:
+    body = open_tasks(page)
+    zone = page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
+    expect(body.get_by_label("Time zone")).to_have_value(zone)
+    body.get_by_label("When, and what to do").fill("every 2h Quiet: !say found in the log")
+    body.get_by_label("Results go to").select_option("me")
+    body.get_by_role("button", name="Preview").click()
+    body.get_by_role("button", name="Save").click()
+    expect(body.locator("form .problem")).to_contain_text("You have no chat with a bot")
+    expect(body.locator("#tasks-list .nothing")).to_be_visible()
+    body.get_by_label("Results go to").select_option("log")
+    body.get_by_role("button", name="Preview").click()
+    body.get_by_role("button", name="Save").click()
+    expect(body.locator("#tasks-list li")).to_contain_text("results go to its log only")
+    expect(body.get_by_label("Time zone")).to_have_value(zone)
+    body.get_by_role("button", name="Run Quiet now").click()
+    expect(body.locator("#tasks-list li")).to_contain_text(re.compile("ok|at work"))
+    page.get_by_role("link", name="Home").click()
+    expect(page.locator("[aria-labelledby=done-title]")).to_contain_text("found in the log")
+    pictures(page, "home-task-result")
+
+
+@requirement("tasks:1")
+def test_a_result_stands_in_its_chat_as_the_tasks(page: Page, live_gateway: LiveGateway) -> None:
+    id = make(live_gateway, "every 2h News: !say what is new")
+    body = open_tasks(page)
+    body.locator(f"#{id}").get_by_role("button", name="Run News now").click()
+    expect(body.locator(f"#{id}")).to_contain_text(re.compile("ok|at work"))
+    body.locator(f"#{id}").get_by_role("link", name="made in this chat").click()
+    card = page.get_by_role("article", name="Result of task News")
+    expect(card).to_contain_text("from task News")
+    expect(card).to_contain_text("what is new")

@@ -104,11 +104,12 @@ async def test_silence_leaves_nothing_and_an_error_says_so(
 
 @requirement("tasks:1")
 @pytest.mark.parametrize("to", ["chat", "me", "log"])
-async def test_each_place_gets_the_result_and_no_other(open_home: OpenHome, to: str) -> None:
+@pytest.mark.parametrize("is_owner", [True, False], ids=["owner", "member"])
+async def test_each_place_gets_the_result_and_no_other(open_home: OpenHome, to: str, is_owner: bool) -> None:
     channel = FakeChannel()
     async with bench(open_home, parts={"channels": [channel]}) as b:
-        ann = await person(b, "Ann")
-        await link(b.app, "+1", "ann")
+        ann = OWNER if is_owner else await person(b, "Ann")
+        await link(b.app, "+1", ann.name)
         key = await own_session(b, ann)
         task = await b.make("!say the news", name="News", by=ann, session=key, send_to=to)
         assert task.written_send_to == to
