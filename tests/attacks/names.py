@@ -111,6 +111,8 @@ class Kind(StrEnum):
     """A run, a delivery, a token: found in the database, and told only to those who may know of its session."""
     RECIPIENT = "antiphon.engine.deliveries.outgoing.send_out"
     """Somebody outside: found among the linked accounts, never opened by the name itself."""
+    RESULTS = "antiphon.engine.schedules.destinations.choose_place"
+    """Where a task's results go: a chat, a person's own or a group, each found as one of the maker's."""
     ORIGIN = "antiphon.gateway.guard.Guard"
     """An address that a request says it is for, or comes from: compared, never opened."""
     CREDENTIAL = "antiphon.gateway.authentication.Authentication"
@@ -134,6 +136,7 @@ _TOOLS: dict[Kind, str] = {
     Kind.TOOL: "simulate_tool_call tool_name | simulate_tool_call args",
     Kind.PAGE: "fetch_page urls",
     Kind.RECIPIENT: "message channel | message recipient",
+    Kind.RESULTS: "tasks sendTo",
     Kind.SESSION: (
         "tasks task | session_status sessionKey | sessions_history sessionKey | sessions_send sessionKey | "
         "sessions_send label | sessions_list label | sessions_list search | subagents target | sessions_wait runIds"
@@ -169,6 +172,7 @@ _OPERATIONS: dict[Kind, str] = {
     ),
     Kind.OWNERS_MODEL: "sessions.patch model",
     Kind.SKILL: "skills.show name | skills.trust name | skills.remove name",
+    Kind.RESULTS: "tasks.create sendTo | tasks.preview sendTo | tasks.edit sendTo",
     Kind.CREDENTIAL: "gateways.prove nonce",
     Kind.TOOL: "tools.invoke arguments | tools.invoke name",
     Kind.PERSONS_SESSION: (

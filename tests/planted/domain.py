@@ -119,8 +119,8 @@ BUGS = (
     Bug(
         "a child's name takes several lines of its record",
         "domain/finding.py",
-        '    return f"Sub-agent: {flat(finding.name)}\\nStatus: {status_line(',
-        '    return f"Sub-agent: {finding.name}\\nStatus: {status_line(',
+        '    return f"{_kind(finding)}: {flat(finding.name)}\\nStatus: {status_line(',
+        '    return f"{_kind(finding)}: {finding.name}\\nStatus: {status_line(',
         "engine/children/test_spawn.py::test_a_childs_name_takes_one_line_of_its_record[sqlite]",
     ),
     Bug(
