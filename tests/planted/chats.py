@@ -84,7 +84,7 @@ BUGS = (
     ),
     Bug(
         "a group is answered before an owner allows it",
-        "engine/chats/groups.py",
+        "engine/access/answered_groups.py",
         "        case None:\n            return GroupStanding.UNKNOWN\n",
         "        case None:\n            return GroupStanding.ALLOWED\n",
         GROUPS + "test_owners_are_asked_once_even_if_the_bot_never_saw_itself_being_added[sqlite]",
