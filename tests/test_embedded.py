@@ -115,6 +115,8 @@ async def test_a_program_makes_looks_at_changes_and_runs_tasks(home: Path) -> No
         assert [each.run for each in await app.tasks.runs(task.id)] == [slot.run]
         edited = await app.tasks.edit(task.id, every="2h", context="keep", grace_minutes=5, version=task.version)
         assert edited.keeps_context and edited.version == task.version + 1
+        assert task.written_send_to == "chat"
+        assert (await app.tasks.edit(task.id, send_to="log")).written_send_to == "log"
         wrongs: list[antiphon.TaskFields] = [
             {"every": "1h", "grace_minutes": float("nan")},
             {"text": "every 1h look"},

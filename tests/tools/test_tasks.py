@@ -50,6 +50,24 @@ async def test_an_agent_makes_lists_pauses_and_removes_the_tasks_of_its_session(
 
 
 @requirement("tasks:1")
+async def test_an_agent_names_where_results_go_and_a_place_of_others_does_not_exist(open_home: OpenHome) -> None:
+    async with telling(open_home) as story:
+        desk, other = await story.opens("desk"), await story.opens("other")
+        made = await desk.calls_in_a_run("tasks", **WATER, sendTo="log")
+        assert made["task"]["sendTo"] == "log"
+        refused = {
+            "nowhere": "invalid_task",
+            "me": "no_place",
+            "telegram/-100": "not_found",
+            f"chat:{other.key}x": "not_found",
+        }
+        for number, (to, code) in enumerate(refused.items()):
+            answer = await desk.calls_in_a_run("tasks", **{**WATER, "name": f"N{number}"}, sendTo=to)
+            assert answer.get("code", answer["status"]) == code and answer["error"].count(". ") <= 2, answer
+        assert [task.name for task in await stored(story.app)] == ["Plants"]
+
+
+@requirement("tasks:1")
 async def test_an_agent_is_shown_when_a_task_fires_and_what_it_asks_for(open_home: OpenHome) -> None:
     async with telling(open_home) as story:
         desk = await story.opens("desk")
