@@ -6,7 +6,9 @@ from contextlib import closing
 from pathlib import Path
 
 from antiphon.cli.homes.task_checks import check_clock, check_past, check_tasks
+from antiphon.cli.rendering.rows import author_of
 from antiphon.domain.check_result import Grade
+from antiphon.domain.message import JsonObject
 from antiphon.domain.task_survey import TaskSurvey
 from antiphon.home import check_home
 from tests.claims import requirement
@@ -119,3 +121,12 @@ def test_late_tasks_and_a_clock_far_from_the_databases_are_told() -> None:
     (behind,) = check_clock(-3600.0)
     assert "61 s ahead of" in ahead.detail and "3,600 s behind" in behind.detail
     assert list(check_past(0)) == []
+
+
+@requirement("tasks:1")
+def test_the_terminal_says_which_task_a_result_is_from() -> None:
+    provenance: JsonObject = {"kind": "schedule", "sourceSessionKey": "cron:task-1"}
+    lead: JsonObject = {"type": "text", "text": "Task: News\nStatus: ok\nResult:\n"}
+    report: JsonObject = {"id": "run_1", "stage": "record"}
+    record: JsonObject = {"provenance": provenance, "report": report, "content": [lead]}
+    assert author_of(record) == "  (from task News)"
