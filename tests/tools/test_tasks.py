@@ -62,7 +62,8 @@ async def test_an_agent_names_where_results_go_and_a_place_of_others_does_not_ex
             f"chat:{other.key}x": "not_found",
         }
         for number, (to, code) in enumerate(refused.items()):
-            answer = await desk.calls_in_a_run("tasks", **{**WATER, "name": f"N{number}"}, sendTo=to)
+            wanted: dict[str, Any] = {**WATER, "name": f"N{number}", "sendTo": to}
+            answer = await desk.calls_in_a_run("tasks", **wanted)
             assert answer.get("code", answer["status"]) == code and answer["error"].count(". ") <= 2, answer
         assert [task.name for task in await stored(story.app)] == ["Plants"]
 
