@@ -41,6 +41,7 @@ from antiphon.domain.run import RunStatus
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
 from antiphon.domain.session import Session
 from antiphon.tools.sandbox.commands import Command, Commands
+from antiphon.tools.sandbox.profile import ShownFolders
 from antiphon.tools.sandbox.system_calls import CALLS
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -518,7 +519,11 @@ async def test_a_sandbox_that_cannot_be_watched_is_ended_and_the_answer_comes(tm
     (tmp_path / "workspace").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "workspace")
     command = Command(
-        text="echo > ran", workspace=tmp_path / "link", home=tmp_path, limits=SandboxLimits(), is_sandboxed=True
+        text="echo > ran",
+        shown=ShownFolders(workspace=tmp_path / "link"),
+        home=tmp_path,
+        limits=SandboxLimits(),
+        is_sandboxed=True,
     )
     with anyio.fail_after(SECONDS), pytest.raises(Unavailable) as caught:
         await Commands().run(command)
@@ -752,7 +757,13 @@ async def test_a_home_among_the_programs_is_hidden(tmp_path: Path) -> None:
         limits = SandboxLimits()
 
         async def ended(text: str, hidden: Path) -> int | None:
-            command = Command(text=text, workspace=home / "workspace", home=hidden, limits=limits, is_sandboxed=True)
+            command = Command(
+                text=text,
+                shown=ShownFolders(workspace=home / "workspace"),
+                home=hidden,
+                limits=limits,
+                is_sandboxed=True,
+            )
             return (await Commands().run(command)).exit_code
 
         assert await ended(f"cat {home}/owner.token", tmp_path) == 0

@@ -1,7 +1,7 @@
-"""A day of a person with an assistant on the phone: pages, tasks with a place, files and a skill. Contract: others 5, 6.
+"""A day of a person with an assistant on the phone: pages, tasks with a place, files and a skill.
 
 The model understands a few sentences, as one would; everything else is the real thing, with the fake Telegram and a web
-server behind names of its own.
+server behind names of its own. Contract: tasks 1, others 5, 6.
 """
 
 import json
@@ -125,6 +125,7 @@ async def wakes_to_the_news(bot: Bot, clock: ManualClock, url: str) -> None:
 async def sends_the_news_to_a_group(bot: Bot, clock: ManualClock) -> None:
     bot.fake.write("hello", sender=OLGA, chat=FAMILY)
     await bot.settles()
+    await bot.app.services.groups.allow(OWNER, "telegram", "default", str(FAMILY["id"]))
     await tells(bot, f"/task send News telegram/{FAMILY['id']}", "sends its results to")
     before = told(bot, "The bridge is open.")
     await passes(bot, clock, timedelta(days=1))
@@ -168,7 +169,11 @@ async def tells(bot: Bot, text: str, said: str) -> None:
     """Olga writes it, and sees an answer with the words."""
     before = len(bot.fake.texts(1))
     bot.fake.write(text, sender=OLGA)
-    await bot.fake.until(lambda: any(said in seen for seen in bot.fake.texts(1)[before:]))
+    try:
+        await bot.fake.until(lambda: any(said in seen for seen in bot.fake.texts(1)[before:]))
+    except TimeoutError as error:
+        error.add_note(f"{text!r} was answered with {bot.fake.texts(1)[before:]}, not with {said!r}")
+        raise
     await bot.settles()
 
 

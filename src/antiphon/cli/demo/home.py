@@ -1,6 +1,7 @@
 """The home that a demo plays in: temporary, with a configuration and the scripts of its agents."""
 
 import json
+import secrets
 import shutil
 import signal
 import tempfile
@@ -26,7 +27,7 @@ def demo_home(*, is_fast: bool, is_kept: bool) -> Generator[Path]:
             text = file.read_text("utf-8")
             if is_fast and file.suffix == ".json":
                 text = json.dumps(_hurried(json.loads(text)))
-            (home / file.name).write_text(text, "utf-8")
+            (home / file.name).write_text(text.replace("<secret>", secrets.token_hex(16)), "utf-8")
         yield home
     finally:
         if not is_kept:
