@@ -16,6 +16,7 @@ from antiphon.domain.message import JsonObject, ToolResult
 from antiphon.domain.session import Session
 from antiphon.engine.ledger.append import raise_workspace
 from antiphon.engine.sessions import session_files
+from antiphon.engine.skills.folders import SKILLS_NAME, SkillFolders
 from antiphon.policy.shipped_tools import CHAT_TOOLS
 from tests.channels.fake_channel import FakeChannel
 from tests.claims import requirement
@@ -23,6 +24,7 @@ from tests.conftest import OpenHome
 from tests.directives import to_call
 from tests.engine.parley import open_peer, target_of
 from tests.engine.sessions.test_workspaces import attachment
+from tests.engine.skills.folders import write_skill
 from tests.engine.stage import ask, config, find_session, read_log
 from tests.waiting import SECONDS
 
@@ -262,3 +264,29 @@ async def test_the_profile_chat_offers_few_tools_and_leaves_those_of_others_alon
 async def offered(app: App, agent: str) -> set[str]:
     session = await open_peer(app, agent, agent=agent)
     return set((await app.offered_tools.of_session(OWNER, target_of(app, session))).names)
+
+
+MOST_BYTES = 6_230
+"""Of all definitions of the profile: below 1,500 tokens, as o200k_base counts (4.25 bytes each)."""
+
+
+async def test_the_definitions_of_the_profile_chat_are_short(open_home: OpenHome, tmp_path: Path) -> None:
+    sizes: dict[str, int] = {}
+    for profile in ("full", "chat"):
+        defaults = {"skills": ["walks"], "tools": {"profile": profile}}
+        engine = {"search_web": {"kind": "searxng", "url": "http://127.0.0.1:9"}}
+        settings = config(agents__defaults=defaults, tools=engine)
+        async with open_home(config=settings, parts=Parts(channels=[FakeChannel()])) as app:
+            added = SkillFolders(app.home / SKILLS_NAME).add(write_skill(tmp_path / profile))
+            await app.services.skills.trust(OWNER, "walks", added.sha256, is_trusted=True)
+            session = await open_peer(app, f"desk-{profile}")
+            tools = await app.offered_tools.of_session(OWNER, target_of(app, session))
+            if profile == "chat":
+                assert set(tools.names) == CHAT_TOOLS
+            shown = [{"name": s.name, "description": s.description, "parameters": s.parameters} for s in tools.schemas]
+            sizes[profile] = sum(
+                len(json.dumps({"type": "function", "function": each}, ensure_ascii=False, separators=(",", ":")))
+                for each in shown
+            )
+    print(f"definitions, bytes: {sizes}")
+    assert sizes["chat"] <= MOST_BYTES < sizes["full"]

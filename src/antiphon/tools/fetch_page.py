@@ -21,7 +21,7 @@ from antiphon.tools.web.pages import MAX_CHARACTERS, PageAnswer, Pages
 MAX_PAGES = 5
 DESCRIPTION = (
     "Reads web pages and returns their title and text (HTML, plain text, JSON). Name all the pages you need in one "
-    "call: after the first, a person may have to approve each further call. A long page comes in parts."
+    "call: after the first, a person may have to approve each further call."
 )
 
 

@@ -12,10 +12,8 @@ from antiphon.engine.deliveries.outgoing import OutgoingMessages
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
-    "Sends a text out through a channel: to a person with a linked account there, to that account by its id, or to a "
-    "group in which you answer, by the group's id. Returns "
-    "at once; the text is delivered in the background. Use it to reach somebody who is not part of this conversation: "
-    "the reply of this turn goes to its own chat anyway."
+    "Sends a text out through a channel, in the background. Use it to reach somebody who is not part of this "
+    "conversation: the reply of this turn goes to its own chat anyway."
 )
 
 CODES = (
@@ -34,7 +32,7 @@ class MessageArguments(Arguments):
     recipient: str = Field(
         min_length=1,
         max_length=200,
-        description="The name or id of a person, the id of their linked account, the id of a group, or 'owner'.",
+        description="A person's name or id, the id of their account or of a group in which you answer, or 'owner'.",
     )
     text: str = Field(description="The text to send.")
 

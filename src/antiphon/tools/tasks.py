@@ -20,10 +20,9 @@ from antiphon.tools.session_tool import Arguments, ClassifiedAnswer, SessionTool
 from antiphon.wire.tasks import task as shown_task
 
 DESCRIPTION = (
-    "Manages tasks: prompts that this session's agent gets at set times, and answers in this chat. new: makes one. "
-    "list: shows those of this session. pause: stops one until a person resumes it. cancel: removes one. Use it when "
-    "somebody asks for something later or regularly, such as a reminder. Tell them the times and the prompt that come "
-    "back."
+    "Manages tasks: prompts that this session's agent gets at set times. new: makes one. list: shows those of this "
+    "session. pause: stops one until a person resumes it. cancel: removes one. Use it when somebody asks for something "
+    "later or regularly. Tell them the times and the prompt that come back."
 )
 
 CODES = (
@@ -38,23 +37,19 @@ PROMPT_LENGTH = 300
 class TasksArguments(Arguments):
     action: Literal["list", "new", "pause", "cancel"] = Field(description="The action.")
     task: str | None = Field(None, max_length=100, description="For pause and cancel: the taskId.")
-    prompt: str | None = Field(None, description="For new: what to do each time, as a request to the agent.")
+    prompt: str | None = Field(None, description="For new: what to do each time.")
     name: str | None = Field(None, max_length=400, description="For new: a short name.")
     every: str | None = Field(
-        None, max_length=300, description="For new: an interval, '1h30m', or days with a time, 'weekday at 8 and 17'."
+        None, max_length=300, description="For new: an interval, '1h30m', or days: 'weekday at 8 and 17'."
     )
-    at: str | None = Field(
-        None, max_length=300, description="For new: once, '2027-01-31 08:00', 'friday at 10' or 'in 20 minutes'."
-    )
+    at: str | None = Field(None, max_length=300, description="For new: once: '2027-01-31 08:00', 'friday at 10'.")
     cron: str | None = Field(None, max_length=300, description="For new: five fields, or '@daily'.")
-    zone: str | None = Field(
-        None, max_length=100, description="For new: the time zone, such as 'Europe/Berlin'; the settings' unless given."
-    )
+    zone: str | None = Field(None, max_length=100, description="For new: a time zone, such as 'Europe/Berlin'.")
     send_to: str | None = Field(
         None,
         max_length=MAX_SEND_TO,
-        description="For new: where results go: 'chat' (this one, the default), 'me' (the person's own chat on a "
-        "channel), 'log', or a group as '<channel>/<group id>'.",
+        description="For new: where results go: 'chat' (this one, the default), 'me' (the person's own), 'log', or "
+        "'<channel>/<group id>'.",
     )
 
 
