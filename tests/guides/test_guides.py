@@ -27,3 +27,8 @@ def test_a_family_follows_its_guide(tmp_path: Path) -> None:
 def test_a_programmer_follows_the_guide_for_repositories(tmp_path: Path) -> None:
     Follower(tmp_path, {"PATH": f"{HERE}:{os.environ['PATH']}"}).follow("coding")
     assert not list(tmp_path.rglob("echoed.txt")), "what was refused never reached the server"
+
+
+@requirement("others:5", "others:6", "tasks:1")
+def test_a_household_follows_the_guide_of_its_assistant(tmp_path: Path) -> None:
+    Follower(tmp_path, {}).follow("household")
