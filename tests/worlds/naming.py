@@ -6,6 +6,7 @@ _DRAWN = re.compile(
     r"\b(?P<prefix>[a-z]{2,6})_[0-9a-f]{31}(?:_[0-9a-f]{48})?\b"  # of runs, messages, tokens and the like
     r"|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"  # of children
     r"|\b[0-9a-f]{32}\b|\b[0-9a-f]{12}\b"  # of new sessions and incarnations
+    r"|\btask-[0-9a-f]{10}\b"  # of tasks
     r"|\b[a-z2-7]{52}\b"  # cursors, sealed: a cursor in any other form stays as it is
 )
 _CUT = re.compile(

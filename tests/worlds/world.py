@@ -22,7 +22,7 @@ from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Approval, ApprovalState, Verdict
 from antiphon.domain.classification import EVERYTHING, Classification, Level, NamedClassification
-from antiphon.domain.ids import ApprovalId, RunId, SessionRow
+from antiphon.domain.ids import ApprovalId, RunId, SessionRow, TaskId
 from antiphon.domain.message import text_content
 from antiphon.domain.note import MemoryScope
 from antiphon.domain.person import Identity, PersonId
@@ -589,6 +589,17 @@ async def _say_to_group(cast: Cast, step: Step) -> None:
     await cast.app.services.inbox.post(OWNER, target, text_content(cast.words(step)), envelope=envelope)
 
 
+async def _keep_file_above(cast: Cast, step: Step) -> None:
+    words = cast.words(step)
+    await cast.calls("vault", "files", action="write", path=f"{words.split()[0]}.txt", text=words)
+    await cast.posts("vault", to_call("files", action="search", query=words.split()[0]))
+
+
+async def _fetch_above(cast: Cast, step: Step) -> None:
+    """The words may not leave, so no name is looked up and nothing is sent."""
+    await cast.posts("vault", to_call("fetch_page", urls=[f"http://pages.example/{cast.words(step).split()[0]}"]))
+
+
 HIDDEN_ACTS: Mapping[str, Act] = {
     "open a session above": _open_above,
     "say something above": _say_above,
@@ -611,6 +622,8 @@ HIDDEN_ACTS: Mapping[str, Act] = {
     "message from above": _message_above,
     "mail from a classified webhook": _mail_above,
     "set a task above": _set_task_above,
+    "keep a file above": _keep_file_above,
+    "fetch a page above": _fetch_above,
 }
 """Acts that one world may do alone: they touch nothing that an observer knows."""
 
@@ -704,6 +717,19 @@ async def _approve_books(cast: Cast, step: Step) -> None:
     cast.world.approved[cast.plan.seed] = key, page
 
 
+async def _task_reads_books(cast: Cast, step: Step) -> None:
+    """Its result waits in the chat that it is for."""
+    prompt = to_call("books", page=await cast.turns_page(step))
+    made = await cast.calls("desk", "tasks", action="new", prompt=prompt, every="365 days")
+    await cast.app.services.tasks.run(OWNER, TaskId(made["task"]["taskId"]))
+
+
+async def _keep_what_the_books_say(cast: Cast, step: Step) -> None:
+    """What its workspace was made of rises with it."""
+    keep = to_call("files", action="write", path="kept.txt", text=cast.words(step))
+    await cast.posts("risen", f"{to_call('books', page=await cast.turns_page(step))}\n{keep}")
+
+
 SHARED_ACTS: Mapping[str, Act] = {
     "a known session reads the books": _read_books,
     "a known session is trusted with what it read": _ask_after_rumours,
@@ -718,6 +744,8 @@ SHARED_ACTS: Mapping[str, Act] = {
     "a requester rises above its child, and one world deletes it": _rise_above_child,
     "a stranger's chat reads the books": _peer_reads_books,
     "an approved call reads the books": _approve_books,
+    "a task reads the books for a known chat": _task_reads_books,
+    "a known session keeps what the books say": _keep_what_the_books_say,
 }
 """They raise what observers know in both worlds alike: *that* it rises is an exception, see §12.13 of the contract."""
 
@@ -773,6 +801,8 @@ Question = Callable[[Cast, int], Awaitable[str]]
 _TOOL_QUESTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "list": ("sessions_list", {}),
     "list of tasks": ("tasks", {"action": "list"}),
+    "list of files": ("files", {"action": "list"}),
+    "search in files": ("files", {"action": "search", "query": "{canary}"}),
     "list with messages": ("sessions_list", {"messageLimit": 3, "includeInactive": True}),
     "list by label": ("sessions_list", {"label": "vault{n}"}),
     "list by search": ("sessions_list", {"search": "peer{n}", "limit": 200}),
