@@ -3,15 +3,22 @@
 import json
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from shutil import rmtree
+from threading import Event
 from typing import Any, cast
 
 import anyio
 import pytest
+from anyio import to_thread
 
 from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC, Classification, Integrity, Level
+from antiphon.domain.errors import AntiphonError
 from antiphon.domain.message import JsonObject, ToolResult
 from antiphon.domain.session import Session
 from antiphon.engine.ledger.append import raise_workspace
@@ -203,6 +210,59 @@ async def test_a_workspace_that_is_full_takes_nothing_more(open_home: OpenHome) 
         assert (await use(app, desk, "write", path="two", text="x" * 500_000))["status"] == "ok"
         assert (await use(app, desk, "write", path="three", text="x" * 500_000))["code"] == "workspace_full"
         assert not (workspace_of(app, desk) / "three").exists()
+
+
+async def test_a_workspace_whose_directories_are_too_deep_takes_nothing_more(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        await ask(app, "main", to_call("files", action="list"))
+        top = workspace_of(app, await find_session(app, "main"))
+        (top / "/".join("d" * 70)).mkdir(parents=True)
+        run = await ask(app, "main", to_call("files", action="write", path="a", text="x"))
+        assert json.loads(run.reply or "{}")["code"] == "workspace_full"
+        assert sorted(top.iterdir()) == [top / "d"]
+
+
+async def test_what_a_command_changes_meanwhile_is_told_plainly_and_never_followed(open_home: OpenHome) -> None:
+    """Each call ends in an answer or a refusal, whatever becomes of its paths between two steps."""
+    async with open_home() as app:
+        workspace = app.workspaces.of_session(await open_peer(app, "desk"))
+        outside, top = app.home / "outside", workspace.open()
+        outside.mkdir()
+        (outside / "file").write_text("SECRET")
+        over = Event()
+
+        def change() -> None:
+            directory, file = top / "d", top / "d" / "file"
+            while not over.is_set():
+                with suppress(OSError):  # the calls make some of it anew
+                    rmtree(directory)
+                    directory.symlink_to(outside, target_is_directory=True)
+                    directory.unlink()
+                    directory.mkdir()
+                    file.write_text("plain")
+                    file.unlink()
+                    file.symlink_to(outside / "file")
+
+        def use_all() -> None:
+            path, above = (session_files.read_path(name, workspace) for name in ("d/file", "d"))
+            for _ in range(200):
+                for call in (
+                    partial(session_files.read_file, workspace, path, 0),
+                    partial(session_files.list_directory, workspace, above, 0),
+                    partial(session_files.search, workspace, above, "SECRET"),
+                    partial(session_files.write_file, workspace, path, "mine", 2**30),
+                ):
+                    with suppress(AntiphonError):
+                        assert "SECRET" not in repr(call())
+
+        with ThreadPoolExecutor(1) as threads:
+            changing = threads.submit(change)
+            try:
+                await to_thread.run_sync(use_all)
+            finally:
+                over.set()
+            changing.result()
+        assert [each.read_text() for each in outside.iterdir()] == ["SECRET"]
 
 
 async def test_files_that_people_sent_are_read_and_never_changed(open_home: OpenHome) -> None:

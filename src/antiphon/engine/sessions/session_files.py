@@ -4,6 +4,7 @@ Agents and their commands control what lies there: nothing here follows a link, 
 Every function blocks.
 """
 
+import errno
 import os
 import secrets
 import stat
@@ -14,10 +15,11 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound, TooLarge
+from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound, TooLarge, Unavailable
+from antiphon.domain.listing import MAX_DEPTH as MAX_LISTED_DEPTH
 from antiphon.domain.listing import MAX_LISTED
 from antiphon.domain.snippet import snippet_at
-from antiphon.engine.sessions.workspaces import FILE_MODE, Workspace, listed, names_in, walked
+from antiphon.engine.sessions.workspaces import FILE_MODE, Workspace, names_in, walked
 
 MAX_READ = 48 * 1024
 """Bytes of a file that one answer shows."""
@@ -35,6 +37,8 @@ MAX_DEPTH = 32
 _UNFINISHED = ".unfinished-"
 """The beginning of the name of a file that is being written."""
 _RECEIVED = ("..", "received")
+_NO_FILE = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
+"""Failures to use what was a regular file, or a directory, a moment ago."""
 
 
 class FilePath(NamedTuple):
@@ -105,7 +109,7 @@ def read_path(text: str, workspace: Workspace) -> FilePath:
 
 def list_directory(workspace: Workspace, path: FilePath, offset: int) -> tuple[list[FoundEntry], int | None]:
     """The entries from `offset` on, by name, and where the next ones begin. Raises `NotFound`, `Conflict`."""
-    with _directory(workspace, path.names, path) as directory:
+    with _explained(path), _directory(workspace, path.names, path) as directory:
         names = sorted(name for name in names_in(directory) if not name.startswith(_UNFINISHED))
         shown = [_entry(directory, name) for name in names[offset : offset + MAX_ENTRIES]]
     end = offset + MAX_ENTRIES
@@ -117,7 +121,11 @@ def read_file(workspace: Workspace, path: FilePath, offset: int, most_bytes: int
 
     Raises `NotFound`, `Conflict` (`no_file`) for what is no regular file, `Invalid` (`not_text`).
     """
-    with _parent(workspace, path) as (directory, name), _regular(directory, name, path) as descriptor:
+    with (
+        _explained(path),
+        _parent(workspace, path) as (directory, name),
+        _regular(directory, name, path) as descriptor,
+    ):
         size = os.fstat(descriptor).st_size
         if offset > size:
             raise Invalid(f"File ends before that offset: {size} bytes.", code="invalid_arguments")
@@ -139,7 +147,7 @@ def write_file(workspace: Workspace, path: FilePath, text: str, most_bytes: int)
     data = text.encode()
     if len(data) > MAX_WRITTEN:
         raise TooLarge(f"File may have {MAX_WRITTEN // 1024} KiB at most; write several.", code="file_too_large")
-    with workspace.opened() as top:
+    with _explained(path), workspace.opened() as top:
         _refuse_full(top, len(data), most_bytes)
         try:
             with walked(top, path.names[:-1], workspace.path) as parent:
@@ -153,7 +161,7 @@ def search(workspace: Workspace, path: FilePath, query: str) -> Matches:
     """Lines that hold the words, ignoring case, and files whose name does. Raises `NotFound`."""
     found: list[FileMatch] = []
     skipped, left, words = 0, MAX_SEARCHED, query.casefold()
-    with _directory(workspace, path.names, path) as top:
+    with _explained(path), _directory(workspace, path.names, path) as top:
         for shown, directory, name in _files(top):
             whole = "/".join((*path.names, shown))
             if words in name.casefold():
@@ -257,6 +265,23 @@ def _directory(workspace: Workspace, names: Sequence[str], path: FilePath) -> Ge
 
 
 @contextmanager
+def _explained(path: FilePath) -> Generator[None]:
+    """Turns failures of the file system, such as of what a command changes meanwhile, into errors with a remedy."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise _missing(path.shown) from None
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            raise _not_walked(path) from None
+        raise Unavailable(
+            f"File cannot be used: {path.shown[:200]!r} ({error.strerror}). Check its rights, and that its disk has "
+            "space.",
+            code="workspace_unusable",
+        ) from error
+
+
+@contextmanager
 def _parent(workspace: Workspace, path: FilePath) -> Generator[tuple[int, str]]:
     if not path.names:
         raise _no_file(path, "directory")
@@ -307,13 +332,25 @@ def _decoded(data: bytes, path: FilePath, most_bytes: int, *, is_rest: bool) -> 
 
 
 def _refuse_full(top: int, more: int, most_bytes: int) -> None:
-    entries = list(islice(listed(top), MAX_LISTED + 1))
-    if len(entries) > MAX_LISTED or sum(entry.size for entry in entries) + more > most_bytes:
-        raise Conflict(
-            f"Workspace is full: it may hold {most_bytes // 2**20} MiB and {MAX_LISTED} files. Remove some with a "
-            "command, or begin a new session.",
-            code="workspace_full",
-        )
+    """Commands may change what is there meanwhile: what has just gone takes no room."""
+    count, size = 0, more
+    for path, directories, files, descriptor in os.fwalk(".", follow_symlinks=False, dir_fd=top):
+        count += len(directories) + len(files)
+        if count > MAX_LISTED or path.count("/") > MAX_LISTED_DEPTH:
+            raise _full(most_bytes)
+        for name in files:
+            with suppress(OSError):
+                size += os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size
+        if size > most_bytes:
+            raise _full(most_bytes)
+
+
+def _full(most_bytes: int) -> Conflict:
+    return Conflict(
+        f"Workspace is full: it may hold {most_bytes // 2**20} MiB and {MAX_LISTED} files, and directories "
+        f"{MAX_LISTED_DEPTH} below each other. Remove some with a command, or begin a new session.",
+        code="workspace_full",
+    )
 
 
 def _replace(parent: int, name: str, data: bytes, path: FilePath) -> None:
