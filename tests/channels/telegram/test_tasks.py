@@ -1,13 +1,18 @@
 """A month of a task that was set in a chat: its results come to that chat, each once, on weekdays alone."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
+from antiphon.domain.errors import Conflict
 from antiphon.domain.finding import Record, read_record
+from antiphon.domain.ids import AgentId
 from antiphon.domain.task import TaskState, Why
+from antiphon.store import routes
+from antiphon.store.routes import StoredRoute
 from antiphon.testing.telegram import FakeTelegram
 from tests.channels.telegram.bots import FAMILY, OLGA, Bot, open_bot
 from tests.channels.telegram.test_messages_to_groups import leave
@@ -131,6 +136,21 @@ async def test_a_result_set_in_a_chat_is_told_there_once_and_stands_in_its_log_a
         assert fake.texts(1).count("the news") == 2 and len(await records_in(bot, task.session_key)) == 2
 
 
+def _route_to(agent: str, at: datetime) -> StoredRoute:
+    """That the agent answers in the group of the family."""
+    return StoredRoute(
+        channel="telegram",
+        account="default",
+        peer="group:-100",
+        thread="",
+        agent_id=AgentId(agent),
+        session_key=None,
+        version=1,
+        changed_by=str(OWNER),
+        changed_at=at,
+    )
+
+
 async def records_in(bot: Bot, key: str) -> list[Record]:
     """The results of tasks in the log of the session."""
     log = await read_log(bot.app, key)
@@ -165,5 +185,32 @@ async def test_a_group_gets_the_result_until_the_bot_is_removed_and_then_the_mak
         await fake.until(lambda: any("was left or deleted" in text for text in fake.texts(1)))
         await bot.settles()
         assert fake.texts(-100) == ["the news"]
+        (task,) = await bot.app.services.tasks.list(OWNER, limit=9)
+        assert (task.state, task.why) == (TaskState.PAUSED, Why.PLACE_GONE)
+
+
+@requirement("tasks:1", "groups:1")
+async def test_a_group_in_which_another_agent_answers_by_now_gets_nothing(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    clock = ManualClock(START)
+    agents = [{"id": "main"}, {"id": "other"}]
+    async with open_bot(open_home, fake, Parts(clock=clock), agents__list=agents) as bot:
+        await bot.link_owner()
+        fake.write("hello", sender=OLGA, chat=FAMILY)
+        await bot.settles()
+        await bot.app.services.groups.allow(OWNER, "telegram", "default", "-100")
+        fake.write("/task new every 1h News: !say the news", sender=OLGA)
+        await fake.until(lambda: any("Created task" in text for text in fake.texts(1)))
+        fake.write("/task send News telegram/-100", sender=OLGA)
+        await fake.until(lambda: any("sends its results to telegram/-100" in text for text in fake.texts(1)))
+        await bot.app.database.run(partial(routes.put, before=0), _route_to("other", clock.now()))
+        (task,) = await bot.app.services.tasks.list(OWNER, limit=9)
+        with pytest.raises(Conflict, match="or is not its maker's any more"):
+            await bot.app.services.tasks.run(OWNER, task.id)
+        clock.pass_time(timedelta(hours=1))
+        await bot.app.scheduler.settle_due()
+        await bot.settles()
+        assert fake.texts(-100) == []
         (task,) = await bot.app.services.tasks.list(OWNER, limit=9)
         assert (task.state, task.why) == (TaskState.PAUSED, Why.PLACE_GONE)

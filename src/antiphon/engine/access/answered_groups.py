@@ -50,15 +50,22 @@ async def find_answered(query: Query, asker: GroupAsker, account: ChannelAccount
     None as well for a group that the asker takes no part in, unless they are an owner. Titles name no group: anybody
     may choose them.
     """
-    rules, channel, name = asker.rules, account.channel, account.account_id or DEFAULT_ACCOUNT
+    channel, name = account.channel, account.account_id or DEFAULT_ACCOUNT
     group = await channel_groups.find(query, channel, name, named)
     group = group or await channel_groups.find_by_address(query, channel, name, named)
     place = DeliveryContext(
         channel=channel, to=named if group is None else group.address, account_id=account.account_id
     )
+    return place if await _answers(query, asker, place, group) else None
+
+
+async def _answers(query: Query, asker: GroupAsker, place: DeliveryContext, group: ChannelGroup | None) -> bool:
+    """Whether the asker's agent answers there, and the asker takes part in it or is an owner."""
+    rules, channel, name = asker.rules, place.channel, account_of(place)
+    assert channel is not None and place.to is not None
     if not _is_answered(rules, place, group):
-        return None
-    id, settings = named if group is None else group.group_id, rules_of(rules, channel, name)
+        return False
+    id, settings = place.to if group is None else group.group_id, rules_of(rules, channel, name)
     address = ChatAddress(channel=channel, account=name, peer=f"{ChatType.GROUP}:{id}")
     try:
         route = await find_route(
@@ -69,17 +76,19 @@ async def find_answered(query: Query, asker: GroupAsker, account: ChannelAccount
             key_with=partial(key_of_group, address),
         )
     except Invalid:  # an id that fits into no key
-        return None
-    session = await sessions.find_by_key(query, route.session_key)
+        return False
     if route.agent_id != asker.agent_id:
-        return None
-    if not await _reaches(query, asker.principal, session):
-        return None
-    return place
+        return False
+    return await _reaches(query, asker.principal, await sessions.find_by_key(query, route.session_key))
 
 
-async def find_present_place(query: Query, rules: Rules, place: DeliveryContext) -> DeliveryContext | None:
-    """The place under its present address; None for a group that was left, or in which the bot is silent by now."""
+async def find_present_place(
+    query: Query, rules: Rules, place: DeliveryContext, asker: GroupAsker | None = None
+) -> DeliveryContext | None:
+    """The place under its present address; None for a group that was left, or in which the bot is silent by now.
+
+    With an `asker`, None as well for a group that `find_answered` would not find for them now.
+    """
     assert place.channel is not None and place.to is not None
     channel, account = place.channel, account_of(place)
     group = await channel_groups.find_by_address(query, channel, account, place.to)
@@ -87,6 +96,8 @@ async def find_present_place(query: Query, rules: Rules, place: DeliveryContext)
     if group is None and place.to not in rules_of(rules, channel, account).groups:
         return place  # no group
     present = place if group is None else _moved(place, group)
+    if asker is not None:
+        return present if await _answers(query, asker, present, group) else None
     return present if _is_answered(rules, present, group) else None
 
 

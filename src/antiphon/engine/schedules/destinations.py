@@ -93,7 +93,8 @@ async def find_place(query: Query, task: StoredTask, standing: Standing, rules: 
             place = await _find_own_chat(query, standing.principal)
             return FoundPlace(place=place, lacks_chat=place is None)
         case SendToKind.PLACE:
-            return FoundPlace() if task.place is None else await _present(query, rules, task.place)
+            maker = GroupAsker(rules, standing.principal, task.agent_id)
+            return FoundPlace() if task.place is None else await _present(query, rules, task.place, maker)
         case SendToKind.CHAT:
             session = await find_chat(query, task, standing)
             if session is None:
@@ -110,8 +111,8 @@ async def find_chat(query: Query, task: StoredTask, standing: Standing) -> Sessi
     return session if await rows.is_participant(query, session.row, str(standing.principal)) else None
 
 
-async def _present(query: Query, rules: Rules, place: DeliveryContext) -> FoundPlace:
-    present = await find_present_place(query, rules, place)
+async def _present(query: Query, rules: Rules, place: DeliveryContext, maker: GroupAsker | None = None) -> FoundPlace:
+    present = await find_present_place(query, rules, place, maker)
     return FoundPlace(is_gone=True) if present is None else FoundPlace(place=present)
 
 
