@@ -402,7 +402,7 @@ def build(
                 classification=config.classification_of_commands(base.compartments),
             )
         )
-    own_tools += web_tools(callers, web_setting(config, base.compartments), parts.network)
+    own_tools += web_tools(callers, web_setting(config, base.compartments), parts.network, rules)
     skills = Skills(database, SkillFolders(base.home / SKILLS_NAME), rules)
     if any(agent.skills for agent in rules.agents.values()):
         own_tools.append(

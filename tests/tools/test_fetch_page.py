@@ -196,6 +196,21 @@ async def test_a_confidential_context_fetches_nothing(open_home: OpenHome) -> No
         assert told["code"] == "write_down" and home.server.asked == []
 
 
+@requirement("flow:10", "approvals:1")
+async def test_a_host_allowed_to_a_person_leads_to_no_other_though_nothing_was_read(open_home: OpenHome) -> None:
+    async with web(open_home) as home:
+        home.server.pages["/out"] = leads_to(home.url("/one?secret", "other.org"))
+        ann = await invite(home.app)
+        run_id = await hear(home.app, ann, "one", home.call("/one"))
+        (approval,) = await pending(home.app)
+        await allow_always(home.app, approval)
+        await wait_end(home.app, run_id)
+        home.server.asked.clear()
+        run = await wait_end(home.app, await hear(home.app, ann, "two", home.call("/out")))
+        assert json.loads(run.reply or "")["code"] == "page_elsewhere"
+        assert home.server.asked_for == ["/out"]
+
+
 @requirement("access:4", "tools:1", "flow:10")
 async def test_guests_lack_it_unless_it_is_named_and_children_have_it(open_home: OpenHome) -> None:
     named = {"access__roles__guest__tools": ["fetch_page"]}

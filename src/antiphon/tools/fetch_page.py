@@ -12,7 +12,9 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.page_address import PageAddress, parse_page_address
 from antiphon.engine.access.caller import Caller, context_of
 from antiphon.engine.access.callers import Callers
-from antiphon.policy.decision import Deny
+from antiphon.engine.rules import Rules
+from antiphon.policy.approvals import decide_call
+from antiphon.policy.decision import Allow, Deny
 from antiphon.policy.flow import is_untrusted
 from antiphon.policy.shipped_tools import FETCH_PAGE
 from antiphon.tools.session_tool import Arguments, ClassifiedAnswer, SessionTool
@@ -52,14 +54,17 @@ class FetchArguments(Arguments):
         return (DerivedField(name="host", of="urls", values=sites, means=f"every page of {' and of '.join(sites)}"),)
 
 
-def fetch_page(callers: Callers, pages: Pages) -> SessionTool[FetchArguments]:
+_EFFECTS = frozenset({Effect.READS, Effect.LEAVES})
+
+
+def fetch_page(callers: Callers, pages: Pages, rules: Rules) -> SessionTool[FetchArguments]:
     async def carry_out(caller: Caller, arguments: FetchArguments) -> ClassifiedAnswer:
         addresses = arguments.addresses
         answers = await pages.read(
             addresses,
             part=arguments.part,
             most=MAX_CHARACTERS // len(addresses),
-            stays=await stays_with_hosts(callers, caller),
+            stays=await _stays_with_hosts(callers, caller, rules),
         )
         return ClassifiedAnswer(_shown(answers), made_of_pages(answers))
 
@@ -72,7 +77,7 @@ def fetch_page(callers: Callers, pages: Pages) -> SessionTool[FetchArguments]:
         FetchArguments,
         carry_out,
         codes=PAGE_CODES,
-        effects=frozenset({Effect.READS, Effect.LEAVES}),
+        effects=_EFFECTS,
         is_idempotent=False,  # asking for a page tells its host something: a call of unknown outcome is not repeated
     ).checked_by(check)
     found.classification = PUBLIC.distrusted()
@@ -92,8 +97,18 @@ PAGE_CODES = (
 )
 
 
-async def stays_with_hosts(callers: Callers, caller: Caller) -> bool:
-    """Whether redirects must stay with the hosts that the call names: words of others may have made the call."""
+async def _stays_with_hosts(callers: Callers, caller: Caller, rules: Rules) -> bool:
+    """Whether redirects must stay with the hosts that the call names.
+
+    So they must if somebody is asked about hosts, or if words of others may have made the call.
+    """
+    _, standing = await callers.session_of(caller)
+    need = decide_call(rules.approval, FETCH_PAGE, _EFFECTS, standing, is_from_server=False)
+    return not isinstance(need, Allow) or await has_read_others(callers, caller)
+
+
+async def has_read_others(callers: Callers, caller: Caller) -> bool:
+    """Whether words of others may have made the call."""
     session, standing = await callers.session_of(caller)
     return is_untrusted(context_of(caller, session), standing)
 

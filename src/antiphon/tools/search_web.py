@@ -11,7 +11,7 @@ from antiphon.domain.page_address import parse_page_address
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.callers import Callers
 from antiphon.policy.shipped_tools import SEARCH_WEB
-from antiphon.tools.fetch_page import stays_with_hosts
+from antiphon.tools.fetch_page import has_read_others
 from antiphon.tools.session_tool import Arguments, ClassifiedAnswer, SessionTool
 from antiphon.tools.web.pages import MAX_CHARACTERS, Pages
 from antiphon.tools.web.search_engines import FoundPage, WebSearch
@@ -44,7 +44,7 @@ def search_web(
     """`clearance` is what queries may be made of; public data unless set."""
 
     async def carry_out(caller: Caller, arguments: WebSearchArguments) -> ClassifiedAnswer:
-        stays = await stays_with_hosts(callers, caller)
+        stays = await has_read_others(callers, caller)
         try:
             found = await engine.search(arguments.query.strip())
         except AntiphonError as error:  # its words are this program's own

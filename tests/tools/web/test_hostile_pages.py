@@ -219,6 +219,10 @@ async def test_a_redirect_to_another_host_is_followed_only_while_nothing_was_rea
         assert (await read(url, Names(), ports=(server.port,)))["text"] == "there"
         server.pages["/"] = leads_to(f"http://www.example.org:{server.port}/there")
         assert (await read(url, Names(), ports=(server.port,), stays=True))["text"] == "there"
+        async with page_server() as other:
+            server.pages["/"] = leads_to(f"http://example.org:{other.port}/there")
+            told = await read(url, Names(), ports=(server.port, other.port), stays=True)
+            assert told["code"] == "page_elsewhere" and other.asked == []
 
 
 async def _endless(stream: SocketStream) -> None:

@@ -40,7 +40,7 @@ class FetchOptions(Struct, frozen=True, kw_only=True):
     headers: Sequence[tuple[str, str]] = (("Accept", _ACCEPTED),)
     redirects: int = MAX_REDIRECTS
     stays: bool = False
-    """Whether redirects must stay with the host; only `www.` may come and go."""
+    """Whether redirects must stay with the host and its port; only `www.` may come and go."""
 
 
 READ_PAGE = FetchOptions()
@@ -83,10 +83,11 @@ class Fetcher:
                 raise _led_astray(error) from error  # the host that it names comes from a page
             if isinstance(found, FetchedBody):
                 return found
-            if request.stays and _plain_host(found.host) != _plain_host(address.host):
+            if request.stays and _plain_site(found) != _plain_site(address):
                 raise Denied(
                     f"Page leads to another host: {_shown(address)} to {found.url[:500]!r}. This turn has read words "
-                    "of others, so only hosts that the call names are reached. Fetch that address itself.",
+                    "of others, or somebody is asked about hosts, so only those that the call names are reached. Fetch "
+                    "that address itself.",
                     code="page_elsewhere",
                 )
             if address.scheme == "https" and found.scheme == "http":
@@ -203,8 +204,8 @@ def _advice(status: int) -> str:
             return "Do without this page."
 
 
-def _plain_host(host: str) -> str:
-    return host.removeprefix("www.")
+def _plain_site(address: PageAddress) -> str:
+    return address.site.removeprefix("www.")
 
 
 def _named(error: Exception) -> str:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from antiphon.domain.classification import Classification
 from antiphon.domain.search_kind import SearchKind
 from antiphon.engine.access.callers import Callers
+from antiphon.engine.rules import Rules
 from antiphon.policy.web_addresses import WebRules
 from antiphon.tools.fetch_page import fetch_page
 from antiphon.tools.search_web import search_web
@@ -39,10 +40,10 @@ class WebSetting(Struct, frozen=True, kw_only=True):
     search: SearchSetting | None = None
 
 
-def web_tools(callers: Callers, setting: WebSetting, network: Network) -> Iterator[SessionTool[Any]]:
+def web_tools(callers: Callers, setting: WebSetting, network: Network, rules: Rules) -> Iterator[SessionTool[Any]]:
     pages = Pages(Fetcher(setting.rules, network, proxy=setting.proxy), setting.rules)
     if setting.fetches:
-        yield fetch_page(callers, pages)
+        yield fetch_page(callers, pages, rules)
     if (search := setting.search) is not None:
         engine = WebSearch(search.kind, search.url or BRAVE_URL, search.key, Fetcher(WebRules(is_open=True), network))
         yield search_web(callers, engine, pages, clearance=search.clearance)
