@@ -42,6 +42,13 @@ BUGS = (
         f"{FILES}::test_a_workspace_that_is_full_takes_nothing_more[sqlite]",
     ),
     Bug(
+        "files writes where a workspace is too deep",
+        "engine/sessions/session_files.py",
+        ' or path.count("/") > MAX_LISTED_DEPTH',
+        "",
+        f"{FILES}::test_a_workspace_whose_directories_are_too_deep_takes_nothing_more[sqlite]",
+    ),
+    Bug(
         "a script that is written again is not executable any more",
         "engine/sessions/session_files.py",
         "        mode = stat.S_IMODE(state.st_mode) & 0o777 | FILE_MODE\n",

@@ -36,8 +36,8 @@ BUGS = (
     Bug(
         "an allowed host leads on to another",
         "tools/web/fetching.py",
-        "            if request.stays and _plain_host",
-        "            if False and _plain_host",
+        "            if request.stays and _plain_site",
+        "            if False and _plain_site",
         f"{_CALLS}test_an_allowed_host_leads_to_no_other[sqlite]",
     ),
     Bug(
@@ -82,6 +82,13 @@ BUGS = (
         "or (need and self._refuse_asking(call))",
         "or None",
         f"{_CALLS}test_a_bad_address_is_refused_before_anybody_is_asked_and_changes_nothing[sqlite]",
+    ),
+    Bug(
+        "a host that somebody asked about leads on to others",
+        "tools/fetch_page.py",
+        "return not isinstance(need, Allow) or await",
+        "return await",
+        f"{_CALLS}test_a_host_allowed_to_a_person_leads_to_no_other_though_nothing_was_read[sqlite]",
     ),
     Bug(
         "what hosts say is trusted",
