@@ -1,4 +1,4 @@
-"""Where the results of a task go, as people and programs write it: `chat`, `me`, `log`, `telegram/-100123`.
+"""Where the results of a task go, as people and programs write it: `chat`, `me`, `log`, a channel with a group's id.
 
 Contract: tasks 1. The same words are used on the page, the command line, in chats, over HTTP, in Python and by agents.
 """
@@ -63,6 +63,6 @@ def parse_send_to(text: str) -> SendTo:
 
 
 def place_text(place: DeliveryContext) -> str:
-    """The place as `parse_send_to` reads it: `telegram/-100123`, `telegram:work/-100123`."""
+    """The place as `parse_send_to` reads it: `signal/-100123`, `signal:work/-100123`."""
     account = "" if place.account_id in (None, _DEFAULT_ACCOUNT) else f":{place.account_id}"
     return f"{place.channel}{account}/{place.to}"
