@@ -465,8 +465,9 @@ def running(text: str, workspace: Path) -> AbstractContextManager[subprocess.Pop
         from pathlib import Path
         from antiphon.domain.sandbox import SandboxLimits
         from antiphon.tools.sandbox.commands import Command, Commands
+        from antiphon.tools.sandbox.profile import ShownFolders
         command = Command(
-            text={text!r}, workspace=Path({str(workspace)!r}),
+            text={text!r}, shown=ShownFolders(workspace=Path({str(workspace)!r})),
             home=Path({str(workspace.parent)!r}), limits=SandboxLimits(), is_sandboxed=True,
         )
         anyio.run(Commands().run, command)
