@@ -1,11 +1,13 @@
 """A web server that answers with the bytes that a test gives it, and a world in which its address is a public one."""
 
+import errno
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 
 import anyio
 from anyio.abc import SocketAttribute, SocketStream, TaskStatus
+from anyio.streams.stapled import MultiListener
 
 from antiphon.domain.page_address import IpAddress
 from antiphon.policy.web_addresses import WebRules
@@ -14,6 +16,7 @@ from antiphon.tools.web.network import Network
 PUBLIC_STAND_IN = "127.0.0.2"
 """The address that tests take for a public one."""
 OTHER_STAND_IN = "127.0.0.3"
+OWN = "127.0.0.1"
 Answer = bytes | Callable[[SocketStream], Awaitable[None]]
 
 
@@ -51,14 +54,13 @@ class PageServer:
 
     async def serve(self, *, task_status: TaskStatus[None]) -> None:
         async with anyio.create_task_group() as tasks:
-            for host in (PUBLIC_STAND_IN, OTHER_STAND_IN, "127.0.0.1"):
-                listener = await anyio.create_tcp_listener(local_host=host, local_port=self.port)
+            for host, listener in (await _listeners()).items():
                 self.port = listener.extra(SocketAttribute.local_port)
-                tasks.start_soon(listener.serve, self._answer if host != "127.0.0.1" else self._note)
+                tasks.start_soon(listener.serve, self._answer if host != OWN else self._note)
             task_status.started()
 
     async def _note(self, stream: SocketStream) -> None:
-        self.strays.append("127.0.0.1")
+        self.strays.append(OWN)
         await stream.aclose()
 
     async def _answer(self, stream: SocketStream) -> None:
@@ -98,6 +100,24 @@ class Names:
 
 def _admits(rules: WebRules, host: str, address: IpAddress) -> bool:
     return str(address) in (PUBLIC_STAND_IN, OTHER_STAND_IN) or rules.admits(host, address)
+
+
+async def _listeners() -> dict[str, MultiListener[SocketStream]]:
+    """One at each address, all at one port: another is tried if somebody has that port at one of them."""
+    while True:
+        found: dict[str, MultiListener[SocketStream]] = {}
+        port = 0
+        try:
+            for host in (PUBLIC_STAND_IN, OTHER_STAND_IN, OWN):
+                found[host] = await anyio.create_tcp_listener(local_host=host, local_port=port)
+                port = found[host].extra(SocketAttribute.local_port)
+        except OSError as error:
+            for listener in found.values():
+                await listener.aclose()
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return found
 
 
 @asynccontextmanager
