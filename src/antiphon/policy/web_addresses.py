@@ -116,7 +116,9 @@ def refusal_of_answer(host: str, answer: IpAddress) -> Deny:
     """The refusal of a host that leads to an address which is not public; it does not tell which one."""
     if isinstance(answer, IPv6Address) and (answer.ipv4_mapped or answer.sixtofour or answer.teredo):
         return _deny(f"Host is an IPv4 address in another form: {host!r}", "Write the IPv4 address.")
-    return _deny(f"Host is not a public one: {host!r}", _PRIVATE_REMEDY)
+    is_hopeless = str(answer) == host and not is_private(answer)
+    remedy = "Such addresses are never reached; do without this page." if is_hopeless else _PRIVATE_REMEDY
+    return _deny(f"Host is not a public one: {host!r}", remedy)
 
 
 def refusal_of_own(host: str) -> Deny:

@@ -112,6 +112,17 @@ async def test_private_addresses_are_reached_only_as_the_settings_name_them() ->
         )
 
 
+async def test_a_refusal_names_a_setting_only_where_it_helps_and_tells_not_where_a_name_leads() -> None:
+    setting = "tools.fetch_page.private"
+    for url, is_helped in (("http://192.168.1.1/", True), ("http://169.254.169.254/", False), ("http://[::1]/", False)):
+        assert (setting in (await read(url, Names()))["error"]) is is_helped
+    said = [
+        (await read("http://nas.example.org/", Names({"nas.example.org": [[answer]]})))["error"]
+        for answer in ("10.0.0.7", "127.0.0.1", "169.254.169.254")
+    ]
+    assert len(set(said)) == 1 and setting in said[0]
+
+
 async def test_hosts_limit_every_step() -> None:
     async with page_server() as server:
         server.pages["/"] = leads_to(f"http://other.org:{server.port}/")
