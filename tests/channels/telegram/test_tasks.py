@@ -14,7 +14,8 @@ from antiphon.domain.task import TaskState, Why
 from antiphon.store import routes
 from antiphon.store.routes import StoredRoute
 from antiphon.testing.telegram import FakeTelegram
-from tests.channels.telegram.bots import FAMILY, OLGA, Bot, open_bot
+from tests.channels.telegram.bots import ANN, FAMILY, OLGA, Bot, open_bot
+from tests.channels.telegram.test_group_members import invite
 from tests.channels.telegram.test_messages_to_groups import leave
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -214,3 +215,31 @@ async def test_a_group_in_which_another_agent_answers_by_now_gets_nothing(
         assert fake.texts(-100) == []
         (task,) = await bot.app.services.tasks.list(OWNER, limit=9)
         assert (task.state, task.why) == (TaskState.PAUSED, Why.PLACE_GONE)
+
+
+@requirement("tasks:1", "groups:1")
+async def test_a_task_that_was_made_in_a_group_tells_its_result_there_and_nowhere_else(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    clock = ManualClock(START)
+    async with open_bot(open_home, fake, Parts(clock=clock), access__roles={"user": {"agents": ["main"]}}) as bot:
+        await bot.link_owner()
+        fake.write("hello", sender=OLGA, chat=FAMILY)
+        await bot.settles()
+        await bot.app.services.groups.allow(OWNER, "telegram", "default", "-100")
+        fake.write("/task new every 1h News: !say the news", sender=OLGA, chat=FAMILY)
+        await fake.until(lambda: any("Created task" in text for text in fake.texts(-100)))
+        (task,) = await bot.app.services.tasks.list(OWNER, limit=9)
+        clock.pass_time(timedelta(hours=1))
+        await bot.app.scheduler.settle_due()
+        await bot.settles()
+        assert fake.texts(-100).count("the news") == 1 and "the news" not in fake.texts(1)
+        assert [record.name for record in await records_in(bot, task.session_key)] == ["News"]
+        # Ann is a member who may use the agent, but does not take part in the group: it is as if there were none.
+        await invite(bot.app, "Ann", 7)
+        fake.write("/task new every 1h Mine: !say mine", sender=ANN)
+        await fake.until(lambda: any("Created task" in text for text in fake.texts(7)))
+        fake.write("/task send Mine telegram/-100", sender=ANN)
+        await fake.until(lambda: any("Group not found" in text for text in fake.texts(7)))
+        fake.write(f"/task send Mine chat:{task.session_key}", sender=ANN)
+        await fake.until(lambda: any("not found" in text and "Group" not in text for text in fake.texts(7)))
