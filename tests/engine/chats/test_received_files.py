@@ -19,7 +19,7 @@ from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.chats.lobby import Lobby, lobby
-from tests.engine.stage import find_session
+from tests.engine.stage import find_session, wait_end
 from tests.tools.test_run_command import needs_bubblewrap, run
 
 pytestmark = pytest.mark.anyio
@@ -40,6 +40,13 @@ async def workspace_of(scene: Lobby) -> Path:
 
 async def sends_file(scene: Lobby, text: str = "look") -> Received:
     return await scene.hears("42", text, files=(FILE,))
+
+
+async def sends_file_and_waits(scene: Lobby) -> None:
+    """While a run is at work, its session must stay."""
+    posted = (await sends_file(scene)).posted
+    assert posted is not None
+    await wait_end(scene.app, posted.run_id)
 
 
 def a_file(path: Path) -> None:
@@ -101,10 +108,10 @@ async def test_files_of_an_older_version_stay_in_the_workspace(open_home: OpenHo
 @requirement("sessions:7")
 async def test_what_was_received_goes_with_its_session(open_home: OpenHome) -> None:
     async with lobby(open_home, access=ChannelAccess.PUBLIC) as scene:
-        await sends_file(scene)
         services = scene.app.services
+        await sends_file_and_waits(scene)
         await services.resets.reset(OWNER, services.sessions.target(KEY))
-        await sends_file(scene)
+        await sends_file_and_waits(scene)
         received = scene.app.home / "workspaces" / "main" / "received"
         assert len(list(received.rglob("report.pdf"))) == 2
         await services.sessions.delete(OWNER, services.sessions.target(KEY))
