@@ -109,7 +109,7 @@ class Workspace(Struct, frozen=True):
         """
         try:
             with self.opened() as workspace:
-                entries = list(islice(listed(workspace), MAX_LISTED + 1))
+                entries = list(islice(_listed(workspace), MAX_LISTED + 1))
         except (AntiphonError, OSError):
             return None
         return hash_of_listing(entries) if len(entries) <= MAX_LISTED else None
@@ -198,7 +198,7 @@ def _name(row: SessionRow, created_at: datetime) -> str:
     return f"{row}-{int(created_at.timestamp() * 1000)}"
 
 
-def listed(directory: int) -> Iterator[ListedEntry]:
+def _listed(directory: int) -> Iterator[ListedEntry]:
     """Everything in the directory; follows no link. Raises `OSError` for what cannot be read or is too deep."""
     walk = os.fwalk(".", follow_symlinks=False, dir_fd=directory, onerror=_raise)
     for path, directories, files, descriptor in walk:
