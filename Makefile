@@ -5,6 +5,7 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11
 # One more than cores: tests wait for processes and for time.
+EXTRAS := anthropic apprise deltachat discord email matrix postgres slack telegram
 WORKERS = $(shell expr $$(nproc) + 1)
 CHANGED = $(shell { git diff --name-only --diff-filter=d $(or $(BASE),HEAD); git ls-files --others --exclude-standard; } | grep '\.py$$')
 LISTS := $(wildcard tests/test_*.py) tests/planted tests/flow/test_routes.py tests/store/test_reach.py tests/store/test_statements.py \
@@ -68,16 +69,17 @@ soak: setup-dev  ## The long forms of the tests of kills, power cuts, reconnecti
 	$(BIN)/python -m pytest -m "not browser" --soak $(ARGS)
 
 lock:  ## Bring the lock files up to date with pyproject.toml
-	$(UV) $(LOCK) pyproject.toml --extra anthropic --extra postgres --extra telegram --group build -o lock/run.txt
+	$(UV) $(LOCK) pyproject.toml $(EXTRAS:%=--extra %) --group build -o lock/run.txt
 	$(UV) $(LOCK) pyproject.toml --all-extras --group build --group dev -c lock/run.txt -o lock/dev.txt
 	echo aiogram | $(UV) $(LOCK) - -o lock/aiogram.txt
+	echo matrix-synapse | $(UV) $(LOCK) - -o lock/synapse.txt
 	echo agentdojo==0.1.35 | $(UV) $(LOCK) - pyproject.toml -c lock/run.txt -o lock/dojo.txt
 	printf 'agentdojo==0.1.35\nagent-framework-core==1.23.0\n' | $(UV) $(LOCK) - -o lock/fides.txt
 	echo uv | $(UV) $(LOCK) - -o lock/uv.txt
 
 setup: .venv/run.stamp
 setup-dev: .venv/dev.stamp
-setup-clients: .venv/aiogram/installed .venv/axe/installed
+setup-clients: .venv/aiogram/installed .venv/axe/installed .venv/synapse/installed
 
 .venv/bin/uv: lock/uv.txt
 	@echo "Making .venv …"
@@ -102,6 +104,13 @@ setup-clients: .venv/aiogram/installed .venv/axe/installed
 	@echo "Installing aiogram …"
 	@$(UV) venv --quiet --clear --python $(BIN)/python .venv/aiogram
 	@$(UV) pip install --quiet --python .venv/aiogram/bin/python --compile-bytecode --require-hashes -r lock/aiogram.txt
+	@touch $@
+
+# A homeserver for the tests of Matrix; a program of its own (AGPL).
+.venv/synapse/installed: lock/synapse.txt | .venv/bin/uv
+	@echo "Installing Synapse …"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv/synapse
+	@$(UV) pip install --quiet --python .venv/synapse/bin/python --compile-bytecode --require-hashes -r lock/synapse.txt
 	@touch $@
 
 # The sources are read from this tree, as the development environment reads them.
