@@ -17,7 +17,8 @@ import anyio.lowlevel
 import pytest
 
 from antiphon.building import App
-from antiphon.channels.telegram.loop import Pauses, TelegramLoop
+from antiphon.channels.account_loop import Pauses
+from antiphon.channels.telegram.loop import TelegramLoop
 from antiphon.clock import SystemClock
 from antiphon.domain.channel_form import ChannelForm, Streaming
 from antiphon.domain.classification import PUBLIC
@@ -735,10 +736,10 @@ def telegram(failing: str) -> Start:
 for _loop, _failing in {
     "engine/chats/accounts.py Accounts.hold": "take_lease",
     "engine/chats/accounts.py Accounts._renew": "renew",
-    "channels/telegram/loop.py TelegramLoop.run": "open",
-    "channels/telegram/loop.py TelegramLoop._serve": "find_me",
-    "channels/telegram/loop.py TelegramLoop._store": "note_name",
-    "channels/telegram/loop.py TelegramLoop._poll": "fetch_updates",
+    "channels/account_loop.py AccountLoop.run": "open",
+    "channels/account_loop.py AccountLoop._until_it_works": "find_me",
+    "channels/account_loop.py AccountLoop.store_name": "note_name",
+    "channels/telegram/loop.py TelegramLoop.listen": "fetch_updates",
 }.items():
     case(_loop, channel="telegram")(telegram(_failing))
 
@@ -850,8 +851,9 @@ def test_a_reader_that_cannot_be_woken_keeps_no_other_from_the_news_of_a_commit(
 
 OF_ONE = {
     "channels/telegram/client.py _BotRequests.fetch": "the bytes of one answer",
-    "channels/telegram/files.py _fetch": "the tries of one file",
-    "channels/telegram/intake.py Intake.take": "the tries of one update, which is then passed over",
+    "channels/account_loop.py AccountLoop._hold": "each round ends in `_until_it_works`",
+    "channels/telegram/files.py fetch_file": "the tries of one file",
+    "channels/intake.py Intake.take": "the tries of one event, which is then passed over",
     "channels/webhook/channel.py _read": "the bytes of one answer",
     "engine/access/callers.py Callers.present": "one call",
     "engine/access/ownership.py Ownership._read": "one request",

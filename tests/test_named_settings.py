@@ -79,7 +79,7 @@ FREE = {
     *("tools.fetch_page.hosts", "tools.fetch_page.private"),
     *("access.roles", "gateway.allowed_hosts", "agents.list", "channels.webhook", "hooks", "providers"),
     *("channels.telegram.groups", "channels.telegram.groups.members", "channels.discord.thread_bindings"),
-    *("session.thread_bindings", "agents.defaults.subagents.models", "agents.list.subagents.models"),
+    *("agents.defaults.subagents.models", "agents.list.subagents.models"),
     *("agents.defaults.skills", "agents.list.skills"),
 }
 """Names that the settings give themselves, and names of hosts, models, persons and skills, which may come later."""

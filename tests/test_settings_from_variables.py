@@ -56,7 +56,6 @@ TABLES: dict[str, object] = {
     "providers.x.headers": {"X-Org": "a,b"},
     "session.identity_links": {"ann": ["telegram:1"]},
     "session.send_policy.rules": [{"match": {"channel": "telegram"}, "action": "deny"}],
-    "session.thread_bindings": {"enabled": True},
     "session.reset_by_type": {"direct": {"mode": "daily"}},
     "session.reset_by_channel": {"telegram": {"mode": "daily"}},
     "flow.rules": [{"id": "night", "hook": "SESSION_RESET", "action": "BLOCK"}],

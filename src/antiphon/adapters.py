@@ -9,11 +9,12 @@ import anyio
 from msgspec import Struct
 
 from antiphon.channels.channel import Channel
-from antiphon.channels.kind import DEFAULT_ACCOUNT, AnyKind, Greeting, Inside, OpenChannel, PostAddress, Receiver
+from antiphon.channels.kind import AnyKind, Greeting, Inside, OpenChannel, PostAddress, Receiver
 from antiphon.clock import Clock
 from antiphon.config.config import Config
 from antiphon.domain.classification import Compartments
 from antiphon.domain.errors import AntiphonError, Invalid, Unavailable
+from antiphon.domain.session import DEFAULT_ACCOUNT
 from antiphon.engine.services import Services
 from antiphon.store.deliveries import ChannelAccount
 

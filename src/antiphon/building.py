@@ -515,6 +515,7 @@ def build(
         accounts=Accounts(database, process, clock),
         services=services,
         replies=services.replies,
+        home=base.home,
     )
     introspector = ModelIntrospector(base.models, rules, home_key, clock, retry=parts.retry)
     checkpointer = Checkpointer(database, notifier, introspector, rules, process=process, clock=clock)

@@ -44,10 +44,10 @@ BUGS = (
     Bug(
         "updates are confirmed when they come",
         "channels/telegram/loop.py",
-        "                updates = await self._client.fetch_updates(offset)\n",
-        "                updates = await self._client.fetch_updates(offset)\n"
-        "                if updates and (seen := position_of(updates[-1])) is not None:\n"
-        "                    await self._client.fetch_updates(seen + 1, wait_seconds=0)\n",
+        "            updates = await self._client.fetch_updates(self._offset)\n",
+        "            updates = await self._client.fetch_updates(self._offset)\n"
+        "            if updates and (seen := position_of(updates[-1])) is not None:\n"
+        "                await self._client.fetch_updates(seen + 1, wait_seconds=0)\n",
         SUITE + "[telegram-death]",
     ),
     Bug(

@@ -229,6 +229,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "chat_names",
         "copies_under_way",
         "channel_accounts",
+        "channel_positions",
         "groups_of_channels",
         "met_in_groups",
         "link_codes",

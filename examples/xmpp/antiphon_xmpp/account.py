@@ -22,6 +22,7 @@ from antiphon.domain.delivery import BUSY, GONE, Delivery, DeliveryFailed
 from antiphon.domain.errors import Invalid
 from antiphon.domain.inbound import Inbound, Sender
 from antiphon.domain.keys import ChatType
+from antiphon.domain.position import NumberedPosition, Position
 from antiphon.domain.session import DeliveryContext
 from antiphon_xmpp import XmppSection
 
@@ -112,7 +113,7 @@ class XmppAccount(OpenChannel):
         arrived = asyncio.Queue[Any]()
         with client.event_handler("message", arrived.put_nowait):
             since = datetime.now(UTC) - timedelta(hours=self._section.catch_up_hours)
-            known = datetime.fromtimestamp((lease.position or 0) / 1000, UTC)
+            known = datetime.fromtimestamp(int(lease.position or 0) / 1000, UTC)
             for archive in (None, *self._section.groups):
                 try:
                     async for found in client.plugin["xep_0313"].iterate(
@@ -120,7 +121,7 @@ class XmppAccount(OpenChannel):
                     ):
                         result = found["mam_result"]
                         sent, message = result["forwarded"]["delay"]["stamp"], result["forwarded"]["stanza"]
-                        position = None if archive else int(sent.timestamp() * 1000)
+                        position = None if archive else NumberedPosition(str(int(sent.timestamp() * 1000)))
                         await self._receive(inside, lease, self._inbound(client, message, result["id"], position))
                 except XMPPError as error:
                     logger.warning("No archive, so that what comes while no gateway runs may be lost: %s", error)
@@ -137,7 +138,7 @@ class XmppAccount(OpenChannel):
                 raise
             logger.exception("A message is skipped")
 
-    def _inbound(self, client: ClientXMPP, message: Any, stanza_id: str, position: int | None) -> Inbound | None:
+    def _inbound(self, client: ClientXMPP, message: Any, stanza_id: str, position: Position | None) -> Inbound | None:
         """None for what is no message of a person, and for corrections."""
         text, source, nick = message["body"], message["from"], self._section.nick
         is_room, person = message["type"] == "groupchat", source.bare

@@ -64,3 +64,15 @@ class LiveChannel(Channel, Protocol):
     async def withdraw(self, place: DeliveryContext, platform_id: str) -> None:
         """Deletes a message of the bot."""
         ...
+
+
+class ThreadedChannel(Channel, Protocol):
+    """A channel that can begin a thread; its kind has `Ability.THREADS`."""
+
+    async def open_thread(self, place: DeliveryContext, message_id: str, title: str) -> str:
+        """Begins a thread in the chat under the message that the platform calls so; the thread's id.
+
+        May be called again for the same message: the same thread, where the platform lets it. Where threads have no
+        title, or stand under no message, it is not used. Raises `DeliveryFailed`, like `send`.
+        """
+        ...

@@ -5,6 +5,7 @@ docs/EXTENDING.md shows how a package offers a channel.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Invalid, Unproven
 from antiphon.domain.ids import AgentId
+from antiphon.private_files import make_private_directory
 from antiphon.settings.classification import ClassificationSection
 from antiphon.settings.origins import Origins
 
@@ -28,8 +30,8 @@ if TYPE_CHECKING:  # commands that only read settings do without the engine
     from antiphon.engine.deliveries.replies import Replies
     from antiphon.engine.services import Services
 
-DEFAULT_ACCOUNT = "default"
-"""The account of a channel that has only one."""
+STATE_NAME = "channels"
+"""The directory of a home in which client libraries keep what must outlive the process."""
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -100,6 +102,17 @@ class Inside(Struct, frozen=True, kw_only=True):
     """Leases: one process serves an account at a time."""
     services: "Services"
     replies: "Replies"
+    home: Path
+
+    def state_folder(self, channel: str, account: str) -> Path:
+        """Where a client library keeps what must outlive the process, such as keys; made if it does not exist.
+
+        Only the owner of the home can read it, and backups hold it. It ties the account to this home.
+        """
+        folder = self.home / STATE_NAME
+        for each in (folder, folder / channel, folder / channel / account):
+            make_private_directory(each)
+        return folder / channel / account
 
 
 class Greeting(Struct, frozen=True):

@@ -1,17 +1,37 @@
 """What the settings of a channel's accounts have in common; the section of a channel builds on these."""
 
-from pydantic import Field, SecretStr
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, cast
+
+from pydantic import Field, SecretStr, model_validator
 
 from antiphon.domain.joining import JoinWaits
 from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.session import DEFAULT_ACCOUNT
 from antiphon.policy.chats import ChannelAccess
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.policy.voices import Interim, TellErrors, Voice
 from antiphon.settings.classification import ClassificationSection, ClearanceSection
 from antiphon.settings.names import AgentName
 from antiphon.settings.section import Section, secret_from
+from antiphon.settings.threads import ThreadBindingsSection
 
 MIN_SECRET_LENGTH = 16
+ACCOUNT_NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
+
+
+class CatchUpSection(Section):
+    """What is taken in of the messages that people wrote while no gateway listened."""
+
+    hours: Annotated[int, Field(ge=0, le=720)] = 24
+    """Older messages are not answered; the owner learns how many there were."""
+    messages: Annotated[int, Field(ge=0, le=10_000)] = 200
+    """The most of one chat: the newest."""
+
+    @property
+    def oldest(self) -> timedelta:
+        return timedelta(hours=self.hours)
 
 
 class AccountSection(Section):
@@ -71,11 +91,63 @@ class PeopleSection(AccountSection):
     """Who may write to it: people whom an owner has admitted, anybody as a guest, or only linked people."""
     groups: dict[str, GroupSection] = Field(default_factory=dict[str, GroupSection])
     """Groups in which it may answer, by the id that the platform gives them."""
+    catch_up: CatchUpSection = CatchUpSection()
+    """What is taken in of the messages of an outage."""
+    thread_bindings: ThreadBindingsSection | None = None
+    """How long threads of sub-agents are bound to them; `session.thread_bindings` unless set."""
 
     @property
     def join_waits(self) -> JoinWaits | None:
         """How long its messages wait for those that belong to them; None if each stands alone."""
         return None
+
+
+class SeveralAccounts(Section):
+    """The section of a channel of which there may be several accounts: its settings are one account's, or those that
+    all accounts have unless they say otherwise.
+
+    A package declares `class IrcAccount(PeopleSection)`, and beside it `class IrcSection(SeveralAccounts, IrcAccount)`
+    with `accounts: dict[AccountName, IrcAccount]`.
+    """
+
+    accounts: Any
+    """Several accounts by names of your choice, each with these settings; those above hold for all unless it sets
+    them."""
+    for_all: ClassVar[frozenset[str]] = frozenset()
+    """Settings that are the channel's, and not an account's."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hand_down(cls, given: Any) -> Any:
+        """Gives each account the settings of the channel that it does not set."""
+        if not isinstance(given, Mapping) or not isinstance(given.get("accounts"), Mapping):  # pyright: ignore[reportUnknownMemberType]
+            return given  # pyright: ignore[reportUnknownVariableType]
+        section = cast("Mapping[str, Any]", given)
+        shared = {name: value for name, value in section.items() if name not in ("accounts", *cls.for_all)}
+        accounts = {
+            name: {**shared, **cast("Mapping[str, Any]", each)} if isinstance(each, Mapping) else each
+            for name, each in cast("Mapping[str, Any]", section["accounts"]).items()
+        }
+        return {**section, "accounts": accounts}
+
+
+def place_of(place: tuple[str, ...], section: object, account: str) -> tuple[str, ...]:
+    """Where the settings of an account stand, of a channel whose section stands at `place`."""
+    if isinstance(section, dict):
+        return *place, account
+    return (*place, "accounts", account) if getattr(section, "accounts", None) else place
+
+
+AccountName = Annotated[str, Field(pattern=f"^{ACCOUNT_NAME}$")]
+
+
+def accounts_of(section: object) -> Mapping[str, AccountSection]:
+    """The accounts that the section of a channel has, by name."""
+    accounts = cast("object", section if isinstance(section, dict) else getattr(section, "accounts", None))
+    if not accounts and isinstance(section, AccountSection):
+        return {DEFAULT_ACCOUNT: section}
+    named = cast("Mapping[str, object]", accounts or {})
+    return {name: each for name, each in named.items() if isinstance(each, AccountSection)}
 
 
 class SignedSection(Section):

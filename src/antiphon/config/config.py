@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from pydantic import Field, PrivateAttr
 
 from antiphon.channels.hook.section import HookPlaceSection, HookSection, HookSections
-from antiphon.channels.kind import DEFAULT_ACCOUNT, AnyKind, Given
+from antiphon.channels.kind import AnyKind, Given
 from antiphon.channels.kinds import Unloaded, find_kind, own_kinds, refuse_several
-from antiphon.channels.sections import AccountSection, PeopleSection
+from antiphon.channels.sections import AccountSection, PeopleSection, accounts_of, place_of
 from antiphon.config.sections.access import AccessSection
 from antiphon.config.sections.agents import (
     AgentSandboxSection,
@@ -350,7 +350,6 @@ class Config(Section):
         return [
             f"{self.origins.named(*place)} has no effect until Antiphon has threads"
             for place, bindings in (
-                (("session", "thread_bindings"), self.session.thread_bindings),
                 (("channels", "discord", "thread_bindings"), self.channels.discord.thread_bindings),
             )
             if bindings
@@ -406,12 +405,8 @@ class Config(Section):
     def accounts(self) -> Iterator[Account]:
         """Every account of a channel; of one whose section is no table, the only one."""
         for kind, section in self._kinds():
-            if isinstance(section, AccountSection):
-                yield Account(kind.name, DEFAULT_ACCOUNT, kind.place, section)
-            elif isinstance(section, dict):
-                for name, each in cast("dict[str, object]", section).items():
-                    if isinstance(each, AccountSection):
-                        yield Account(kind.name, name, (*kind.place, name), each)
+            for name, each in accounts_of(section).items():
+                yield Account(kind.name, name, place_of(kind.place, section, name), each)
 
     def _people(self) -> Iterator[tuple[Account, PeopleSection]]:
         """The accounts to which people write."""

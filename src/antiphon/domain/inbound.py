@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from antiphon.domain.keys import ChatType
 from antiphon.domain.message import Attribution, Citation, Part, Whose
+from antiphon.domain.position import Position
 from antiphon.domain.session import DeliveryContext
 
 LONGEST_HOLD = timedelta(minutes=5)
@@ -74,8 +75,8 @@ class Inbound(Struct, frozen=True, kw_only=True):
 
     platform_id: str
     """Unique in the account; the same if the platform gives the message again."""
-    position: int | None = None
-    """The position of the update that brought it, for platforms that count them."""
+    position: Position | None = None
+    """How far the account, or its chat, is read with it."""
     place: DeliveryContext
     """The chat, with its channel, account and thread: where answers go."""
     chat_type: ChatType
@@ -120,7 +121,7 @@ class ButtonPress(Struct, frozen=True, kw_only=True):
 
     platform_id: str
     """Of the press."""
-    position: int | None = None
+    position: Position | None = None
     place: DeliveryContext
     sender: Sender
     data: str
@@ -160,7 +161,7 @@ class ChatChange(Struct, frozen=True, kw_only=True):
     """Something happened to a chat."""
 
     kind: ChangeKind
-    position: int | None = None
+    position: Position | None = None
     place: DeliveryContext
     title: str | None = None
     sender: Sender | None = None

@@ -8,11 +8,10 @@ from enum import StrEnum
 from msgspec import Struct
 
 from antiphon.domain.errors import Invalid
-from antiphon.domain.session import DeliveryContext
+from antiphon.domain.session import DEFAULT_ACCOUNT, DeliveryContext
 
 SEND_TO_FORMS = "chat, chat:<session key>, me, log, or a group as <channel>/<group id>"
 MAX_SEND_TO = 400
-_DEFAULT_ACCOUNT = "default"
 
 
 class SendToKind(StrEnum):
@@ -64,5 +63,5 @@ def parse_send_to(text: str) -> SendTo:
 
 def place_text(place: DeliveryContext) -> str:
     """The place as `parse_send_to` reads it: `signal/-100123`, `signal:work/-100123`."""
-    account = "" if place.account_id in (None, _DEFAULT_ACCOUNT) else f":{place.account_id}"
+    account = "" if place.account_id in (None, DEFAULT_ACCOUNT) else f":{place.account_id}"
     return f"{place.channel}{account}/{place.to}"

@@ -47,6 +47,10 @@ class Source(Struct, frozen=True):
     type: SessionType = SessionType.DIRECT
 
 
+DEFAULT_ACCOUNT = "default"
+"""The account of a channel that has only one."""
+
+
 class DeliveryContext(Struct, frozen=True, kw_only=True):
     """The place for answers of the session."""
 

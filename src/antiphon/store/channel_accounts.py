@@ -1,4 +1,4 @@
-"""Accounts of channels: which process serves each, and how far it was read."""
+"""Accounts of channels: which process serves each."""
 
 from typing import NamedTuple
 
@@ -29,14 +29,13 @@ class AccountRow(NamedTuple):
     account: str
     platform_id: str | None
     name: str | None
-    position: int | None
     process: str | None
     served_until_ms: int
     trouble: str | None
 
 
-async def take(tx: Transaction, request: LeaseRequest) -> tuple[int, int | None] | None:
-    """The new fence and the position, if the account is free; None if another process serves it.
+async def take(tx: Transaction, request: LeaseRequest) -> int | None:
+    """The new fence, if the account is free; None if another process serves it.
 
     It is free when its time is over, when its process is gone or is this one, and also when its time ends later than
     any process would set it now: then a clock was set back.
@@ -46,10 +45,10 @@ async def take(tx: Transaction, request: LeaseRequest) -> tuple[int, int | None]
     row = await tx.fetch_one(
         f"UPDATE channel_accounts SET process = ?, served_until = ?, fence = fence + 1 WHERE {_NAMED} AND "
         "(process IS NULL OR process = ? OR served_until <= ? OR served_until > ? "
-        f"OR {is_left('channel_accounts.process')}) RETURNING fence, position",
+        f"OR {is_left('channel_accounts.process')}) RETURNING fence",
         (process, served_until_ms, *name, process, now_ms, served_until_ms),
     )
-    return None if row is None else (row[0], row[1])
+    return None if row is None else row[0]
 
 
 async def extend(tx: Transaction, claim: Claim, served_until_ms: int) -> bool:
@@ -62,10 +61,9 @@ async def release(tx: Transaction, claim: Claim) -> None:
     await CLAIMS.write(tx, claim, {"process": None, "served_until": 0})
 
 
-async def advance(tx: Transaction, claim: Claim, position: int | None) -> bool:
-    """Whether the claim is still the newest; then the account was read up to that position, never back."""
-    further = "CASE WHEN position >= CAST(? AS BIGINT) THEN position ELSE COALESCE(CAST(? AS BIGINT), position) END"
-    return await CLAIMS.change(tx, claim, f"position = {further}", position, position)
+async def keep(tx: Transaction, claim: Claim) -> bool:
+    """Whether the claim is still the newest; then no other process takes the account until the unit commits."""
+    return await CLAIMS.change(tx, claim, "fence = fence")
 
 
 async def find_name(query: Query, name: AccountName) -> str | None:
@@ -89,18 +87,16 @@ async def set_trouble(tx: Transaction, name: AccountName, trouble: str | None) -
 async def list_all(query: Query) -> list[AccountRow]:
     """All accounts, by channel and name."""
     found = await query.fetch_all(
-        "SELECT channel, account, platform_id, name, position, process, served_until, trouble "
+        "SELECT channel, account, platform_id, name, process, served_until, trouble "
         "FROM channel_accounts ORDER BY channel, account"
     )
     return [AccountRow(*row) for row in found]
 
 
-async def advance_unserved(tx: Transaction, name: AccountName, position: int | None) -> None:
-    """Like `advance`, for an account that no process has to serve: its platform posts to the gateway."""
+async def lock(tx: Transaction, name: AccountName) -> None:
+    """Like `keep`, for an account that no process has to serve: its platform posts to the gateway."""
     await tx.execute(
-        "INSERT INTO channel_accounts (channel, account, position) VALUES (?, ?, ?) "
-        "ON CONFLICT (channel, account) DO UPDATE SET position = CASE "
-        "WHEN channel_accounts.position >= excluded.position THEN channel_accounts.position "
-        "ELSE COALESCE(excluded.position, channel_accounts.position) END",
-        (*name, position),
+        "INSERT INTO channel_accounts (channel, account) VALUES (?, ?) "
+        "ON CONFLICT (channel, account) DO UPDATE SET fence = channel_accounts.fence",
+        name,
     )

@@ -1,12 +1,9 @@
 """What platforms call chats, stored once at the place for all sessions that speak there. Contract: list 2."""
 
 from antiphon.domain.ids import SessionRow
-from antiphon.domain.session import DeliveryContext
+from antiphon.domain.session import DEFAULT_ACCOUNT, DeliveryContext
 from antiphon.store.database import Query, Transaction
 from antiphon.store.names import fold
-
-DEFAULT_ACCOUNT = "default"
-"""The account of a place that names none."""
 
 
 async def put(tx: Transaction, place: DeliveryContext, name: str) -> None:

@@ -29,6 +29,7 @@ EXCLUSIVE = frozenset(
         "flow",
         "people",
         "people_usage",
+        "positions",
         "token_makers",
         "trusted_content",
         "usage_in_parts",

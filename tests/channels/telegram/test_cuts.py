@@ -7,8 +7,9 @@ import anyio
 import pytest
 
 from antiphon.building import Parts
+from antiphon.channels.account_loop import Pauses
 from antiphon.channels.telegram.client import TelegramClient
-from antiphon.channels.telegram.loop import Pauses, TelegramLoop
+from antiphon.channels.telegram.loop import TelegramLoop
 from antiphon.channels.telegram.settings import TelegramSettings
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.testing.telegram import FakeTelegram, person

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.channels.telegram.settings import LARGEST_FILE
+from antiphon.channels.files import LARGEST_FILE
 from antiphon.channels.telegram.updates import Me, read_update
 from antiphon.domain.inbound import ButtonPress, ChangeKind, ChatChange, FromChannel, Inbound
 from antiphon.domain.keys import ChatType
+from antiphon.domain.position import NumberedPosition
 from antiphon.domain.session import DeliveryContext
 from antiphon.testing.telegram import Json, group, person
 from tests.claims import requirement
@@ -48,7 +49,7 @@ def test_a_message_of_a_direct_chat_names_its_chat_and_its_sender_by_numbers() -
     found = inbound(message(text="hello"))
     assert found.place == DeliveryContext(channel="telegram", to="7", account_id="default")
     assert (found.sender.id, found.sender.name, found.text) == ("7", "Ann", "hello")
-    assert (found.chat_type, found.is_meant, found.position) == (ChatType.DIRECT, True, 5)
+    assert (found.chat_type, found.is_meant, found.position) == (ChatType.DIRECT, True, NumberedPosition("5"))
     assert found.platform_id == "7001:7:3" and found.sent_at is not None
 
 

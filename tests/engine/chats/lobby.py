@@ -15,6 +15,7 @@ from antiphon.domain.inbound import ChangeKind, ChatChange, Filling, Inbound, In
 from antiphon.domain.keys import ChatType
 from antiphon.domain.message import Attribution, AttributionKind, TextPart
 from antiphon.domain.person import Identity
+from antiphon.domain.position import NumberedPosition
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.chats.accounts import AccountLease
 from antiphon.engine.chats.linking import LINK_ANSWERS, Linked, Links
@@ -72,7 +73,7 @@ class Lobby:
         """What becomes of the message; its id is a new one unless the test names it."""
         inbound = Inbound(
             platform_id=id or f"m{next(self._numbers)}",
-            position=position,
+            position=None if position is None else NumberedPosition(str(position)),
             place=DeliveryContext(channel=channel, to=group or sender, account_id=ACCOUNT, thread_id=topic),
             chat_type=ChatType.DIRECT if group is None else ChatType.GROUP,
             title=None if group is None else f"Group {group}",

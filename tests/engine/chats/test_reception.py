@@ -8,6 +8,7 @@ from antiphon.domain.ids import AgentId, ProcessId
 from antiphon.domain.inbound import InboundFile
 from antiphon.domain.keys import DmScope
 from antiphon.domain.person import PersonId, PersonRole
+from antiphon.domain.position import NumberedPosition, Position
 from antiphon.engine.chats.accounts import LEASE, Accounts, LeaseLost
 from antiphon.engine.chats.reception import Reception
 from antiphon.policy.chats import ChannelAccess, ChannelRules, ChatRules, GroupRules
@@ -15,7 +16,7 @@ from antiphon.policy.sinks import GroupName
 from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.chats.lobby import ACCOUNT, CHANNEL, OWNERS_ID, lobby
+from tests.engine.chats.lobby import ACCOUNT, CHANNEL, OWNERS_ID, Lobby, lobby
 from tests.engine.stage import HeldRunner, ManualClock, find_session, wait_end
 
 pytestmark = pytest.mark.anyio
@@ -71,14 +72,45 @@ async def test_a_process_that_was_given_up_stores_nothing(open_home: OpenHome) -
         assert await two.take_lease(CHANNEL, ACCOUNT) is None
         clock.pass_time(LEASE)
         taken = await two.take_lease(CHANNEL, ACCOUNT)
-        assert taken is not None and taken.position == 8
+        assert taken is not None and taken.position == "7"
         with pytest.raises(LeaseLost):
             await scene.hears("42", "late", lease=held, position=8)
         assert not await one.renew(held)
         await one.release(held)
         await scene.hears("42", "second", lease=taken, position=8)
         assert await scene.messages("agent:main:telegram:direct:42") == ["first", "second"]
-        assert await scene.rows("SELECT position FROM channel_accounts WHERE account = ?", ACCOUNT) == [(9,)]
+        assert await position_of(scene) == "8"
+
+
+async def position_of(scene: Lobby, chat: str = "") -> str | None:
+    """How far the account was read, or a chat of it."""
+    found = await scene.rows("SELECT position FROM channel_positions WHERE account = ? AND chat = ?", ACCOUNT, chat)
+    return found[0][0] if found else None
+
+
+class Token(Position, frozen=True):
+    """One whose order only the platform knows."""
+
+
+@requirement("channels:1")
+async def test_positions_count_where_the_adapter_says_and_are_ordered_as_it_says(open_home: OpenHome) -> None:
+    async with lobby(open_home, access=PUBLIC) as scene:
+        accounts = Accounts(scene.app.database, ProcessId("one"), scene.app.services.clock)
+        held = await accounts.take_lease(CHANNEL, ACCOUNT)
+        assert held is not None
+        for position in (Token("s9"), Token("s10"), Token("s2")):
+            await accounts.advance(held, position)
+        for chat, number in (("a", "9"), ("a", "10"), ("a", "2"), ("b", "1")):
+            await accounts.advance(held, NumberedPosition(number, chat))
+        assert (await position_of(scene), await accounts.positions(held)) == ("s2", {"a": "10", "b": "1"})
+        await accounts.release(held)
+        other = await Accounts(scene.app.database, ProcessId("two"), scene.app.services.clock).take_lease(
+            CHANNEL, ACCOUNT
+        )
+        assert other is not None and other.position == "s2"
+        with pytest.raises(LeaseLost):
+            await accounts.advance(held, Token("s3"))
+        assert await position_of(scene) == "s2"
 
 
 @requirement("channels:1")
@@ -89,7 +121,7 @@ async def test_the_position_of_an_account_never_goes_back(open_home: OpenHome) -
         assert held is not None
         for position in (5, 3, None):
             await scene.hears("42", f"at {position}", lease=held, position=position)
-        assert await scene.rows("SELECT position FROM channel_accounts WHERE account = ?", ACCOUNT) == [(6,)]
+        assert await position_of(scene) == "5"
 
 
 @requirement("channels:1")
@@ -281,7 +313,7 @@ async def test_a_refused_message_keeps_its_position_its_arrival_and_who_was_met(
         refused = await scene.hears("42", "x" * 300, group=group, id="u1", lease=held, position=7)
         assert refused.refused is not None and refused.outcome is ArrivalOutcome.IGNORED
         assert await scene.count("sessions") == await scene.count("participants") == 0
-        assert await scene.rows("SELECT position FROM channel_accounts WHERE account = ?", ACCOUNT) == [(8,)]
+        assert await position_of(scene) == "7"
         met = await scene.rows("SELECT group_id, platform_id FROM met_in_groups")
         assert met == ([] if group is None else [("-5", "42")])
         again = await scene.hears("42", "x" * 300, group=group, id="u1", lease=held, position=7)

@@ -323,12 +323,12 @@ class AccountClaim(Kind):
     async def take(self, tx: Transaction, process: ProcessId) -> Claim | None:
         now_ms = self._now
         taken = await channel_accounts.take(tx, LeaseRequest(self.name, process, now_ms, now_ms + LEASE_MS))
-        return None if taken is None else (*self.name, taken[0])
+        return None if taken is None else (*self.name, taken)
 
     def writes(self, held: Claim) -> Sequence[Callable[[Transaction], Awaitable[object]]]:
         return (
             lambda tx: channel_accounts.extend(tx, held, self._now + 2 * LEASE_MS),
-            lambda tx: channel_accounts.advance(tx, held, 7),
+            lambda tx: channel_accounts.keep(tx, held),
             lambda tx: channel_accounts.set_name(tx, held, "1", "bot"),
             lambda tx: channel_accounts.release(tx, held),
         )

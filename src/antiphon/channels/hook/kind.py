@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from antiphon.channels.hook.section import HookPlaceSection, HookSection, HookSections
 from antiphon.channels.hook.settings import HookSettings, HookSignature
 from antiphon.channels.hook.signature import HUB_HEADER, STRIPE_HEADER
-from antiphon.channels.kind import DEFAULT_ACCOUNT, ChannelKind, Given, Inside, OpenChannel, PostAddress
+from antiphon.channels.kind import ChannelKind, Given, Inside, OpenChannel, PostAddress
 from antiphon.channels.signature import SIGNATURE_HEADER, TIME_HEADER, Direction, refusal_of
 from antiphon.clock import Clock
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
-from antiphon.domain.session import NOWHERE, DeliveryContext
+from antiphon.domain.session import DEFAULT_ACCOUNT, NOWHERE, DeliveryContext
 from antiphon.policy.machines import HOOK as NAME
 
 if TYPE_CHECKING:

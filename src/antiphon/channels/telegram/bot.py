@@ -7,7 +7,7 @@ from telegram.error import TelegramError
 from antiphon.channels.kind import Greeting, Inside, OpenChannel
 from antiphon.channels.telegram.channel import TelegramChannel
 from antiphon.channels.telegram.client import TelegramClient
-from antiphon.channels.telegram.loop import TelegramLoop, trouble_of
+from antiphon.channels.telegram.loop import TelegramLoop, text_of
 from antiphon.channels.telegram.settings import (
     ACCOUNT,
     NAME,
@@ -97,7 +97,7 @@ class TelegramBot(OpenChannel):
             if may_poll:
                 await self._client.fetch_updates(None, wait_seconds=LOOK_SECONDS)
         except TelegramError as error:
-            return BotLook(trouble=trouble_of(error))
+            return BotLook(trouble=text_of(error))
         return look
 
 

@@ -23,6 +23,7 @@ from telegram.error import (
 )
 from telegram.request import HTTPXRequest
 
+from antiphon.channels.files import FileTooLarge
 from antiphon.channels.telegram.settings import WANTED, TelegramSettings
 from antiphon.channels.telegram.updates import Me
 from antiphon.domain.delivery import BUSY, GONE, THREAD_GONE, DeliveryFailed
@@ -38,10 +39,6 @@ TOO_MANY: Final = 429
 _TALKATIVE: Final = ("httpx", "httpcore")
 """Loggers whose lines can hold the token; a filter does not hold for loggers below."""
 TELEGRAM: Final = "https://api.telegram.org"
-
-
-class FileTooLarge(Exception):
-    """The server sends more of a file than may be taken in."""
 
 
 class _BotRequests(HTTPXRequest):

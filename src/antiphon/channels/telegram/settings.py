@@ -12,10 +12,6 @@ ACCOUNT = "default"
 """The one account that there is."""
 LONGEST_TEXT = 4096
 """The longest text of one message, in units of UTF-16."""
-LARGEST_FILE = 20 * 1024 * 1024
-"""The largest file that Telegram lets bots download."""
-LARGEST_IMAGE = 5 * 1024 * 1024
-"""The largest picture that is shown to models."""
 WEBHOOK_PATH = f"/channels/{NAME}/{ACCOUNT}"
 """The path at the gateway that Telegram posts updates to."""
 SECRET_HEADER = "x-telegram-bot-api-secret-token"

@@ -10,7 +10,8 @@ from typing import cast
 import msgspec
 from msgspec import Struct, field
 
-from antiphon.channels.telegram.settings import ACCOUNT, LARGEST_FILE, LARGEST_IMAGE, LONGEST_TEXT, NAME
+from antiphon.channels.files import LARGEST_FILE, LARGEST_IMAGE, PHOTO, too_large
+from antiphon.channels.telegram.settings import ACCOUNT, LONGEST_TEXT, NAME
 from antiphon.domain.attachments import fitting_name
 from antiphon.domain.citations import LinkedWords, cite, with_addresses
 from antiphon.domain.commands import commanded_bot
@@ -27,10 +28,10 @@ from antiphon.domain.inbound import (
 )
 from antiphon.domain.keys import ChatType
 from antiphon.domain.message import Attribution, AttributionKind, CitationKind, Whose
+from antiphon.domain.position import NumberedPosition
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import bracketed_name
 
-PHOTO = "photo"
 """The kind of files that become images; all others are files of the workspace."""
 PRESS = "press:"
 """Before the id of a press, so that it is not the id of a message."""
@@ -228,7 +229,7 @@ def position_of(update: object) -> int | None:
 def read_update(update: object, me: Me) -> FromChannel | None:
     """What the update brings; None if it is nothing for Antiphon. Raises `msgspec.ValidationError` for a broken one."""
     found = msgspec.convert(update, _Update)
-    position = found.update_id
+    position = NumberedPosition(str(found.update_id))
     if found.message is not None:
         return _read_message(found.message, me, position)
     if found.callback_query is not None:
@@ -238,7 +239,7 @@ def read_update(update: object, me: Me) -> FromChannel | None:
     return None
 
 
-def _read_message(message: _Message, me: Me, position: int) -> Inbound | ChatChange | None:
+def _read_message(message: _Message, me: Me, position: NumberedPosition) -> Inbound | ChatChange | None:
     if message.migrate_to_chat_id is not None:
         return _moved(message.chat.id, message.migrate_to_chat_id, position)
     if message.migrate_from_chat_id is not None:
@@ -396,13 +397,6 @@ def _size_of(said: int | None, most: int) -> int:
     return most if said is None or said < 0 else said
 
 
-def too_large(kind: str, name: str) -> str:
-    """A sentence for the sender about a file that is too large."""
-    if kind == PHOTO:
-        return "The photo is larger than 5 MiB and was not taken in. Send it as a file."
-    return f"The file {bracketed_name(name)!r} is larger than 20 MiB and was not taken in."
-
-
 def _is_for_another(message: _Message, me: Me) -> bool:
     """Whether it is a command to another bot, and does not mention this one."""
     commanded = commanded_bot(message.text or message.caption or "")
@@ -445,7 +439,7 @@ def _names(text: str, entities: Sequence[_Entity], me: Me) -> bool:
     return False
 
 
-def _read_press(press: _CallbackQuery, me: Me, position: int) -> ButtonPress | None:
+def _read_press(press: _CallbackQuery, me: Me, position: NumberedPosition) -> ButtonPress | None:
     """None for buttons of other bots' messages and for data that Antiphon did not make."""
     shown = press.message
     if shown is None or shown.sender is None or shown.sender.id != me.id or press.sender.is_bot or not press.data:
@@ -462,7 +456,7 @@ def _read_press(press: _CallbackQuery, me: Me, position: int) -> ButtonPress | N
     )
 
 
-def _read_membership(change: _Membership, position: int) -> ChatChange | None:
+def _read_membership(change: _Membership, position: NumberedPosition) -> ChatChange | None:
     kind = _change_of(change)
     if kind is None:
         return None
@@ -476,7 +470,7 @@ def _read_membership(change: _Membership, position: int) -> ChatChange | None:
     )
 
 
-def _read_title(message: _Message, position: int) -> ChatChange | None:
+def _read_title(message: _Message, position: NumberedPosition) -> ChatChange | None:
     """A group's new title, whoever gave it."""
     if message.new_chat_title is None or message.chat.type not in _IN_GROUP:
         return None
@@ -490,7 +484,7 @@ def _read_title(message: _Message, position: int) -> ChatChange | None:
     )
 
 
-def _read_members(message: _Message, position: int) -> ChatChange | None:
+def _read_members(message: _Message, position: NumberedPosition) -> ChatChange | None:
     """People who joined or left a group. Other bots do not read the messages of this one."""
     kind, users = ChangeKind.JOINED, message.new_chat_members
     if message.left_chat_member is not None:
@@ -514,7 +508,7 @@ def _is_in(member: _ChatMember) -> bool:
     return member.status not in ("left", "kicked") and (member.status != "restricted" or member.is_member)
 
 
-def _moved(old: int, new: int, position: int) -> ChatChange:
+def _moved(old: int, new: int, position: NumberedPosition) -> ChatChange:
     place = DeliveryContext(channel=NAME, to=str(old), account_id=ACCOUNT)
     return ChatChange(kind=ChangeKind.MOVED, position=position, place=place, moved_to=str(new))
 

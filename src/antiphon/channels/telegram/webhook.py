@@ -8,7 +8,7 @@ from anyio import Lock
 from telegram.error import TelegramError
 
 from antiphon.channels.telegram.client import TelegramClient
-from antiphon.channels.telegram.intake import Intake
+from antiphon.channels.telegram.intake import TelegramIntake
 from antiphon.channels.telegram.kind import ADDRESS, UpdateAnswer
 from antiphon.channels.telegram.settings import ACCOUNT, SECRET_HEADER
 from antiphon.channels.telegram.updates import Me
@@ -21,7 +21,7 @@ class TelegramWebhook:
 
     def __init__(self, client: TelegramClient, reception: Reception, secret: str) -> None:
         self._client = client
-        self._intake = Intake(client, reception)
+        self._intake = TelegramIntake(client, reception)
         self._secret = secret
         self._me: Me | None = None
         self._lock = Lock()

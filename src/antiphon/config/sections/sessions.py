@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, AliasChoices, Field, JsonValue
+from pydantic import AfterValidator, AliasChoices, Field
 
 from antiphon.config.sections.zones import Zone
 from antiphon.domain.checkpoint import CheckpointRules
@@ -19,6 +19,7 @@ from antiphon.policy.machines import HOOK, NODE
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.settings.section import MOST_DAYS, MOST_MINUTES, Section
+from antiphon.settings.threads import ThreadBindingsSection
 
 
 class QueueSection(Section):
@@ -176,8 +177,8 @@ class SessionSection(Section):
     """Whether replies and messages may be sent in a session, by its channel and kind of chat."""
     agent_to_agent: ExchangeSection = ExchangeSection()
     """Limits on messages between sessions."""
-    thread_bindings: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
-    """How chat threads are bound to sessions; read, and without effect until there are threads."""
+    thread_bindings: ThreadBindingsSection = ThreadBindingsSection()
+    """How long threads of sub-agents are bound to them."""
     reset: ResetSection = ResetSection()
     """When sessions reset by themselves."""
     reset_by_type: dict[Literal["direct", "group", "thread"], ResetSection] = Field(

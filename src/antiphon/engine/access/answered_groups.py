@@ -7,9 +7,9 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import ChatType
-from antiphon.domain.session import DeliveryContext, Session
+from antiphon.domain.session import DEFAULT_ACCOUNT, DeliveryContext, Session
 from antiphon.engine.access.places import ChatAddress, find_route, key_of_group, rules_of, settings_agent
-from antiphon.engine.access.recipients import DEFAULT_ACCOUNT, account_of
+from antiphon.engine.access.recipients import account_of
 from antiphon.engine.rules import Rules
 from antiphon.policy.reception import GroupStanding
 from antiphon.policy.rights import reaches_all

@@ -1,15 +1,12 @@
 """Who reads at a place outside, and what may be sent to them. Contract: flow 7."""
 
 from antiphon.domain.classification import Classification
-from antiphon.domain.session import DeliveryContext
+from antiphon.domain.session import DEFAULT_ACCOUNT, DeliveryContext
 from antiphon.policy.exit import takes
 from antiphon.policy.sinks import GroupName, Sinks, clearance_of_group
 from antiphon.policy.standing import Standing
 from antiphon.store import channel_groups, people
 from antiphon.store.database import Query
-
-DEFAULT_ACCOUNT = "default"
-"""The account of a place that names none."""
 
 
 def account_of(place: DeliveryContext) -> str:

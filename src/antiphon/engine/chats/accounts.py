@@ -14,8 +14,10 @@ from msgspec import Struct
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import ProcessId
+from antiphon.domain.position import Position
 from antiphon.store import channel_accounts as rows
-from antiphon.store.database import Database
+from antiphon.store import channel_positions
+from antiphon.store.database import Database, Transaction
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +35,8 @@ class AccountLease(Struct, frozen=True, kw_only=True):
     account: str
     process: ProcessId
     fence: int
-    position: int | None
-    """The next position to ask the platform for; None before the first message."""
+    position: str | None
+    """How far the account was read; None before the first message, and where positions count in chats."""
 
     @property
     def name(self) -> rows.AccountName:
@@ -106,7 +108,7 @@ class Accounts:
         request = rows.LeaseRequest(
             rows.AccountName(channel, account), self._process, self._clock.now_ms(), self._served_until()
         )
-        taken = await self._database.run(rows.take, request)
+        taken = await self._database.run(_take, request)
         if taken is None:
             return None
         fence, position = taken
@@ -132,8 +134,41 @@ class Accounts:
         """All accounts that were ever served, with their troubles."""
         return await self._database.read(rows.list_all)
 
+    async def positions(self, lease: AccountLease) -> dict[str, str]:
+        """How far each chat was read, by chat: the chats from which something was taken in."""
+        return await self._database.read(channel_positions.list_chats, lease.name)
+
+    async def advance(self, lease: AccountLease, position: Position) -> None:
+        """Stores how far the account was read where nothing was to be taken in.
+
+        Raises `LeaseLost`, and `Unavailable`.
+        """
+        if not await self._database.run(_advance, lease, position):
+            raise LeaseLost(f"Another process serves {lease}.")
+
     def _served_until(self) -> int:
         return self._clock.now_ms() + milliseconds_of(LEASE)
+
+
+async def note_position(tx: Transaction, name: rows.AccountName, position: Position) -> None:
+    """The account, or a chat of it, was read up to that position, never back. The account is locked."""
+    chat = channel_positions.WHOLE if position.chat is None else position.chat
+    stored = await channel_positions.find(tx, name, chat)
+    if stored is None or position.is_after(stored):
+        await channel_positions.put(tx, name, chat, position.text)
+
+
+async def _take(tx: Transaction, request: rows.LeaseRequest) -> tuple[int, str | None] | None:
+    """The fence and the account's position, if it is free."""
+    fence = await rows.take(tx, request)
+    return None if fence is None else (fence, await channel_positions.find(tx, request.name))
+
+
+async def _advance(tx: Transaction, lease: AccountLease, position: Position) -> bool:
+    if not await rows.keep(tx, lease.claim):
+        return False
+    await note_position(tx, lease.name, position)
+    return True
 
 
 def milliseconds_of(length: timedelta) -> int:

@@ -14,12 +14,11 @@ from antiphon.domain.commands import ChatCommand, CommandName, Subcommand, help_
 from antiphon.domain.errors import REFUSALS, Denied
 from antiphon.domain.keys import ChatType
 from antiphon.domain.person import PersonId, person_of
-from antiphon.domain.session import HERE, SendOverride, Session, SessionStatus, SessionType
+from antiphon.domain.session import DEFAULT_ACCOUNT, HERE, SendOverride, Session, SessionStatus, SessionType
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.places import ChatAddress, ChatRoute
 from antiphon.engine.access.reach import Rights, find_session
-from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
 from antiphon.engine.access.tokens import refuse_clearance
 from antiphon.engine.chats.agent_commands import perform_agent
 from antiphon.engine.chats.chat import NO_SESSION, Chat

@@ -13,6 +13,7 @@ from antiphon.domain.errors import REFUSALS, AntiphonError, Invalid, Limited
 from antiphon.domain.inbound import Inbound
 from antiphon.domain.keys import ChatType, SessionKey
 from antiphon.domain.message import check_content
+from antiphon.domain.position import Position
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.access.answered_groups import standing_of
 from antiphon.engine.access.machines import is_of_machine
@@ -20,7 +21,7 @@ from antiphon.engine.access.places import rules_of
 from antiphon.engine.access.recipients import account_of
 from antiphon.engine.access.who import Who, find_who, introduce, is_admitted
 from antiphon.engine.chats import linking, pairing
-from antiphon.engine.chats.accounts import AccountLease
+from antiphon.engine.chats.accounts import AccountLease, note_position
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.citing import settle_cites
 from antiphon.engine.chats.commands import perform
@@ -98,17 +99,23 @@ def arrival_of(place: DeliveryContext, platform_id: str) -> arrivals.ArrivalName
     return arrivals.ArrivalName(place.channel, account_of(place), platform_id)
 
 
-async def keep_lease(tx: Transaction, lease: AccountLease | None, place: DeliveryContext, position: int | None) -> bool:
+async def keep_lease(
+    tx: Transaction, lease: AccountLease | None, place: DeliveryContext, position: Position | None
+) -> bool:
     """Whether this process may take something in; then no other does so for this account until the unit commits.
 
-    The account was read up to the position after this one.
+    The account, or the chat, was read up to the position.
     """
-    following = None if position is None else position + 1
     if lease is not None:
-        return await channel_accounts.advance(tx, lease.claim, following)
-    assert place.channel is not None
-    name = channel_accounts.AccountName(place.channel, account_of(place))
-    await channel_accounts.advance_unserved(tx, name, following)
+        name = lease.name
+        if not await channel_accounts.keep(tx, lease.claim):
+            return False
+    else:
+        assert place.channel is not None
+        name = channel_accounts.AccountName(place.channel, account_of(place))
+        await channel_accounts.lock(tx, name)
+    if position is not None:
+        await note_position(tx, name, position)
     return True
 
 

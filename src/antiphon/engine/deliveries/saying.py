@@ -9,9 +9,8 @@ from antiphon.domain.left_out import IMAGE_NOT_SEEN
 from antiphon.domain.message import JsonObject
 from antiphon.domain.person import PersonRole, private_chat
 from antiphon.domain.run import PlaceGot, Run
-from antiphon.domain.session import DeliveryContext
+from antiphon.domain.session import DEFAULT_ACCOUNT, DeliveryContext
 from antiphon.domain.telling import Cause, sentence
-from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
 from antiphon.engine.access.send_policy import chat_type
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Origin, Outgoing

@@ -12,9 +12,9 @@ from antiphon.domain.delivery import Delivery
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.keys import ChatType
 from antiphon.domain.run import Run
-from antiphon.domain.session import DeliveryContext, Session
+from antiphon.domain.session import DEFAULT_ACCOUNT, DeliveryContext, Session
 from antiphon.engine.access.exits import may_send_to
-from antiphon.engine.access.recipients import DEFAULT_ACCOUNT, may_leave
+from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import chat_type
 from antiphon.engine.deliveries.deliverer import PartSender, Withdrawer
 from antiphon.engine.deliveries.outbox import is_external

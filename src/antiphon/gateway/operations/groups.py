@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from antiphon.domain.session import DEFAULT_ACCOUNT
 from antiphon.domain.tokens import TokenScope
-from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
 from antiphon.gateway.operations.operation import NoParams, OperationRequest, Params, TargetKind, operation
 from antiphon.wire import groups as wire
 

@@ -6,9 +6,9 @@ from msgspec import Meta
 
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import SessionKey
+from antiphon.domain.session import DEFAULT_ACCOUNT
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.places import ChatAddress
-from antiphon.engine.access.recipients import DEFAULT_ACCOUNT
 from antiphon.gateway.operations.operation import Http, NoParams, OperationRequest, Params, TargetKind, operation
 from antiphon.wire import routes as wire
 

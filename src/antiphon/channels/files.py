@@ -1,0 +1,65 @@
+"""Fetches the files of messages: photos become image parts, all others files of the workspace."""
+
+import base64
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import anyio
+from msgspec.structs import replace
+
+from antiphon.domain.inbound import Inbound, InboundFile, SentFile
+from antiphon.domain.message import ImagePart
+from antiphon.domain.text import bracketed_name
+
+PHOTO = "photo"
+"""The kind of a file that models are shown."""
+MIB = 1024 * 1024
+LARGEST_FILE = 20 * MIB
+"""The largest file that is taken in."""
+LARGEST_IMAGE = 5 * MIB
+"""The largest picture that is shown to models."""
+PATIENCE = timedelta(seconds=60)
+"""How long fetching one file may take; later messages of the chat wait meanwhile."""
+_IMAGES = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png"))
+
+Fetch = Callable[[SentFile, int], Awaitable[bytes | None]]
+"""Fetches a file of at most so many bytes; None if the platform does not give it. Raises `FileTooLarge`."""
+
+
+class FileTooLarge(Exception):
+    """The platform sends more of a file than may be taken in."""
+
+
+async def with_files(inbound: Inbound, fetch: Fetch, *, title: str) -> Inbound:
+    """The message with its files, and a sentence for the sender about each file that could not be fetched."""
+    images, files, refused = list(inbound.images), list(inbound.files), list(inbound.refused)
+    for attachment in inbound.unfetched:
+        is_photo, data = attachment.kind == PHOTO, None
+        try:
+            with anyio.move_on_after(PATIENCE.total_seconds()):
+                data = await fetch(attachment, LARGEST_IMAGE if is_photo else LARGEST_FILE)
+        except FileTooLarge:
+            refused.append(too_large(attachment.kind, attachment.name))
+            continue
+        if data is None:
+            name = bracketed_name(attachment.name)
+            refused.append(f"The file {name!r} could not be fetched from {title}. Send it again.")
+        elif not is_photo:
+            files.append(InboundFile(name=attachment.name, data=data, kind=attachment.kind))
+        elif (mime_type := picture_type(data)) is None:
+            refused.append("The photo cannot be read and was not taken in.")
+        else:
+            images.append(ImagePart(mime_type=mime_type, data=base64.b64encode(data).decode()))
+    return replace(inbound, images=tuple(images), files=tuple(files), refused=tuple(refused), unfetched=())
+
+
+def too_large(kind: str, name: str) -> str:
+    """A sentence for the sender about a file that is too large."""
+    if kind == PHOTO:
+        return f"The photo is larger than {LARGEST_IMAGE // MIB} MiB and was not taken in. Send it as a file."
+    return f"The file {bracketed_name(name)!r} is larger than {LARGEST_FILE // MIB} MiB and was not taken in."
+
+
+def picture_type(data: bytes) -> str | None:
+    """The type of a picture by its first bytes, whatever its name says; None if models are not shown it."""
+    return next((mime_type for head, mime_type in _IMAGES if data.startswith(head)), None)
