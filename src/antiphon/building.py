@@ -79,6 +79,7 @@ from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.deliveries.outgoing import OutgoingMessages
 from antiphon.engine.deliveries.paces import RateLimits
 from antiphon.engine.deliveries.replies import Replies
+from antiphon.engine.deliveries.threads import ThreadOpener
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.memory.calls import Memories
@@ -366,6 +367,7 @@ def build(
                 database,
                 rules,
                 base.check_model,
+                ThreadOpener(senders),
             )
         ),
         sessions_wait(child_waits),

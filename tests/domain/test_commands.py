@@ -90,7 +90,7 @@ def test_any_other_text_is_a_message_for_the_agent(text: str) -> None:
         ("/agent frob", AGENT),
         ("/agent switch", AGENT),
         ("/agent list all", AGENT),
-        ("/session idle 2", SESSION),
+        ("/session idle", SESSION),
         ("/session switch", SESSION),
         ("/send", SEND),
         ("/send maybe", SEND),

@@ -230,6 +230,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "copies_under_way",
         "channel_accounts",
         "channel_positions",
+        "thread_bindings",
         "groups_of_channels",
         "met_in_groups",
         "link_codes",

@@ -36,9 +36,9 @@ RACED = "session_deleted"
 RELEASED = "release_outdated"
 """Told only where what an owner has released changes before it is sent; see the tests of releases."""
 
-RARE_IN_SPAWNS = {"not_found", "cancelled", "spawn_depth", "reference_not_allowed"}
-"""Told only where the caller's session or run goes in the middle of its call, to a caller without the tool, and to a
-run that has references."""
+RARE_IN_SPAWNS = {"not_found", "cancelled", "spawn_depth", "reference_not_allowed", "thread_failed"}
+"""Told only where the caller's session or run goes in the middle of its call, to a caller without the tool, to a run
+that has references, and in chats."""
 
 CYCLE = "wait_cycle"
 """Told only between two who wait; see the tests of reports."""

@@ -69,10 +69,12 @@ class LiveChannel(Channel, Protocol):
 class ThreadedChannel(Channel, Protocol):
     """A channel that can begin a thread; its kind has `Ability.THREADS`."""
 
-    async def open_thread(self, place: DeliveryContext, message_id: str, title: str) -> str:
-        """Begins a thread in the chat under the message that the platform calls so; the thread's id.
+    async def open_thread(self, place: DeliveryContext, message_id: str | None, title: str) -> str:
+        """Begins a thread in the chat and returns its id, which `DeliveryContext.thread_id` holds from then on.
 
-        May be called again for the same message: the same thread, where the platform lets it. Where threads have no
-        title, or stand under no message, it is not used. Raises `DeliveryFailed`, like `send`.
+        It stands under the message whose `Inbound.platform_id` is given; under one of its own, which says the title, if
+        none is given, or if that message is in a thread itself and so can have none. Called again for the same message
+        it finds the same thread, where the platform lets it. Titles are not used where threads have none. Raises
+        `DeliveryFailed`, like `send`.
         """
         ...

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Self, cast
 from msgspec.structs import replace
 from pydantic import Field, PrivateAttr
 
+from antiphon.channels.abilities import Ability
 from antiphon.channels.hook.section import HookPlaceSection, HookSection, HookSections
 from antiphon.channels.kind import AnyKind, Given
 from antiphon.channels.kinds import Unloaded, find_kind, own_kinds, refuse_several
@@ -38,6 +39,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonId
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
+from antiphon.domain.thread_bindings import BindingLimits
 from antiphon.engine.rules import ResetRules, Rules
 from antiphon.engine.rules_in_force import RulesInForce
 from antiphon.mcp.settings import PRIVATE
@@ -498,6 +500,7 @@ class Config(Section):
                 classification=self._classification(
                     section.classification, compartments, *each.place, "classification"
                 ),
+                threads=self._thread_limits(each.channel, section),
                 join_waits=section.join_waits,
                 groups={
                     name: GroupRules(
@@ -510,6 +513,12 @@ class Config(Section):
             )
             for each, section in self._people()
         }
+
+    def _thread_limits(self, channel: str, section: PeopleSection) -> BindingLimits | None:
+        kind = next((kind for kind, _ in self._kinds() if kind.name == channel), None)
+        bindings = section.thread_bindings or self.session.thread_bindings
+        has_threads = kind is not None and Ability.THREADS in kind.abilities
+        return bindings.limits() if has_threads and bindings.enabled else None
 
     def _known_agent(self, name: str | None, agents: Collection[AgentId], *place: str) -> AgentId | None:
         if name is not None and name not in agents:

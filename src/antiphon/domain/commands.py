@@ -61,6 +61,8 @@ class Subcommand(StrEnum):
     RESUME = "resume"
     CANCEL = "cancel"
     SEND = "send"
+    IDLE = "idle"
+    MAX_AGE = "max-age"
 
 
 class ChatCommand(Struct, frozen=True, kw_only=True):
@@ -113,7 +115,10 @@ USAGE: Mapping[CommandName, str] = {
     CommandName.NEW: "/new",
     CommandName.RESET: "/reset",
     CommandName.CHECKPOINT: "/checkpoint",
-    CommandName.SESSION: "/session [current] | list | new [name] | switch <name|key|#id|main> | main",
+    CommandName.SESSION: (
+        "/session [current] | list | new [name] | switch <name|key|#id|main> | main "
+        "| idle <duration>|off | max-age <duration>|off"
+    ),
     CommandName.AGENT: "/agent [current] | list | switch <agent>",
     CommandName.WHO: "/who",
     CommandName.TASK: (
@@ -211,6 +216,8 @@ def _read_session(sub: str, argument: str) -> ChatCommand | None:
             return ChatCommand(name=CommandName.SESSION, sub=Subcommand.MAIN)
         case Subcommand.SWITCH if argument:
             return ChatCommand(name=CommandName.SESSION, sub=Subcommand.SWITCH, argument=argument)
+        case Subcommand.IDLE | Subcommand.MAX_AGE if argument:
+            return ChatCommand(name=CommandName.SESSION, sub=Subcommand(sub), argument=argument)
         case _:
             return None
 

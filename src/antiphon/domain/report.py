@@ -77,6 +77,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     """Whether the requester may read what the child says."""
     may_word: bool = True
     """Whether the child can word a text; a child that is about to be deleted, or was reset since, cannot."""
+    is_in_thread: bool = False
+    """Whether people have had the answer in a thread of the child's own."""
     is_origin_over: bool = True
     """Whether the run that spawned has ended, or a call from outside spawned."""
     follower: RunId | None = None
@@ -268,6 +270,8 @@ def _following(report: Report, situation: Situation) -> Answer | Word | None:
 
     A child whose words may not flow to its requester writes nothing to its channel. Contract: spawn 7, flow 6.
     """
+    if situation.is_in_thread:
+        return None
     if report.is_taken or report.is_from_outside or not situation.is_present or report.waiter is not None:
         return None
     can_word = report.place is not None and situation.may_flow and situation.may_word

@@ -10,6 +10,7 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.joining import JoinWaits
 from antiphon.domain.keys import DmScope
 from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.thread_bindings import BindingLimits
 from antiphon.policy.standing import Standing
 from antiphon.policy.trigger import OwnerTrigger
 
@@ -50,6 +51,8 @@ class ChannelRules(Struct, frozen=True, kw_only=True):
     access: ChannelAccess = ChannelAccess.PAIRING
     queue_mode: QueueMode = QueueMode.COLLECT
     classification: Classification = PUBLIC
+    threads: BindingLimits | None = None
+    """How long threads are bound to sub-agents; None if sub-agents get none there."""
     join_waits: JoinWaits | None = None
     """How long its messages wait for those that belong to them; None if each stands alone."""
     groups: Mapping[str, GroupRules] = field(default_factory=dict[str, GroupRules])

@@ -99,6 +99,10 @@ def _is_open(standing: Standing, name: CommandName) -> bool:
     return name in GRANTABLE
 
 
+_OF_EVERYBODY = frozenset({Subcommand.CURRENT, Subcommand.LIST, Subcommand.IDLE, Subcommand.MAX_AGE})
+"""What may be asked about conversations in a group. The limits of a thread are changed by who had it begun."""
+
+
 def _is_owners(command: ChatCommand, *, is_group: bool) -> bool:
     match command.name:
         case CommandName.AGENT:
@@ -108,6 +112,6 @@ def _is_owners(command: ChatCommand, *, is_group: bool) -> bool:
         case CommandName.TASK:
             return command.sub is Subcommand.APPROVE or (is_group and not command.is_reading)
         case CommandName.SESSION:
-            return is_group and command.sub not in (Subcommand.CURRENT, Subcommand.LIST)
+            return is_group and command.sub not in _OF_EVERYBODY
         case _:
             return False

@@ -248,6 +248,12 @@ def clearance_columns(value: Classification | None) -> dict[str, SqlValue]:
     }
 
 
+def place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
+    """The columns of a session's place."""
+    names = ("delivery_channel", "delivery_to", "delivery_account_id", "delivery_thread_id")
+    return dict(zip(names, _parts_of_place(place), strict=True))
+
+
 @lru_cache(maxsize=4096)
 def place_text(place: DeliveryContext) -> str:
     return json_text(_parts_of_place(place))

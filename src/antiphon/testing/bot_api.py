@@ -44,6 +44,8 @@ class BotApi(FakeServer):
         """Chats that the bot may not write to."""
         self.lost_topics: dict[tuple[int, int], str] = {}
         """What is said of topics that take no messages: `message thread not found`, `TOPIC_CLOSED`."""
+        self.topics: dict[int, str] = {}
+        """The names of those that the bot has made."""
         self.retry_after = 1
         """In seconds, said with `Fault.BUSY`."""
         self.webhook: Json = {"url": "", "has_custom_certificate": False, "pending_update_count": 0}
@@ -177,6 +179,14 @@ class BotApi(FakeServer):
         if self.seen[self._chat(sent)["id"]].pop(int(sent["message_id"]), None) is None:
             raise ApiError("400 Bad Request: message to delete not found")
         return True
+
+    def _create_forum_topic(self, sent: Json) -> Json:
+        if not self._chat(sent).get("is_forum"):
+            raise ApiError("400 Bad Request: the chat is not a forum")
+        topic: Json = {"message_thread_id": self.next_id(), "name": sent["name"], "icon_color": 7322096}
+        with self.changed:
+            self.topics[topic["message_thread_id"]] = sent["name"]
+        return topic
 
     def _send_chat_action(self, sent: Json) -> bool:
         return bool(self._chat(sent))

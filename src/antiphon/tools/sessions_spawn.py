@@ -27,7 +27,7 @@ CODES = (
     *("spawn_model", "unknown_model", "model_key_missing", "model_authentication"),
     *("attachment_count", "attachment_too_large", "attachments_too_large", "attachment_name"),
     *("attachment_duplicate", "attachment_base64", "attachment_text", "idempotency_key_reused", "cancelled"),
-    *("above_clearance", "invalid_schema", "schema_too_large", "reference_not_allowed", "no_run"),
+    *("thread_failed", "above_clearance", "invalid_schema", "schema_too_large", "reference_not_allowed", "no_run"),
 )
 
 
@@ -58,7 +58,9 @@ class SpawnArguments(Arguments):
     run_timeout_seconds: float | None = Field(
         None, ge=0, le=LONGEST.total_seconds(), description="How long its run may take; 0 sets no limit."
     )
-    thread: bool = Field(False, description="Not supported yet.")
+    thread: bool = Field(
+        False, description="Whether it works in a thread of its own in this chat, where people talk to it."
+    )
     mode: Literal["run", "session"] | None = Field(
         None, description="'run': one task, then it is archived. 'session': it stays, and each of its runs reports."
     )
@@ -133,4 +135,6 @@ def _shown(spawned: Spawned) -> dict[str, Any]:
         "childSessionKey": str(spawned.child),
         "mode": spawned.mode.value,
     }
+    if spawned.thread is not None:
+        shown["threadId"] = spawned.thread.thread_id
     return shown if spawned.receipt is None else {**shown, "attachments": spawned.receipt}

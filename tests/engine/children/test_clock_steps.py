@@ -24,6 +24,7 @@ from antiphon.domain.keys import ChatType
 from antiphon.domain.person import Identity, PersonId, PersonRole
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus
+from antiphon.domain.thread_bindings import HOUR_MS, BindingLimits
 from antiphon.engine.access.people import INVITATION_LIFE
 from antiphon.engine.access.signin import LINK_LIFE
 from antiphon.engine.chats.linking import UNDO_LIFE_MS
@@ -31,12 +32,14 @@ from antiphon.engine.children.clock_steps import ClockSteps, due_times
 from antiphon.engine.children.wait import MARGIN
 from antiphon.engine.deliveries.paces import RateLimits, chat_of
 from antiphon.engine.ledger.waits import LONGEST_WAIT
-from antiphon.store import checkpoints, held_messages, link_undos, pairings
+from antiphon.store import checkpoints, held_messages, link_undos, pairings, thread_bindings
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from antiphon.store.due_times import DueTime
 from antiphon.store.held_messages import NewHeld
 from antiphon.store.pairings import Pairing, PairingState
+from antiphon.store.routes import RouteName
+from antiphon.store.thread_bindings import ThreadBinding
 from antiphon.store.tokens import TokenKind
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
@@ -130,7 +133,7 @@ class World:
         return await read(count, due.rows), await read(count, due.is_far, now_ms)
 
     async def delivery_status(self) -> DeliveryStatus:
-        (delivery,) = await self.story.deliveries()
+        (delivery,) = [each for each in await self.story.deliveries() if each.session is not None]
         return delivery.status
 
 
@@ -207,6 +210,7 @@ async def waiting(open_home: OpenHome) -> AsyncGenerator[World]:
         await story.app.database.run(pairings.insert, pairing_at(clock.now()))
         await story.app.database.run(held_messages.insert, held_at(clock.now_ms()))
         await story.app.database.run(let_undo_link, clock.now_ms())
+        await story.app.database.run(let_bind, await archived.session(), clock.now_ms())
         await story.app.database.run(let_look_back, await parked.session(), clock.now_ms())
         story.opens_gate("deleted")
         await story.end_of(deleted.run_id)
@@ -219,6 +223,20 @@ async def let_undo_link(tx: Transaction, now_ms: int) -> None:
     account = Identity(channel="elsewhere", account="default", platform_id="42")
     undo = link_undos.LinkUndo(None, PersonId("anna"), now_ms)
     await link_undos.insert(tx, account, undo, expires_at_ms=now_ms + UNDO_LIFE_MS)
+
+
+async def let_bind(tx: Transaction, child: Session, now_ms: int) -> None:
+    binding = ThreadBinding(
+        name=RouteName("elsewhere", "default", "group:1", "2"),
+        child=child.row,
+        chat="1",
+        bound_by="person:owner",
+        bound_ms=now_ms,
+        used_ms=now_ms,
+        limits=BindingLimits(HOUR_MS, HOUR_MS),
+        ends_ms=now_ms + HOUR_MS,
+    )
+    await thread_bindings.insert(tx, binding)
 
 
 async def let_look_back(tx: Transaction, session: Session, now_ms: int) -> None:

@@ -30,6 +30,8 @@ FORM = ChannelForm(
     has_buttons=True,
     table_width=TABLE_WIDTH,
 )
+LONGEST_TOPIC = 128
+"""The longest name of a topic, in characters."""
 MOST_IN_ROW = 3
 """Buttons side by side."""
 GROUP_INTERVAL_MS = 6_000
@@ -122,6 +124,14 @@ class TelegramChannel:
                 raise failure_of(error) from error
         except TelegramError as error:
             raise failure_of(error) from error
+
+    async def open_thread(self, place: DeliveryContext, message_id: str | None, title: str) -> str:
+        """A topic, which stands under no message; only groups with topics, and chats with them, have any."""
+        try:
+            topic = await self._bot.create_forum_topic(_place_of(place)[0], title[:LONGEST_TOPIC])
+        except TelegramError as error:
+            raise failure_of(error) from error
+        return str(topic.message_thread_id)
 
     async def aclose(self) -> None:
         await self._client.aclose()

@@ -144,25 +144,25 @@ async def is_group(query: Query, rules: Rules, place: DeliveryContext) -> bool:
     return known is not None or place.to in rules_of(rules, channel, account).groups
 
 
-async def find_addressed(query: Query, rules: Rules, place: DeliveryContext) -> SendFacts | None:
-    """What the send policy knows of a chat by its place; None if its ids fit into no session's key."""
+async def find_address(query: Query, rules: Rules, place: DeliveryContext) -> ChatAddress:
+    """What the chat at the place is called in tables: a group if one is known there, or the settings name one."""
     assert place.channel is not None and place.to is not None
     channel, account = place.channel, account_of(place)
-    settings, group = (
-        rules_of(rules, channel, account),
-        await channel_groups.find_by_address(query, channel, account, place.to),
-    )
+    group = await channel_groups.find_by_address(query, channel, account, place.to)
+    is_one = group is not None or place.to in rules_of(rules, channel, account).groups
+    kind, id = ChatType.GROUP if is_one else ChatType.DIRECT, place.to if group is None else group.group_id
+    return ChatAddress(channel=channel, account=account, peer=f"{kind}:{id}", thread=place.thread_id or "")
+
+
+async def find_addressed(query: Query, rules: Rules, place: DeliveryContext) -> SendFacts | None:
+    """What the send policy knows of a chat by its place; None if its ids fit into no session's key."""
+    address = await find_address(query, rules, place)
+    settings, (kind, _, id) = rules_of(rules, address.channel, address.account), address.peer.partition(":")
     try:
-        if group is not None or place.to in settings.groups:
-            peer = f"{ChatType.GROUP}:{place.to if group is None else group.group_id}"
-            address = ChatAddress(channel=channel, account=account, peer=peer, thread=place.thread_id or "")
+        if kind == ChatType.GROUP:
             key_with = partial(key_of_group, address)
         else:
-            peer, who = (
-                f"{ChatType.DIRECT}:{place.to}",
-                await find_who(query, rules, place, Sender(id=place.to, name="")),
-            )
-            address = ChatAddress(channel=channel, account=account, peer=peer, thread=place.thread_id or "")
+            who = await find_who(query, rules, place, Sender(id=id, name=""))
             key_with = partial(_own_key_with, rules, address, who)
         route = await find_route(query, rules, address, settings_agent(rules, settings, address), key_with=key_with)
     except Invalid:
@@ -170,8 +170,8 @@ async def find_addressed(query: Query, rules: Rules, place: DeliveryContext) -> 
     session = await rows.find_by_key(query, route.session_key)
     return SendFacts(
         key=str(route.session_key),
-        channel=channel,
-        chat_type=peer.partition(":")[0],
+        channel=address.channel,
+        chat_type=kind,
         override=None if session is None else session.send_policy,
     )
 

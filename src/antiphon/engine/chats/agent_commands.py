@@ -5,7 +5,7 @@ from antiphon.domain.commands import ChatCommand, Subcommand
 from antiphon.domain.words import folded
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.routing import change_route
-from antiphon.engine.chats.session_commands import FIXED, can_switch
+from antiphon.engine.chats.session_commands import BOUND, FIXED, can_switch, is_bound_by_other
 from antiphon.engine.rules import Rules
 from antiphon.policy.rights import may_open
 from antiphon.store.database import Transaction
@@ -21,6 +21,8 @@ async def perform_agent(tx: Transaction, chat: Chat, command: ChatCommand, rules
             return "\n".join(["Agents", *lines])
         case Subcommand.SWITCH if not can_switch(chat):
             return FIXED
+        case Subcommand.SWITCH if await is_bound_by_other(tx, chat):
+            return BOUND
         case Subcommand.SWITCH:
             wanted = command.argument or ""
             agent = _find(rules, wanted)

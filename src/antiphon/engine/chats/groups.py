@@ -20,7 +20,8 @@ from antiphon.policy.acts import Act
 from antiphon.policy.reception import GroupStanding
 from antiphon.policy.rights import reaches_all
 from antiphon.store import channel_groups as rows
-from antiphon.store import chat_names
+from antiphon.store import chat_names, thread_bindings
+from antiphon.store.channel_accounts import AccountName
 from antiphon.store.channel_groups import ChannelGroup, GroupState
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, Transaction
@@ -182,6 +183,7 @@ async def move_group(tx: Transaction, place: DeliveryContext, moved_to: str) -> 
         await rows.move(tx, group, moved_to)
         await rows.move_answers(tx, group, moved_to)
         await chat_names.move(tx, place, moved_to)
+        await thread_bindings.move(tx, AccountName(place.channel, account_of(place)), place.to, moved_to)
 
 
 async def note_met(tx: Transaction, rules: Rules, place: DeliveryContext, people: Collection[str]) -> None:

@@ -6,6 +6,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import SessionKey
+from antiphon.engine.access import bindings
 from antiphon.engine.access.places import ChatAddress, name_of_route, read_key, rules_of, settings_agent
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.chats.chat import Chat
@@ -30,6 +31,7 @@ async def change_route(
 
     `expected` is the version that was shown to somebody who edits it; refused (`route_changed`) if it is another now.
     """
+    await bindings.forget(tx, address)
     own = await _find_own(tx, address)
     before = 0 if own is None else own.version
     changed = StoredRoute(

@@ -4,15 +4,23 @@ The chat's own session is called Main. `/session new` leaves the session before 
 writes there again, or opens it.
 """
 
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.commands import ChatCommand, Subcommand
+from antiphon.domain.durations import parse_duration
 from antiphon.domain.errors import REFUSALS, Invalid, NotFound
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import MAX_SLUG_LENGTH, ChatType, SessionKey, chat_key, parse_key, slug_from_name
 from antiphon.domain.label import MAX_LABEL_LENGTH, parse_label
 from antiphon.domain.session import SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.targets import NamedTarget
+from antiphon.domain.thread_bindings import said_of_limits
 from antiphon.domain.words import folded
+from antiphon.engine.access.bindings import find_binding, set_limits
 from antiphon.engine.access.places import ChatRoute
 from antiphon.engine.access.reach import reach_of
 from antiphon.engine.chats.chat import Chat
@@ -24,10 +32,13 @@ from antiphon.engine.sessions.forks import ForkOpening, ForkSession, fork_sessio
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, open_session
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import as_public
+from antiphon.policy.rights import reaches_all
 from antiphon.policy.shown import shown_session
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
+from antiphon.store.people import find_standing
 from antiphon.store.sessions import SessionFilter
+from antiphon.store.thread_bindings import ThreadBinding
 
 MAIN = "Main"
 _CHAT = ":chat:"
@@ -38,6 +49,8 @@ FIXED = (
     "Sessions and agents are switched in chats of channels. Here, choose another session from the list, "
     "or name one when you start the terminal's chat."
 )
+BOUND = "This thread is a sub-agent's. Only who had it begun, or an owner, can change that."
+UNBOUND = "This is no thread of a sub-agent: only those end by themselves."
 LISTED_EARLIER = 5
 EARLIER = "Earlier here; send /session switch #id to go on from a copy"
 UNKNOWN = 'Unknown session "{}". Send /session list to see them.'
@@ -56,6 +69,10 @@ async def perform_session(tx: Transaction, chat: Chat, command: ChatCommand, rul
             return await _list(tx, chat)
         case Subcommand.NEW | Subcommand.SWITCH | Subcommand.MAIN if not can_switch(chat):
             return FIXED
+        case Subcommand.NEW | Subcommand.SWITCH | Subcommand.MAIN if await is_bound_by_other(tx, chat):
+            return BOUND
+        case Subcommand.IDLE | Subcommand.MAX_AGE:
+            return await _limit_binding(tx, chat, command)
         case Subcommand.NEW:
             return await _begin(tx, chat, command.argument, rules)
         case Subcommand.MAIN:
@@ -63,10 +80,45 @@ async def perform_session(tx: Transaction, chat: Chat, command: ChatCommand, rul
         case Subcommand.SWITCH:
             return await _switch(tx, chat, command.argument or "", rules)
         case _:
+            if (binding := await find_binding(tx, route.address)) is not None:
+                return f"Session: a sub-agent's\n{route.session_key}\n{said_of_limits(binding.limits)}"
             if chat.session is None or route.session_key == route.base_key:
                 return f"Session: {MAIN}\n{route.session_key}"
             shown = shown_session(chat.session, PUBLIC)
             return "\n".join([f"Session: {shown_label(route, shown)}", *shown_keys(route, shown)])
+
+
+async def is_bound_by_other(query: Query, chat: Chat) -> bool:
+    """Whether the thread is a sub-agent's, and somebody else than the sender bound it. Owners may do what they may."""
+    binding = await find_binding(query, chat.route.address)
+    return binding is not None and not await _may_change(query, chat, binding)
+
+
+async def _may_change(query: Query, chat: Chat, binding: ThreadBinding) -> bool:
+    if reaches_all(chat.standing):
+        return True
+    maker = await find_standing(query, Principal.parse(binding.bound_by))
+    return maker.principal == chat.standing.principal
+
+
+async def _limit_binding(tx: Transaction, chat: Chat, command: ChatCommand) -> str:
+    """Changes how long the thread stays the sub-agent's. Contract: spawn 4, channels 3."""
+    binding = await find_binding(tx, chat.route.address)
+    if binding is None:
+        return UNBOUND
+    if not await _may_change(tx, chat, binding):
+        return BOUND
+    given, length = command.argument or "", None
+    if given.lower() != Subcommand.OFF:
+        try:
+            length = parse_duration(given)
+        except Invalid as error:
+            return error.message
+    length_ms = None if length is None else length // timedelta(milliseconds=1)
+    is_idle = command.sub is Subcommand.IDLE
+    limits = replace(binding.limits, **{"idle_ms" if is_idle else "max_age_ms": length_ms})
+    await set_limits(tx, binding, limits)
+    return said_of_limits(limits)
 
 
 def can_switch(chat: Chat) -> bool:

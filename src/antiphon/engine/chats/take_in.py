@@ -16,6 +16,7 @@ from antiphon.domain.message import check_content
 from antiphon.domain.position import Position
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.access.answered_groups import standing_of
+from antiphon.engine.access.bindings import note_use
 from antiphon.engine.access.machines import is_of_machine
 from antiphon.engine.access.places import rules_of
 from antiphon.engine.access.recipients import account_of
@@ -329,6 +330,8 @@ async def _post(tx: Transaction, command: TakeIn, chat: Chat, who: Who) -> Recei
             posted = await post_in_chat(tx, rules, chat, who, arrived=arrived)
     except REFUSALS as error:
         return await _wait_or_refuse(tx, command, who, error)
+    if inbound.place.thread_id is not None and chat.route.is_stored:
+        await note_use(tx, chat.route.address)
     return Received(outcome=ArrivalOutcome.POSTED, posted=posted)
 
 

@@ -98,6 +98,8 @@ DUE_TIMES = (
     DueTime(table="pairings", column="created_at", rows="state = 'open'", end="expires_at"),
     DueTime(table="link_codes", column="created_at", rows="expires_at > 0", end="expires_at"),
     DueTime(table="link_undos", column="created_at", rows="expires_at > 0", end="expires_at"),
+    DueTime(table="thread_bindings", column="used_at", rows="ends_at IS NOT NULL", session="child", end="ends_at"),
+    DueTime(table="thread_bindings", column="bound_at", rows="max_age_ms IS NOT NULL", session="child"),
     DueTime(table="sessions", column="interacted_at", rows="deleted_at IS NULL", session="id"),
     DueTime(table="incarnations", column="started_at", rows="ended_at IS NULL", session="session"),
 )

@@ -17,7 +17,10 @@ from antiphon.domain.exchange import Exchange
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.session import Session, SessionStatus
 from antiphon.domain.spawn import Cleanup
+from antiphon.domain.thread_bindings import said_at_end
+from antiphon.engine.access.bindings import put_off, unbind
 from antiphon.engine.children.clock_steps import LATER_MS, ClockSteps
+from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.exchanges.sealed import open_sealed
 from antiphon.engine.ledger.due_loop import LOOK_SECONDS, DueLoop, seconds_until
 from antiphon.engine.rules import Rules
@@ -26,13 +29,14 @@ from antiphon.engine.runs.ends import end_parked_run
 from antiphon.engine.sessions.deletion import bury_session, remove_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.feed.notifier import Notifier
-from antiphon.store import approvals, exchanges, spawns
+from antiphon.store import approvals, exchanges, spawns, thread_bindings
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.approvals import DueApproval
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.spawns import DUE, Parked
+from antiphon.store.thread_bindings import ThreadBinding
 from antiphon.trouble import Setbacks, Trouble
 
 logger = logging.getLogger(__name__)
@@ -107,7 +111,9 @@ class DueChildren(DueLoop[None]):
         ]
         expired = await self._database.read(approvals.list_due, now_ms, limit)
         settled += [await self._try(due.id, due.session, self._expire, due, now_ms) for due in expired]
-        return any(settled) and any(len(found) == limit for found in (children, overdue, expired))
+        unused = await self._database.read(thread_bindings.list_due, now_ms, limit)
+        settled += [await self._try(str(each.name), each.child, self._end_binding, each) for each in unused]
+        return any(settled) and any(len(found) == limit for found in (children, overdue, expired, unused))
 
     async def _try(
         self,
@@ -128,6 +134,9 @@ class DueChildren(DueLoop[None]):
         deleted = await self._database.run(archive, child, sessions=(child,))
         if deleted is not None:
             await remove_workspace(self._workspaces, deleted)
+
+    async def _end_binding(self, binding: ThreadBinding) -> None:
+        await self._database.run(end_binding, binding, sessions=(binding.child,))
 
     async def _end_overdue(self, parked: Parked, now_ms: int) -> None:
         await self._database.run(end_overdue, parked.run, sessions=(parked.session,))
@@ -154,7 +163,7 @@ class DueChildren(DueLoop[None]):
 
 
 async def _next_due(query: Query) -> int | None:
-    found = (await spawns.next_due(query), await approvals.next_due(query))
+    found = (await spawns.next_due(query), await approvals.next_due(query), await thread_bindings.next_due(query))
     return min((due for due in found if due is not None), default=None)
 
 
@@ -180,6 +189,20 @@ async def archive(tx: Transaction, child: SessionRow) -> Session | None:
         await rows.update(tx, child, changes)
         tx.wake(child)
     return None
+
+
+async def end_binding(tx: Transaction, due: ThreadBinding) -> None:
+    """Unbinds a thread whose time is over, and says so there; later, if its sub-agent works. Contract: spawn 4."""
+    binding = await thread_bindings.find(tx, due.name)
+    if binding is None or binding.ends_ms is None or binding.ends_ms > tx.now_ms:
+        return
+    if await ledger.is_busy(tx, binding.child):
+        await put_off(tx, binding)
+        return
+    await unbind(tx, binding)
+    channel, account, _, thread = binding.name
+    name = f"unbound {channel} {account} {binding.chat} {thread} {binding.bound_ms}"
+    await enqueue_notice(tx, binding.place, said_at_end(binding.limits, binding.used_ms, tx.now_ms), name=name)
 
 
 async def end_overdue(tx: Transaction, run_id: RunId) -> None:

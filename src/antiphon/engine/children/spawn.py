@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from antiphon.domain.attachments import Attachment, GivenAttachment, check_attachments, receipt
-from antiphon.domain.classification import EVERYTHING, Classification
+from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import AgentId, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.invisible import is_blank
@@ -26,14 +27,18 @@ from antiphon.domain.message import (
 from antiphon.domain.quarantine import MAX_SCHEMA_BYTES, parse_returns
 from antiphon.domain.report import Report, ReportState
 from antiphon.domain.run import Purpose, Run
-from antiphon.domain.session import Session, Source
+from antiphon.domain.session import DeliveryContext, Session, Source
 from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_bytes
-from antiphon.engine.access.caller import Caller, find_origin, refuse_called_off
+from antiphon.engine.access.bindings import bind, channels_with_threads, limits_at
+from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
 from antiphon.engine.access.ceilings import decide_above, find_ceiling
+from antiphon.engine.access.exits import Leaving, leave
 from antiphon.engine.access.foreseen import ForeseenCall
+from antiphon.engine.access.places import find_address
 from antiphon.engine.deliveries import outbox
+from antiphon.engine.deliveries.threads import THREAD_FAILED, ThreadOpener, ThreadTaken, WantedThread, find_newest_there
 from antiphon.engine.ledger.append import Arrival, NewMessage, made_by, raise_workspace, words_from
 from antiphon.engine.ledger.queue import new_run_id, queue_run
 from antiphon.engine.reports.messages import SOURCE_TOOL
@@ -46,12 +51,14 @@ from antiphon.policy.models import decide_child_model
 from antiphon.policy.spawn import SpawnFacts, decide_spawn
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store import spawns
+from antiphon.store import spawns, thread_bindings
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
 
 MAX_TASK_BYTES = 1024 * 1024
+UNTITLED = "Sub-agent"
+"""What a thread is called whose child has no label that its place may have."""
 ATTACHMENTS_DIRECTORY = ".antiphon/attachments"
 _MAY_REFER: Final = frozenset({"task", "attachments"})
 """What values of another child in quarantine may stand in: no result shows it."""
@@ -92,6 +99,8 @@ class SpawnChild(Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...]
     late_refusals: tuple[AntiphonError, ...]
     """From checks that need no database but come after those that do."""
+    thread: DeliveryContext | None = None
+    """The thread that was begun for it."""
 
 
 class ChildWork(Struct, frozen=True, kw_only=True):
@@ -114,14 +123,19 @@ class Spawned(Struct, frozen=True, kw_only=True):
     child: SessionKey
     mode: Mode
     receipt: JsonObject | None
+    thread: DeliveryContext | None = None
+    """Where its answers come, if it has a thread of its own."""
 
 
 class Spawns:
     """Spawns children of sessions."""
 
-    def __init__(self, database: Database, rules: Rules, check_model: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self, database: Database, rules: Rules, check_model: Callable[[str], Awaitable[None]], threads: ThreadOpener
+    ) -> None:
         self._database = database
         self._rules = rules
+        self._threads = threads
         self._check_model = check_model
         """Raises `Invalid` for an unusable model. Called only for models that policy lets the caller name."""
 
@@ -133,7 +147,23 @@ class Spawns:
         `spawn_unsandboxed`, `spawn_model`). A refused call leaves nothing behind.
         """
         command = await self._command(caller, request)
+        if request.is_thread:
+            return await self._spawn_in_thread(command)
         return await self._database.run(spawn_child, command, self._rules, sessions=(caller.session,))
+
+    async def _spawn_in_thread(self, command: SpawnChild) -> Spawned:
+        """Begins the thread first, so that a failure leaves no child. Contract: spawn 4."""
+        wanted = await self._database.read(plan_thread, command, self._rules)
+        sessions = (command.caller.session,)
+        if wanted is not None:
+            opened = await self._threads.open(wanted)
+            try:
+                return await self._database.run(
+                    spawn_child, replace(command, thread=opened), self._rules, sessions=sessions
+                )
+            except ThreadTaken:  # two children under one message: the second gets a thread under a message of its own
+                command = replace(command, thread=await self._threads.open(replace(wanted, message_id=None)))
+        return await self._database.run(spawn_child, command, self._rules, sessions=sessions)
 
     async def foresee(self, caller: Caller, request: SpawnRequest) -> ForeseenCall:
         """Whether there may be such a child. Raises as `spawn` does for a request that is wrong in itself."""
@@ -200,11 +230,6 @@ def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode
     mode = request.mode or (Mode.SESSION if request.is_thread else Mode.RUN)
     if request.is_thread and mode is not Mode.SESSION:
         raise Invalid("Parameter thread implies mode 'session'. Leave out one of the two.", code="invalid_arguments")
-    if request.is_thread:
-        raise Invalid(
-            "Threads are not supported: no connected channel has threads. Spawn without thread.",
-            code="unsupported",
-        )
     if request.runtime != "subagent":
         raise Invalid(
             f"Runtime is not supported: {request.runtime!r}. Spawn with runtime 'subagent', the default.",
@@ -247,6 +272,38 @@ def _check_quarantine(caller: Caller, mode: Mode, returns: JsonObject) -> None:
             "A child that returns values has one result. Leave out mode 'session', or returns.",
             code="invalid_arguments",
         )
+
+
+async def plan_thread(query: Query, command: SpawnChild, rules: Rules) -> WantedThread | None:
+    """The thread for the child, after every check; None if the call was carried out before. Contract: spawn 2, 4."""
+    caller, label = command.caller, command.request.label
+    origin = await find_origin(query, caller)
+    if await spawns.find_by_origin(query, caller.call_id) is not None:
+        return None
+    parent = await _find_parent(query, command)
+    refuse_called_off(origin)
+    key = subagent_key(command.agent_id, _ANY_UUID)
+    judged = await _judge(query, command, parent, origin, key=key, rules=rules)
+    if isinstance(denied := judged.decision, Deny):
+        raise Denied(denied.reason, code=denied.rule)
+    place = _place_of_thread(origin, parent, rules)
+    words = Leaving(parent, place, context_of(caller, parent))
+    title = label if label and not isinstance(await leave(query, words, rules), Deny) else UNTITLED
+    may_speak = await leave(query, replace(words, made_of=PUBLIC), rules)
+    if isinstance(may_speak, Deny):
+        raise Conflict(f"Thread was not begun: {may_speak.reason} Spawn without thread.", code=THREAD_FAILED)
+    return WantedThread(place=place, message_id=await find_newest_there(query, origin, place), title=title)
+
+
+def _place_of_thread(origin: Run | None, parent: Session, rules: Rules) -> DeliveryContext:
+    """The chat in which the child gets its thread. Raises `Invalid` (`unsupported`) where there are none."""
+    place = outbox.answers_to(origin, parent.delivery)
+    if place is not None and limits_at(rules, place) is not None:
+        return place
+    having = channels_with_threads(rules)
+    where = "this conversation is not in a chat of a channel" if place is None else f"{place.channel} has none"
+    others = f"Channels with threads: {', '.join(having)}. " if having else "No connected channel has them. "
+    raise Invalid(f"Threads are not supported here: {where}. {others}Spawn without thread.", code="unsupported")
 
 
 async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spawned:
@@ -302,16 +359,29 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         spawn=spawn,
         is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(parent, child),
     )
+    if command.thread is not None:
+        await _bind(tx, command.thread, child, caller=caller, rules=rules)
     await queue_work(tx, work, _task_words(tx, command, work, rel_dir=rel_dir))
-    return Spawned(run_id=run_id, child=child.key, mode=command.mode, receipt=spawn.receipt)
+    return Spawned(run_id=run_id, child=child.key, mode=command.mode, receipt=spawn.receipt, thread=command.thread)
+
+
+async def _bind(tx: Transaction, thread: DeliveryContext, child: Session, *, caller: Caller, rules: Rules) -> None:
+    """Raises `ThreadTaken` if another child has the thread, and then nothing of the unit is stored."""
+    limits = limits_at(rules, thread)
+    assert limits is not None
+    address = await find_address(tx, rules, thread)
+    by = (await find_standing(tx, caller.principal)).principal
+    if not await bind(tx, address, thread, child.row, key=child.key, by=by, limits=limits):
+        raise ThreadTaken
 
 
 async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> Spawned:
     if made.request != command.digest:
         raise Conflict("Idempotency-Key was used for another spawn. Use a new one.", code="idempotency_key_reused")
-    key = await rows.find_key(tx, made.child)
+    key, binding = await rows.find_key(tx, made.child), await thread_bindings.find_of_child(tx, made.child)
     assert key is not None
-    return Spawned(run_id=made.run, child=key, mode=made.mode, receipt=made.receipt)
+    thread = None if binding is None else binding.place
+    return Spawned(run_id=made.run, child=key, mode=made.mode, receipt=made.receipt, thread=thread)
 
 
 class _WantedChild(NamedTuple):
@@ -340,6 +410,8 @@ async def _judge(
     query: Query, command: SpawnChild, parent: Session, origin: Run | None, *, key: SessionKey, rules: Rules
 ) -> _WantedChild:
     """Decides by the parent as it is now. Raises `Invalid` for an agent that is not configured, and late refusals."""
+    if command.request.is_thread:
+        _place_of_thread(origin, parent, rules)
     place = None if origin is None else origin.place
     clearance = await find_ceiling(query, parent, rules.sinks, place=place)
     decision = await _decide(query, command, parent, rules, key=key, clearance=clearance)
@@ -398,7 +470,7 @@ async def _create(
     key: SessionKey,
     clearance: Classification,
 ) -> Session:
-    """The child's session: at its parent's taint, within its ceiling, without a channel of its own."""
+    """The child's session: at its parent's taint, within its ceiling, with no place of its own but a thread."""
     request, by = command.request, command.caller.run
     limit = None if clearance == EVERYTHING else clearance
     child = await create_session(
@@ -412,6 +484,7 @@ async def _create(
             attributes=SessionAttributes(
                 label=request.label, taint=parent.taint.join(command.caller.carried), clearance=limit
             ),
+            place=command.thread,
             parent=parent.row,
         ),
         await find_standing(tx, command.caller.principal),

@@ -23,6 +23,7 @@ from antiphon.domain.event import EventType
 from antiphon.domain.ids import ApprovalId, ProcessId, SessionRow
 from antiphon.domain.message import JsonObject
 from antiphon.domain.run import PlaceGot
+from antiphon.engine.access.bindings import release_thread
 from antiphon.engine.access.exits import Leaving, leave
 from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.access.reach import Rights, find_reach
@@ -320,6 +321,8 @@ async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFai
         columns |= {"status": DeliveryStatus.QUEUED.value, "due_at": tx.now_ms + failure.wait_ms, "process": None}
     if not await outbox.CLAIMS.write(tx, claimed.claim, columns):
         return None
+    if is_moved and claimed.session is not None:
+        await release_thread(tx, claimed.session)
     if is_dead:
         await note_got(tx, claimed, PlaceGot.DENIED)
     is_known = is_dead and failure.code == GONE and await outbox.is_known_broken(tx, claimed, GONE)

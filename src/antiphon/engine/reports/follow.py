@@ -61,6 +61,7 @@ from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
 
 NO_RECORD = Kept((), PUBLIC)
+_SEEN = frozenset({PlaceGot.SENT, PlaceGot.TOLD, PlaceGot.TOLD_BEFORE, PlaceGot.MARKER})
 
 
 class _Scene(Struct, frozen=True, kw_only=True):
@@ -207,6 +208,7 @@ async def record(
         parked = None if report.waiter is None else await ledger.find(tx, report.waiter)
     may_word = may_word and await _can_word(tx, report, child, run)
     situation = await _look_around(tx, report, requester, may_flow=may_flow, may_word=may_word)
+    situation = replace(situation, is_in_thread=_is_seen(run))
     consequences = on_child_ended(report, situation)
     origin = await _origin_of(tx, consequences.report)
     if situation.follower is not None and origin is not None and not origin.has_spawned:
@@ -424,7 +426,13 @@ async def _standing_of(query: Query, report: Report, child: Session | None, requ
         is_present=requester.id == report.requester_incarnation,
         may_flow=child is not None and may_tell(child.taint, requester.taint),
         may_word=child is not None and run is not None and await _can_word(query, report, child, run),
+        is_in_thread=run is not None and _is_seen(run),
     )
+
+
+def _is_seen(run: Run) -> bool:
+    """Whether people have had the child's answer at a place of its own. Contract: spawn 4."""
+    return run.place_got in _SEEN
 
 
 async def _can_word(query: Query, report: Report, child: Session, run: Run) -> bool:

@@ -21,7 +21,7 @@ from antiphon.engine.ledger.queue import new_run_id, queue_run
 from antiphon.engine.rules import Rules
 from antiphon.engine.schedules.destinations import FoundPlace, find_place
 from antiphon.engine.sessions.resets import begin_anew, decide_reset
-from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session, place_columns
+from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
 from antiphon.policy.decision import Allow
 from antiphon.policy.exit import takes
 from antiphon.policy.flow import classify_message, is_public
@@ -30,7 +30,7 @@ from antiphon.policy.standing import Standing
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import tasks
-from antiphon.store.codec import json_text, milliseconds
+from antiphon.store.codec import json_text, milliseconds, place_columns
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun

@@ -62,7 +62,14 @@ from antiphon.policy.standing import Standing
 from antiphon.store import activities, incarnations, people, spawns
 from antiphon.store import sessions as rows
 from antiphon.store.activities import LastRun
-from antiphon.store.codec import classification_values, clearance_columns, json_text, milliseconds, moment
+from antiphon.store.codec import (
+    classification_values,
+    clearance_columns,
+    json_text,
+    milliseconds,
+    moment,
+    place_columns,
+)
 from antiphon.store.database import Database, Query, SqlValue, Transaction, reads_much
 from antiphon.store.events import Addition
 from antiphon.store.log_hashes import ForkPoint
@@ -630,16 +637,6 @@ def _would_edit(session: Session, command: OpenSession) -> bool:
     """Whether opening it again gives the session another label or other metadata."""
     label, metadata = command.attributes.label, command.attributes.metadata
     return label not in (None, session.label) or {**session.metadata, **metadata} != session.metadata
-
-
-def place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
-    """The columns of the session's place."""
-    return {
-        "delivery_channel": place.channel,
-        "delivery_to": place.to,
-        "delivery_account_id": place.account_id,
-        "delivery_thread_id": place.thread_id,
-    }
 
 
 class _Listed(NamedTuple):
