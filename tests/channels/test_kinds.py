@@ -44,8 +44,6 @@ NAMING = {
     "cli/commands/routes.py": "an example in a help text",
     "cli/commands/setup.py": "the channel of the family's guide, in what to do next",
     "cli/commands/tokens.py": "an example in a help text",
-    "engine/chats/entry.py": "names in the metadata of sessions, which are promised (keys 7)",
-    "engine/access/places.py": "threads of this channel are topics in keys, which are stored (keys 1)",
 }
 """Files outside of the packages that name a channel, and why."""
 

@@ -15,6 +15,7 @@ from antiphon.annotations import types_in
 from antiphon.channels.abilities import Ability
 from antiphon.channels.channel import Channel
 from antiphon.clock import Clock, SystemClock
+from antiphon.domain.chat_form import PLAIN_CHATS, ChatForm
 from antiphon.domain.chat_state import ChatState
 from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.domain.classification import Classification
@@ -161,6 +162,8 @@ class ChannelKind(ABC, Generic[S, T]):
     """The type of its section: an `AccountSection`, or a table of them by account."""
     sender: str = "account that sends"
     """What an account to which texts can be sent is, where the section is a table."""
+    chats: ChatForm = PLAIN_CHATS
+    """What its chats are called in keys and metadata."""
     abilities: frozenset[Ability] = frozenset()
     """What its platform can do; `antiphon.testing.channels` proves it."""
 

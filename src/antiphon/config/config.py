@@ -324,7 +324,8 @@ class Config(Section):
                 self.session.chat_rules(),
                 channels=self._channel_rules(agents, default, compartments),
                 bots=self._bots(),
-                titles=self._titles(),
+                titles={kind.name: kind.title for kind in self._known_kinds()},
+                forms={kind.name: kind.chats for kind in self._known_kinds()},
                 data=self.flow.chats,
             ),
             checkpoints=self.checkpoints.rules(),
@@ -416,10 +417,11 @@ class Config(Section):
             if isinstance(each.section, PeopleSection):
                 yield each, each.section
 
-    def _titles(self) -> dict[str, str]:
-        """Channels as people call them: of Antiphon's own all, because sessions remember theirs."""
-        kinds = (*own_kinds().values(), *(kind for kind, _ in self._kinds()))
-        return {kind.name: kind.title for kind in kinds if kind.place == ("channels", kind.name)}
+    def _known_kinds(self) -> Iterator[AnyKind]:
+        """Of Antiphon's own all, because sessions remember theirs."""
+        for kind in (*own_kinds().values(), *(kind for kind, _ in self._kinds())):
+            if kind.place == ("channels", kind.name):
+                yield kind
 
     def _check_hooks(self, agents: Collection[AgentId], default: AgentId) -> None:
         """Raises `Invalid` for a hook whose agent, session or place does not fit."""

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
+from antiphon.domain.chat_form import PLAIN_CHATS, ChatForm
 from antiphon.domain.classification import PUBLIC, Classification, Integrity, Level
 from antiphon.domain.ids import AgentId
 from antiphon.domain.joining import JoinWaits
@@ -72,7 +73,12 @@ class ChatRules(Struct, frozen=True, kw_only=True):
     """The accounts of Antiphon itself on platforms, as `<channel>:<platform id>`."""
     titles: Mapping[str, str] = field(default_factory=dict[str, str])
     """Channels as people call them, by name."""
+    forms: Mapping[str, ChatForm] = field(default_factory=dict[str, ChatForm])
+    """What chats of each channel are called in keys, by its name."""
     data: ChatData = ChatData.OPEN
+
+    def form(self, channel: str) -> ChatForm:
+        return self.forms.get(channel, PLAIN_CHATS)
 
     def person_of(self, channel: str, platform_id: str) -> str | None:
         """The person to whom the settings link the account."""

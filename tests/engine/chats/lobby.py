@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from antiphon.building import App, Parts
+from antiphon.channels.telegram.kind import TELEGRAM
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId, ProcessId
 from antiphon.domain.inbound import ChangeKind, ChatChange, Filling, Inbound, InboundFile, Sender, SentFile
@@ -186,4 +187,5 @@ async def lobby(
     async with open_home(config(**settings), parts) as app:
         rules = channel_rules or ChannelRules(agent_id=AgentId("main"), access=access)
         channels = {(channel, ACCOUNT): rules for channel in (CHANNEL, "signal")}
-        yield Lobby(app, replace(chats or ChatRules(), channels=channels))
+        forms = {CHANNEL: TELEGRAM.chats}
+        yield Lobby(app, replace(chats or ChatRules(), channels=channels, forms=forms))

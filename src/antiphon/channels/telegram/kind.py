@@ -10,6 +10,7 @@ from antiphon.channels.kind import ChannelKind, Given, PostAddress
 from antiphon.channels.telegram.section import TelegramSection
 from antiphon.channels.telegram.settings import NAME, SECRET_HEADER, TelegramMode, TelegramSettings
 from antiphon.clock import Clock
+from antiphon.domain.chat_form import ChatForm
 from antiphon.domain.chat_state import ChatState
 from antiphon.domain.check_result import CheckResult
 from antiphon.domain.errors import Invalid
@@ -41,6 +42,7 @@ class TelegramKind(ChannelKind[TelegramSection, TelegramSettings]):
     title = "Telegram"
     section = TelegramSection
     about = "A bot of Telegram, through which people talk to agents; none unless set."
+    chats = ChatForm(has_topics=True, chat_id_name="telegram_chat_id")
     abilities = frozenset(Ability) - {Ability.IDS}
 
     @property

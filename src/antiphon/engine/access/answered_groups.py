@@ -6,9 +6,8 @@ from typing import NamedTuple
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
-from antiphon.domain.keys import ChatType
 from antiphon.domain.session import DEFAULT_ACCOUNT, DeliveryContext, Session
-from antiphon.engine.access.places import ChatAddress, find_route, key_of_group, rules_of, settings_agent
+from antiphon.engine.access.places import ChatAddress, find_route, key_of_group, peer_of_group, rules_of, settings_agent
 from antiphon.engine.access.recipients import account_of
 from antiphon.engine.rules import Rules
 from antiphon.policy.reception import GroupStanding
@@ -66,14 +65,14 @@ async def _answers(query: Query, asker: GroupAsker, place: DeliveryContext, grou
     if not _is_answered(rules, place, group):
         return False
     id, settings = place.to if group is None else group.group_id, rules_of(rules, channel, name)
-    address = ChatAddress(channel=channel, account=name, peer=f"{ChatType.GROUP}:{id}")
+    address = ChatAddress(channel=channel, account=name, peer=peer_of_group(rules, channel, id))
     try:
         route = await find_route(
             query,
             rules,
             address,
             settings_agent(rules, settings, address),
-            key_with=partial(key_of_group, address),
+            key_with=partial(key_of_group, rules, address),
         )
     except Invalid:  # an id that fits into no key
         return False

@@ -31,7 +31,7 @@ class ChatAddress(Struct, frozen=True, kw_only=True):
     channel: str
     account: str
     peer: str
-    """`direct:<platform id>` or `group:<group id>`, where a group that has moved keeps its id."""
+    """`direct:<platform id>`, `group:<group id>` or `channel:<group id>`; a group that has moved keeps its id."""
     thread: str = ""
     """The thread or topic; empty for the chat itself."""
 
@@ -53,10 +53,6 @@ class ChatRoute(Struct, frozen=True, kw_only=True):
     """Whether the stored agent is not configured any more, so that the settings decide."""
 
 
-TELEGRAM = "telegram"
-"""The channel whose threads are topics, and so named in keys."""
-
-
 def rules_of(rules: Rules, channel: str, account: str) -> ChannelRules:
     """The settings of the account; those of an account that nobody has configured are the defaults."""
     return rules.chats.channels.get((channel, account)) or ChannelRules(agent_id=rules.default_agent)
@@ -65,7 +61,7 @@ def rules_of(rules: Rules, channel: str, account: str) -> ChannelRules:
 def settings_agent(rules: Rules, channel_rules: ChannelRules, address: ChatAddress) -> AgentId:
     """The agent that the settings name for the chat."""
     kind, _, id = address.peer.partition(":")
-    group = channel_rules.groups.get(id) if kind == ChatType.GROUP else None
+    group = None if kind == ChatType.DIRECT else channel_rules.groups.get(id)
     named = channel_rules.agent_id if group is None or group.agent_id is None else group.agent_id
     return named if named in rules.agents else rules.default_agent
 
@@ -75,8 +71,8 @@ def own_key(rules: Rules, address: ChatAddress, agent_id: AgentId, who: Who) -> 
     chats, (kind, _, id) = rules.chats, address.peer.partition(":")
     if chats.is_global:
         return main_key(agent_id)
-    if kind == ChatType.GROUP:
-        return key_of_group(address, agent_id)
+    if kind != ChatType.DIRECT:
+        return key_of_group(rules, address, agent_id)
     key = direct_key(
         agent_id,
         channel=address.channel,
@@ -89,11 +85,16 @@ def own_key(rules: Rules, address: ChatAddress, agent_id: AgentId, who: Who) -> 
     return thread_key(key, address.thread) if address.thread else key
 
 
-def key_of_group(address: ChatAddress, agent_id: AgentId) -> SessionKey:
+def key_of_group(rules: Rules, address: ChatAddress, agent_id: AgentId) -> SessionKey:
     """The session that the group, or its topic, has by itself with this agent. Raises `Invalid` like `own_key`."""
-    thread, id = address.thread or None, address.peer.partition(":")[2]
-    named = {"topic": thread} if address.channel == TELEGRAM else {"thread": thread}
-    return group_key(agent_id, channel=address.channel, chat_type=ChatType.GROUP, platform_id=id, **named)
+    thread, (kind, _, id) = address.thread or None, address.peer.partition(":")
+    named = {"topic" if rules.chats.form(address.channel).has_topics else "thread": thread}
+    return group_key(agent_id, channel=address.channel, chat_type=ChatType(kind), platform_id=id, **named)
+
+
+def peer_of_group(rules: Rules, channel: str, id: str) -> str:
+    """What the group of that id is called in addresses."""
+    return f"{rules.chats.form(channel).group_type}:{id}"
 
 
 async def find_route(
@@ -150,8 +151,9 @@ async def find_address(query: Query, rules: Rules, place: DeliveryContext) -> Ch
     channel, account = place.channel, account_of(place)
     group = await channel_groups.find_by_address(query, channel, account, place.to)
     is_one = group is not None or place.to in rules_of(rules, channel, account).groups
-    kind, id = ChatType.GROUP if is_one else ChatType.DIRECT, place.to if group is None else group.group_id
-    return ChatAddress(channel=channel, account=account, peer=f"{kind}:{id}", thread=place.thread_id or "")
+    id = place.to if group is None else group.group_id
+    peer = peer_of_group(rules, channel, id) if is_one else f"{ChatType.DIRECT}:{id}"
+    return ChatAddress(channel=channel, account=account, peer=peer, thread=place.thread_id or "")
 
 
 async def find_addressed(query: Query, rules: Rules, place: DeliveryContext) -> SendFacts | None:
@@ -159,8 +161,8 @@ async def find_addressed(query: Query, rules: Rules, place: DeliveryContext) -> 
     address = await find_address(query, rules, place)
     settings, (kind, _, id) = rules_of(rules, address.channel, address.account), address.peer.partition(":")
     try:
-        if kind == ChatType.GROUP:
-            key_with = partial(key_of_group, address)
+        if kind != ChatType.DIRECT:
+            key_with = partial(key_of_group, rules, address)
         else:
             who = await find_who(query, rules, place, Sender(id=id, name=""))
             key_with = partial(_own_key_with, rules, address, who)

@@ -11,7 +11,7 @@ from antiphon.domain.keys import ChatType, SessionKey, SessionKind
 from antiphon.domain.message import Citation, JsonObject, Part, TextPart, UserMessage
 from antiphon.domain.session import Session, SessionType, Source
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.places import ChatAddress, find_route, own_key, rules_of, settings_agent
+from antiphon.engine.access.places import ChatAddress, find_route, own_key, peer_of_group, rules_of, settings_agent
 from antiphon.engine.access.recipients import account_of
 from antiphon.engine.access.who import Who
 from antiphon.engine.chats.chat import Chat
@@ -26,13 +26,6 @@ from antiphon.policy.trigger import OwnerTrigger, is_triggering
 from antiphon.store import sessions as rows
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Query, Transaction
-
-CHAT_IDS = {
-    "telegram": "telegram_chat_id",
-    "discord": "discord_channel_id",
-    "slack": "slack_channel_id",
-}
-"""The names of the platforms' chat ids in the metadata of sessions. Contract: keys 7."""
 
 
 class SessionMoved(Exception):
@@ -57,21 +50,20 @@ class Uploaded(Struct, frozen=True, kw_only=True):
     """What could not be stored, one plain sentence each, for the sender."""
 
 
-async def address_of(query: Query, inbound: Inbound) -> ChatAddress:
+async def address_of(query: Query, rules: Rules, inbound: Inbound) -> ChatAddress:
     """The chat's name in tables and keys; a group that has moved keeps its first id."""
     place = inbound.place
     assert place.channel is not None and place.to is not None
     group = None if inbound.chat_type is ChatType.DIRECT else await find_group(query, place)
-    kind = ChatType.DIRECT if inbound.chat_type is ChatType.DIRECT else ChatType.GROUP
     id = place.to if group is None else group.group_id
-    return ChatAddress(
-        channel=place.channel, account=account_of(place), peer=f"{kind}:{id}", thread=place.thread_id or ""
-    )
+    is_direct = inbound.chat_type is ChatType.DIRECT
+    peer = f"{ChatType.DIRECT}:{id}" if is_direct else peer_of_group(rules, place.channel, id)
+    return ChatAddress(channel=place.channel, account=account_of(place), peer=peer, thread=place.thread_id or "")
 
 
 async def find_chat(query: Query, rules: Rules, inbound: Inbound, who: Who) -> Chat:
     """The chat in which the message was written, with its route and its session. Raises `Invalid` for absurd ids."""
-    address = await address_of(query, inbound)
+    address = await address_of(query, rules, inbound)
     channel_rules = rules_of(rules, address.channel, address.account)
     route = await find_route(
         query,
@@ -96,7 +88,7 @@ async def find_chat(query: Query, rules: Rules, inbound: Inbound, who: Who) -> C
 def group_rules(chat: Chat) -> GroupRules:
     """The settings of the chat's group; the defaults in direct chats."""
     kind, _, id = chat.route.address.peer.partition(":")
-    if kind != ChatType.GROUP or chat.rules is None:
+    if kind == ChatType.DIRECT or chat.rules is None:
         return GroupRules()
     groups = chat.rules.groups
     return groups.get(id) or groups.get(chat.place.to or "") or GroupRules()
@@ -115,19 +107,14 @@ def _opening(rules: Rules, chat: Chat, who: Who) -> OpenSession:
             platform=chat.place.channel,
             type=SessionType.GROUP if chat.route.session_key.kind is SessionKind.GROUP else SessionType.DIRECT,
         ),
-        attributes=SessionAttributes(taint=chat.rules.classification, metadata=_metadata(chat)),
+        attributes=SessionAttributes(taint=chat.rules.classification, metadata=_metadata(rules, chat)),
         place=chat.place,
         newcomer=None if who.is_linked else Newcomer(who.identity, who.name),
     )
 
 
-def _metadata(chat: Chat) -> JsonObject:
-    place, metadata = chat.place, JsonObject()
-    if (name := CHAT_IDS.get(place.channel or "")) is not None:
-        metadata[name] = place.to
-    if place.channel == "slack" and place.thread_id is not None:
-        metadata["slack_thread_ts"] = place.thread_id
-    return metadata
+def _metadata(rules: Rules, chat: Chat) -> JsonObject:
+    return dict(rules.chats.form(chat.route.address.channel).ids(chat.place))
 
 
 def is_addressed(rules: Rules, chat: Chat, who: Who, inbound: Inbound) -> bool:

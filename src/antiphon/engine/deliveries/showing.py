@@ -14,6 +14,7 @@ from antiphon.domain.keys import ChatType
 from antiphon.domain.run import Run
 from antiphon.domain.session import DEFAULT_ACCOUNT, DeliveryContext, Session
 from antiphon.engine.access.exits import may_send_to
+from antiphon.engine.access.places import peer_of_group
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import chat_type
 from antiphon.engine.deliveries.deliverer import PartSender, Withdrawer
@@ -91,7 +92,10 @@ async def look(
         is_direct=is_direct,
         may_show=may_show,
         may_type=may_show and await may_leave(query, session.taint, place, rules.sinks),
-        chosen=(None if group is None else group.group_id, await _routes_of(query, place, group, is_direct=is_direct)),
+        chosen=(
+            None if group is None else group.group_id,
+            await _routes_of(query, rules, place, group=group, is_direct=is_direct),
+        ),
         streaming=await outbox.find_streaming(query, run.id),
     )
 
@@ -110,10 +114,10 @@ def _is_closed(group: ChannelGroup | None, rules: Rules) -> bool:
 
 
 async def _routes_of(
-    query: Query, place: DeliveryContext, group: ChannelGroup | None, *, is_direct: bool
+    query: Query, rules: Rules, place: DeliveryContext, *, group: ChannelGroup | None, is_direct: bool
 ) -> tuple[int, ...]:
     assert place.channel is not None and place.to is not None
-    kind = ChatType.DIRECT if is_direct else ChatType.GROUP
-    peer = f"{kind}:{place.to if group is None else group.group_id}"
+    id = place.to if group is None else group.group_id
+    peer = f"{ChatType.DIRECT}:{id}" if is_direct else peer_of_group(rules, place.channel, id)
     name = routes.RouteName(place.channel, place.account_id or DEFAULT_ACCOUNT, peer, place.thread_id or "")
     return tuple(route.version for route in await routes.find(query, name))

@@ -1,0 +1,31 @@
+"""What chats of a channel are called in keys and in the metadata of sessions. Contract: keys 1, 7."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from antiphon.domain.keys import ChatType
+from antiphon.domain.session import DeliveryContext
+
+
+class ChatForm(Struct, frozen=True, kw_only=True):
+    """Declared once by a channel's kind."""
+
+    group_type: ChatType = ChatType.GROUP
+    """What a chat of several people is called: `group`, or `channel`."""
+    has_topics: bool = False
+    """Whether threads are called topics."""
+    chat_id_name: str | None = None
+    """The name of the platform's chat id in the metadata of sessions."""
+    thread_id_name: str | None = None
+    """The same of its thread id."""
+
+    def ids(self, place: DeliveryContext) -> Iterator[tuple[str, str]]:
+        """The platform's ids of the place that sessions keep, by name."""
+        if self.chat_id_name is not None and place.to is not None:
+            yield self.chat_id_name, place.to
+        if self.thread_id_name is not None and place.thread_id is not None:
+            yield self.thread_id_name, place.thread_id
+
+
+PLAIN_CHATS = ChatForm()
