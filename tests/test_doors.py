@@ -24,6 +24,7 @@ READ_WITHOUT_ASKING = {
     "engine/schedules/tasks.py": "whether a run by hand with a person's own key has begun",
     "engine/views/summary_inputs.py": "the conversation that the calling session summarises, as far as its ceiling",
     "engine/views/indexer.py": "the index, which is asked by reach",
+    "engine/deliveries/threads.py": "the platform's id of the message that a run answers",
 }
 """Modules that read by the reach of the system, and what."""
 

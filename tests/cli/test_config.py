@@ -214,7 +214,7 @@ def test_bindings_of_threads_are_read_and_named_as_without_effect(home: Path, tm
     told = [line for line in log.read_text().splitlines() if "Setting has no effect" in line]
     assert [text in line for text, line in zip(WITHOUT_EFFECT, told, strict=True)] == [True]
     write(home, SEEDED.replace("enabled: false", ""), "antiphon.json5")
-    assert antiphon_json("config", "check", home=home)["warnings"] == []
+    assert "warnings" not in antiphon_json("config", "check", home=home)
     write(home, "{ channels: { discord: { token: 'x' } } }", "antiphon.json5")
     assert "Did you mean" not in antiphon("config", "check", home=home).stderr
     assert "unknown setting 'channels.discord.token'" in antiphon("config", "check", home=home).stderr

@@ -142,10 +142,10 @@ class AccountLoop(ABC):
             return
         facts = {"channel": self.channel, "account": self.account}
         if trouble is None:
-            logger.warning(f"{self.title} works again", extra={"action": "account_works", **facts})
+            logger.warning("Account works again", extra={"action": "account_works", **facts})
         else:
             extra = {"action": "account_trouble", "trouble": trouble, **facts}
-            logger.warning(f"{self.title} does not work", extra=extra)
+            logger.warning("Account does not work", extra=extra)
         try:
             await self.accounts.note_trouble(self.channel, self.account, trouble)
         except Unavailable:
