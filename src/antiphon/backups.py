@@ -1,7 +1,7 @@
 """Saves a home with an embedded database to one file, and restores it.
 
-The file is a tar archive: a manifest, the database, the configuration of the home, the workspaces, the skills, and an
-entry that ends it.
+The file is a tar archive: a manifest, the database, the configuration of the home, the workspaces, the skills, what
+client libraries of channels keep, and an entry that ends it.
 Agents control what lies in workspaces, so nothing here follows a link, neither when it is read nor when it is written.
 """
 
@@ -22,13 +22,14 @@ from msgspec.json import Decoder, Encoder
 from msgspec.json import format as indented
 
 from antiphon.backends import DATABASE_NAME
+from antiphon.channels.kind import STATE_NAME
 from antiphon.clock import Clock
 from antiphon.domain.errors import Conflict, Invalid, Unavailable
 from antiphon.engine.sessions.workspaces import WORKSPACES_NAME
 from antiphon.engine.skills.folders import SKILLS_NAME
 from antiphon.private_files import check_private_directory
 from antiphon.settings.file import JSON5_NAME, TOML_NAME
-from antiphon.store.backup import check_copy, copy_database
+from antiphon.store.backup import check_copy, copy_database, copy_state
 from antiphon.store.migrations import StoreUnusable
 from antiphon.version import VERSION
 
@@ -36,7 +37,7 @@ FORMAT = 1
 MANIFEST_NAME = "antiphon-backup.json"
 END_NAME = "antiphon-backup.end"
 SETTINGS = (TOML_NAME, JSON5_NAME)
-DIRECTORIES = (WORKSPACES_NAME, SKILLS_NAME)
+DIRECTORIES = (WORKSPACES_NAME, SKILLS_NAME, STATE_NAME)
 _PIECE = 1024 * 1024
 _MAX_MANIFEST = 64 * 1024
 _MAX_DEPTH = 200
@@ -44,6 +45,9 @@ _MAX_DEPTH = 200
 _MAX_NAME = 2048
 _SPARSE = 16
 """A file of a workspace that claims this many times its bytes on the disk is left out."""
+_DATABASE = b"SQLite format 3\0"
+_BESIDE = ("-wal", "-shm", "-journal")
+"""The ends of the names of files that belong to a database; its copy needs none."""
 _PARTIAL = ".partial-"
 """In the name of an unfinished backup or home, before the number of its process."""
 
@@ -111,7 +115,7 @@ def write_backup(home: Path, file: Path, clock: Clock, *, replaces: bool) -> Bac
             )
         with os.fdopen(os.open(archive, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as written:
             with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as tar:
-                writing = _Writing(tar, partial)
+                writing = _Writing(tar, partial, home)
                 writing.add_bytes(MANIFEST_NAME, indented(Encoder().encode(manifest)) + b"\n")
                 writing.add_ours(copy, DATABASE_NAME)
                 for name in SETTINGS:
@@ -154,9 +158,10 @@ def restore_backup(file: Path, home: Path) -> BackupSummary:
 class _Writing:
     """Adds files to an archive, as they are at that moment."""
 
-    def __init__(self, tar: tarfile.TarFile, place: Path) -> None:
+    def __init__(self, tar: tarfile.TarFile, place: Path, home: Path) -> None:
         self._tar = tar
         self._place = place
+        self._home = home
         self.files = self.skipped = self.changed = 0
 
     def add_bytes(self, name: str, content: bytes) -> None:
@@ -185,6 +190,8 @@ class _Writing:
                     self._tar.addfile(_entry(shown, kind=tarfile.SYMTYPE, target=found))
                 elif stat.S_ISDIR(os.fstat(found).st_mode):
                     self._walk(found, shown, depth + 1)
+                elif name.startswith(STATE_NAME) and self._is_of_database(found, shown):
+                    self._add_database(found, shown)
                 elif _is_sparse(os.fstat(found)):
                     os.close(found)
                     self.skipped += 1
@@ -194,6 +201,22 @@ class _Writing:
                     self.files += 1
         finally:
             os.close(directory)
+
+    def _is_of_database(self, file: int, name: str) -> bool:
+        """Whether the file is a library's embedded database, or belongs to one."""
+        return name.endswith(_BESIDE) or os.pread(file, len(_DATABASE), 0) == _DATABASE
+
+    def _add_database(self, file: int, name: str) -> None:
+        """The database as it is at one moment, while the library may be writing to it; without what is beside it."""
+        os.close(file)
+        if name.endswith(_BESIDE):
+            return
+        copy = self._place / "state"
+        copy.unlink(missing_ok=True)
+        copy_state(self._home / name, copy)
+        with copy.open("rb") as content:
+            self._add(name, content)
+        self.files += 1
 
     def _add(self, name: str, content: IO[bytes]) -> None:
         status = os.fstat(content.fileno())

@@ -340,3 +340,27 @@ def test_a_home_on_a_server_names_the_command_that_saves_it(home: Path, file: Pa
     assert """PGPASSWORD="$(get-token 'for us')" pg_dump""" in said and "secret-word" not in said
     assert "postgresql://db.internal/antiphon?sslmode=verify-full" in said
     assert not file.exists()
+
+
+def test_what_libraries_of_channels_keep_is_saved_whole_while_they_write(
+    home: Path, file: Path, tmp_path: Path
+) -> None:
+    antiphon("config", "check", home=home)
+    with serving(home):
+        pass
+    kept = home / "channels" / "chat" / "default"
+    kept.mkdir(mode=0o700, parents=True)
+    (kept / "account.json").write_text('{"device": "A"}')
+    with closing(sqlite3.connect(kept / "keys.db", isolation_level=None)) as library:
+        library.execute("PRAGMA journal_mode = WAL").fetchall()
+        library.execute("CREATE TABLE keys (name TEXT)")
+        library.execute("INSERT INTO keys VALUES ('first')")
+        assert (kept / "keys.db-wal").stat().st_size
+        assert antiphon("backup", file, home=home).returncode == 0
+    other = tmp_path / "other"
+    assert antiphon("restore", file, home=other).returncode == 0
+    restored = other / "channels" / "chat" / "default"
+    assert sorted(path.name for path in restored.iterdir()) == ["account.json", "keys.db"]
+    assert stat.S_IMODE(restored.stat().st_mode) == 0o700
+    with closing(sqlite3.connect(restored / "keys.db")) as copy:
+        assert copy.execute("SELECT name FROM keys").fetchall() == [("first",)]

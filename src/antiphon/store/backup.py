@@ -35,6 +35,19 @@ def copy_database(path: Path, copy: Path) -> int:
         raise StoreUnusable(f"Database cannot be copied: {str(path)!r} ({error})", code="store_corrupt") from error
 
 
+def copy_state(path: Path, copy: Path) -> None:
+    """Writes what another library's embedded database holds at one moment to a new file. Raises `StoreUnusable`."""
+    try:
+        with (
+            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(copy)) as target,
+        ):
+            source.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE").fetchall()
+    except sqlite3.Error as error:
+        raise StoreUnusable(f"Database cannot be copied: {str(path)!r} ({error})", code="store_corrupt") from error
+
+
 def check_copy(path: Path) -> None:
     """Raises `StoreUnusable` unless the file is a whole database that this program can open. Changes nothing."""
     try:
