@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from antiphon.agents.call_arguments import read_call_arguments
+from antiphon.channels.markup import verbatim
 from antiphon.channels.telegram.channel import FORM as TELEGRAM
-from antiphon.channels.telegram.markup import verbatim
 from antiphon.channels.telegram.settings import LONGEST_TEXT
 from antiphon.channels.webhook.channel import body_of
 from antiphon.cli.rendering.rows import approval_lines, call_line

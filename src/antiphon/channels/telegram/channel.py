@@ -14,8 +14,8 @@ from telegram import (
 )
 from telegram.error import BadRequest, ChatMigrated, TelegramError
 
+from antiphon.channels.markup import DrawnText, StyledSpan, render, verbatim
 from antiphon.channels.telegram.client import TelegramClient, failure_of
-from antiphon.channels.telegram.markup import DrawnText, StyledSpan, render, verbatim
 from antiphon.channels.telegram.settings import ACCOUNT, LONGEST_TEXT, NAME
 from antiphon.domain.channel_form import Button, ChannelForm, DeliveryPart, LengthUnit, Streaming
 from antiphon.domain.delivery import Delivery, DeliveryFailed

@@ -1,4 +1,4 @@
-"""The Markdown of models, and Antiphon's own texts, as text with marked spans, as Telegram shows it. Pure.
+"""The Markdown of models, and Antiphon's own texts, as text with marked spans, for all channels. Pure.
 
 Spans need no escaping, and whatever is not understood stays as it was written.
 """

@@ -1,10 +1,10 @@
-"""The Markdown of models as Telegram shows it."""
+"""The Markdown of models as text with marked spans."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.channels.telegram.markup import render
+from antiphon.channels.markup import render
 
 
 def shown(markdown: str) -> tuple[str, list[tuple[str, str]]]:
