@@ -62,3 +62,7 @@ class DeliveryPart(Struct, frozen=True, kw_only=True):
     buttons: tuple[Button, ...] = ()
     replaces: str | None = None
     """The platform's id of a message that this text replaces, instead of being a new message."""
+    is_growing: bool = False
+    """Whether it is the beginning of a reply that is still being written."""
+    asker: str | None = None
+    """The platform's id of the person whom a growing text answers; None if they have no account there."""

@@ -15,6 +15,7 @@ from antiphon.domain.classification import NO_COMPARTMENTS, Classification, Leve
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import AssistantMessage, text_content
+from antiphon.domain.person import Identity, PersonId
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.telling import Cause, sentence
@@ -22,6 +23,8 @@ from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.policy.written.reading import read_rules
+from antiphon.store import people
+from antiphon.store.database import Transaction
 from tests.channels.fake_channel import NAME, Act, LiveFakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -453,6 +456,30 @@ async def test_a_reply_goes_on_being_shown_after_the_clock_went_back(open_home: 
         await scene.writes(context, " goes on", seconds=6)
         assert shown(channel) == ["One goes on"]
         await scene.ends(context, "Done.")
+
+
+@requirement("channels:1")
+async def test_a_channel_learns_that_a_text_grows_and_whom_it_answers(open_home: OpenHome) -> None:
+    clock, writer, channel = ManualClock(), Writer(), LiveFakeChannel(form=ChannelForm(streaming=Streaming.EDIT))
+    async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
+        await app.database.run(link_owner)
+        scene = Scene(app, clock, writer)
+        context = await scene.asked(GROUP)
+        await scene.writes(context, "One", seconds=10)
+        await scene.writes(context, " goes on", seconds=10)
+        await scene.ends(context, "One goes on, and ends.")
+        assert [(part.text, part.is_growing, part.asker) for part in channel.parts] == [
+            ("One", True, "olga-here"),
+            ("One goes on", True, "olga-here"),
+            ("One goes on, and ends.", False, None),
+        ]
+
+
+async def link_owner(tx: Transaction) -> None:
+    """An account of the owner where the chat is, and one elsewhere."""
+    for account, id in (("elsewhere", "olga-elsewhere"), ("default", "olga-here")):
+        identity = Identity(channel=NAME, account=account, platform_id=id)
+        await people.insert_identity(tx, identity, PersonId(OWNER.name), tx.now_ms)
 
 
 @requirement("groups:3")

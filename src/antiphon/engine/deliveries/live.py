@@ -353,7 +353,7 @@ class LiveReplies:
         if stream.message is None:
             await self._send_first(stream, view, words)
             return
-        part = DeliveryPart(index=0, text=words, replaces=stream.message)
+        part = DeliveryPart(index=0, text=words, replaces=stream.message, is_growing=True, asker=view.asker)
         await self._send(stream, view, part)
 
     async def _send_first(self, stream: _Stream, view: DraftView, words: str) -> None:
@@ -365,7 +365,8 @@ class LiveReplies:
             stream.is_mute = True
             return
         try:
-            sent = await self._send(stream, view, DeliveryPart(index=0, text=words))
+            part = DeliveryPart(index=0, text=words, is_growing=True, asker=view.asker)
+            sent = await self._send(stream, view, part)
         except DeliveryFailed as failed:
             if failed.was_refused:
                 await self._database.run(forget_stream, run.id, sessions=sessions)

@@ -7,10 +7,12 @@ reply began also ends the showing: a closed group, another route or another plac
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from antiphon.domain.actor import PrincipalKind
 from antiphon.domain.classification import Classification
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.keys import ChatType
+from antiphon.domain.person import PersonId
 from antiphon.domain.run import Run
 from antiphon.domain.session import DEFAULT_ACCOUNT, DeliveryContext, Session
 from antiphon.engine.access.exits import may_send_to
@@ -23,7 +25,7 @@ from antiphon.engine.deliveries.paces import PacedChat, account_of, chat_of
 from antiphon.engine.rules import Rules
 from antiphon.policy.chats import ChannelRules
 from antiphon.policy.decision import Deny
-from antiphon.store import channel_groups, routes, runs
+from antiphon.store import channel_groups, people, routes, runs
 from antiphon.store import deliveries as outbox
 from antiphon.store import sessions as rows
 from antiphon.store.channel_groups import ChannelGroup, GroupState
@@ -61,6 +63,8 @@ class DraftView(NamedTuple):
     """The group, if one is known at the place, and the versions of the chat's stored routes."""
     streaming: Delivery | None
     """The reply as an earlier attempt of the run has shown it."""
+    asker: str | None
+    """The platform's id of the person whom the run answers; None if they have no account there."""
 
     def is_where(self, earlier: "DraftView") -> bool:
         """Whether the reply goes to the same chat as before, and nobody routed that chat elsewhere."""
@@ -97,7 +101,17 @@ async def look(
             await _routes_of(query, rules, place, group=group, is_direct=is_direct),
         ),
         streaming=await outbox.find_streaming(query, run.id),
+        asker=await _asker_at(query, run, place),
     )
+
+
+async def _asker_at(query: Query, run: Run, place: DeliveryContext) -> str | None:
+    """The account there of the person as whom the run acts."""
+    if run.principal.kind is not PrincipalKind.PERSON:
+        return None
+    person, there = PersonId(run.principal.name), (place.channel, place.account_id or DEFAULT_ACCOUNT)
+    found = (await people.find_identities(query, [person]))[person]
+    return next((each.platform_id for each in found if (each.channel, each.account) == there), None)
 
 
 async def _group_at(query: Query, place: DeliveryContext) -> ChannelGroup | None:
