@@ -7,6 +7,7 @@ from datetime import timedelta
 import anyio
 from msgspec.structs import replace
 
+from antiphon.domain.attachments import fitting_name
 from antiphon.domain.inbound import Inbound, InboundFile, SentFile
 from antiphon.domain.message import ImagePart
 from antiphon.domain.text import bracketed_name
@@ -20,6 +21,8 @@ LARGEST_IMAGE = 5 * MIB
 """The largest picture that is shown to models."""
 PATIENCE = timedelta(seconds=60)
 """How long fetching one file may take; later messages of the chat wait meanwhile."""
+PICTURE_TYPES = ("image/jpeg", "image/png")
+"""The types of pictures that models are shown."""
 _IMAGES = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png"))
 
 Fetch = Callable[[SentFile, int], Awaitable[bytes | None]]
@@ -58,6 +61,22 @@ def too_large(kind: str, name: str) -> str:
     if kind == PHOTO:
         return f"The photo is larger than {LARGEST_IMAGE // MIB} MiB and was not taken in. Send it as a file."
     return f"The file {bracketed_name(name)!r} is larger than {LARGEST_FILE // MIB} MiB and was not taken in."
+
+
+def sent_file(file_id: str, name: str, mime_type: str, size: int | None) -> SentFile | str:
+    """The file to fetch, as platforms describe files by their types; a sentence for the sender if it is too large.
+
+    `size` is what the platform says; None if it says nothing.
+    """
+    sort, is_photo = mime_type.partition("/")[0], mime_type in PICTURE_TYPES
+    kind = PHOTO if is_photo else sort if sort in ("audio", "video") else "document"
+    most = LARGEST_IMAGE if is_photo else LARGEST_FILE
+    size = most if size is None or size < 0 else size
+    name = fitting_name(name, "file")
+    if size > most:
+        return too_large(kind, name)
+    size = size * 4 // 3 + 4 if is_photo else size  # as it is encoded in the message
+    return SentFile(file_id=file_id, kind=kind, name=name, size=size)
 
 
 def picture_type(data: bytes) -> str | None:
