@@ -20,7 +20,8 @@ def describe(section: type[Section]) -> None:
     for base in reversed(section.__mro__):
         if issubclass(base, Section) and base is not Section:
             for name, text in _texts_of(base):
-                section.model_fields[name].description = text
+                if name in section.model_fields:  # and not a variable of the class
+                    section.model_fields[name].description = text
     section.model_rebuild(force=True)
 
 
