@@ -63,7 +63,7 @@ def sections_of(annotation: Any, place: str) -> Iterator[tuple[type[BaseModel], 
     elif origin is tuple:
         yield from sections_of(arguments[0], f"{place}[]")
     elif origin is dict:
-        keys = get_args(arguments[0])
+        keys = [key for key in get_args(arguments[0]) if isinstance(key, str)]
         yield from sections_of(arguments[1], f"{place}.<{'|'.join(keys) or 'name'}>")
     elif origin in (Union, UnionType, Annotated):
         for argument in arguments:

@@ -57,6 +57,10 @@ JUDGED = {
 """Each setting that names something of which there may be another; how it is written, and what it names."""
 REFUSED = {
     "agents.default": "agents.default = {}\n",
+    "channels.slack.agent": "channels.slack.agent = {}\n",
+    "channels.slack.groups.agent": "channels.slack.groups.C1.agent = {}\n",
+    "channels.slack.accounts.agent": "channels.slack.accounts.acme.agent = {}\n",
+    "channels.slack.accounts.groups.agent": "channels.slack.accounts.acme.groups.C1.agent = {}\n",
     "channels.telegram.agent": "channels.telegram.agent = {}\n",
     "channels.telegram.groups.agent": 'channels.telegram.groups."-1".agent = {}\n',
     "channels.webhook.agent": "channels.webhook.door.agent = {}\n",
@@ -79,6 +83,8 @@ FREE = {
     *("tools.fetch_page.hosts", "tools.fetch_page.private"),
     *("access.roles", "gateway.allowed_hosts", "agents.list", "channels.webhook", "hooks", "providers"),
     *("channels.telegram.groups", "channels.telegram.groups.members", "channels.discord.thread_bindings"),
+    *("channels.slack.groups", "channels.slack.groups.members", "channels.slack.accounts"),
+    *("channels.slack.accounts.groups", "channels.slack.accounts.groups.members"),
     *("agents.defaults.subagents.models", "agents.list.subagents.models"),
     *("agents.defaults.skills", "agents.list.skills"),
 }

@@ -42,6 +42,8 @@ LISTS = {
     "access.roles.user.commands": ["help", "status"],
     "access.roles.guest.tools": ["lookup", "run_command"],
     "access.roles.guest.commands": ["help", "status"],
+    "channels.slack.groups.x.members": ["ann", "bob"],
+    "channels.slack.accounts.x.groups.x.members": ["ann", "bob"],
     "channels.telegram.groups.x.members": ["ann", "bob"],
 }
 """A value of every setting that is a list of texts, besides names of compartments."""
@@ -62,6 +64,9 @@ TABLES: dict[str, object] = {
     "tools.fetch_page.ports": [8080, 8443],
     "tools.functions": {"lookup": {"classification": LEVEL}},
     "channels.discord.thread_bindings": {"enabled": True},
+    "channels.slack.groups": {"C1": {"agent": "main", "silent": True}},
+    "channels.slack.accounts": {"acme": {"agent": "main"}},
+    "channels.slack.accounts.x.groups": {"C1": {"agent": "main", "silent": True}},
     "channels.telegram.groups": {"-100": {"agent": "main", "silent": True}},
     "channels.webhook": {"door": {"agent": "main"}},
     "hooks": {"bell": {"agent": "main"}},

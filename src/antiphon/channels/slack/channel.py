@@ -1,0 +1,253 @@
+"""Sends texts to Slack. Contract: channels 1."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.channels.markup import DrawnText, render, verbatim
+from antiphon.channels.remembered import Remembered
+from antiphon.channels.slack.blocks import blocks_of, defuse, escape
+from antiphon.channels.slack.client import LIMITED, Json, SlackClient, SlackError, failure_of, inner
+from antiphon.channels.slack.section import NAME
+from antiphon.domain.channel_form import ChannelForm, DeliveryPart, Streaming
+from antiphon.domain.delivery import Delivery
+from antiphon.domain.session import DeliveryContext
+
+LONGEST_TEXT: Final = 3_800
+FORM: Final = ChannelForm(longest=LONGEST_TEXT, streaming=Streaming.EDIT, has_buttons=True, table_width=80)
+GROUP_INTERVAL_MS: Final = 3_000
+"""The least time between two changes in a channel with its threads: Slack allows about 50 edits a minute."""
+LONGEST_NOTICE: Final = 500
+"""Characters of a text in notifications, and where blocks cannot be shown."""
+MARK: Final = "antiphon_delivery"
+"""The kind of the metadata by which a message is found that Slack took without saying so."""
+SKEW: Final = timedelta(minutes=2)
+"""How far this machine's clock may be off when it is looked for."""
+MOST_LOOKED: Final = 400
+_ENDED: Final = ("message_not_in_streaming_state", "stopped_by_user", "message_not_found", "message_not_owned_by_app")
+"""What Slack says of a stream that takes no more words: it ends by itself after some minutes."""
+_NO_STREAMS: Final = ("unknown_method", "channel_type_not_supported", "invalid_arguments", "missing_recipient_user_id")
+
+
+class _StreamedMessage(Struct):
+    """A message that this process streams, or streamed."""
+
+    text: str
+    is_open: bool = True
+    is_sure: bool = True
+    """Whether Slack has said that the message holds just this text."""
+
+
+class _SlackPlace(Struct, frozen=True):
+    """A place as Slack names it."""
+
+    channel: str
+    thread: str | None
+
+
+class SlackChannel:
+    """Implements `LiveChannel` and `ThreadedChannel` for one app in one workspace."""
+
+    timeout_seconds = 45.0
+    name = NAME
+
+    def __init__(self, client: SlackClient, account: str, interval_ms: int) -> None:
+        interval = max(GROUP_INTERVAL_MS, interval_ms)
+        self.account: str = account
+        self.form = replace(FORM, stream_interval_ms=interval_ms, group_interval_ms=interval)
+        self._client = client
+        self._direct = Remembered[str]()
+        """The ids of direct chats, by the person."""
+        self._streams = Remembered[_StreamedMessage]()
+        """By the id of the message."""
+        self._doubtful = Remembered[bool]()
+        """Deliveries of which Slack may have a message, because no answer came."""
+
+    async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
+        """Sends the part, or replaces the message that it names. A text that is sent again is looked for first."""
+        with _failing():
+            where, shown = await self._find_place(delivery.place), part.replaces
+            if shown is None and (delivery.attempts > 1 or self._doubtful.get(delivery.id)):
+                shown = await self._find_sent(where, delivery, part)
+            if shown is not None:
+                await self._replace(where, part, shown)
+                return shown
+            try:
+                return await self._begin(where, delivery, part)
+            except SlackError as error:
+                if error.is_passing and error.code != LIMITED:
+                    self._doubtful.put(delivery.id, True)
+                raise
+
+    async def draft(self, place: DeliveryContext, draft_id: int, text: str) -> None:
+        """There are none: replies are streamed in threads, and edited elsewhere."""
+
+    async def typing(self, place: DeliveryContext) -> None:
+        """Slack has no such sign for apps."""
+
+    async def withdraw(self, place: DeliveryContext, platform_id: str) -> None:
+        with _failing():
+            where = await self._find_place(place)
+            await self._end_stream(where, platform_id)
+            try:
+                await self._client.call("chat.delete", channel=where.channel, ts=platform_id)
+            except SlackError as error:
+                if error.code != "message_not_found":
+                    raise
+
+    async def open_thread(self, place: DeliveryContext, message_id: str, title: str) -> str:
+        """A thread begins with its first answer; its id is that of the message above it."""
+        return place.thread_id or message_id
+
+    async def tell(self, place: DeliveryContext, person: str, text: str) -> None:
+        """Shows the text there to that person alone."""
+        where, user = await self._find_place(place), person.rpartition(".")[2]
+        said = escape(text)
+        await self._client.call(
+            "chat.postEphemeral", channel=where.channel, thread_ts=where.thread, user=user, text=said
+        )
+
+    def note_direct(self, person: str, channel: str) -> None:
+        """Notes in which chat the person writes to the app."""
+        self._direct.put(person, channel)
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def _begin(self, where: _SlackPlace, delivery: Delivery, part: DeliveryPart) -> str:
+        """The id of the new message."""
+        is_direct = where.channel.startswith("D")
+        if part.is_growing and where.thread is not None and (is_direct or part.asker is not None):
+            try:
+                return await self._begin_stream(where, part, None if is_direct else part.asker)
+            except SlackError as error:
+                if error.code not in _NO_STREAMS:
+                    raise
+        mark = {"event_type": MARK, "event_payload": {"id": delivery.id, "part": part.index}}
+        words, at = _words(part), {"channel": where.channel, "thread_ts": where.thread}
+        # For a preview Slack fetches the address: words of a reply must not reach servers that the reply names.
+        sent = await self._client.call(
+            "chat.postMessage", **at, **words, metadata=mark, unfurl_links=False, unfurl_media=False
+        )
+        ts = _ts_of(sent)
+        self._streams.put(ts, _StreamedMessage("", is_open=False))
+        return ts
+
+    async def _begin_stream(self, where: _SlackPlace, part: DeliveryPart, asker: str | None) -> str:
+        """`asker` is named in channels."""
+        to: dict[str, str] = {}
+        if asker is not None:
+            me, (team, _, user) = await self._client.me(), asker.rpartition(".")
+            to = {"recipient_team_id": me.team_id if team == me.home else team, "recipient_user_id": user}
+        at, text = {"channel": where.channel, "thread_ts": where.thread}, defuse(part.text)
+        ts = _ts_of(await self._client.call("chat.startStream", **at, **to, markdown_text=text))
+        self._streams.put(ts, _StreamedMessage(part.text))
+        return ts
+
+    async def _replace(self, where: _SlackPlace, part: DeliveryPart, ts: str) -> None:
+        """Shows the part in that message: goes on with its stream if the text goes on, else edits it."""
+        stream = self._streams.get(ts)
+        if stream is not None and stream.is_open and stream.is_sure and part.text.startswith(stream.text):
+            if await self._go_on(where, part, ts, stream):
+                return
+        elif where.thread is not None and part.spans is None:
+            await self._end_stream(where, ts)  # a process that died may have left it open
+        # What is left out would stay: the blocks of a stream.
+        await self._client.call("chat.update", channel=where.channel, ts=ts, **_words(part))
+
+    async def _go_on(self, where: _SlackPlace, part: DeliveryPart, ts: str, stream: _StreamedMessage) -> bool:
+        """Adds what the message lacks, and ends it with the last words; False if it takes no more."""
+        words = defuse(part.text[len(stream.text) :]) or None
+        if part.is_growing and words is None:
+            return True
+        stream.is_sure = False
+        method = "chat.appendStream" if part.is_growing else "chat.stopStream"
+        try:
+            await self._client.call(method, channel=where.channel, ts=ts, markdown_text=words)
+        except SlackError as error:
+            stream.is_sure = error.code == LIMITED
+            if error.code not in _ENDED:
+                raise
+            stream.is_open = False
+            return False
+        stream.text, stream.is_sure, stream.is_open = part.text, True, part.is_growing
+        return True
+
+    async def _end_stream(self, where: _SlackPlace, ts: str) -> None:
+        """Ends the message's stream, if it has one."""
+        stream = self._streams.get(ts)
+        if where.thread is None or (stream is not None and not stream.is_open):
+            return
+        try:
+            await self._client.call("chat.stopStream", channel=where.channel, ts=ts)
+        except SlackError as error:
+            if error.is_passing:
+                raise
+        self._streams.put(ts, _StreamedMessage("", is_open=False))
+
+    async def _find_sent(self, where: _SlackPlace, delivery: Delivery, part: DeliveryPart) -> str | None:
+        """The message that shows the part, or began to, if Slack has it."""
+        me, looked = await self._client.me(), 0
+        method = "conversations.history" if where.thread is None else "conversations.replies"
+        since = f"{(delivery.created_at - SKEW).timestamp():.6f}"
+        at: dict[str, object] = {"channel": where.channel, "ts": where.thread, "oldest": since}
+        try:
+            async for message in self._client.pages(method, "messages", include_all_metadata=True, **at):
+                looked += 1
+                if message.get("user") == me.user_id and _shows(message, delivery, part):
+                    return str(message.get("ts"))
+                if looked >= MOST_LOOKED:
+                    break
+        except SlackError as error:
+            if error.is_passing:
+                raise
+        return None
+
+    async def _find_place(self, place: DeliveryContext) -> _SlackPlace:
+        """A person's direct chat is opened if need be."""
+        channel = to = place.to or ""
+        if "." in to:
+            channel = self._direct.get(to)
+            if channel is None:
+                opened = await self._client.call("conversations.open", users=to.rpartition(".")[2])
+                channel = str(inner(opened, "channel").get("id"))
+                self.note_direct(to, channel)
+        return _SlackPlace(channel, place.thread_id)
+
+
+def _words(part: DeliveryPart) -> dict[str, object]:
+    """Antiphon's own text stays as it is; an agent's is rendered."""
+    drawn: DrawnText = render(part.text) if part.spans is None else verbatim(part.text, part.spans)
+    return {"text": escape(drawn.text[:LONGEST_NOTICE]), "blocks": blocks_of(drawn, part.buttons)}
+
+
+def _shows(message: Json, delivery: Delivery, part: DeliveryPart) -> bool:
+    """Whether the message is the part, by its mark; streams have none, and show a beginning of the text."""
+    mark = inner(message, "metadata")
+    if mark.get("event_type") == MARK:
+        return inner(mark, "event_payload") == {"id": delivery.id, "part": part.index}
+    said = _letters(str(message.get("text") or ""))
+    return part.index == 0 and part.spans is None and bool(said) and _letters(part.text).startswith(said)
+
+
+def _ts_of(answer: Json) -> str:
+    if not answer.get("ts"):
+        raise SlackError("no_ts")
+    return str(answer["ts"])
+
+
+def _letters(text: str) -> str:
+    return "".join(each for each in text if each.isalnum())
+
+
+@contextmanager
+def _failing() -> Generator[None]:
+    """Errors of Slack as failures of the text."""
+    try:
+        yield
+    except SlackError as error:
+        raise failure_of(error) from error

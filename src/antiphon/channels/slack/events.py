@@ -1,0 +1,355 @@
+"""Slack's events in Antiphon's words. Pure; unknown kinds and fields are passed over. Contract: channels 1."""
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+from antiphon.channels.files import sent_file
+from antiphon.channels.slack.section import NAME, ReplyPlace
+from antiphon.domain.citations import LinkedWords, cite, with_addresses
+from antiphon.domain.inbound import ButtonPress, ChangeKind, ChatChange, Cited, Inbound, Sender, SentFile
+from antiphon.domain.keys import ChatType
+from antiphon.domain.message import Attribution, AttributionKind, CitationKind, Whose
+from antiphon.domain.position import Position
+from antiphon.domain.session import DeliveryContext
+from antiphon.domain.text import bracketed_name
+
+LONGEST_DATA = 64
+"""Bytes of a button's data."""
+_SPOKEN = ("", "file_share", "thread_broadcast", "me_message")
+"""The subtypes of messages that somebody wrote; all others are Slack's own, or tell of changes."""
+_TS = re.compile(r"[0-9]{1,10}\.[0-9]{1,9}")
+_CONTROL = re.compile(r"<([^<>]*)>")
+_CHANGES = {
+    "member_joined_channel": ChangeKind.JOINED,
+    "member_left_channel": ChangeKind.PARTED,
+    "channel_left": ChangeKind.LEFT,
+    "group_left": ChangeKind.LEFT,
+    "channel_rename": ChangeKind.RENAMED,
+    "group_rename": ChangeKind.RENAMED,
+    "channel_id_changed": ChangeKind.MOVED,
+}
+
+
+class SlackPosition(Position, frozen=True):
+    """The time of a message, in seconds with six digits behind the point; unique in its channel."""
+
+    def is_after(self, stored: str) -> bool:
+        return moment_of(self.text) > moment_of(stored)
+
+
+class SlackBot(Struct, frozen=True, kw_only=True):
+    """The app's bot in its workspace, as `auth.test` says."""
+
+    user_id: str
+    user: str = ""
+    team_id: str
+    team: str = ""
+    enterprise_id: str | None = None
+
+    @property
+    def home(self) -> str:
+        """What the ids of people of this workspace begin with: in an enterprise, they are the enterprise's."""
+        return self.enterprise_id or self.team_id
+
+
+class KnownUser(Struct, frozen=True, kw_only=True):
+    """Somebody, as `users.info` says."""
+
+    name: str
+    team: str = ""
+    enterprise: str | None = None
+    language: str | None = None
+    is_bot: bool = False
+
+
+class EventSurroundings(Struct, frozen=True, kw_only=True):
+    """What is known around an event."""
+
+    me: SlackBot
+    account: str
+    replies: ReplyPlace = ReplyPlace.THREAD
+    users: Mapping[str, KnownUser | None] = {}
+    title: str = ""
+    """Of the channel."""
+
+
+class _SlackNoun(Struct, frozen=True, kw_only=True):
+    """A channel, a user, a button or the place of a message."""
+
+    id: str = ""
+    name: str = ""
+    team_id: str = ""
+    type: str = ""
+    value: str | None = None
+    channel_id: str = ""
+    message_ts: str = ""
+    thread_ts: str | None = None
+
+
+class _SlackFile(Struct, frozen=True, kw_only=True):
+    id: str = ""
+    name: str = ""
+    mimetype: str = ""
+    mode: str = ""
+    is_external: bool = False
+    size: int | None = None
+
+
+class _SharedMessage(Struct, frozen=True, kw_only=True):
+    """Another message that this one passes on, if it is one."""
+
+    is_share: bool = False
+    text: str = ""
+    author_name: str | None = None
+
+
+class SlackEvent(Struct, frozen=True, kw_only=True):
+    """A message, as an event or the history of a channel shows it, or a change of a channel."""
+
+    type: str = ""
+    subtype: str = ""
+    user: str = ""
+    inviter: str = ""
+    bot_id: str | None = None
+    team: str | None = None
+    user_team: str | None = None
+    text: str | None = None
+    ts: str = ""
+    thread_ts: str | None = None
+    parent_user_id: str | None = None
+    channel: str | _SlackNoun = ""
+    channel_type: str = ""
+    hidden: bool = False
+    files: tuple[_SlackFile, ...] = ()
+    attachments: tuple[_SharedMessage, ...] = ()
+    old_channel_id: str = ""
+    new_channel_id: str = ""
+
+    @property
+    def where(self) -> str:
+        """The channel's id."""
+        return (self.channel if isinstance(self.channel, str) else self.channel.id) or self.old_channel_id
+
+    @property
+    def thread(self) -> str | None:
+        """The thread that it answers in; None at the top of the channel."""
+        return None if self.thread_ts == self.ts else self.thread_ts
+
+    @property
+    def is_direct(self) -> bool:
+        return self.channel_type == "im" or self.where.startswith("D")
+
+    @property
+    def from_team(self) -> str:
+        """The workspace of its sender, if it says so."""
+        return self.user_team or self.team or ""
+
+    @property
+    def people(self) -> list[str]:
+        """Who wrote it, and some of those whom it mentions."""
+        named = (each[1:].partition("|")[0] for each in _CONTROL.findall(self.text or "") if each.startswith("@"))
+        return list(dict.fromkeys(each for each in (self.user, self.inviter, *named) if each))[:5]
+
+    def is_of_person(self, me: SlackBot) -> bool:
+        """Whether somebody wrote it, as far as it shows: neither a program nor Slack itself."""
+        is_spoken = self.subtype in _SPOKEN and not self.hidden and self.bot_id is None and _TS.fullmatch(self.ts)
+        return bool(is_spoken) and bool(self.where) and self.user not in ("", "USLACKBOT", me.user_id)
+
+
+class SlashCommand(Struct, frozen=True, kw_only=True):
+    user_id: str
+    team_id: str = ""
+    channel_id: str
+    text: str = ""
+    trigger_id: str
+
+
+class SlackPress(Struct, frozen=True, kw_only=True):
+    user: _SlackNoun
+    container: _SlackNoun
+    trigger_id: str
+    actions: tuple[_SlackNoun, ...] = ()
+
+
+def moment_of(ts: str) -> tuple[int, int]:
+    """The time as numbers that can be compared; the earliest for a text that is none."""
+    seconds, _, rest = ts.partition(".")
+    return (int(seconds), int(rest.ljust(9, "0"))) if _TS.fullmatch(ts) else (0, 0)
+
+
+def read_event(event: object) -> SlackEvent:
+    """Raises `msgspec.ValidationError` for one that cannot be read, as all functions here do."""
+    return msgspec.convert(event, SlackEvent)
+
+
+def inbound_of(event: SlackEvent, around: EventSurroundings) -> Inbound | None:
+    """The message as somebody's words; None if no person wrote it, or it is nothing for Antiphon."""
+    me, known = around.me, around.users.get(event.user)
+    if not event.is_of_person(me) or (known is not None and known.is_bot):
+        return None
+    sender, thread = _sender(event.user, event.from_team, around), event.thread
+    is_meant = event.is_direct or event.type == "app_mention" or _mention(me) in (event.text or "")
+    is_meant = is_meant or (thread is not None and event.parent_user_id == me.user_id)
+    unfetched, refused = _files_of(event.files)
+    text, attribution, cites = _words_of(event, around)
+    if not text.strip() and not unfetched and not refused:
+        return None
+    if thread is None and is_meant and not event.is_direct and around.replies is ReplyPlace.THREAD:
+        thread = event.ts
+    is_group = event.channel_type == "mpim"
+    return Inbound(
+        platform_id=f"{event.where}:{event.ts}",
+        position=SlackPosition(event.ts, event.where if thread is None else f"{event.where}/{thread}"),
+        place=_place(around, sender.id if event.is_direct else event.where, thread),
+        chat_type=ChatType.DIRECT if event.is_direct else ChatType.GROUP if is_group else ChatType.CHANNEL,
+        title=None if event.is_direct else bracketed_name(around.title),
+        sender=sender,
+        text=text,
+        is_meant=is_meant,
+        attribution=attribution,
+        cites=cites,
+        has_files=bool(unfetched),
+        unfetched=unfetched,
+        refused=refused if is_meant else (),
+        sent_at=datetime.fromtimestamp(moment_of(event.ts)[0], UTC),
+    )
+
+
+def _mention(me: SlackBot) -> str:
+    return f"<@{me.user_id}>"
+
+
+def _words_of(event: SlackEvent, around: EventSurroundings) -> tuple[str, Attribution | None, tuple[Cited, ...]]:
+    """The text, whose words it is, and the words of others that it points at."""
+    said = (event.text or "").strip()
+    rest = said.removeprefix(_mention(around.me)).lstrip()
+    # With a mention one commands the bot in threads, which have no slash commands.
+    text = _plain(rest if rest.startswith("/") else said, around)
+    shares = [each for each in event.attachments if each.is_share and each.text.strip()]
+    if not text.strip() and shares:
+        name = bracketed_name(_whole(shares[0].author_name or "")) or None
+        return _plain(shares[0].text, around), Attribution(kind=AttributionKind.FORWARD, name=name), ()
+    cited = [cite(CitationKind.QUOTE, Whose.OTHER, _plain(each.text, around), each.author_name) for each in shares]
+    return text, None, tuple(Cited(citation=each) for each in cited)
+
+
+def _plain(text: str, around: EventSurroundings) -> str:
+    """The text as people see it: with names in place of ids, and the addresses behind its linked words."""
+    shown, links, end = "", list[LinkedWords](), 0
+    for found in _CONTROL.finditer(text):
+        word, address = _shown(found[1], around)
+        shown += html.unescape(text[end : found.start()]) + word
+        links += [LinkedWords(len(shown), address)] if address else []
+        end = found.end()
+    return with_addresses(_whole(shown + html.unescape(text[end:])), links)
+
+
+def _shown(control: str, around: EventSurroundings) -> tuple[str, str | None]:
+    """What a control sequence looks like, and the address that it leads to."""
+    target, _, label = (html.unescape(each) for each in control.partition("|"))
+    name = target[1:]
+    if target.startswith("@"):
+        known = around.users.get(name)
+        return f"@{around.me.user if name == around.me.user_id else known.name if known else label or name}", None
+    if target.startswith("#"):
+        return f"#{label or name}", None
+    if target.startswith("!"):
+        return label or f"@{name.partition('^')[0]}", None
+    return label or target, target if label else None
+
+
+def _files_of(files: Sequence[_SlackFile]) -> tuple[tuple[SentFile, ...], tuple[str, ...]]:
+    """The files to fetch, and a sentence for each that cannot be taken in."""
+    found = list[SentFile | str]()
+    for file in files:
+        if not file.id or file.is_external or file.mode in ("external", "tombstone", "hidden_by_limit"):
+            found.append(f"The file {bracketed_name(_whole(file.name))!r} does not lie on Slack and was not taken in.")
+        else:
+            found.append(sent_file(file.id, _whole(file.name), file.mimetype, file.size))
+    unfetched = tuple(each for each in found if isinstance(each, SentFile))
+    return unfetched, tuple(each for each in found if isinstance(each, str))
+
+
+def change_of(event: SlackEvent, around: EventSurroundings) -> ChatChange | None:
+    """What happened to a channel; None if it is nothing for Antiphon."""
+    kind, is_me, people = _CHANGES.get(event.type), event.user == around.me.user_id, ()
+    sender, title = None, bracketed_name(_whole(around.title)) or None
+    if kind in (ChangeKind.JOINED, ChangeKind.PARTED):
+        if is_me:
+            kind = ChangeKind.ADDED if kind is ChangeKind.JOINED else ChangeKind.LEFT
+            sender = _sender(event.inviter, event.team or "", around) if event.inviter else None
+        else:
+            people = (_sender(event.user, event.team or "", around).id,)
+    if isinstance(event.channel, _SlackNoun):
+        title = bracketed_name(_whole(event.channel.name))
+    if kind is None or not event.where:
+        return None
+    place, moved_to = _place(around, event.where, None), event.new_channel_id or None
+    return ChatChange(kind=kind, place=place, title=title, sender=sender, moved_to=moved_to, people=people)
+
+
+def read_command(payload: object) -> SlashCommand:
+    return msgspec.convert(payload, SlashCommand)
+
+
+def command_of(found: SlashCommand, around: EventSurroundings) -> Inbound:
+    """The slash command as the message that it stands for; its words are a command of chats, or `/help`."""
+    sender, is_direct, said = (
+        _sender(found.user_id, found.team_id, around),
+        found.channel_id[:1] == "D",
+        found.text.strip(),
+    )
+    return Inbound(
+        platform_id=f"command:{found.trigger_id}",
+        place=_place(around, sender.id if is_direct else found.channel_id, None),
+        chat_type=ChatType.DIRECT if is_direct else ChatType.CHANNEL,
+        title=None if is_direct else bracketed_name(around.title),
+        sender=sender,
+        text=_plain(said if said.startswith("/") else f"/{said or 'help'}", around),
+    )
+
+
+def read_press(payload: object) -> SlackPress:
+    return msgspec.convert(payload, SlackPress)
+
+
+def press_of(found: SlackPress, around: EventSurroundings) -> ButtonPress | None:
+    """None for buttons whose data Antiphon did not make."""
+    data, where = next((each.value for each in found.actions if each.type == "button"), None), found.container
+    if not data or not data.isascii() or not data.isprintable() or len(data) > LONGEST_DATA:
+        return None
+    sender = _sender(found.user.id, found.user.team_id, around)
+    thread = None if where.thread_ts == where.message_ts else where.thread_ts
+    return ButtonPress(
+        platform_id=f"press:{found.trigger_id}",
+        place=_place(around, sender.id if where.channel_id.startswith("D") else where.channel_id, thread),
+        sender=sender,
+        data=data,
+        message_id=where.message_ts or None,
+    )
+
+
+def _place(around: EventSurroundings, to: str, thread: str | None) -> DeliveryContext:
+    return DeliveryContext(channel=NAME, to=to, account_id=around.account, thread_id=thread)
+
+
+def _sender(user: str, team: str, around: EventSurroundings) -> Sender:
+    """Who it is: ids of users are unique in their workspace, or in its enterprise."""
+    known, me = around.users.get(user), around.me
+    team = team or (known.team if known is not None else "") or me.team_id
+    is_here = team in (me.team_id, me.enterprise_id)
+    if not is_here and me.enterprise_id is not None and known is not None:
+        is_here = known.enterprise == me.enterprise_id
+    name = bracketed_name(_whole(user if known is None else known.name))
+    language = None if known is None else known.language
+    return Sender(id=f"{me.home if is_here else team}.{user}", name=name, language=language)
+
+
+def _whole(text: str) -> str:
+    """The text without half surrogates."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

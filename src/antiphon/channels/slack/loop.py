@@ -1,0 +1,244 @@
+"""Serves one app in its workspace: what comes over its connections, and what came while there were none."""
+
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Final, TypeVar, cast
+
+import anyio
+from msgspec import ValidationError
+from msgspec.structs import replace
+
+from antiphon.channels.account_loop import AccountLoop, PlatformTrouble
+from antiphon.channels.catch_up import caught_up
+from antiphon.channels.kind import Inside
+from antiphon.channels.slack.channel import SlackChannel
+from antiphon.channels.slack.client import LIMITED, SlackClient, SlackError, inner
+from antiphon.channels.slack.directory import SlackDirectory
+from antiphon.channels.slack.events import (
+    EventSurroundings,
+    SlackEvent,
+    SlackPosition,
+    change_of,
+    command_of,
+    inbound_of,
+    moment_of,
+    press_of,
+    read_command,
+    read_event,
+    read_press,
+)
+from antiphon.channels.slack.section import NAME, TITLE, SlackAccount
+from antiphon.channels.slack.socket import LINK_DISABLED, SlackSocket, SocketEnvelope
+from antiphon.clock import Clock
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.inbound import ButtonPress, ChatChange, FromChannel, Inbound, SentFile
+from antiphon.domain.position import NumberedPosition
+from antiphon.engine.chats.accounts import AccountLease
+
+logger = logging.getLogger(__name__)
+
+Read = TypeVar("Read")
+
+ALIVE_SECONDS: Final = 60.0
+"""How often it is noted that the account is read, for chats from which nothing came yet."""
+SKEW: Final = timedelta(minutes=2)
+"""How far this machine's clock may be off."""
+MOST_THREADS: Final = 50
+"""Threads that are looked at after an outage: those in which somebody wrote last."""
+MOST_OF_CHAT: Final = 1_000
+"""Messages of a chat that are looked at."""
+_TYPES: Final = ("im", "mpim", "private_channel", "public_channel")
+UNREACHABLE: Final = "Slack cannot be reached. Check whether this machine reaches https://slack.com."
+TROUBLES: Final = {
+    LINK_DISABLED: "Socket mode is off for this app, so nothing can come in. Turn it on, page Socket Mode.",
+    "too_many_websockets": "Other programs hold all connections that this app may have. Stop them.",
+    LIMITED: "Slack asks to wait.",
+}
+WRONG_TOKEN: Final = (
+    "The bot's token is wrong or was revoked, or the app was removed from the workspace. Take it from the page OAuth & "
+    "Permissions, once the app is installed."
+)
+WRONG_APP_TOKEN: Final = (
+    "The app's token is wrong or was revoked. Make one on the page Basic Information, App-Level Tokens, with the right "
+    "connections:write."
+)
+
+
+class SlackLoop(AccountLoop):
+    title = TITLE
+
+    def __init__(
+        self, settings: SlackAccount, client: SlackClient, channel: SlackChannel, inside: Inside, *, clock: Clock
+    ) -> None:
+        super().__init__(inside.reception, inside.accounts, clock, name=(NAME, channel.account))
+        self._settings = settings
+        self._client = client
+        self._channel = channel
+        self._directory = SlackDirectory(client, clock)
+        self._since: float | None = None
+        """When the account was last read; None before the first time."""
+
+    async def begin(self, lease: AccountLease) -> None:
+        me = await self._client.find_me()
+        self._since = None if lease.position is None else int(lease.position) / 1000
+        await self.store_name(lease, platform_id=f"{me.home}.{me.user_id}", name=me.user)
+
+    async def listen(self, lease: AccountLease) -> None:
+        """First what came meanwhile, then what comes; what is in both is recognised."""
+        async with anyio.create_task_group() as tasks:
+
+            async def ready() -> None:
+                await self.works()
+                await self._catch_up(lease)
+                tasks.start_soon(self._note_alive, lease)
+
+            await SlackSocket(self._client).run(ready, lambda envelope: self._take_envelope(envelope, lease))
+
+    async def fetch(self, file: SentFile, most: int) -> bytes | None:
+        while True:
+            try:
+                found = inner(await self._client.call("files.info", file=file.file_id), "file")
+                return await self._client.download(str(found.get("url_private_download")), most)
+            except SlackError as error:
+                if not error.is_passing:
+                    return None
+                await anyio.sleep(1.0 if error.wish is None else error.wish.total_seconds())
+
+    def trouble_of(self, error: Exception) -> PlatformTrouble | None:
+        while isinstance(error, ExceptionGroup):
+            error = cast("ExceptionGroup[Exception]", error).exceptions[0]
+        return trouble_of(error) if isinstance(error, SlackError) else None
+
+    async def _note_alive(self, lease: AccountLease) -> None:
+        while True:
+            self._since = self.clock.now_ms() / 1000
+            with suppress(Unavailable):
+                await self.accounts.advance(lease, NumberedPosition(str(self.clock.now_ms())))
+            await anyio.sleep(ALIVE_SECONDS)
+
+    async def _take_envelope(self, envelope: SocketEnvelope, lease: AccountLease) -> None:
+        """Confirms it once it is stored, or needs no storing."""
+        payload, kind = envelope.payload, envelope.payload.get("type")
+        if (
+            envelope.type == "events_api"
+            and (event := self._read(lambda: read_event(payload.get("event")))) is not None
+        ):
+            await self._take_event(event, lease)
+        elif envelope.type == "slash_commands" and (command := self._read(lambda: read_command(payload))) is not None:
+            around = await self._around([command.user_id], command.channel_id)
+            await self._take(self._read(lambda: command_of(command, around)), command.channel_id, lease)
+        elif kind == "block_actions" and (press := self._read(lambda: read_press(payload))) is not None:
+            around = await self._around([press.user.id], None)
+            await self._take(self._read(lambda: press_of(press, around)), press.container.channel_id, lease)
+        await envelope.confirm()
+
+    async def _take_event(self, event: SlackEvent, lease: AccountLease) -> None:
+        if event.type in ("message", "app_mention"):
+            await self._take(await self._inbound(event), event.where, lease)
+        else:
+            around = await self._around(event.people, event.where if event.type == "member_joined_channel" else None)
+            await self._take(self._read(lambda: change_of(event, around)), event.where, lease)
+
+    async def _take(self, content: FromChannel | None, channel: str, lease: AccountLease) -> None:
+        if content is None:
+            return
+        if channel.startswith("D") and not isinstance(content, ChatChange):
+            self._channel.note_direct(content.sender.id, channel)
+        received = await self.intake.take(lambda: content, lease, name=channel)
+        position = content.position
+        if position is not None and content.place.thread_id == position.text:
+            # It begins a thread, whose position it is; the channel is read up to it, too.
+            await self.accounts.advance(lease, SlackPosition(position.text, channel))
+        if received is not None and received.toast and isinstance(content, ButtonPress):
+            with suppress(SlackError):
+                await self._channel.tell(content.place, content.sender.id, received.toast)
+
+    def _read(self, read: Callable[[], Read]) -> Read | None:
+        """None for what cannot be read: Slack would send it again and again."""
+        try:
+            return read()
+        except ValidationError as error:
+            # The message of the error names fields and types, never what was written.
+            logger.warning("Event cannot be read", extra={"action": "event_unread", "error": str(error)})
+        except Exception:
+            logger.exception("Event cannot be read", extra={"action": "event_failed", "channel": NAME})
+        return None
+
+    async def _inbound(self, event: SlackEvent) -> Inbound | None:
+        """The message with the names in it; None if it is nothing for Antiphon."""
+        me = await self._client.me()
+        if not event.is_of_person(me):
+            return None
+        is_certain = bool(event.from_team) and (event.from_team == me.team_id or me.enterprise_id is None)
+        if not is_certain:
+            await self._directory.user(event.user, must=True)
+        around = await self._around(event.people, None if event.is_direct else event.where)
+        return self._read(lambda: inbound_of(event, around))
+
+    async def _around(self, users: list[str], channel: str | None) -> EventSurroundings:
+        title = "" if channel is None or channel.startswith("D") else await self._directory.title(channel)
+        known = {each: await self._directory.user(each) for each in users}
+        me, replies = await self._client.me(), self._settings.replies
+        return EventSurroundings(me=me, account=self.account, replies=replies, users=known, title=title)
+
+    async def _catch_up(self, lease: AccountLease) -> None:
+        """Takes in what people wrote while nobody listened, in the chats of the app and in their newest threads."""
+        stored = await self.accounts.positions(lease)
+        threads = sorted((each for each in stored if "/" in each), key=lambda each: moment_of(stored[each]))
+        chats = list[str]()
+        for kind in _TYPES:
+            with _of_one_chat():
+                chats += [
+                    str(each.get("id"))
+                    async for each in self._client.pages("users.conversations", "channels", types=kind)
+                ]
+        for chat in [*chats, *reversed(threads[-MOST_THREADS:])]:
+            with _of_one_chat():
+                await self._catch_up_in(chat, stored.get(chat), lease)
+
+    async def _catch_up_in(self, chat: str, after: str | None, lease: AccountLease) -> None:
+        (channel, _, thread), me = chat.partition("/"), await self._client.me()
+        limit, missed = self.clock.now() - self._settings.catch_up.oldest, list[Inbound]()
+        since = (limit - SKEW).timestamp()
+        if self._since is not None:
+            since = max(since, self._since - ALIVE_SECONDS - SKEW.total_seconds())
+        for event in await self._events_after(channel, thread or None, after or f"{max(since, 0):.6f}"):
+            if after is None and self._since is None and event.user == me.user_id:
+                missed.clear()  # another gateway of this app may have answered, before this one was here
+            elif (inbound := await self._inbound(event)) is not None:
+                missed.append(inbound)
+        for inbound in caught_up(missed, since=limit, most=self._settings.catch_up.messages):
+            await self._take(inbound, channel, lease)
+
+    async def _events_after(self, channel: str, thread: str | None, since: str) -> list[SlackEvent]:
+        """The messages after that time, the oldest first."""
+        found = list[SlackEvent]()
+        method = "conversations.history" if thread is None else "conversations.replies"
+        async for each in self._client.pages(method, "messages", channel=channel, ts=thread, oldest=since):
+            event = self._read(lambda each=each: replace(read_event(each), channel=channel))
+            if event is not None and event.thread == thread and moment_of(event.ts) > moment_of(since):
+                found.append(event)
+            if len(found) >= MOST_OF_CHAT:
+                break
+        return sorted(found, key=lambda each: moment_of(each.ts))
+
+
+@contextmanager
+def _of_one_chat() -> Generator[None]:
+    """Passes over what Slack does not show, unless it shows nothing at all."""
+    try:
+        yield
+    except SlackError as error:
+        if error.is_passing or error.is_of_token:
+            raise
+
+
+def trouble_of(error: SlackError) -> PlatformTrouble:
+    """Why the app is not served."""
+    if error.is_of_token:
+        return PlatformTrouble(WRONG_APP_TOKEN if error.is_of_app else WRONG_TOKEN)
+    if error.code == "missing_scope":
+        return PlatformTrouble(f"The app lacks the right {error.needed}. Add it, and install the app again.")
+    return PlatformTrouble(TROUBLES.get(error.code, UNREACHABLE), error.wish)

@@ -1,0 +1,59 @@
+"""The settings of apps in workspaces of Slack."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, SecretStr
+
+from antiphon.channels.sections import AccountName, GroupSection, PeopleSection, SeveralAccounts
+from antiphon.settings.addresses import WebAddress
+from antiphon.settings.section import secret_from
+
+NAME = "slack"
+TITLE = "Slack"
+COMMAND = "/antiphon"
+"""The slash command under which an app offers the commands of chats."""
+
+
+class ReplyPlace(StrEnum):
+    """Where a mention at the top of a channel is answered."""
+
+    THREAD = "thread"
+    """In a thread under it, which is a session of its own."""
+    CHANNEL = "channel"
+    """Beside it, in the channel's own session."""
+
+
+class SlackAccount(PeopleSection):
+    """An app in one workspace."""
+
+    token: SecretStr | None = Field(default=None, exclude=True)
+    """The token of the app's bot, which begins with `xoxb-`. Prefer `token_env`, or `ANTIPHON_SLACK_TOKEN`."""
+    token_env: str | None = Field(default=None, exclude=True)
+    """The environment variable that holds the bot's token."""
+    app_token: SecretStr | None = Field(default=None, exclude=True)
+    """The token of the app itself, which begins with `xapp-`, with the right `connections:write`. Prefer
+    `app_token_env`, or `ANTIPHON_SLACK_APP_TOKEN`."""
+    app_token_env: str | None = Field(default=None, exclude=True)
+    """The environment variable that holds the app's token."""
+    groups: dict[str, GroupSection] = Field(default_factory=dict[str, GroupSection])
+    """Channels that the app may answer in, by the id that Slack gives them, such as `C0123456789`."""
+    replies: ReplyPlace = ReplyPlace.THREAD
+    """Where a mention at the top of a channel is answered: in a thread under it, which is a session of its own, or
+    beside it in the channel."""
+    stream_interval_ms: Annotated[int, Field(ge=500, le=60_000)] = 1_500
+    """The least time between two changes of a reply that is shown while it is written."""
+    api_base: WebAddress | None = None
+    """The address of another server of the Web API, such as a proxy of your own; Slack's unless set."""
+
+    def key(self) -> str | None:
+        return secret_from(self.token, self.token_env)
+
+    def app_key(self) -> str | None:
+        return secret_from(self.app_token, self.app_token_env)
+
+
+class SlackSection(SeveralAccounts, SlackAccount):
+    accounts: dict[AccountName, SlackAccount] = Field(default_factory=dict[AccountName, SlackAccount])
+    """Several workspaces by names of your choice, each with these settings; those above hold for all unless one sets
+    them."""
