@@ -867,6 +867,7 @@ OF_ONE = {
     "channels/slack/channel.py SlackChannel._find_sent": "one text",
     "channels/slack/client.py SlackClient.download": "the bytes of one answer",
     "channels/slack/client.py SlackClient.pages": "one list",
+    "channels/slack/loop.py SlackLoop._catch_up": "one list",
     "channels/slack/loop.py SlackLoop._events_after": "one chat",
     "channels/slack/loop.py SlackLoop.fetch": "the tries of one file",
     "channels/webhook/channel.py _read": "the bytes of one answer",

@@ -185,15 +185,13 @@ class SlackLoop(AccountLoop):
 
     async def _catch_up(self, lease: AccountLease) -> None:
         """Takes in what people wrote while nobody listened, in the chats of the app and in their newest threads."""
-        stored = await self.accounts.positions(lease)
+        stored, chats = await self.accounts.positions(lease), dict[str, None]()
         threads = sorted((each for each in stored if "/" in each), key=lambda each: moment_of(stored[each]))
-        chats = list[str]()
         for kind in _TYPES:
             with _of_one_chat():
-                chats += [
-                    str(each.get("id"))
-                    async for each in self._client.pages("users.conversations", "channels", types=kind)
-                ]
+                async for each in self._client.pages("users.conversations", "channels", types=kind):
+                    chats[str(each.get("id"))] = None
+        chats |= dict.fromkeys(each for each in stored if "/" not in each)
         for chat in [*chats, *reversed(threads[-MOST_THREADS:])]:
             with _of_one_chat():
                 await self._catch_up_in(chat, stored.get(chat), lease)
