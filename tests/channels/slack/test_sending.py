@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from antiphon.channels.slack.channel import SlackChannel
 from antiphon.channels.slack.client import SlackClient
@@ -290,7 +291,20 @@ async def test_a_withdrawn_message_is_deleted_also_while_it_is_streamed(stage: S
     await stage.channel.withdraw(place, ts)
     await stage.channel.withdraw(place, ts)
     assert stage.fake.texts(CHANNEL, root) == []
-    assert await stage.channel.open_thread(place, "1.2", "a title") == root
+
+
+@requirement("spawn:4")
+async def test_a_thread_begins_under_the_message_that_is_answered_or_under_a_title(stage: Stage, root: str) -> None:
+    place = DeliveryContext(channel="slack", account_id="default", to=CHANNEL)
+    assert await stage.channel.open_thread(place, f"{CHANNEL}:{root}", "scout") == root
+    before = stage.fake.texts(CHANNEL, None)
+    inside = replace(place, thread_id=root)
+    others = [
+        await stage.channel.open_thread(where, id, "<!channel> scout")
+        for where, id in ((inside, "C1:1.2"), (place, None))
+    ]
+    assert len({root, *others}) == 3
+    assert stage.fake.texts(CHANNEL, None)[len(before) :] == ["<!channel> scout"] * 2
 
 
 @requirement("approvals:4")

@@ -99,9 +99,14 @@ class SlackChannel:
                 if error.code != "message_not_found":
                     raise
 
-    async def open_thread(self, place: DeliveryContext, message_id: str, title: str) -> str:
-        """A thread begins with its first answer; its id is that of the message above it."""
-        return place.thread_id or message_id
+    async def open_thread(self, place: DeliveryContext, message_id: str | None, title: str) -> str:
+        """A thread begins with its first answer; its id is that of the message above it, which no thread may hold."""
+        if message_id is not None and place.thread_id is None:
+            return message_id.rpartition(":")[2]
+        with _failing():
+            where = await self._find_place(place)
+            said = escape(title)
+            return _ts_of(await self._client.call("chat.postMessage", channel=where.channel, text=said, mrkdwn=False))
 
     async def tell(self, place: DeliveryContext, person: str, text: str) -> None:
         """Shows the text there to that person alone."""

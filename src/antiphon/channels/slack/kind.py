@@ -9,9 +9,11 @@ from antiphon.channels.kind import ChannelKind, Given
 from antiphon.channels.sections import accounts_of, place_of
 from antiphon.channels.slack.section import NAME, TITLE, SlackAccount, SlackSection
 from antiphon.clock import Clock, SystemClock
+from antiphon.domain.chat_form import ChatForm
 from antiphon.domain.chat_state import ChatState
 from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.domain.errors import Invalid
+from antiphon.domain.keys import ChatType
 
 if TYPE_CHECKING:
     from antiphon.channels.slack.workspaces import SlackWorkspaces
@@ -28,6 +30,7 @@ class SlackKind(ChannelKind[SlackSection, Mapping[str, SlackAccount]]):
     title = TITLE
     section = SlackSection
     about = "Apps in workspaces of Slack, through which people talk to agents; none unless set."
+    chats = ChatForm(group_type=ChatType.CHANNEL, chat_id_name="slack_channel_id", thread_id_name="slack_thread_ts")
     abilities = frozenset(Ability)
 
     def read(self, given: Given[SlackSection]) -> Mapping[str, SlackAccount]:
