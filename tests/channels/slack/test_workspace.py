@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.channels.slack.fake_slack import APP_TOKEN, BOT, TOKEN, FakeSlack
+from tests.channels.slack.fake_slack import APP_TOKEN, BOT, HOME, TOKEN, FakeSlack
 from tests.channels.slack.slack_platform import CHANNEL, settings_of
 from tests.channels.slack.workspace import MENTION, open_workspace
 from tests.channels.telegram.bots import PIXEL, until
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.directives import to_spawn
 from tests.engine.stage import config
 
 pytestmark = pytest.mark.anyio
@@ -28,13 +29,29 @@ async def test_a_mention_is_answered_in_its_thread_which_is_the_session(open_hom
         two = await workspace.mentions(BEN, "other")
         (first, second) = (f"agent:main:slack:channel:{CHANNEL}:thread:{ts}" for ts in (one, two))
         rows = [(key, json.loads(found)) for key, found in await workspace.app.database.read(_read_sessions)]
-        if not any(first == key for key, _ in rows):  # keys of channels are called groups until the engine tells them
-            first, second = (key.replace(":channel:", ":group:") for key in (first, second))
         assert [each.split()[-1] for each in await workspace.stored(first)] == ["plans", "mine", "again"]
         assert [each.split()[-1] for each in await workspace.stored(second)] == ["other"]
         (metadata,) = [found for key, found in rows if key == first]
         assert (metadata["slack_channel_id"], metadata["slack_thread_ts"]) == (CHANNEL, one)
         assert fake.texts(CHANNEL, None) == []
+
+
+@requirement("spawn:4")
+async def test_a_sub_agent_works_in_a_thread_of_its_own_in_which_two_people_talk_to_it(
+    open_home: OpenHome, fake: FakeSlack
+) -> None:
+    links = {"owner": [f"slack:{HOME}.{OLGA}"]}
+    async with open_workspace(open_home, fake, session__identity_links=links) as workspace:
+        spawn = to_spawn("!say found it", thread=True, label="scout")
+        asked = fake.write(OLGA, f"{MENTION} look\n{spawn}", channel=CHANNEL)
+        await fake.until(lambda: any(each["text"] == "scout" for each in fake.own(CHANNEL)))
+        (root,) = [each["ts"] for each in fake.own(CHANNEL) if each["text"] == "scout"]
+        await workspace.sees(CHANNEL, "found it", root)
+        fake.write(ANN, "what more?", channel=CHANNEL, thread=root)
+        await workspace.sees(CHANNEL, "echo: what more?", root)
+        fake.write(BEN, "and for me?", channel=CHANNEL, thread=root)
+        await workspace.sees(CHANNEL, "echo: and for me?", root)
+        assert not [text for text in fake.texts(CHANNEL, asked) if text == "found it"]
 
 
 async def _read_sessions(query: Any) -> Any:
