@@ -1,6 +1,7 @@
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 
 from antiphon.policy.chats import ChannelAccess
 from antiphon.policy.reception import (
@@ -83,3 +84,9 @@ def test_a_group_is_open_to_its_members_once_an_owner_has_allowed_it(
 ) -> None:
     requests = [request for request in EVERY_REQUEST if request.group is group and not request.is_suspended]
     assert {decide_admission(request) for request in requests} == {admission}
+
+
+@requirement("access:3")
+def test_nobody_is_heard_whom_the_platform_does_not_prove() -> None:
+    unproven = [replace(request, is_proven=False) for request in EVERY_REQUEST]
+    assert {decide_admission(request) for request in unproven} == {Admission.TELL_OWNERS}

@@ -13,6 +13,8 @@ from antiphon.domain.message import Attribution, Citation, Part, Whose
 from antiphon.domain.position import Position
 from antiphon.domain.session import DeliveryContext
 
+LONGEST_QUOTED = 64 * 1024
+"""Characters that are kept of what a sender's program repeated."""
 LONGEST_HOLD = timedelta(minutes=5)
 """How far ahead a message that waits may be due; it waits again if its time has not come then."""
 
@@ -83,7 +85,11 @@ class Inbound(Struct, frozen=True, kw_only=True):
     title: str | None = None
     """The group's title; None in direct chats."""
     sender: Sender
+    is_proven: bool = True
+    """Whether the platform proves that the sender wrote it; otherwise it is not taken in, and owners are told."""
     text: str
+    quoted: str = ""
+    """What the sender's program repeated of earlier messages: kept in the log, and in no prompt."""
     is_meant: bool = True
     """Whether the sender addresses the bot: mentions, answers or commands it by name; always in direct chats."""
     is_for_another: bool = False

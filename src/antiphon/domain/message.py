@@ -304,6 +304,8 @@ class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="us
     """Whose words it holds; None for the sender's own."""
     cites: tuple[Citation, ...] = ()
     """What it points at, in order."""
+    quoted: str = ""
+    """What the sender's program repeated of earlier messages; no prompt shows it."""
     is_dated: bool = False
     """Whether its author said when it was written."""
     exchange: ExchangeStep | None = None

@@ -25,6 +25,8 @@ class Admission(StrEnum):
     """The sender has a code already; the message waits if none does."""
     ASK_OWNERS = "ask_owners"
     """Owners are asked whether the bot may answer in the group."""
+    TELL_OWNERS = "tell_owners"
+    """Somebody may pretend to be the sender: owners are told, and nothing is taken in."""
     IGNORE = "ignore"
 
 
@@ -45,6 +47,8 @@ class AdmissionRequest(Struct, frozen=True, kw_only=True):
     """None in direct chats."""
     is_admitted: bool
     """Whether the sender's account is linked to a person, or an owner has admitted it."""
+    is_proven: bool = True
+    """Whether the platform proves that the sender wrote it."""
     is_suspended: bool = False
     is_machine: bool = False
     """Whether a program speaks with the sender's account."""
@@ -61,6 +65,8 @@ class AdmissionRequest(Struct, frozen=True, kw_only=True):
 
 def decide_admission(request: AdmissionRequest) -> Admission:
     """Groups are open to all their members once an owner has allowed them; direct chats only to admitted senders."""
+    if not request.is_proven:
+        return Admission.TELL_OWNERS
     if request.is_suspended or request.is_machine:
         return Admission.IGNORE
     match request.group:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import MessageId, SessionId
-from antiphon.domain.inbound import Inbound
+from antiphon.domain.inbound import LONGEST_QUOTED, Inbound
 from antiphon.domain.keys import ChatType, SessionKey, SessionKind
 from antiphon.domain.message import Citation, JsonObject, Part, TextPart, UserMessage
 from antiphon.domain.session import Session, SessionType, Source
@@ -197,6 +197,7 @@ def _posting(rules: Rules, chat: Chat, who: Who, *, arrived: Arrived, now_ms: in
             mentioned=is_mentioned(chat, inbound),
             attribution=inbound.attribution,
             cites=arrived.cites,
+            quoted=inbound.quoted[:LONGEST_QUOTED],
         ),
         may_repeat=True,
         mode=chat.rules.queue_mode,

@@ -7,8 +7,11 @@ from antiphon.domain.own_text import Code, own_text
 from antiphon.domain.person import Identity
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import shown_name
+from antiphon.engine.access.recipients import account_of
+from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.deliveries.questions import queue_question, subject_of_group
-from antiphon.store import channel_groups, pairings, people
+from antiphon.store import arrivals, channel_groups, pairings, people
+from antiphon.store.arrivals import ArrivalName, ArrivalOutcome, ArrivalRow
 from antiphon.store.channel_groups import ChannelGroup
 from antiphon.store.database import Query, Transaction
 from antiphon.store.pairings import Pairing
@@ -43,6 +46,31 @@ async def ask_what_waits(tx: Transaction, chat: Identity) -> None:
     for group in await channel_groups.list_all(tx):
         if group.is_asking and (group.channel, group.account) == (chat.channel, chat.account):
             await _ask_about_group(tx, chat, group)
+
+
+async def tell_of_unproven(tx: Transaction, place: DeliveryContext, sender: str) -> None:
+    """Tells owners, once a day for each account, that somebody may pretend to be the sender of a message."""
+    text = (
+        f"A message on {place.channel} was not taken in, because nothing proves that {shown_name(sender)} wrote it. "
+        "If you expect it, ask its sender's provider why; docs/places says what proves a sender. There may be more: "
+        "you are told of this once a day."
+    )
+    await tell_owners_daily(tx, place, text, about="unproven")
+
+
+async def tell_owners_daily(tx: Transaction, place: DeliveryContext, text: str, *, about: str) -> None:
+    """Tells owners in their chats with the account, or in the oldest one elsewhere; nothing more about that today."""
+    assert place.channel is not None
+    account, day = account_of(place), tx.now.date().isoformat()
+    told = ArrivalName(place.channel, account, f"told {about} {day}")
+    if await arrivals.find(tx, told) is not None:
+        return
+    await arrivals.store(tx, told, ArrivalRow(ArrivalOutcome.IGNORED, None), tx.now_ms)
+    chats = await find_owners_chats(tx, place.channel, account)
+    elsewhere = [each.identity for each in await people.list_owners_accounts(tx)]
+    for chat in chats or elsewhere[:1]:
+        name = f"{about} {place.channel} {account} {day} {chat.channel} {chat.account} {chat.platform_id}"
+        await enqueue_notice(tx, place_of(chat), text, name=name)
 
 
 async def _ask_about_sender(tx: Transaction, chat: Identity, pairing: Pairing) -> None:

@@ -39,6 +39,7 @@ from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, n
 from antiphon.engine.chats.holding import LEAST_PAUSE_MS, Holding, decide_files, hold, hold_late, join
 from antiphon.engine.chats.linking import Linked
 from antiphon.engine.chats.memory_commands import made_of_answer
+from antiphon.engine.chats.owners import tell_of_unproven
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted
@@ -167,6 +168,9 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
             group = await find_group(tx, inbound.place)
             await ask_owners(tx, inbound.place, group, title=inbound.title, by=None)
             received = Received(outcome=ArrivalOutcome.IGNORED)
+        case Admission.TELL_OWNERS:
+            await tell_of_unproven(tx, inbound.place, inbound.sender.id)
+            return Received(outcome=ArrivalOutcome.IGNORED)  # its id may be that of a message that is genuine
         case _:
             received = Received(outcome=ArrivalOutcome.IGNORED)
     if command.held is not None and received.outcome is not ArrivalOutcome.HELD:
@@ -187,17 +191,26 @@ async def _goes_on(tx: Transaction, command: TakeIn, first: ArrivalRow) -> bool:
 async def _admission_request(query: Query, rules: Rules, inbound: Inbound, who: Who) -> AdmissionRequest:
     """What is known about the message, as far as the decision can depend on it."""
     place, identity = inbound.place, who.identity
-    is_machine = is_of_machine(rules, identity)
+    is_machine, is_proven = is_of_machine(rules, identity), inbound.is_proven
     access = rules_of(rules, identity.channel, identity.account).access
     if inbound.chat_type is not ChatType.DIRECT:
         group = standing_of(rules, place, await find_group(query, place))
         is_suspended = who.standing.is_suspended
         return AdmissionRequest(
-            access=access, group=group, is_admitted=False, is_suspended=is_suspended, is_machine=is_machine
+            access=access,
+            group=group,
+            is_admitted=False,
+            is_proven=is_proven,
+            is_suspended=is_suspended,
+            is_machine=is_machine,
         )
     admitted = await is_admitted(query, who)
     asked = AdmissionRequest(
-        access=access, is_admitted=admitted, is_suspended=who.standing.is_suspended, is_machine=is_machine
+        access=access,
+        is_admitted=admitted,
+        is_proven=is_proven,
+        is_suspended=who.standing.is_suspended,
+        is_machine=is_machine,
     )
     if _code_in(inbound) is not None:
         since_ms = query.now_ms - linking.WRONG_CODES_LIFE_MS
