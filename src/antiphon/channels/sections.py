@@ -1,8 +1,9 @@
 """What the settings of a channel's accounts have in common; the section of a channel builds on these."""
 
-from collections.abc import Mapping
-from datetime import timedelta
-from typing import Annotated, Any, ClassVar, cast
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -16,6 +17,8 @@ from antiphon.settings.classification import ClassificationSection, ClearanceSec
 from antiphon.settings.names import AgentName
 from antiphon.settings.section import Section, secret_from
 from antiphon.settings.threads import ThreadBindingsSection
+
+Id = TypeVar("Id")
 
 MIN_SECRET_LENGTH = 16
 ACCOUNT_NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
@@ -32,6 +35,20 @@ class CatchUpSection(Section):
     @property
     def oldest(self) -> timedelta:
         return timedelta(hours=self.hours)
+
+    def passed_over(
+        self, messages: Sequence[tuple[Id, Hashable, datetime]], now: datetime, *, is_first: bool
+    ) -> set[Id]:
+        """Which of the messages are not taken in: each has an id, a chat and a time, the oldest first.
+
+        How many one chat may have is asked only of what was missed, `is_first`.
+        """
+        found, counts = set[Id](), Counter[Hashable]()
+        for id, chat, came_at in reversed(messages):
+            counts[chat] += 1
+            if now - came_at > self.oldest or (is_first and counts[chat] > self.messages):
+                found.add(id)
+        return found
 
 
 class AccountSection(Section):

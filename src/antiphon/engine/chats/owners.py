@@ -55,21 +55,30 @@ async def tell_of_unproven(tx: Transaction, place: DeliveryContext, sender: str)
         "If you expect it, ask its sender's provider why; docs/places says what proves a sender. There may be more: "
         "you are told of this once a day."
     )
-    await tell_owners_daily(tx, place, text, about="unproven")
+    await tell_owners_once(tx, place, text, about=f"unproven {tx.now.date().isoformat()}")
 
 
-async def tell_owners_daily(tx: Transaction, place: DeliveryContext, text: str, *, about: str) -> None:
-    """Tells owners in their chats with the account, or in the oldest one elsewhere; nothing more about that today."""
+async def tell_of_passed_over(tx: Transaction, place: DeliveryContext, number: int, *, name: str) -> None:
+    """Tells owners, once by that name, that so many messages were not taken in after nobody had listened."""
+    text = (
+        f"{number} of the messages on {place.channel} that came while no gateway listened were not taken in: they are "
+        "older than the setting `catch_up` allows, or more than it allows of one chat. They are still on the platform."
+    )
+    await tell_owners_once(tx, place, text, about=f"passed over {name}")
+
+
+async def tell_owners_once(tx: Transaction, place: DeliveryContext, text: str, *, about: str) -> None:
+    """Tells owners in their chats with the account, or in the oldest one elsewhere; nothing more about that later."""
     assert place.channel is not None
-    account, day = account_of(place), tx.now.date().isoformat()
-    told = ArrivalName(place.channel, account, f"told {about} {day}")
-    if await arrivals.find(tx, told) is not None:
+    account = account_of(place)
+    told = ArrivalName(place.channel, account, f"told {about}")
+    chats = await find_owners_chats(tx, place.channel, account)
+    chats = chats or [each.identity for each in await people.list_owners_accounts(tx)][:1]
+    if not chats or await arrivals.find(tx, told) is not None:
         return
     await arrivals.store(tx, told, ArrivalRow(ArrivalOutcome.IGNORED, None), tx.now_ms)
-    chats = await find_owners_chats(tx, place.channel, account)
-    elsewhere = [each.identity for each in await people.list_owners_accounts(tx)]
-    for chat in chats or elsewhere[:1]:
-        name = f"{about} {place.channel} {account} {day} {chat.channel} {chat.account} {chat.platform_id}"
+    for chat in chats:
+        name = f"{about} {place.channel} {account} {chat.channel} {chat.account} {chat.platform_id}"
         await enqueue_notice(tx, place_of(chat), text, name=name)
 
 

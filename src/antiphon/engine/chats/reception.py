@@ -25,6 +25,7 @@ from antiphon.engine.chats.accounts import AccountLease, LeaseLost
 from antiphon.engine.chats.changes import take_change
 from antiphon.engine.chats.entry import SessionMoved, Uploaded, target_of
 from antiphon.engine.chats.holding import GoOn, count_held, ready
+from antiphon.engine.chats.owners import tell_of_passed_over
 from antiphon.engine.chats.presses import TakePress, find_pressed, take_press
 from antiphon.engine.chats.take_in import Foreseen, Received, Stale, TakeIn, command_in, foresee, take_in
 from antiphon.engine.chats.uploads import prepare, remove_files, write_files
@@ -178,6 +179,14 @@ class Reception:
         """Notes what happened to a chat: owners are asked about a new group. Raises like `receive`."""
         return _current(await self._database.run(take_change, change, lease, self._rules), lease)
 
+    async def tell_passed_over(self, lease: AccountLease, number: int, *, name: str) -> None:
+        """Tells owners that so many messages of an outage are not taken in, as `catch_up` says.
+
+        They are told once by that name, such as the position of the newest one. Raises `Unavailable`.
+        """
+        place = DeliveryContext(channel=lease.channel, account_id=lease.account)
+        await self._database.run(_tell_passed_over, place, number, name)
+
     async def _take_in(self, command: TakeIn) -> Received:
         key: SessionKey | None = None
         for _ in range(MOST_TRIES):
@@ -219,6 +228,10 @@ class ToldSender(Struct, frozen=True, kw_only=True):
 
     def is_new(self, at_ms: int) -> bool:
         return at_ms - self.at_ms < TOLD_MS
+
+
+async def _tell_passed_over(tx: Transaction, place: DeliveryContext, number: int, name: str) -> None:
+    await tell_of_passed_over(tx, place, number, name=name)
 
 
 async def tell_number(tx: Transaction, told: ToldSender) -> None:

@@ -1,0 +1,267 @@
+"""A mailbox that is served. Importing this module imports the client libraries: only configured mailboxes do it."""
+
+import ssl
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.channels.account_loop import AccountLoop, PlatformTrouble
+from antiphon.channels.email.channel import EmailChannel
+from antiphon.channels.email.mailbox import BROKEN, Mailbox, MailHead, NoFolder, WrongPassword
+from antiphon.channels.email.section import NAME, EmailAccount
+from antiphon.channels.email.threads import MailThreads, head_of
+from antiphon.channels.files import FileTooLarge
+from antiphon.channels.kind import Inside, OpenChannel
+from antiphon.clock import Clock
+from antiphon.domain.citations import LONGEST_CITED, cite
+from antiphon.domain.inbound import Cited, Inbound, Sender, SentFile
+from antiphon.domain.keys import ChatType
+from antiphon.domain.mail.letter import (
+    BEGINNING,
+    LARGEST_MAIL,
+    UNREADABLE,
+    Body,
+    Letter,
+    decoded_part,
+    read_body,
+    read_letter,
+)
+from antiphon.domain.message import Attribution, AttributionKind, CitationKind, Whose
+from antiphon.domain.position import Position
+from antiphon.domain.session import DeliveryContext
+from antiphon.domain.text import bracketed_name
+from antiphon.engine.chats.accounts import AccountLease
+
+T = TypeVar("T")
+
+ATTEMPTS = 3
+"""How often a mail is asked for that the server does not give."""
+MOST_FORWARDED = 8
+"""Pieces in which a forwarded mail stands beside the words of its sender."""
+UNKNOWN = "unknown"
+"""The sender of a mail that does not name just one."""
+
+
+class MailPosition(Position, frozen=True):
+    """The UIDVALIDITY and the UID. Under another UIDVALIDITY mails are counted anew."""
+
+    def is_after(self, stored: str) -> bool:
+        (validity, uid), (other, before) = read_position(self.text), read_position(stored)
+        return validity != other or uid > before
+
+
+def read_position(text: str) -> tuple[int, int]:
+    validity, _, uid = text.partition(":")
+    return int(validity), int(uid)
+
+
+class _Arrived(Struct, frozen=True):
+    head: MailHead
+    letter: Letter
+
+    @property
+    def is_automatic(self) -> bool:
+        return self.letter.is_automatic
+
+
+class EmailAccounts(OpenChannel):
+    """The mailboxes with their connections."""
+
+    def __init__(self, accounts: Mapping[str, EmailAccount], clock: Clock) -> None:
+        self._accounts = [(name, settings, MailThreads(settings)) for name, settings in accounts.items()]
+        self.senders = [EmailChannel(*each, clock) for each in self._accounts]
+
+    async def serve(self, inside: Inside) -> None:
+        async with anyio.create_task_group() as tasks:
+            for each in self._accounts:
+                tasks.start_soon(EmailLoop(*each, inside).run)
+
+
+class EmailLoop(AccountLoop):
+    title = "The mail server"
+
+    def __init__(self, account: str, settings: EmailAccount, threads: MailThreads, inside: Inside) -> None:
+        super().__init__(inside.reception, inside.accounts, inside.services.clock, name=(NAME, account))
+        self._settings = settings
+        self._threads = threads
+        self._reception = inside.reception
+        self._read_to: tuple[int, int] | None = None
+        self._failures = Counter[int]()
+        """How often a mail was not given, by UID."""
+        self._limiter = anyio.CapacityLimiter(4)
+
+    async def begin(self, lease: AccountLease) -> None:
+        self._read_to = None if lease.position is None else read_position(lease.position)
+        async with self._opened():
+            address = self._settings.address.lower()
+            await self.store_name(lease, platform_id=address, name=address)
+
+    async def listen(self, lease: AccountLease) -> None:
+        async with self._opened() as box:
+            await self.works()
+            await self._take_all(box, lease, await self._in_thread(box, self._list_missed, box), is_first=True)
+            while True:
+                await self._in_thread(box, box.wait)
+                await self.works()
+                _, uid = self._read_to or (0, 0)
+                await self._take_all(box, lease, await self._in_thread(box, box.list_after, uid), is_first=False)
+
+    def trouble_of(self, error: Exception) -> PlatformTrouble | None:
+        settings = self._settings
+        where = f"{settings.imap_host}:{settings.imap_port}"
+        match error:
+            case WrongPassword():
+                said = (
+                    f"{where} does not take the password of {settings.login[0]}. Many providers want one for programs."
+                )
+            case NoFolder():
+                said = f"{settings.address} has no folder {settings.folder!r}: set `folder` to one that it has."
+            case ssl.SSLCertVerificationError():
+                said = f"The certificate of {where} is not valid for that name: correct `imap_host`, or set `ca_file`."
+            case ssl.SSLError():
+                said = f"{where} does not speak TLS as expected: 993 is the usual `imap_port`, 143 means STARTTLS."
+            case _ if isinstance(error, BROKEN):
+                said = f"{where} cannot be reached, or broke the connection: {type(error).__name__}."
+            case _:
+                return None
+        return PlatformTrouble(said)
+
+    async def fetch(self, file: SentFile, most: int) -> bytes | None:
+        validity, _, rest = file.file_id.partition(":")
+        uid, number, encoding = rest.split("/")
+        try:
+            async with self._opened() as box:
+                if str(box.validity) != validity:
+                    return None
+                data = await self._in_thread(box, box.fetch_part, int(uid), number, 2 * most)
+        except (*BROKEN, WrongPassword, NoFolder):
+            return None
+        decoded = None if data is None else await to_thread.run_sync(decoded_part, data, encoding)
+        if decoded is not None and len(decoded) > most:
+            raise FileTooLarge
+        return decoded
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[Mailbox]:
+        box = Mailbox(self._settings)
+        try:
+            await self._in_thread(box, box.open)
+            yield box
+        finally:
+            box.shut()
+
+    async def _in_thread(self, box: Mailbox, act: Callable[..., T], *given: Any) -> T:
+        """What is cancelled goes on until `shut` closes the socket."""
+        run = partial(box.run, act, *given)
+        return await to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._limiter)
+
+    def _list_missed(self, box: Mailbox) -> list[int]:
+        """What came since the account was read, or where that cannot be said, what is recent: it is recognised."""
+        since = self.clock.now() - self._settings.catch_up.oldest
+        if self._read_to is None:
+            return box.list_since(since, is_unseen=True)
+        if self._read_to[0] != box.validity:
+            return box.list_since(since, is_unseen=False)
+        return box.list_after(self._read_to[1])
+
+    async def _take_all(self, box: Mailbox, lease: AccountLease, uids: Sequence[int], *, is_first: bool) -> None:
+        if not uids:
+            return
+        arrived = await self._in_thread(box, self._fetch_heads, box, uids)
+        people = [(each.head.uid, each.letter.sender, each.head.came_at) for each in arrived if not each.is_automatic]
+        passed_over = self._settings.catch_up.passed_over(people, self.clock.now(), is_first=is_first)
+        if passed_over:
+            name = f"{box.validity}:{max(passed_over)}"
+            await self._reception.tell_passed_over(lease, len(passed_over), name=name)
+        for each in arrived:
+            position = MailPosition(f"{box.validity}:{each.head.uid}")
+            if each.head.uid in passed_over or not await self._take(box, lease, each, position):
+                await self.accounts.advance(lease, position)
+            self._read_to = box.validity, each.head.uid
+        self._read_to = box.validity, max(uids[-1], self._read_to[1] if self._read_to else 0)
+
+    def _fetch_heads(self, box: Mailbox, uids: Sequence[int]) -> list[_Arrived]:
+        found = (box.fetch_head(uid) for uid in uids)
+        own = self._settings.authserv_id, self._settings.address.lower()
+        return [_Arrived(replace(head, data=b""), read_letter(head.data, *own)) for head in found if head is not None]
+
+    async def _take(self, box: Mailbox, lease: AccountLease, arrived: _Arrived, position: Position) -> bool:
+        """False if it is nothing for Antiphon."""
+        letter, uid = arrived.letter, arrived.head.uid
+        if letter.is_automatic:
+            return False
+        body = None
+        if letter.is_proven:
+            body = await self._read(box, arrived)
+            if body is None:
+                return False
+        inbound = self._inbound(arrived, body, position)
+        received = await self.intake.take(lambda: inbound, lease, name=uid)
+        if received is None:
+            return False
+        if body is not None:
+            assert inbound.place.to is not None
+            head = head_of(letter.subject, letter.references, letter.message_id)
+            self._threads.note(inbound.place.to, letter.thread, head)
+            await self._in_thread(box, box.mark_seen, uid)
+        return True
+
+    async def _read(self, box: Mailbox, arrived: _Arrived) -> Body | None:
+        """None if the mail is gone, or the server never gives it."""
+        head, is_whole = arrived.head, arrived.head.size <= LARGEST_MAIL
+        if self._failures[head.uid] >= ATTEMPTS:
+            return UNREADABLE
+        self._failures[head.uid] += 1
+        mail = await self._in_thread(box, box.fetch_mail, head.uid, LARGEST_MAIL if is_whole else BEGINNING)
+        file_id = f"{box.validity}:{head.uid}"
+        read = partial(read_body, mail or b"", arrived.letter.subject, file_id, is_whole=is_whole)
+        body = None if mail is None else await to_thread.run_sync(read)
+        del self._failures[head.uid]
+        return body
+
+    def _inbound(self, arrived: _Arrived, body: Body | None, position: Position) -> Inbound:
+        letter = arrived.letter
+        person = letter.sender or UNKNOWN
+        place = DeliveryContext(
+            channel=NAME,
+            to=person,
+            account_id=self.account,
+            thread_id=None if body is None else letter.thread,
+        )
+        inbound = Inbound(
+            platform_id=letter.id,
+            position=position,
+            place=place,
+            chat_type=ChatType.DIRECT,
+            sender=Sender(id=person, name=letter.name),
+            is_proven=letter.is_proven,
+            text="",
+            sent_at=arrived.head.came_at,
+        )
+        return inbound if body is None else with_body(inbound, letter, body)
+
+
+def with_body(inbound: Inbound, letter: Letter, body: Body) -> Inbound:
+    """The message with its words, the subject of a first mail, and what it forwards beside them."""
+    words = body.words
+    inbound = replace(
+        inbound, quoted=words.quoted, has_files=bool(body.files), unfetched=body.files, refused=body.refused
+    )
+    author = None if words.author is None else bracketed_name(words.author)
+    if words.forwarded and not words.own:
+        attribution = Attribution(kind=AttributionKind.FORWARD, name=author)
+        return replace(inbound, text=words.forwarded, attribution=attribution)
+    pieces = [words.forwarded[at : at + LONGEST_CITED] for at in range(0, len(words.forwarded), LONGEST_CITED)]
+    cites = [cite(CitationKind.FORWARD, Whose.OTHER, each, author) for each in pieces[:MOST_FORWARDED]]
+    is_command = words.own.startswith("/")
+    subject = f"Subject: {letter.subject}" if letter.subject and not letter.references and not is_command else ""
+    remarks = [f"[{each}]" for each in body.remarks]
+    text = "\n\n".join(filter(None, (subject, words.own, *remarks)))
+    return replace(inbound, text=text, cites=tuple(Cited(citation=each) for each in cites))
