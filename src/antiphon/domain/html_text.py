@@ -32,7 +32,7 @@ _DEEPEST = 20
 
 def text_of_html(html: str) -> str:
     """What a person sees of it, with `>` before quoted lines and the addresses behind linked words."""
-    reader = _Reader()
+    reader = _SeenText()
     try:
         reader.feed(html)
         reader.close()
@@ -41,7 +41,7 @@ def text_of_html(html: str) -> str:
     return reader.text()
 
 
-class _Reader(HTMLParser):
+class _SeenText(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self._lines = [""]

@@ -12,7 +12,7 @@ from msgspec import Struct
 _WORD = re.compile(r"\w+")
 _ADDRESS = re.compile(r"\b(?:https?|mailto|cid):\S+|\[[^\]\n]{0,200}\]")
 MOST_DIFFERENT_WORDS = 3
-"""Words in which the two forms of a mail may differ: programs add a few, such as `[image]`."""
+"""DividedWords in which the two forms of a mail may differ: programs add a few, such as `[image]`."""
 _ORIGINAL = re.compile(r"\s*(?:-{2,}|_{5,})\s*(?:[^-_\n]{3,60}?\s*(?:-{2,}|_{5,}))?\s*")
 _FIELD = re.compile(r"\*?(?:From|Von|De|Da|Van|Från|Fra|Od)\s?:\*?\s*(.{1,300})", re.IGNORECASE)
 _FORWARD = re.compile(r"\s*(?:fwd?|wg|tr|rv|enc|i|doorst)\s*:", re.IGNORECASE)
@@ -23,7 +23,7 @@ _FORWARDED = re.compile(
 )
 
 
-class Words(Struct, frozen=True):
+class DividedWords(Struct, frozen=True):
     """What a message says."""
 
     own: str
@@ -34,7 +34,7 @@ class Words(Struct, frozen=True):
     """Who wrote what is forwarded, as it says."""
 
 
-def words_of(text: str, subject: str) -> Words:
+def words_of(text: str, subject: str) -> DividedWords:
     """Divides the text; `subject` tells a forward from an answer where programs write both alike."""
     lines = [line.rstrip() for line in text.splitlines()]
     forward = next((at for at, line in enumerate(lines) if _FORWARDED.fullmatch(line)), None)
@@ -44,10 +44,10 @@ def words_of(text: str, subject: str) -> Words:
     if forward is not None:
         passed_on = lines[forward:]
         author = next((match[1] for line in passed_on[:8] if (match := _FIELD.match(line))), None)
-        return Words(_joined(lines[:forward]), forwarded=_joined(passed_on), author=author)
+        return DividedWords(_joined(lines[:forward]), forwarded=_joined(passed_on), author=author)
     below = [] if original is None else lines[original:]
     own, quoted = _cut(lines if original is None else lines[:original])
-    return Words(_joined(own), quoted=_joined([*quoted, *below]))
+    return DividedWords(_joined(own), quoted=_joined([*quoted, *below]))
 
 
 def _is_original(lines: Sequence[str], at: int) -> bool:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from antiphon.domain.html_text import text_of_html
 from antiphon.domain.inbound import SentFile
 from antiphon.domain.mail.proof import Headers, is_proven, sender_in
-from antiphon.domain.repeated_words import Words, are_different, words_of
+from antiphon.domain.repeated_words import DividedWords, are_different, words_of
 from antiphon.domain.text import bracketed_name
 
 LARGEST_MAIL = 30 * 1024 * 1024
@@ -59,7 +59,7 @@ class Letter(Struct, frozen=True, kw_only=True):
 class Body(Struct, frozen=True, kw_only=True):
     """What the rest of a mail says."""
 
-    words: Words
+    words: DividedWords
     files: tuple[SentFile, ...] = ()
     remarks: tuple[str, ...] = ()
     """About its form, for the agent."""
@@ -67,7 +67,9 @@ class Body(Struct, frozen=True, kw_only=True):
     """What could not be taken in, for the sender."""
 
 
-UNREADABLE = Body(words=Words(""), refused=("The mail cannot be read and was not taken in. Send it as plain text.",))
+UNREADABLE = Body(
+    words=DividedWords(""), refused=("The mail cannot be read and was not taken in. Send it as plain text.",)
+)
 
 
 def own_message_id(delivery: str, part: int, thread: str | None, domain: str) -> str:

@@ -13,7 +13,7 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _SENDER = re.compile(r"(?:[^<>@,;:\"()]*<)?([^\s<>@,;:\"()\\\[\]]{1,64}@[\w.-]{1,255})>?")
 
 
-class _Result(Struct, frozen=True):
+class _AuthenticationResult(Struct, frozen=True):
     method: str
     result: str
     facts: Mapping[str, str]
@@ -45,7 +45,7 @@ def is_proven(headers: Headers, authserv_id: str, sender: str) -> bool:
     return any(each.result == "pass" and _vouches(each, sender, domain) for each in results)
 
 
-def _vouches(result: _Result, sender: str, domain: str) -> bool:
+def _vouches(result: _AuthenticationResult, sender: str, domain: str) -> bool:
     facts = result.facts
     match result.method:
         case "dkim":
@@ -63,7 +63,7 @@ def _is_same_or_above(proven: str, domain: str) -> bool:
     return proven == domain or ("." in proven and domain.endswith(f".{proven}"))
 
 
-def _topmost(headers: Headers, authserv_id: str) -> Sequence[_Result]:
+def _topmost(headers: Headers, authserv_id: str) -> Sequence[_AuthenticationResult]:
     for name, value in headers:
         if name != "authentication-results":
             continue
@@ -73,12 +73,12 @@ def _topmost(headers: Headers, authserv_id: str) -> Sequence[_Result]:
     return ()
 
 
-def _result_in(segment: str) -> _Result | None:
+def _result_in(segment: str) -> _AuthenticationResult | None:
     pairs = [(name, value.strip('"')) for name, value in _PAIR.findall(segment)]
     if not pairs:
         return None
     (method, result), *facts = pairs
-    return _Result(method.partition("/")[0], result, dict(reversed(facts)))
+    return _AuthenticationResult(method.partition("/")[0], result, dict(reversed(facts)))
 
 
 def _segments(value: str) -> list[str]:
