@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from antiphon.app import open_app
+from antiphon.channels.sections import SeveralAccounts
 from antiphon.cli.exits import ExitCode
 from antiphon.cli.main import app
 from antiphon.config.config import Config
@@ -41,7 +42,9 @@ def settings(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, 
     for name, field in section.model_fields.items():
         place = prefix + name
         nested = list(sections_of(field.annotation, place))
-        if nested:
+        if name == "accounts" and issubclass(section, SeveralAccounts):
+            yield f"{place}.<name>", "the settings of the channel", "none", field.description or ""
+        elif nested:
             for inner, inner_place in nested:
                 yield from settings(inner, f"{inner_place}.")
             if field.description and is_whole(field):

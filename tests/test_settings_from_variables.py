@@ -44,6 +44,8 @@ LISTS = {
     "access.roles.guest.commands": ["help", "status"],
     "channels.slack.groups.x.members": ["ann", "bob"],
     "channels.slack.accounts.x.groups.x.members": ["ann", "bob"],
+    "channels.email.accounts.x.groups.x.members": ["ann", "bob"],
+    "channels.email.groups.x.members": ["ann", "bob"],
     "channels.telegram.groups.x.members": ["ann", "bob"],
 }
 """A value of every setting that is a list of texts, besides names of compartments."""
@@ -67,6 +69,9 @@ TABLES: dict[str, object] = {
     "channels.slack.groups": {"C1": {"agent": "main", "silent": True}},
     "channels.slack.accounts": {"acme": {"agent": "main"}},
     "channels.slack.accounts.x.groups": {"C1": {"agent": "main", "silent": True}},
+    "channels.email.accounts": {"home": {"agent": "main"}},
+    "channels.email.accounts.x.groups": {"family": {"agent": "main"}},
+    "channels.email.groups": {"family": {"agent": "main"}},
     "channels.telegram.groups": {"-100": {"agent": "main", "silent": True}},
     "channels.webhook": {"door": {"agent": "main"}},
     "hooks": {"bell": {"agent": "main"}},

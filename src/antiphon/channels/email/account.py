@@ -62,7 +62,7 @@ def read_position(text: str) -> tuple[int, int]:
     return int(validity), int(uid)
 
 
-class _Arrived(Struct, frozen=True):
+class _FetchedHead(Struct, frozen=True):
     head: MailHead
     letter: Letter
 
@@ -187,12 +187,14 @@ class EmailLoop(AccountLoop):
             self._read_to = box.validity, each.head.uid
         self._read_to = box.validity, max(uids[-1], self._read_to[1] if self._read_to else 0)
 
-    def _fetch_heads(self, box: Mailbox, uids: Sequence[int]) -> list[_Arrived]:
+    def _fetch_heads(self, box: Mailbox, uids: Sequence[int]) -> list[_FetchedHead]:
         found = (box.fetch_head(uid) for uid in uids)
         own = self._settings.authserv_id, self._settings.address.lower()
-        return [_Arrived(replace(head, data=b""), read_letter(head.data, *own)) for head in found if head is not None]
+        return [
+            _FetchedHead(replace(head, data=b""), read_letter(head.data, *own)) for head in found if head is not None
+        ]
 
-    async def _take(self, box: Mailbox, lease: AccountLease, arrived: _Arrived, position: Position) -> bool:
+    async def _take(self, box: Mailbox, lease: AccountLease, arrived: _FetchedHead, position: Position) -> bool:
         """False if it is nothing for Antiphon."""
         letter, uid = arrived.letter, arrived.head.uid
         if letter.is_automatic:
@@ -213,7 +215,7 @@ class EmailLoop(AccountLoop):
             await self._in_thread(box, box.mark_seen, uid)
         return True
 
-    async def _read(self, box: Mailbox, arrived: _Arrived) -> Body | None:
+    async def _read(self, box: Mailbox, arrived: _FetchedHead) -> Body | None:
         """None if the mail is gone, or the server never gives it."""
         head, is_whole = arrived.head, arrived.head.size <= LARGEST_MAIL
         if self._failures[head.uid] >= ATTEMPTS:
@@ -226,7 +228,7 @@ class EmailLoop(AccountLoop):
         del self._failures[head.uid]
         return body
 
-    def _inbound(self, arrived: _Arrived, body: Body | None, position: Position) -> Inbound:
+    def _inbound(self, arrived: _FetchedHead, body: Body | None, position: Position) -> Inbound:
         letter = arrived.letter
         person = letter.sender or UNKNOWN
         place = DeliveryContext(

@@ -112,7 +112,7 @@ def failure_of(error: Exception) -> DeliveryFailed:
             is_gone = refused.code in _GONE
             return _answered(refused.code, "the recipient", GONE if is_gone else "channel_refused")
         case aiosmtplib.SMTPAuthenticationError():
-            return DeliveryFailed("The mail server does not take the password.", code="channel_unauthorized")
+            return DeliveryFailed("The mail server does not take the password.")
         case aiosmtplib.SMTPConnectResponseError() | aiosmtplib.SMTPHeloError():
             return DeliveryFailed(f"The mail server does not serve now: it answers {error.code}.", code=BUSY)
         case aiosmtplib.SMTPResponseException():

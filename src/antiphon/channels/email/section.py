@@ -21,7 +21,7 @@ class EmailAccount(PeopleSection):
     user: str | None = None
     """The name with which the mailbox is opened; the address unless set."""
     password: SecretStr | None = Field(default=None, exclude=True)
-    """The mailbox's password, or one that the provider gives to programs. Prefer `password_env`."""
+    """The mailbox's password; some providers make a password for programs. Prefer `password_env`."""
     password_env: str | None = Field(default=None, exclude=True)
     """The environment variable that holds the password."""
     imap_host: str = ""
