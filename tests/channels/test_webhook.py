@@ -615,3 +615,23 @@ async def test_an_owner_is_answered_in_the_log_and_speaks_there_if_they_say_so(
         await served.open("api:desk")
         refused = await served.client.post("/sessions/api:desk/messages", json={"text": "x", "deliver": True})
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_place")
+
+
+@requirement("channels:1")
+async def test_two_programs_that_answer_each_other_are_stopped_after_six_turns(
+    open_home: OpenHome, clock: ManualClock, receiver: Receiver
+) -> None:
+    receiver.answers = [(200, {}, b"")] * 20
+    async with serve_door(open_home, clock, receiver.url) as (served, client):
+        for number in range(6):
+            await answered(served.app, await ring(client, clock, message("hello", f"m-{number}")))
+        stopped = await ring(client, clock, message("hello", "m-6"))
+        assert (stopped.status_code, stopped.json()["error"]["code"]) == (429, "loop")
+        assert "quick_turns" in stopped.json()["error"]["message"]
+        again = await ring(client, clock, message("hello", "m-5"))
+        assert again.status_code == 202, "a repetition still gets its first answer"
+        clock.pass_time(timedelta(seconds=5))
+        await answered(served.app, await ring(client, clock, message("I am a person", "m-6")))
+    async with serve_door(open_home, clock, receiver.url, quick_turns=0) as (served, client):
+        for number in range(7, 15):
+            await answered(served.app, await ring(client, clock, message("hello", f"m-{number}")))

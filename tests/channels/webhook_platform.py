@@ -53,7 +53,14 @@ class WebhookPlatform(FakeServer):
 
     def section(self, gateway_url: str) -> Json:
         self._gateway = gateway_url
-        return {"door": {"secret": SECRET, "url": f"http://127.0.0.1:{self.port}/", "queue_mode": "enqueue"}}
+        return {
+            "door": {
+                "secret": SECRET,
+                "url": f"http://127.0.0.1:{self.port}/",
+                "queue_mode": "enqueue",
+                "quick_turns": 0,
+            }
+        }
 
     def id_of(self, person: str) -> str:
         return person

@@ -14,5 +14,7 @@ class Ability(StrEnum):
     """A reply is shown while it is written: `form.streaming` is not `none`."""
     THREADS = "threads"
     """A chat has threads, each a conversation of its own."""
+    OPENS_THREADS = "opens_threads"
+    """A thread can be begun for a sub-agent: its senders are `ThreadedChannel`s."""
     BUTTONS = "buttons"
     """A text can have buttons: `form.has_buttons`."""

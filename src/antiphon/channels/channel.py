@@ -67,7 +67,7 @@ class LiveChannel(Channel, Protocol):
 
 
 class ThreadedChannel(Channel, Protocol):
-    """A channel that can begin a thread; its kind has `Ability.THREADS`."""
+    """A channel that can begin a thread; its kind has `Ability.OPENS_THREADS`."""
 
     async def open_thread(self, place: DeliveryContext, message_id: str | None, title: str) -> str:
         """Begins a thread in the chat and returns its id, which `DeliveryContext.thread_id` holds from then on.

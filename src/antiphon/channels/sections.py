@@ -64,6 +64,9 @@ class AccountSection(Section):
     """The agent of its chats; `agents.default` unless set."""
     queue_mode: QueueMode = QueueMode.COLLECT
     """How its messages are handled if their session is busy, unless the session has a mode of its own."""
+    quick_turns: Annotated[int, Field(ge=0, le=1_000)] = 6
+    """How many answers may follow each other faster than people write, where programs look like people; then
+    nothing is answered until somebody takes their time. 0 for any number."""
     classification: ClassificationSection | None = None
     """The classification of its messages, and the least classification of its new sessions; public unless set. Guests'
     messages are untrusted in any case."""

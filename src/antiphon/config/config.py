@@ -327,6 +327,11 @@ class Config(Section):
                 titles={kind.name: kind.title for kind in self._known_kinds()},
                 forms={kind.name: kind.chats for kind in self._known_kinds()},
                 data=self.flow.chats,
+                quick_turns={
+                    (each.channel, each.account): each.section.quick_turns
+                    for each in self.accounts()
+                    if each.section.sends
+                },
             ),
             checkpoints=self.checkpoints.rules(),
             task_zone=self.tasks.zone or machine_zone(),
@@ -519,7 +524,7 @@ class Config(Section):
     def _thread_limits(self, channel: str, section: PeopleSection) -> BindingLimits | None:
         kind = next((kind for kind, _ in self._kinds() if kind.name == channel), None)
         bindings = section.thread_bindings or self.session.thread_bindings
-        has_threads = kind is not None and Ability.THREADS in kind.abilities
+        has_threads = kind is not None and Ability.OPENS_THREADS in kind.abilities
         return bindings.limits() if has_threads and bindings.enabled else None
 
     def _known_agent(self, name: str | None, agents: Collection[AgentId], *place: str) -> AgentId | None:

@@ -15,6 +15,9 @@ class ChatForm(Struct, frozen=True, kw_only=True):
     """What a chat of several people is called: `group`, or `channel`."""
     has_topics: bool = False
     """Whether threads are called topics."""
+    hasty_seconds: float | None = None
+    """How soon after an answer nobody can have read it, where the platform does not tell programs from people. None
+    where it does."""
     chat_id_name: str | None = None
     """The name of the platform's chat id in the metadata of sessions."""
     thread_id_name: str | None = None

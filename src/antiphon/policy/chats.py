@@ -76,6 +76,8 @@ class ChatRules(Struct, frozen=True, kw_only=True):
     forms: Mapping[str, ChatForm] = field(default_factory=dict[str, ChatForm])
     """What chats of each channel are called in keys, by its name."""
     data: ChatData = ChatData.OPEN
+    quick_turns: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """How many turns may follow each other faster than people write, by channel and account; 0 for any number."""
 
     def form(self, channel: str) -> ChatForm:
         return self.forms.get(channel, PLAIN_CHATS)

@@ -400,6 +400,16 @@ async def is_queued(query: Query, session: SessionRow) -> bool:
     return row is not None
 
 
+async def list_answered(query: Query, session: SessionRow, sender: Principal, *, limit: int) -> list[tuple[int, int]]:
+    """When the newest messages of the sender came that were answered, and when each was, the newest first."""
+    found = await query.fetch_all(
+        "SELECT created_at, ended_at FROM runs WHERE session = ? AND purpose = 'message' AND principal = ? "
+        "AND ended_at IS NOT NULL ORDER BY seq DESC LIMIT ?",
+        (session, str(sender), limit),
+    )
+    return [(asked, answered) for asked, answered in found]
+
+
 async def find_queued(query: Query, session: SessionRow) -> list[Run]:
     """Queued runs of the session in starting order: interrupts first, then by `seq`."""
     rows = await query.fetch_all(

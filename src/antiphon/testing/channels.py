@@ -24,6 +24,7 @@ import httpx
 
 from antiphon.adapters import ready_channels
 from antiphon.channels.abilities import Ability
+from antiphon.channels.channel import Channel
 from antiphon.channels.kind import AnyKind
 from antiphon.clock import SystemClock
 from antiphon.config.config import Config
@@ -133,14 +134,20 @@ class Stage:
         )
         self.gateway.begin(life)
 
-    async def form(self) -> ChannelForm:
-        """That of the channel's first account."""
+    async def sender(self) -> Channel:
+        """The channel's first account, closed."""
         kind = self.platform.kind
         (ready,) = [each for each in ready_channels(Config.model_validate(self.settings)) if each.name == kind.name]
         opened = kind.open(ready.settings, SystemClock())
-        form = opened.senders[0].form
         await opened.aclose()
-        return form
+        return opened.senders[0]
+
+    async def form(self) -> ChannelForm:
+        """That of the channel's first account."""
+        return (await self.sender()).form
+
+    async def opens_threads(self) -> bool:
+        return hasattr(await self.sender(), "open_thread")
 
     async def until(self, is_so: Callable[[], Awaitable[object]], *, or_death: bool = False) -> bool:
         """Returns once it is so; False if the gateway died before, which only `or_death` allows."""
@@ -234,6 +241,7 @@ async def abilities(stage: Stage) -> None:
     form, declared = await stage.form(), stage.platform.kind.abilities
     assert (Ability.EDITS in declared) is (form.streaming is not Streaming.NONE)
     assert (Ability.BUTTONS in declared) is form.has_buttons
+    assert (Ability.OPENS_THREADS in declared) is await stage.opens_threads()
 
 
 @case()

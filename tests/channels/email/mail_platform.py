@@ -40,6 +40,7 @@ class MailPlatform:
             "plain": True,
             "access": "public",
             "queue_mode": "enqueue",
+            "quick_turns": 0,
             **more,
         }
 

@@ -9,6 +9,7 @@ from antiphon.channels.email.section import NAME, EmailAccount, EmailSection
 from antiphon.channels.kind import ChannelKind, Given
 from antiphon.channels.sections import accounts_of, place_of
 from antiphon.clock import Clock
+from antiphon.domain.chat_form import ChatForm
 from antiphon.domain.errors import Invalid
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class EmailKind(ChannelKind[EmailSection, Mailboxes]):
     title = "e-mail"
     section = EmailSection
     about = "A mailbox, through which people talk to agents; none unless set."
+    chats = ChatForm(hasty_seconds=60)
     abilities = frozenset({Ability.REPLAY, Ability.ACKS, Ability.THREADS})
 
     def read(self, given: Given[EmailSection]) -> Mailboxes:

@@ -10,6 +10,7 @@ from antiphon.channels.webhook.section import WebhookSection, WebhookSections
 from antiphon.channels.webhook.settings import NAME, WebhookSettings
 from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER
+from antiphon.domain.chat_form import ChatForm
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 
@@ -26,6 +27,7 @@ class WebhookKind(ChannelKind[Sections, list[WebhookSettings]]):
     section = WebhookSections
     about = "Programs that exchange signed POST requests with sessions, by name."
     sender = "webhook with a url"
+    chats = ChatForm(hasty_seconds=1)
     abilities = frozenset({Ability.IDS, Ability.REPLAY, Ability.ACKS, Ability.THREADS})
 
     @property

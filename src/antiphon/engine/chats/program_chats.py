@@ -25,6 +25,7 @@ from antiphon.engine.access.places import ChatAddress, ChatRoute, find_route
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.commands import perform
 from antiphon.engine.chats.entry import SessionMoved, target_of
+from antiphon.engine.chats.loops import is_looping, loop_refused
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted, PostMessage
@@ -181,6 +182,10 @@ async def _post(tx: Transaction, command: PostProgramMessage, foreseen: SessionK
     if chat.is_fixed and (pinned is None or pinned.posted is None):
         # A route may lead to a session of any agent, and a repetition stores nothing.
         await _refuse_other_agent(tx, key, agent_id)
+    if pinned is None and chat.place.is_outside:
+        head = await rows.find_head_by_key(tx, key)
+        if await is_looping(tx, rules, chat.place, None if head is None else head.row, sender=principal):
+            raise loop_refused(chat.place)
     opening = OpenSession(
         principal=principal,
         target=NamedTarget(key, None),

@@ -38,6 +38,7 @@ from antiphon.engine.chats.entry import (
 from antiphon.engine.chats.groups import ask_owners, find_group, note_allowed, note_met
 from antiphon.engine.chats.holding import LEAST_PAUSE_MS, Holding, decide_files, hold, hold_late, join
 from antiphon.engine.chats.linking import Linked
+from antiphon.engine.chats.loops import is_looping, loop_refused, tell_of_loop
 from antiphon.engine.chats.memory_commands import made_of_answer
 from antiphon.engine.chats.owners import tell_of_unproven
 from antiphon.engine.deliveries.outbox import enqueue_notice
@@ -327,6 +328,10 @@ async def _post(tx: Transaction, command: TakeIn, chat: Chat, who: Who) -> Recei
     except AntiphonError as error:
         await _tell_refusal(tx, command, error.message)
         return Received(outcome=ArrivalOutcome.IGNORED, refused=error)
+    session = None if chat.session is None else chat.session.row
+    if command.held is None and await is_looping(tx, rules, inbound.place, session, sender=who.standing.principal):
+        await tell_of_loop(tx, inbound.place)
+        return Received(outcome=ArrivalOutcome.IGNORED, refused=loop_refused(inbound.place))
     if uploaded is not None and (chat.session is None or chat.session.id != uploaded.session_id):
         raise SessionMoved(chat.route.session_key)
     cites, cited = await settle_cites(tx, rules, chat, inbound)
