@@ -109,6 +109,8 @@ class NewDelivery(Struct, frozen=True, kw_only=True):
     """The number in the id that it had while it was written, and keeps if no later text waits for its place."""
     replaces: str | None = None
     """The platform's id of a message that shows an earlier text of it."""
+    may_be_shown: bool = False
+    """Whether the platform may have a beginning of it, because no answer came: then this is not its first attempt."""
     shown_as: str | None = None
     """The platform's id of a message that shows it already, so that it is not sent."""
     approval: ApprovalId | None = None
@@ -138,8 +140,8 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
     await tx.execute(
         "INSERT INTO deliveries (id, session, incarnation, run_id, channel, recipient, account_id, thread_id, text, "
         "spans, platform_id, approval, cause, release, level, compartments, integrity, person, status, code, error, "
-        "due_at, created_at, ended_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "due_at, created_at, ended_at, attempts) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             new.session,
@@ -162,6 +164,7 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
             at_ms,
             at_ms,
             at_ms if status.is_terminal else None,
+            int(new.may_be_shown),
         ),
     )
     if status is DeliveryStatus.QUEUED:

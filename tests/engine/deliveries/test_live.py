@@ -210,6 +210,7 @@ async def test_words_that_may_have_arrived_are_not_sent_again_and_the_log_tells(
         assert shown(channel) == ["Once", "Once upon a time."]
         (sent,) = await Story(app).deliveries()
         assert {asked.id for asked in channel.asked} == {sent.id} == {streaming.id}
+        assert channel.asked[-1].attempts == 2, "so that a channel that can will look for it"
         (told,) = facts(await read_log(app, GROUP), "error")
         assert (told["code"], told["deliveryId"]) == ("may_be_shown_twice", sent.id)
         context = await scene.asked(GROUP, runs=2)

@@ -119,6 +119,7 @@ async def enqueue(
         made_of=outgoing.made_of,
         since=None if shown is None else deliveries.number_in(shown.id),
         replaces=None if shown is None else shown.platform_id,
+        may_be_shown=shown is not None and shown.platform_id is None,
         cause=outgoing.cause,
     )
     return await _queue(tx, delivery, outgoing.check)
