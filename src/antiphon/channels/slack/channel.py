@@ -25,8 +25,8 @@ LONGEST_NOTICE: Final = 500
 """Characters of a text in notifications, and where blocks cannot be shown."""
 MARK: Final = "antiphon_delivery"
 """The kind of the metadata by which a message is found that Slack took without saying so."""
-SKEW: Final = timedelta(minutes=2)
-"""How far this machine's clock may be off when it is looked for."""
+LOOK_BACK: Final = timedelta(hours=1)
+"""How long before its delivery was made a message is looked for: a reply that was streamed began earlier."""
 MOST_LOOKED: Final = 400
 _ENDED: Final = ("message_not_in_streaming_state", "stopped_by_user", "message_not_found", "message_not_owned_by_app")
 """What Slack says of a stream that takes no more words: it ends by itself after some minutes."""
@@ -198,7 +198,7 @@ class SlackChannel:
         """The message that shows the part, or began to, if Slack has it."""
         me, looked = await self._client.me(), 0
         method = "conversations.history" if where.thread is None else "conversations.replies"
-        since = f"{(delivery.created_at - SKEW).timestamp():.6f}"
+        since = f"{(delivery.created_at - LOOK_BACK).timestamp():.6f}"
         at: dict[str, object] = {"channel": where.channel, "ts": where.thread, "oldest": since}
         try:
             async for message in self._client.pages(method, "messages", include_all_metadata=True, **at):
