@@ -1,11 +1,64 @@
-"""Which messages of an outage are taken in, for adapters that read them from their platform. Contract: channels 1."""
+"""What people wrote during an outage, for adapters whose platform shows earlier messages. Contract: channels 1."""
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
 
 from msgspec.structs import replace
 
+from antiphon.clock import Clock
 from antiphon.domain.inbound import Inbound
+
+ALIVE = timedelta(minutes=1)
+"""How often an adapter notes that its account is read, for chats from which nothing came yet."""
+SKEW = timedelta(minutes=2)
+"""How far this machine's clock may be off from the platform's."""
+
+
+class Limits(Protocol):
+    """How old a message may be that is answered still, and how many of one chat are (`catch_up` of the settings)."""
+
+    @property
+    def oldest(self) -> timedelta: ...
+
+    @property
+    def messages(self) -> int: ...
+
+
+class CatchUp:
+    """One look at the chats of an account, once it is connected again."""
+
+    def __init__(self, limits: Limits, clock: Clock, *, alive_at: datetime | None) -> None:
+        """`alive_at` is when the account was read last; None before its first time."""
+        self._limits = limits
+        self._since = clock.now() - limits.oldest
+        self._alive_at = alive_at
+
+    @property
+    def begins_at(self) -> datetime:
+        """From when on a chat is looked at of which no position is stored."""
+        alive = self._since if self._alive_at is None else self._alive_at - ALIVE
+        return max(self._since, alive) - SKEW
+
+    async def take(
+        self,
+        missed: AsyncIterator[Inbound | None],
+        take: Callable[[Inbound], Awaitable[None]],
+        *,
+        is_known: bool,
+    ) -> None:
+        """Takes in what one chat missed, the oldest first; None stands for a message of the bot itself.
+
+        At the very first look at a chat (not `is_known`), what the bot has answered may be another gateway's business.
+        """
+        found = list[Inbound]()
+        async for each in missed:
+            if each is not None:
+                found.append(each)
+            elif not is_known and self._alive_at is None:
+                found.clear()
+        for each in caught_up(found, since=self._since, most=self._limits.messages):
+            await take(each)
 
 
 def caught_up(missed: Sequence[Inbound], *, since: datetime, most: int) -> list[Inbound]:

@@ -58,8 +58,8 @@ def test_marks_become_styles() -> None:
 def test_own_texts_are_drawn_as_they_are_with_code_and_buttons() -> None:
     text = "*Ann* asks: `x`\nrm -rf"
     block, actions = blocks_of(verbatim(text, (CodeSpan(16, 22, is_block=True),)), (Button(label="Yes", data="1:y"),))
-    section, code = block["elements"]  # pyright: ignore
+    section, code = block["elements"]
     assert section["elements"] == [{"type": "text", "text": "*Ann* asks: `x`\n"}]
     assert (code["type"], code["elements"][0]["text"]) == ("rich_text_preformatted", "rm -rf")
-    (button,) = actions["elements"]  # pyright: ignore
+    (button,) = actions["elements"]
     assert (button["value"], button["text"]["text"], button["action_id"]) == ("1:y", "Yes", "button_0")

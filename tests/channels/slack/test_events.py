@@ -17,9 +17,8 @@ from antiphon.channels.slack.events import (
     command_of,
     inbound_of,
     press_of,
-    read_command,
     read_event,
-    read_press,
+    read_payload,
 )
 from antiphon.channels.slack.section import ReplyPlace
 from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound
@@ -210,25 +209,25 @@ def test_changes_of_channels() -> None:
 @requirement("channels:4")
 def test_a_recorded_slash_command_is_a_command_of_chats() -> None:
     payload = recorded("slash-commands_slack", "slashCommandWithArgs")
-    found = command_of(read_command(payload), AROUND)
+    found = command_of(read_payload(payload), AROUND)
     assert (found.text, found.place.to, found.chat_type) == ("/some arguments here", "C00FAKECHAN3", ChatType.CHANNEL)
-    assert command_of(read_command({**payload, "text": " "}), AROUND).text == "/help"
-    assert command_of(read_command({**payload, "text": "/new"}), AROUND).text == "/new"
-    direct = command_of(read_command({**payload, "channel_id": "D1"}), AROUND)
+    assert command_of(read_payload({**payload, "text": " "}), AROUND).text == "/help"
+    assert command_of(read_payload({**payload, "text": "/new"}), AROUND).text == "/new"
+    direct = command_of(read_payload({**payload, "channel_id": "D1"}), AROUND)
     assert direct.place.to == direct.sender.id
 
 
 @requirement("approvals:4")
 def test_a_recorded_press_decides_only_by_data_of_antiphon() -> None:
     payload = recorded("channel_slack", "channel_post_action")
-    assert press_of(read_press(payload), AROUND) is None
+    assert press_of(read_payload(payload), AROUND) is None
     payload["actions"][0]["value"] = "apr_1:approve"
-    press = press_of(read_press(payload), AROUND)
+    press = press_of(read_payload(payload), AROUND)
     assert press is not None and (press.data, press.message_id) == ("apr_1:approve", "1771287149.605429")
     assert (press.place.to, press.place.thread_id) == ("C00FAKECHAN1", "1771287144.743569")
     assert press.sender.id == "T00FAKE00AA.U00FAKEUSER1"
     payload["actions"][0]["value"] = "ü" * 10
-    assert press_of(read_press(payload), AROUND) is None
+    assert press_of(read_payload(payload), AROUND) is None
 
 
 def test_of_two_times_the_later_is_after_the_other_also_with_other_digits() -> None:

@@ -209,7 +209,7 @@ async def test_a_text_that_slack_took_without_saying_so_is_found_and_not_sent_ag
 async def test_a_stream_whose_beginning_was_not_answered_becomes_the_reply(stage: Stage, root: str) -> None:
     stage.fake.will("chat.startStream", Fault.ACT_AND_DROP)
     await stage.fails("One **two**", thread=root, is_growing=True, asker=ANN)
-    await stage.send("One **two** three.", thread=root)
+    await stage.send("One **two** three.", thread=root, attempts=2)
     assert stage.fake.texts(CHANNEL, root) == ["One two three."]
 
 

@@ -4,13 +4,13 @@ In blocks nothing that a model writes is a mention, a link or markup unless it i
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
+from typing import Any
 
-from antiphon.channels.markup import DrawnText, StyledSpan
+from antiphon.channels.markup import DrawnText, stretches
 from antiphon.domain.channel_form import Button
 
-Block = dict[str, object]
+Block = dict[str, Any]
 
 _MASS = re.compile(r"@(?=(?:here|channel|everyone)\b)", re.IGNORECASE)
 _CONTROL = re.compile(r"<(?=[!@#])")
@@ -33,43 +33,17 @@ def defuse(markdown: str) -> str:
 
 def blocks_of(drawn: DrawnText, buttons: Sequence[Button]) -> list[Block]:
     """The text with its spans, and the buttons below."""
-    blocks: list[Block] = [{"type": "rich_text", "elements": list(_elements(drawn))}]
+    parts = list[Block]()
+    for each in stretches(drawn):
+        kind = "rich_text_preformatted" if "pre" in each.kinds else "rich_text_section"
+        if not parts or parts[-1]["type"] != "rich_text_section" or kind != "rich_text_section":
+            parts.append({"type": kind, "elements": []})
+        styles = {_STYLES[kind]: True for kind in sorted(each.kinds & _STYLES.keys())}
+        piece: Block = {"type": "text"} if each.url is None else {"type": "link", "url": each.url}
+        parts[-1]["elements"].append({**piece, "text": each.text, **({"style": styles} if styles else {})})
+    texts = [{"type": "plain_text", "text": each.label[:LONGEST_LABEL]} for each in buttons]
     keys = [
-        {"type": "button", "action_id": f"button_{number}", "value": each.data, "text": _label(each.label)}
+        {"type": "button", "action_id": f"button_{number}", "value": each.data, "text": texts[number]}
         for number, each in enumerate(buttons)
     ]
-    return [*blocks, {"type": "actions", "elements": keys}] if keys else blocks
-
-
-def _label(text: str) -> Block:
-    return {"type": "plain_text", "text": text[:LONGEST_LABEL]}
-
-
-def _elements(drawn: DrawnText) -> Iterator[Block]:
-    """Sections of running text, and blocks of code between them."""
-    units, begin = drawn.text.encode("utf-16-le", "surrogatepass"), 0
-    for code in [*(each for each in drawn.spans if each.kind == "pre"), None]:
-        end = len(units) // 2 if code is None else code.offset
-        pieces = list(_pieces(units, drawn.spans, begin, end))
-        if pieces:
-            yield {"type": "rich_text_section", "elements": pieces}
-        if code is not None:
-            begin = code.offset + code.length
-            yield {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": _cut(units, end, begin)}]}
-
-
-def _pieces(units: bytes, spans: Sequence[StyledSpan], begin: int, end: int) -> Iterator[Block]:
-    """The stretches in which the same spans hold."""
-    edges = {place for each in spans for place in (each.offset, each.offset + each.length) if begin < place < end}
-    for start, stop in pairwise(sorted({begin, *edges, end})):
-        over = [each for each in spans if each.offset <= start < each.offset + each.length]
-        piece: Block = {"type": "text", "text": _cut(units, start, stop)}
-        if (url := next((each.url for each in over if each.url), None)) is not None:
-            piece |= {"type": "link", "url": url}
-        if style := {_STYLES[each.kind]: True for each in over if each.kind in _STYLES}:
-            piece["style"] = style
-        yield piece
-
-
-def _cut(units: bytes, start: int, stop: int) -> str:
-    return units[start * 2 : stop * 2].decode("utf-16-le", "replace")
+    return [{"type": "rich_text", "elements": parts}, *([{"type": "actions", "elements": keys}] if keys else [])]

@@ -17,8 +17,7 @@ from antiphon.domain.channel_form import ChannelForm, DeliveryPart, Streaming
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.session import DeliveryContext
 
-LONGEST_TEXT: Final = 3_800
-FORM: Final = ChannelForm(longest=LONGEST_TEXT, streaming=Streaming.EDIT, has_buttons=True, table_width=80)
+FORM: Final = ChannelForm(longest=3_800, streaming=Streaming.EDIT, has_buttons=True, table_width=80)
 GROUP_INTERVAL_MS: Final = 3_000
 """The least time between two changes in a channel with its threads: Slack allows about 50 edits a minute."""
 LONGEST_NOTICE: Final = 500
@@ -64,24 +63,17 @@ class SlackChannel:
         """The ids of direct chats, by the person."""
         self._streams = Remembered[_StreamedMessage]()
         """By the id of the message."""
-        self._doubtful = Remembered[bool]()
-        """Deliveries of which Slack may have a message, because no answer came."""
 
     async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
         """Sends the part, or replaces the message that it names. A text that is sent again is looked for first."""
         with _failing():
             where, shown = await self._find_place(delivery.place), part.replaces
-            if shown is None and (delivery.attempts > 1 or self._doubtful.get(delivery.id)):
+            if shown is None and delivery.attempts > 1:
                 shown = await self._find_sent(where, delivery, part)
             if shown is not None:
                 await self._replace(where, part, shown)
                 return shown
-            try:
-                return await self._begin(where, delivery, part)
-            except SlackError as error:
-                if error.is_passing and error.code != LIMITED:
-                    self._doubtful.put(delivery.id, True)
-                raise
+            return await self._begin(where, delivery, part)
 
     async def draft(self, place: DeliveryContext, draft_id: int, text: str) -> None:
         """There are none: replies are streamed in threads, and edited elsewhere."""

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 import aiohttp
+import anyio
 import msgspec
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
@@ -130,10 +131,16 @@ class SlackClient:
         return data
 
     async def pages(self, method: str, name: str, **parameters: object) -> AsyncIterator[Json]:
-        """The things that the method lists under that name, page after page. Raises `SlackError`."""
+        """The things that the method lists under that name, page after page; waits as Slack asks."""
         cursor: str | None = None
         while True:
-            answer = await self.call(method, limit=PAGE, cursor=cursor, **parameters)
+            try:
+                answer = await self.call(method, limit=PAGE, cursor=cursor, **parameters)
+            except SlackError as error:
+                if error.wish is None:
+                    raise
+                await anyio.sleep(error.wish.total_seconds())
+                continue
             for each in cast("list[Json]", answer.get(name) or []):
                 yield each
             cursor = cast("dict[str, str]", answer.get("response_metadata") or {}).get("next_cursor")

@@ -79,7 +79,7 @@ class EventSurroundings(Struct, frozen=True, kw_only=True):
 
 
 class _SlackNoun(Struct, frozen=True, kw_only=True):
-    """A channel, a user, a button or the place of a message."""
+    """What an event is about: a channel, user, button, file, the place of a message or another message."""
 
     id: str = ""
     name: str = ""
@@ -89,23 +89,18 @@ class _SlackNoun(Struct, frozen=True, kw_only=True):
     channel_id: str = ""
     message_ts: str = ""
     thread_ts: str | None = None
-
-
-class _SlackFile(Struct, frozen=True, kw_only=True):
-    id: str = ""
-    name: str = ""
     mimetype: str = ""
     mode: str = ""
     is_external: bool = False
     size: int | None = None
-
-
-class _SharedMessage(Struct, frozen=True, kw_only=True):
-    """Another message that this one passes on, if it is one."""
-
     is_share: bool = False
-    text: str = ""
+    text: object = None
     author_name: str | None = None
+
+    @property
+    def words(self) -> str:
+        """Those of another message that this one passes on."""
+        return self.text if self.is_share and isinstance(self.text, str) else ""
 
 
 class SlackEvent(Struct, frozen=True, kw_only=True):
@@ -125,8 +120,8 @@ class SlackEvent(Struct, frozen=True, kw_only=True):
     channel: str | _SlackNoun = ""
     channel_type: str = ""
     hidden: bool = False
-    files: tuple[_SlackFile, ...] = ()
-    attachments: tuple[_SharedMessage, ...] = ()
+    files: tuple[_SlackNoun, ...] = ()
+    attachments: tuple[_SlackNoun, ...] = ()
     old_channel_id: str = ""
     new_channel_id: str = ""
 
@@ -161,19 +156,28 @@ class SlackEvent(Struct, frozen=True, kw_only=True):
         return bool(is_spoken) and bool(self.where) and self.user not in ("", "USLACKBOT", me.user_id)
 
 
-class SlashCommand(Struct, frozen=True, kw_only=True):
-    user_id: str
+class SlackPayload(Struct, frozen=True, kw_only=True):
+    """What an envelope holds: an event, a slash command, or the press of a button."""
+
+    type: str = ""
+    event: SlackEvent | None = None
+    trigger_id: str = ""
+    user_id: str = ""
     team_id: str = ""
-    channel_id: str
+    channel_id: str = ""
     text: str = ""
-    trigger_id: str
-
-
-class SlackPress(Struct, frozen=True, kw_only=True):
-    user: _SlackNoun
-    container: _SlackNoun
-    trigger_id: str
+    user: _SlackNoun = _SlackNoun()
+    container: _SlackNoun = _SlackNoun()
     actions: tuple[_SlackNoun, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The channel of the command or the press."""
+        return self.channel_id or self.container.channel_id
+
+    @property
+    def who(self) -> str:
+        return self.user_id or self.user.id
 
 
 def moment_of(ts: str) -> tuple[int, int]:
@@ -183,8 +187,12 @@ def moment_of(ts: str) -> tuple[int, int]:
 
 
 def read_event(event: object) -> SlackEvent:
-    """Raises `msgspec.ValidationError` for one that cannot be read, as all functions here do."""
+    """Raises `msgspec.ValidationError` for one that cannot be read."""
     return msgspec.convert(event, SlackEvent)
+
+
+def read_payload(payload: object) -> SlackPayload:
+    return msgspec.convert(payload, SlackPayload)
 
 
 def inbound_of(event: SlackEvent, around: EventSurroundings) -> Inbound | None:
@@ -230,11 +238,11 @@ def _words_of(event: SlackEvent, around: EventSurroundings) -> tuple[str, Attrib
     rest = said.removeprefix(_mention(around.me)).lstrip()
     # With a mention one commands the bot in threads, which have no slash commands.
     text = _plain(rest if rest.startswith("/") else said, around)
-    shares = [each for each in event.attachments if each.is_share and each.text.strip()]
+    shares = [each for each in event.attachments if each.words.strip()]
     if not text.strip() and shares:
         name = bracketed_name(_whole(shares[0].author_name or "")) or None
-        return _plain(shares[0].text, around), Attribution(kind=AttributionKind.FORWARD, name=name), ()
-    cited = [cite(CitationKind.QUOTE, Whose.OTHER, _plain(each.text, around), each.author_name) for each in shares]
+        return _plain(shares[0].words, around), Attribution(kind=AttributionKind.FORWARD, name=name), ()
+    cited = [cite(CitationKind.QUOTE, Whose.OTHER, _plain(each.words, around), each.author_name) for each in shares]
     return text, None, tuple(Cited(citation=each) for each in cited)
 
 
@@ -263,50 +271,45 @@ def _shown(control: str, around: EventSurroundings) -> tuple[str, str | None]:
     return label or target, target if label else None
 
 
-def _files_of(files: Sequence[_SlackFile]) -> tuple[tuple[SentFile, ...], tuple[str, ...]]:
+def _files_of(files: Sequence[_SlackNoun]) -> tuple[tuple[SentFile, ...], tuple[str, ...]]:
     """The files to fetch, and a sentence for each that cannot be taken in."""
-    found = list[SentFile | str]()
-    for file in files:
-        if not file.id or file.is_external or file.mode in ("external", "tombstone", "hidden_by_limit"):
-            found.append(f"The file {bracketed_name(_whole(file.name))!r} does not lie on Slack and was not taken in.")
-        else:
-            found.append(sent_file(file.id, _whole(file.name), file.mimetype, file.size))
+    lost = ("external", "tombstone", "hidden_by_limit")
+    found = [
+        f"The file {bracketed_name(_whole(file.name))!r} does not lie on Slack and was not taken in."
+        if not file.id or file.is_external or file.mode in lost
+        else sent_file(file.id, _whole(file.name), file.mimetype, file.size)
+        for file in files
+    ]
     unfetched = tuple(each for each in found if isinstance(each, SentFile))
     return unfetched, tuple(each for each in found if isinstance(each, str))
 
 
 def change_of(event: SlackEvent, around: EventSurroundings) -> ChatChange | None:
     """What happened to a channel; None if it is nothing for Antiphon."""
-    kind, is_me, people = _CHANGES.get(event.type), event.user == around.me.user_id, ()
-    sender, title = None, bracketed_name(_whole(around.title)) or None
-    if kind in (ChangeKind.JOINED, ChangeKind.PARTED):
-        if is_me:
-            kind = ChangeKind.ADDED if kind is ChangeKind.JOINED else ChangeKind.LEFT
-            sender = _sender(event.inviter, event.team or "", around) if event.inviter else None
-        else:
-            people = (_sender(event.user, event.team or "", around).id,)
-    if isinstance(event.channel, _SlackNoun):
-        title = bracketed_name(_whole(event.channel.name))
+    kind, team = _CHANGES.get(event.type), event.team or ""
     if kind is None or not event.where:
         return None
-    place, moved_to = _place(around, event.where, None), event.new_channel_id or None
-    return ChatChange(kind=kind, place=place, title=title, sender=sender, moved_to=moved_to, people=people)
-
-
-def read_command(payload: object) -> SlashCommand:
-    return msgspec.convert(payload, SlashCommand)
-
-
-def command_of(found: SlashCommand, around: EventSurroundings) -> Inbound:
-    """The slash command as the message that it stands for; its words are a command of chats, or `/help`."""
-    sender, is_direct, said = (
-        _sender(found.user_id, found.team_id, around),
-        found.channel_id[:1] == "D",
-        found.text.strip(),
+    title = event.channel.name if isinstance(event.channel, _SlackNoun) else around.title
+    is_of_people = kind in (ChangeKind.JOINED, ChangeKind.PARTED)
+    if is_of_people and event.user == around.me.user_id:
+        kind, is_of_people = ChangeKind.ADDED if kind is ChangeKind.JOINED else ChangeKind.LEFT, False
+    return ChatChange(
+        kind=kind,
+        place=_place(around, event.where, None),
+        title=bracketed_name(_whole(title)) or None,
+        sender=_sender(event.inviter, team, around) if kind is ChangeKind.ADDED and event.inviter else None,
+        moved_to=event.new_channel_id or None,
+        people=(_sender(event.user, team, around).id,) if is_of_people else (),
     )
+
+
+def command_of(command: SlackPayload, around: EventSurroundings) -> Inbound:
+    """The slash command as the message that it stands for; its words are a command of chats, or `/help`."""
+    sender, said = _sender(command.who, command.team_id, around), command.text.strip()
+    is_direct = command.where.startswith("D")
     return Inbound(
-        platform_id=f"command:{found.trigger_id}",
-        place=_place(around, sender.id if is_direct else found.channel_id, None),
+        platform_id=f"command:{command.trigger_id}",
+        place=_place(around, sender.id if is_direct else command.where, None),
         chat_type=ChatType.DIRECT if is_direct else ChatType.CHANNEL,
         title=None if is_direct else bracketed_name(around.title),
         sender=sender,
@@ -314,23 +317,19 @@ def command_of(found: SlashCommand, around: EventSurroundings) -> Inbound:
     )
 
 
-def read_press(payload: object) -> SlackPress:
-    return msgspec.convert(payload, SlackPress)
-
-
-def press_of(found: SlackPress, around: EventSurroundings) -> ButtonPress | None:
+def press_of(press: SlackPayload, around: EventSurroundings) -> ButtonPress | None:
     """None for buttons whose data Antiphon did not make."""
-    data, where = next((each.value for each in found.actions if each.type == "button"), None), found.container
+    data = next((each.value for each in press.actions if each.type == "button"), None)
     if not data or not data.isascii() or not data.isprintable() or len(data) > LONGEST_DATA:
         return None
-    sender = _sender(found.user.id, found.user.team_id, around)
-    thread = None if where.thread_ts == where.message_ts else where.thread_ts
+    sender, shown = _sender(press.who, press.user.team_id, around), press.container
+    thread = None if shown.thread_ts == shown.message_ts else shown.thread_ts
     return ButtonPress(
-        platform_id=f"press:{found.trigger_id}",
-        place=_place(around, sender.id if where.channel_id.startswith("D") else where.channel_id, thread),
+        platform_id=f"press:{press.trigger_id}",
+        place=_place(around, sender.id if press.where.startswith("D") else press.where, thread),
         sender=sender,
         data=data,
-        message_id=where.message_ts or None,
+        message_id=shown.message_ts or None,
     )
 
 

@@ -1,9 +1,10 @@
 """Serves one app in its workspace: what comes over its connections, and what came while there were none."""
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime
+from functools import partial
 from typing import Final, TypeVar, cast
 
 import anyio
@@ -11,7 +12,7 @@ from msgspec import ValidationError
 from msgspec.structs import replace
 
 from antiphon.channels.account_loop import AccountLoop, PlatformTrouble
-from antiphon.channels.catch_up import caught_up
+from antiphon.channels.catch_up import ALIVE, CatchUp
 from antiphon.channels.kind import Inside
 from antiphon.channels.slack.channel import SlackChannel
 from antiphon.channels.slack.client import LIMITED, SlackClient, SlackError, inner
@@ -25,12 +26,11 @@ from antiphon.channels.slack.events import (
     inbound_of,
     moment_of,
     press_of,
-    read_command,
     read_event,
-    read_press,
+    read_payload,
 )
 from antiphon.channels.slack.section import NAME, TITLE, SlackAccount
-from antiphon.channels.slack.socket import LINK_DISABLED, SlackSocket, SocketEnvelope
+from antiphon.channels.slack.socket import LINK_DISABLED, SocketEnvelope, listen
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.inbound import ButtonPress, ChatChange, FromChannel, Inbound, SentFile
@@ -41,15 +41,10 @@ logger = logging.getLogger(__name__)
 
 Read = TypeVar("Read")
 
-ALIVE_SECONDS: Final = 60.0
-"""How often it is noted that the account is read, for chats from which nothing came yet."""
-SKEW: Final = timedelta(minutes=2)
-"""How far this machine's clock may be off."""
 MOST_THREADS: Final = 50
 """Threads that are looked at after an outage: those in which somebody wrote last."""
 MOST_OF_CHAT: Final = 1_000
 """Messages of a chat that are looked at."""
-_TYPES: Final = ("im", "mpim", "private_channel", "public_channel")
 UNREACHABLE: Final = "Slack cannot be reached. Check whether this machine reaches https://slack.com."
 TROUBLES: Final = {
     LINK_DISABLED: "Socket mode is off for this app, so nothing can come in. Turn it on, page Socket Mode.",
@@ -77,12 +72,13 @@ class SlackLoop(AccountLoop):
         self._client = client
         self._channel = channel
         self._directory = SlackDirectory(client, clock)
-        self._since: float | None = None
+        self._alive_at: datetime | None = None
         """When the account was last read; None before the first time."""
 
     async def begin(self, lease: AccountLease) -> None:
         me = await self._client.find_me()
-        self._since = None if lease.position is None else int(lease.position) / 1000
+        if lease.position is not None:
+            self._alive_at = datetime.fromtimestamp(int(lease.position) / 1000, UTC)
         await self.store_name(lease, platform_id=f"{me.home}.{me.user_id}", name=me.user)
 
     async def listen(self, lease: AccountLease) -> None:
@@ -94,7 +90,7 @@ class SlackLoop(AccountLoop):
                 await self._catch_up(lease)
                 tasks.start_soon(self._note_alive, lease)
 
-            await SlackSocket(self._client).run(ready, lambda envelope: self._take_envelope(envelope, lease))
+            await listen(self._client, ready, lambda envelope: self._take_envelope(envelope, lease))
 
     async def fetch(self, file: SentFile, most: int) -> bytes | None:
         while True:
@@ -113,32 +109,29 @@ class SlackLoop(AccountLoop):
 
     async def _note_alive(self, lease: AccountLease) -> None:
         while True:
-            self._since = self.clock.now_ms() / 1000
+            self._alive_at = self.clock.now()
             with suppress(Unavailable):
                 await self.accounts.advance(lease, NumberedPosition(str(self.clock.now_ms())))
-            await anyio.sleep(ALIVE_SECONDS)
+            await anyio.sleep(ALIVE.total_seconds())
 
     async def _take_envelope(self, envelope: SocketEnvelope, lease: AccountLease) -> None:
         """Confirms it once it is stored, or needs no storing."""
-        payload, kind = envelope.payload, envelope.payload.get("type")
-        if (
-            envelope.type == "events_api"
-            and (event := self._read(lambda: read_event(payload.get("event")))) is not None
-        ):
-            await self._take_event(event, lease)
-        elif envelope.type == "slash_commands" and (command := self._read(lambda: read_command(payload))) is not None:
-            around = await self._around([command.user_id], command.channel_id)
-            await self._take(self._read(lambda: command_of(command, around)), command.channel_id, lease)
-        elif kind == "block_actions" and (press := self._read(lambda: read_press(payload))) is not None:
-            around = await self._around([press.user.id], None)
-            await self._take(self._read(lambda: press_of(press, around)), press.container.channel_id, lease)
+        payload = self._read(lambda: read_payload(envelope.payload))
+        if payload is None:
+            pass
+        elif payload.event is not None:
+            await self._take_event(payload.event, lease)
+        elif envelope.type == "slash_commands" or payload.type == "block_actions":
+            around = await self._around([payload.who], payload.where)
+            read = command_of if envelope.type == "slash_commands" else press_of
+            await self._take(self._read(lambda: read(payload, around)), payload.where, lease)
         await envelope.confirm()
 
     async def _take_event(self, event: SlackEvent, lease: AccountLease) -> None:
         if event.type in ("message", "app_mention"):
             await self._take(await self._inbound(event), event.where, lease)
         else:
-            around = await self._around(event.people, event.where if event.type == "member_joined_channel" else None)
+            around = await self._around(event.people, event.where)
             await self._take(self._read(lambda: change_of(event, around)), event.where, lease)
 
     async def _take(self, content: FromChannel | None, channel: str, lease: AccountLease) -> None:
@@ -174,12 +167,12 @@ class SlackLoop(AccountLoop):
         is_certain = bool(event.from_team) and (event.from_team == me.team_id or me.enterprise_id is None)
         if not is_certain:
             await self._directory.user(event.user, must=True)
-        around = await self._around(event.people, None if event.is_direct else event.where)
+        around = await self._around(event.people, event.where)
         return self._read(lambda: inbound_of(event, around))
 
-    async def _around(self, users: list[str], channel: str | None) -> EventSurroundings:
-        title = "" if channel is None or channel.startswith("D") else await self._directory.title(channel)
-        known = {each: await self._directory.user(each) for each in users}
+    async def _around(self, users: list[str], channel: str) -> EventSurroundings:
+        title = "" if channel.startswith("D") else await self._directory.title(channel)
+        known = {each: await self._directory.user(each) for each in users if each}
         me, replies = await self._client.me(), self._settings.replies
         return EventSurroundings(me=me, account=self.account, replies=replies, users=known, title=title)
 
@@ -187,40 +180,32 @@ class SlackLoop(AccountLoop):
         """Takes in what people wrote while nobody listened, in the chats of the app and in their newest threads."""
         stored, chats = await self.accounts.positions(lease), dict[str, None]()
         threads = sorted((each for each in stored if "/" in each), key=lambda each: moment_of(stored[each]))
-        for kind in _TYPES:
+        for kind in ("im", "mpim", "private_channel", "public_channel"):
             with _of_one_chat():
                 async for each in self._client.pages("users.conversations", "channels", types=kind):
                     chats[str(each.get("id"))] = None
         chats |= dict.fromkeys(each for each in stored if "/" not in each)
+        look = CatchUp(self._settings.catch_up, self.clock, alive_at=self._alive_at)
         for chat in [*chats, *reversed(threads[-MOST_THREADS:])]:
+            take, begin = partial(self._take, channel=chat.partition("/")[0], lease=lease), look.begins_at.timestamp()
             with _of_one_chat():
-                await self._catch_up_in(chat, stored.get(chat), lease)
+                missed = self._missed(chat, stored.get(chat) or f"{max(begin, 0):.6f}")
+                await look.take(missed, take, is_known=chat in stored)
 
-    async def _catch_up_in(self, chat: str, after: str | None, lease: AccountLease) -> None:
-        (channel, _, thread), me = chat.partition("/"), await self._client.me()
-        limit, missed = self.clock.now() - self._settings.catch_up.oldest, list[Inbound]()
-        since = (limit - SKEW).timestamp()
-        if self._since is not None:
-            since = max(since, self._since - ALIVE_SECONDS - SKEW.total_seconds())
-        for event in await self._events_after(channel, thread or None, after or f"{max(since, 0):.6f}"):
-            if after is None and self._since is None and event.user == me.user_id:
-                missed.clear()  # another gateway of this app may have answered, before this one was here
-            elif (inbound := await self._inbound(event)) is not None:
-                missed.append(inbound)
-        for inbound in caught_up(missed, since=limit, most=self._settings.catch_up.messages):
-            await self._take(inbound, channel, lease)
-
-    async def _events_after(self, channel: str, thread: str | None, since: str) -> list[SlackEvent]:
-        """The messages after that time, the oldest first."""
-        found = list[SlackEvent]()
-        method = "conversations.history" if thread is None else "conversations.replies"
-        async for each in self._client.pages(method, "messages", channel=channel, ts=thread, oldest=since):
+    async def _missed(self, chat: str, since: str) -> AsyncIterator[Inbound | None]:
+        """What was written there after that time, the oldest first; None for each message of the bot."""
+        (channel, _, thread), me, found = chat.partition("/"), await self._client.me(), list[SlackEvent]()
+        at = {"channel": channel, "oldest": since, "ts": thread or None}
+        async for each in self._client.pages(f"conversations.{'replies' if thread else 'history'}", "messages", **at):
             event = self._read(lambda each=each: replace(read_event(each), channel=channel))
-            if event is not None and event.thread == thread and moment_of(event.ts) > moment_of(since):
+            if event is not None and event.thread == (thread or None) and moment_of(event.ts) > moment_of(since):
                 found.append(event)
             if len(found) >= MOST_OF_CHAT:
                 break
-        return sorted(found, key=lambda each: moment_of(each.ts))
+        for event in sorted(found, key=lambda each: moment_of(each.ts)):
+            inbound = await self._inbound(event)
+            if inbound is not None or event.user == me.user_id:
+                yield inbound
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from antiphon.channels.slack.client import TRANSPORT, SlackClient, SlackError
 HELLO_SECONDS: Final = 15.0
 """How long a new connection may be silent."""
 GRACE_SECONDS: Final = 30.0
-"""How long an old connection may bring more once the next one stands."""
+"""How long an old one is listened to, once the next one stands and it is silent."""
 LINK_DISABLED: Final = "link_disabled"
 _ENDS: Final = (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR)
 
@@ -42,78 +42,66 @@ class SocketEnvelope:
                 await self._connection.send_str(json.dumps({"envelope_id": self._id}))
 
 
-class SlackSocket:
-    """The connections of one app."""
+async def listen(
+    client: SlackClient, ready: Callable[[], Awaitable[None]], take: Callable[[SocketEnvelope], Awaitable[None]]
+) -> None:
+    """Calls `ready` once connected, then `take` for all that comes from then on, one after the other.
 
-    def __init__(self, client: SlackClient) -> None:
-        self._client = client
+    Raises a group with a `SlackError` once there is no connection any more.
+    """
+    sending, receiving = anyio.create_memory_object_stream[SocketEnvelope | SlackError](math.inf)
+    with sending, receiving:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(_serve, client, tasks, sending)
+            await ready()
+            async for each in receiving:
+                if isinstance(each, SlackError):
+                    raise each
+                await take(each)
 
-    async def run(
-        self, ready: Callable[[], Awaitable[None]], take: Callable[[SocketEnvelope], Awaitable[None]]
-    ) -> None:
-        """Calls `ready` once connected, then `take` for all that comes from then on, one after the other.
 
-        Raises a group with a `SlackError` once there is no connection any more.
-        """
-        sending, receiving = anyio.create_memory_object_stream[SocketEnvelope | SlackError](math.inf)
-        with sending, receiving:
-            async with anyio.create_task_group() as tasks:
-                await tasks.start(self._serve, tasks, sending)
-                await ready()
-                async for each in receiving:
-                    if isinstance(each, SlackError):
-                        raise each
-                    await take(each)
-
-    async def _serve(
-        self,
-        tasks: TaskGroup,
-        sending: MemoryObjectSendStream[SocketEnvelope | SlackError],
-        *,
-        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """One connection. It counts from its hello on, until it asks for the next one or breaks."""
-        connection = await self._client.connect()
-        has_successor = False
-        try:
-            await _hear_hello(connection)
-            task_status.started()
-            while (facts := await _next(connection)) is not None:
-                if facts.get("type") != "disconnect":
-                    sending.send_nowait(SocketEnvelope(connection, facts))
-                elif facts.get("reason") == LINK_DISABLED:
-                    raise SlackError(LINK_DISABLED)
-                elif not has_successor:
-                    await tasks.start(self._serve, tasks, sending)
-                    has_successor = True
-                    tasks.start_soon(_close_later, connection)
-        finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(1):
-                await connection.close()
-        if not has_successor:
-            sending.send_nowait(SlackError(TRANSPORT))
+async def _serve(
+    client: SlackClient,
+    tasks: TaskGroup,
+    sending: MemoryObjectSendStream[SocketEnvelope | SlackError],
+    *,
+    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """One connection. It counts from its hello on; once it asks for the next one, it brings the rest."""
+    connection, has_successor = await client.connect(), False
+    try:
+        await _hear_hello(connection)
+        task_status.started()
+        while (facts := await _next(connection, GRACE_SECONDS if has_successor else math.inf)) is not None:
+            if facts.get("type") != "disconnect":
+                sending.send_nowait(SocketEnvelope(connection, facts))
+            elif facts.get("reason") == LINK_DISABLED:
+                raise SlackError(LINK_DISABLED)
+            elif not has_successor:
+                await tasks.start(_serve, client, tasks, sending)
+                has_successor = True
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(1):
+            await connection.close()
+    if not has_successor:
+        sending.send_nowait(SlackError(TRANSPORT))
 
 
 async def _hear_hello(connection: aiohttp.ClientWebSocketResponse) -> None:
-    with anyio.move_on_after(HELLO_SECONDS):
-        while (facts := await _next(connection)) is not None:
-            if facts.get("type") == "hello":
-                return
-            if facts.get("type") == "disconnect":
-                raise SlackError(str(facts.get("reason"))[:100])
+    while (facts := await _next(connection, HELLO_SECONDS)) is not None:
+        if facts.get("type") == "hello":
+            return
+        if facts.get("type") == "disconnect":
+            raise SlackError(str(facts.get("reason"))[:100])
     raise SlackError(TRANSPORT)
 
 
-async def _next(connection: aiohttp.ClientWebSocketResponse) -> dict[str, Any] | None:
-    """The next object that comes; None once the connection has ended."""
-    while (message := await connection.receive()).type not in _ENDS:
-        with suppress(TypeError, ValueError, RecursionError):
-            facts: object = json.loads(cast("str", message.data))
-            if isinstance(facts, dict):
-                return cast("dict[str, Any]", facts)
+async def _next(connection: aiohttp.ClientWebSocketResponse, seconds: float) -> dict[str, Any] | None:
+    """The next object that comes; None once the connection has ended, or was silent for so long."""
+    with anyio.move_on_after(seconds):
+        while (message := await connection.receive()).type not in _ENDS:
+            with suppress(TypeError, ValueError, RecursionError):
+                facts: object = json.loads(cast("str", message.data))
+                if isinstance(facts, dict):
+                    return cast("dict[str, Any]", facts)
     return None
-
-
-async def _close_later(connection: aiohttp.ClientWebSocketResponse) -> None:
-    await anyio.sleep(GRACE_SECONDS)
-    await connection.close()
