@@ -160,7 +160,8 @@ def test_a_message_that_is_passed_on_holds_anothers_words() -> None:
     share = {"is_share": True, "text": "/stop &amp; go", "author_name": "Eve"}
     passed = inbound(event_of("", attachments=[share]))
     assert (passed.text, passed.attribution and passed.attribution.kind) == ("/stop & go", AttributionKind.FORWARD)
-    quoted = inbound(event_of("look", attachments=[share, {"title": "a preview"}]))
+    odd: list[Any] = [{"is_share": 7, "text": None, "author_name": 3}, {"title": "a preview"}]
+    quoted = inbound(event_of("look", attachments=[share, *odd]))
     (cited,) = quoted.cites
     assert (quoted.text, cited.citation.whose, cited.citation.text) == ("look", Whose.OTHER, "/stop & go")
 
@@ -171,7 +172,7 @@ def test_files_are_fetched_later_unless_they_lie_elsewhere_or_are_too_large() ->
         {"id": "F1", "name": "a.png", "mimetype": "image/png", "size": 30},
         {"id": "F2", "name": "b.zip", "mimetype": "application/zip", "size": 10**12},
         {"id": "F3", "name": "c.doc", "mimetype": "x", "is_external": True},
-        {"id": "F4", "mode": "tombstone"},
+        {"id": "F4", "mode": "tombstone", "name": None},
     ]
     found = inbound(event_of("", subtype="file_share", files=files, channel="D1", channel_type="im"))
     assert [each.file_id for each in found.unfetched] == ["F1"] and len(found.refused) == 3

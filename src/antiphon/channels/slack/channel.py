@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from antiphon.channels.markup import DrawnText, render, verbatim
 from antiphon.channels.remembered import Remembered
 from antiphon.channels.slack.blocks import blocks_of, defuse, escape
-from antiphon.channels.slack.client import LIMITED, Json, SlackClient, SlackError, failure_of, inner
+from antiphon.channels.slack.client import LIMITED, SlackClient, SlackError, failure_of, inner
+from antiphon.channels.slack.events import Json
 from antiphon.channels.slack.section import NAME
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart, Streaming
 from antiphon.domain.delivery import Delivery

@@ -15,7 +15,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from antiphon.channels.files import FileTooLarge
-from antiphon.channels.slack.events import SlackBot
+from antiphon.channels.slack.events import Json, SlackBot
 from antiphon.channels.slack.section import SlackAccount
 from antiphon.clock import Clock
 from antiphon.domain.delivery import BUSY, GONE, THREAD_GONE, DeliveryFailed
@@ -56,7 +56,6 @@ _GONE: Final = (
 )
 """What Slack says of places that take no texts."""
 
-Json = dict[str, Any]
 Read = TypeVar("Read")
 
 

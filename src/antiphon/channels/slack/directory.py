@@ -3,8 +3,8 @@
 import anyio
 
 from antiphon.channels.remembered import Remembered
-from antiphon.channels.slack.client import TRANSPORT, Json, SlackClient, SlackError, inner
-from antiphon.channels.slack.events import KnownUser
+from antiphon.channels.slack.client import TRANSPORT, SlackClient, SlackError, inner
+from antiphon.channels.slack.events import Json, KnownUser
 from antiphon.clock import Clock
 
 KNOWN_SECONDS = 3600.0

@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -18,9 +19,11 @@ from antiphon.domain.position import Position
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import bracketed_name
 
+Json = dict[str, Any]
+
 LONGEST_DATA = 64
 """Bytes of a button's data."""
-_SPOKEN = ("", "file_share", "thread_broadcast", "me_message")
+_SPOKEN = (None, "", "file_share", "thread_broadcast", "me_message")
 """The subtypes of messages that somebody wrote; all others are Slack's own, or tell of changes."""
 _TS = re.compile(r"[0-9]{1,10}\.[0-9]{1,9}")
 _CONTROL = re.compile(r"<([^<>]*)>")
@@ -78,36 +81,17 @@ class EventSurroundings(Struct, frozen=True, kw_only=True):
     """Of the channel."""
 
 
-class _SlackNoun(Struct, frozen=True, kw_only=True):
-    """What an event is about: a channel, user, button, file, the place of a message or another message."""
-
-    id: str = ""
-    name: str = ""
-    team_id: str = ""
-    type: str = ""
-    value: str | None = None
-    channel_id: str = ""
-    message_ts: str = ""
-    thread_ts: str | None = None
-    mimetype: str = ""
-    mode: str = ""
-    is_external: bool = False
-    size: int | None = None
-    is_share: bool = False
-    text: object = None
-    author_name: str | None = None
-
-    @property
-    def words(self) -> str:
-        """Those of another message that this one passes on."""
-        return self.text if self.is_share and isinstance(self.text, str) else ""
+def text_in(facts: Json, name: str) -> str:
+    """The text of that name in what Slack sent; empty if there is none."""
+    found: object = facts.get(name)
+    return found if isinstance(found, str) else ""
 
 
 class SlackEvent(Struct, frozen=True, kw_only=True):
     """A message, as an event or the history of a channel shows it, or a change of a channel."""
 
     type: str = ""
-    subtype: str = ""
+    subtype: str | None = None
     user: str = ""
     inviter: str = ""
     bot_id: str | None = None
@@ -117,18 +101,18 @@ class SlackEvent(Struct, frozen=True, kw_only=True):
     ts: str = ""
     thread_ts: str | None = None
     parent_user_id: str | None = None
-    channel: str | _SlackNoun = ""
-    channel_type: str = ""
+    channel: str | Json = ""
+    channel_type: str | None = None
     hidden: bool = False
-    files: tuple[_SlackNoun, ...] = ()
-    attachments: tuple[_SlackNoun, ...] = ()
+    files: list[Json] = []
+    attachments: list[Json] = []
     old_channel_id: str = ""
     new_channel_id: str = ""
 
     @property
     def where(self) -> str:
         """The channel's id."""
-        return (self.channel if isinstance(self.channel, str) else self.channel.id) or self.old_channel_id
+        return (self.channel if isinstance(self.channel, str) else text_in(self.channel, "id")) or self.old_channel_id
 
     @property
     def thread(self) -> str | None:
@@ -152,8 +136,10 @@ class SlackEvent(Struct, frozen=True, kw_only=True):
 
     def is_of_person(self, me: SlackBot) -> bool:
         """Whether somebody wrote it, as far as it shows: neither a program nor Slack itself."""
-        is_spoken = self.subtype in _SPOKEN and not self.hidden and self.bot_id is None and _TS.fullmatch(self.ts)
-        return bool(is_spoken) and bool(self.where) and self.user not in ("", "USLACKBOT", me.user_id)
+        is_spoken = (
+            (self.subtype or "") in _SPOKEN and not self.hidden and self.bot_id is None and _TS.fullmatch(self.ts)
+        )
+        return bool(is_spoken) and bool(self.where) and self.user not in (None, "", "USLACKBOT", me.user_id)
 
 
 class SlackPayload(Struct, frozen=True, kw_only=True):
@@ -166,18 +152,18 @@ class SlackPayload(Struct, frozen=True, kw_only=True):
     team_id: str = ""
     channel_id: str = ""
     text: str = ""
-    user: _SlackNoun = _SlackNoun()
-    container: _SlackNoun = _SlackNoun()
-    actions: tuple[_SlackNoun, ...] = ()
+    user: Json = {}
+    container: Json = {}
+    actions: list[Json] = []
 
     @property
     def where(self) -> str:
         """The channel of the command or the press."""
-        return self.channel_id or self.container.channel_id
+        return self.channel_id or text_in(self.container, "channel_id")
 
     @property
     def who(self) -> str:
-        return self.user_id or self.user.id
+        return self.user_id or text_in(self.user, "id")
 
 
 def moment_of(ts: str) -> tuple[int, int]:
@@ -238,11 +224,16 @@ def _words_of(event: SlackEvent, around: EventSurroundings) -> tuple[str, Attrib
     rest = said.removeprefix(_mention(around.me)).lstrip()
     # With a mention one commands the bot in threads, which have no slash commands.
     text = _plain(rest if rest.startswith("/") else said, around)
-    shares = [each for each in event.attachments if each.words.strip()]
+    shares = [each for each in event.attachments if each.get("is_share") and text_in(each, "text").strip()]
     if not text.strip() and shares:
-        name = bracketed_name(_whole(shares[0].author_name or "")) or None
-        return _plain(shares[0].words, around), Attribution(kind=AttributionKind.FORWARD, name=name), ()
-    cited = [cite(CitationKind.QUOTE, Whose.OTHER, _plain(each.words, around), each.author_name) for each in shares]
+        name = bracketed_name(_whole(text_in(shares[0], "author_name"))) or None
+        return _plain(text_in(shares[0], "text"), around), Attribution(kind=AttributionKind.FORWARD, name=name), ()
+    cited = [
+        cite(
+            CitationKind.QUOTE, Whose.OTHER, _plain(text_in(each, "text"), around), text_in(each, "author_name") or None
+        )
+        for each in shares
+    ]
     return text, None, tuple(Cited(citation=each) for each in cited)
 
 
@@ -271,15 +262,15 @@ def _shown(control: str, around: EventSurroundings) -> tuple[str, str | None]:
     return label or target, target if label else None
 
 
-def _files_of(files: Sequence[_SlackNoun]) -> tuple[tuple[SentFile, ...], tuple[str, ...]]:
+def _files_of(files: Sequence[Json]) -> tuple[tuple[SentFile, ...], tuple[str, ...]]:
     """The files to fetch, and a sentence for each that cannot be taken in."""
-    lost = ("external", "tombstone", "hidden_by_limit")
-    found = [
-        f"The file {bracketed_name(_whole(file.name))!r} does not lie on Slack and was not taken in."
-        if not file.id or file.is_external or file.mode in lost
-        else sent_file(file.id, _whole(file.name), file.mimetype, file.size)
-        for file in files
-    ]
+    found = list[SentFile | str]()
+    for file in files:
+        id, name, size = text_in(file, "id"), _whole(text_in(file, "name")), file.get("size")
+        if not id or file.get("is_external") or file.get("mode") in ("external", "tombstone", "hidden_by_limit"):
+            found.append(f"The file {bracketed_name(name)!r} does not lie on Slack and was not taken in.")
+        else:
+            found.append(sent_file(id, name, text_in(file, "mimetype"), size if isinstance(size, int) else None))
     unfetched = tuple(each for each in found if isinstance(each, SentFile))
     return unfetched, tuple(each for each in found if isinstance(each, str))
 
@@ -289,7 +280,7 @@ def change_of(event: SlackEvent, around: EventSurroundings) -> ChatChange | None
     kind, team = _CHANGES.get(event.type), event.team or ""
     if kind is None or not event.where:
         return None
-    title = event.channel.name if isinstance(event.channel, _SlackNoun) else around.title
+    title = around.title if isinstance(event.channel, str) else text_in(event.channel, "name")
     is_of_people = kind in (ChangeKind.JOINED, ChangeKind.PARTED)
     if is_of_people and event.user == around.me.user_id:
         kind, is_of_people = ChangeKind.ADDED if kind is ChangeKind.JOINED else ChangeKind.LEFT, False
@@ -319,17 +310,17 @@ def command_of(command: SlackPayload, around: EventSurroundings) -> Inbound:
 
 def press_of(press: SlackPayload, around: EventSurroundings) -> ButtonPress | None:
     """None for buttons whose data Antiphon did not make."""
-    data = next((each.value for each in press.actions if each.type == "button"), None)
+    data = next((text_in(each, "value") for each in press.actions if each.get("type") == "button"), "")
     if not data or not data.isascii() or not data.isprintable() or len(data) > LONGEST_DATA:
         return None
-    sender, shown = _sender(press.who, press.user.team_id, around), press.container
-    thread = None if shown.thread_ts == shown.message_ts else shown.thread_ts
+    sender, message = _sender(press.who, text_in(press.user, "team_id"), around), text_in(press.container, "message_ts")
+    thread, to = text_in(press.container, "thread_ts"), sender.id if press.where.startswith("D") else press.where
     return ButtonPress(
         platform_id=f"press:{press.trigger_id}",
-        place=_place(around, sender.id if press.where.startswith("D") else press.where, thread),
+        place=_place(around, to, None if thread in ("", message) else thread),
         sender=sender,
         data=data,
-        message_id=shown.message_ts or None,
+        message_id=message or None,
     )
 
 
