@@ -84,6 +84,8 @@ class FakeSlack(FakeServer):
         self.retry_after: str | None = "1"
         self.confirmed: list[str] = []
         """What the confirmed envelopes hold: ids of events, or of triggers."""
+        self.answers: list[Json] = []
+        """All that was said to confirm envelopes."""
         self.connections: list[Connection] = []
         self.most_open = 0
         """How many connections were open at the same time."""
@@ -259,7 +261,8 @@ class FakeSlack(FakeServer):
 
     def _confirm(self, connection: Connection, answer: Json) -> None:
         with self.changed:
-            envelope = connection.open.pop(answer["envelope_id"], None)
+            self.answers.append(answer)
+            envelope = connection.open.pop(str(answer["envelope_id"]), None)
             if envelope is not None:
                 payload = envelope["payload"]
                 self.confirmed.append(payload.get("event_id") or payload.get("trigger_id"))

@@ -45,6 +45,12 @@ def test_nobody_is_called_together(markdown: str) -> None:
         assert not any(each in text for each in ("<!", "<@", "<#"))
 
 
+@requirement("channels:1")
+@given(WORDS, st.integers(0, 120))
+def test_what_grows_begins_as_it_began(markdown: str, at: int) -> None:
+    assert defuse(markdown).startswith(defuse(markdown[:at]))
+
+
 def test_marks_become_styles() -> None:
     found = pieces(blocks_of(render("**bold `code`** and [a page](https://e.example)"), ()))
     assert [(each["text"], each.get("style"), each.get("url")) for each in found] == [

@@ -275,8 +275,12 @@ async def test_a_text_that_hangs_is_given_up_and_found_again(stage: Stage) -> No
 async def test_words_of_a_model_call_nobody_together(stage: Stage, root: str) -> None:
     said = "<!channel> @here <@U8BEN> @everyone & <#C1>"
     await stage.send(said)
-    ts = await stage.send("Now: ", thread=root, is_growing=True, asker=ANN)
+    ts = await stage.send("Now: <", thread=root, is_growing=True, asker=ANN)
+    for grown in ("Now: <!chan", "Now: <!channel> @", "Now: <!channel> @her"):
+        await stage.send(grown, thread=root, replaces=ts, is_growing=True, asker=ANN)
+    streamed = stage.fake.own(CHANNEL, root)[0]
     await stage.send(f"Now: {said}", thread=root, replaces=ts)
+    assert not any(each in streamed["text"] for each in ("<!", "<@", "<#", "@here", "@everyone"))
     for method, sent in stage.fake.requests:
         if method.startswith("chat."):
             words = sent.get("text", "") + sent.get("markdown_text", "")

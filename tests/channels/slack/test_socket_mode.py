@@ -105,6 +105,9 @@ async def test_nonsense_ends_nothing(open_home: OpenHome, fake: FakeSlack) -> No
         for each in NONSENSE:
             fake.say(fake.connections[0], each)
         await workspace.says(ANN, "two")
+        await fake.until(
+            lambda: {"e1", "e2", "e3", "e4", "e5", "e6"} <= {str(each["envelope_id"]) for each in fake.answers}
+        )
         assert (await workspace.app.inside.accounts.list())[0].trouble is None
 
 

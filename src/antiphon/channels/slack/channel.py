@@ -159,7 +159,7 @@ class SlackChannel:
 
     async def _go_on(self, where: _SlackPlace, part: DeliveryPart, ts: str, stream: _StreamedMessage) -> bool:
         """Adds what the message lacks, and ends it with the last words; False if it takes no more."""
-        words = defuse(part.text[len(stream.text) :]) or None
+        words = defuse(part.text)[len(defuse(stream.text)) :] or None
         if part.is_growing and words is None:
             return True
         stream.is_sure = False

@@ -1,0 +1,145 @@
+"""Bugs of the channel `slack`."""
+
+from tests.planted.bug import Bug
+
+DIRECTORY = "channels/slack"
+EVENTS = f"{DIRECTORY}/test_events.py::"
+SENDING = f"{DIRECTORY}/test_sending.py::"
+SOCKET = f"{DIRECTORY}/test_socket_mode.py::"
+CATCHING_UP = f"{DIRECTORY}/test_catching_up.py::"
+
+BUGS = (
+    Bug(
+        "an envelope is confirmed before its message is stored",
+        f"{DIRECTORY}/loop.py",
+        "        payload = self._read(lambda: read_payload(envelope.payload))\n",
+        "        await envelope.confirm()\n        payload = self._read(lambda: read_payload(envelope.payload))\n",
+        SOCKET + "test_an_envelope_is_confirmed_only_after_its_message_is_stored[sqlite]",
+    ),
+    Bug(
+        "an envelope that cannot be read is never confirmed",
+        f"{DIRECTORY}/loop.py",
+        "        if payload is None:\n            pass\n",
+        "        if payload is None:\n            return\n",
+        SOCKET + "test_nonsense_ends_nothing[sqlite]",
+    ),
+    Bug(
+        "the old connection goes before the next one stands",
+        f"{DIRECTORY}/socket.py",
+        "                await tasks.start(_serve, client, tasks, sending)\n                has_successor = True\n",
+        "                break\n",
+        SOCKET + "test_a_new_connection_stands_before_the_old_one_goes[sqlite-warning]",
+    ),
+    Bug(
+        "a connection that asks twice to be renewed is renewed twice",
+        f"{DIRECTORY}/socket.py",
+        "            elif not has_successor:\n",
+        "            else:\n",
+        SOCKET + "test_a_new_connection_stands_before_the_old_one_goes[sqlite-refresh_requested]",
+    ),
+    Bug(
+        "both events of a mention are messages",
+        f"{DIRECTORY}/events.py",
+        '        platform_id=f"{event.where}:{event.ts}",\n',
+        '        platform_id=f"{event.type}:{event.where}:{event.ts}",\n',
+        EVENTS + "test_both_events_of_a_mention_are_one_message",
+    ),
+    Bug(
+        "a user of another company has the id of this workspace",
+        f"{DIRECTORY}/events.py",
+        "    is_here = team in (me.team_id, me.enterprise_id)\n",
+        "    is_here = True\n",
+        EVENTS + "test_people_of_an_enterprise_have_its_id_and_strangers_of_shared_channels_their_own",
+    ),
+    Bug(
+        "a program that writes by a user's account starts runs",
+        f"{DIRECTORY}/events.py",
+        " and not self.hidden and self.bot_id is None\n",
+        " and not self.hidden\n",
+        f"{DIRECTORY}/test_workspace.py::test_bots_and_the_app_itself_start_nothing[sqlite]",
+    ),
+    Bug(
+        "a mention that two pieces of a stream make is not escaped",
+        f"{DIRECTORY}/channel.py",
+        "        words = defuse(part.text)[len(defuse(stream.text)) :] or None\n",
+        "        words = defuse(part.text[len(stream.text) :]) or None\n",
+        SENDING + "test_words_of_a_model_call_nobody_together",
+    ),
+    Bug(
+        "words whose answer was lost are streamed again",
+        f"{DIRECTORY}/channel.py",
+        "        stream.is_sure = False\n",
+        "        stream.is_sure = True\n",
+        SENDING + "test_words_whose_answer_was_lost_are_not_shown_twice[act_and_drop]",
+    ),
+    Bug(
+        "a stream that another process left open stays open",
+        f"{DIRECTORY}/channel.py",
+        "        elif where.thread is not None and part.spans is None:\n",
+        "        elif where.thread is None:\n",
+        SENDING + "test_another_process_completes_a_stream_that_was_left_open",
+    ),
+    Bug(
+        "a text that is sent again is not looked for",
+        f"{DIRECTORY}/channel.py",
+        "            if shown is None and delivery.attempts > 1:\n",
+        "            if shown is None and delivery.attempts > 99:\n",
+        SENDING + "test_a_text_that_slack_took_without_saying_so_is_found_and_not_sent_again",
+    ),
+    Bug(
+        "an edit is sent although Slack asks to wait",
+        f"{DIRECTORY}/client.py",
+        '        is_message, as_app = method.startswith("chat."), method',
+        '        is_message, as_app = method.startswith("chat.p"), method',
+        SENDING + "test_one_budget_of_the_account_holds_for_messages_and_their_changes",
+    ),
+    Bug(
+        "the client library sends a message again whose answer was lost",
+        f"{DIRECTORY}/client.py",
+        "session=self._opened(), retry_handlers=[])",
+        "session=self._opened())",
+        SENDING + "test_words_whose_answer_was_lost_are_not_shown_twice[act_and_drop]",
+    ),
+    Bug(
+        "the token goes to whatever host a file is said to lie on",
+        f"{DIRECTORY}/client.py",
+        "        if not self._is_ours(url):\n",
+        '        if not url.startswith("http"):\n',
+        f"{DIRECTORY}/test_files.py::test_the_token_goes_to_slack_alone",
+    ),
+    Bug(
+        "threads are not caught up",
+        f"{DIRECTORY}/loop.py",
+        "        for chat in [*chats, *reversed(threads[-MOST_THREADS:])]:\n",
+        "        for chat in chats:\n",
+        CATCHING_UP + "test_a_restart_catches_up_and_answers_nothing_twice[sqlite]",
+    ),
+    Bug(
+        "the first start answers what another gateway has answered",
+        "channels/catch_up.py",
+        "            elif not is_known and self._alive_at is None:\n",
+        "            elif is_known and self._alive_at is None:\n",
+        CATCHING_UP + "test_the_first_start_does_not_answer_what_was_answered_before[sqlite]",
+    ),
+    Bug(
+        "old messages are answered",
+        "channels/catch_up.py",
+        "    recent = [each for each in missed if each.sent_at is None or each.sent_at >= since]\n",
+        "    recent = [*missed]\n",
+        CATCHING_UP + "test_old_messages_and_those_beyond_the_most_are_told_once[sqlite]",
+    ),
+    Bug(
+        "a reply whose beginning may have arrived is a first attempt",
+        "engine/deliveries/outbox.py",
+        "        may_be_shown=shown is not None and shown.platform_id is None,\n",
+        "",
+        "engine/deliveries/test_live.py::test_words_that_may_have_arrived_are_not_sent_again_and_the_log_tells[sqlite]",
+    ),
+    Bug(
+        "a channel is not told that a text still grows",
+        "engine/deliveries/live.py",
+        "replaces=stream.message, is_growing=True, asker=view.asker)",
+        "replaces=stream.message, asker=view.asker)",
+        "engine/deliveries/test_live.py::test_a_channel_learns_that_a_text_grows_and_whom_it_answers[sqlite]",
+    ),
+)
