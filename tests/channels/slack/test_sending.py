@@ -183,6 +183,19 @@ async def test_words_whose_answer_was_lost_are_not_shown_twice(stage: Stage, roo
 
 
 @requirement("channels:1")
+async def test_words_that_are_given_up_on_the_way_are_not_shown_twice(stage: Stage, root: str) -> None:
+    growing: dict[str, Any] = {"thread": root, "is_growing": True, "asker": ANN}
+    ts = await stage.send("One", **growing)
+    stage.fake.will("chat.appendStream", Fault.ACT_AND_HANG)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: stage.send("One two", replaces=ts, **growing))
+        await stage.fake.until(lambda: stage.fake.texts(CHANNEL, root) == ["One two"])
+        tasks.cancel_scope.cancel()
+    await stage.send("One two three.", thread=root, replaces=ts)
+    assert stage.fake.texts(CHANNEL, root) == ["One two three."]
+
+
+@requirement("channels:1")
 async def test_an_end_whose_answer_was_lost_is_made_up_for(stage: Stage, root: str) -> None:
     ts = await stage.send("One", thread=root, is_growing=True, asker=ANN)
     stage.fake.will("chat.stopStream", Fault.ACT_AND_DROP)

@@ -71,7 +71,7 @@ async def test_bots_and_the_app_itself_start_nothing(open_home: OpenHome, fake: 
     fake.add_user("U5BOT", "Otto", is_bot=True)
     async with open_workspace(open_home, fake) as workspace:
         fake.write("U5BOT", f"{MENTION} hello", channel=CHANNEL)
-        fake.write(ANN, f"{MENTION} hello", channel=CHANNEL, bot_id="B9", subtype="bot_message")
+        fake.write(ANN, f"{MENTION} hello", channel=CHANNEL, bot_id="B9")
         await workspace.says(ANN, "hello")  # the echo of which comes back as an event, too
         ts = await workspace.mentions(ANN, "the end")
         await workspace.app.deliverer.wait_idle()
