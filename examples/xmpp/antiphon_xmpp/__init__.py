@@ -49,7 +49,7 @@ class XmppKind(ChannelKind[XmppSection, XmppSection]):
     title = "XMPP"
     about = "An account of XMPP, through which people talk to agents."
     section = XmppSection
-    abilities = frozenset({Ability.IDS, Ability.REPLAY, Ability.ACKS, Ability.EDITS})
+    abilities = frozenset({Ability.IDS, Ability.REPLAY, Ability.ACKS, Ability.FIRSTS, Ability.EDITS})
 
     def read(self, given: Given[XmppSection]) -> XmppSection:
         section = given.section

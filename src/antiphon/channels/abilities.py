@@ -10,6 +10,8 @@ class Ability(StrEnum):
     """What people write while no gateway listens comes once one does."""
     ACKS = "acks"
     """What was not confirmed comes again, so that a gateway that dies loses no message."""
+    FIRSTS = "firsts"
+    """`replay` and `acks` hold for the first message of a chat as well."""
     EDITS = "edits"
     """A reply is shown while it is written: `form.streaming` is not `none`."""
     THREADS = "threads"

@@ -4,14 +4,14 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from threading import Condition
-from typing import Final, TypeVar, cast
+from typing import ClassVar, Final, TypeVar, cast
 
 import anyio
 import uvicorn
 from anyio import to_thread
 from anyio.from_thread import start_blocking_portal
 from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.routing import BaseRoute
 
 WAIT_SECONDS: Final = 60.0
 """Long enough for a busy machine; only a failing test waits this long."""
@@ -20,13 +20,15 @@ WAIT_SECONDS: Final = 60.0
 class FakeServer:
     """A fake of a service; subclasses give the routes, and notify `changed` when something happens."""
 
+    speaks_websockets: ClassVar[bool] = False
+
     def __init__(self) -> None:
         self.changed = Condition()
         """Held while what the fake remembers is changed."""
         self.stopped = anyio.Event()
         self._socket = socket.create_server(("127.0.0.1", 0))
 
-    def routes(self) -> Sequence[Route]:
+    def routes(self) -> Sequence[BaseRoute]:
         raise NotImplementedError
 
     @property
@@ -45,7 +47,8 @@ class FakeServer:
 
     async def serve(self) -> None:
         application = Starlette(routes=self.routes())
-        config = uvicorn.Config(application, log_config=None, log_level="critical", lifespan="off", ws="none")
+        ws = "websockets-sansio" if self.speaks_websockets else "none"
+        config = uvicorn.Config(application, log_config=None, log_level="critical", lifespan="off", ws=ws)
         await _ThreadServer(config, self.stopped).serve([self._socket])
 
     def stop(self) -> None:

@@ -28,7 +28,7 @@ class WebhookKind(ChannelKind[Sections, list[WebhookSettings]]):
     about = "Programs that exchange signed POST requests with sessions, by name."
     sender = "webhook with a url"
     chats = ChatForm(hasty_seconds=1)
-    abilities = frozenset({Ability.IDS, Ability.REPLAY, Ability.ACKS, Ability.THREADS})
+    abilities = frozenset({Ability.IDS, Ability.REPLAY, Ability.ACKS, Ability.FIRSTS, Ability.THREADS})
 
     @property
     def address(self) -> PostAddress:
