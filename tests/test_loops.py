@@ -852,6 +852,17 @@ def test_a_reader_that_cannot_be_woken_keeps_no_other_from_the_news_of_a_commit(
 OF_ONE = {
     "channels/telegram/client.py _BotRequests.fetch": "the bytes of one answer",
     "channels/account_loop.py AccountLoop._hold": "each round ends in `_until_it_works`",
+    **dict.fromkeys(
+        (
+            "channels/discord/gateway.py DiscordGateway._follow",
+            "channels/discord/loop.py DiscordLoop._take_events",
+            "channels/discord/loop.py DiscordLoop._take_presses",
+        ),
+        "one account, which `AccountLoop.run` serves again",
+    ),
+    "channels/discord/client.py DiscordClient.download": "the bytes of one answer",
+    "channels/discord/client.py RequestBudget.acquire": "one request",
+    "channels/discord/loop.py DiscordLoop._written_since": "one chat",
     "channels/email/account.py EmailLoop.listen": "one connection, after which `_until_it_works` calls it again",
     "channels/telegram/files.py fetch_file": "the tries of one file",
     "channels/intake.py Intake.take": "the tries of one event, which is then passed over",

@@ -57,6 +57,10 @@ JUDGED = {
 """Each setting that names something of which there may be another; how it is written, and what it names."""
 REFUSED = {
     "agents.default": "agents.default = {}\n",
+    "channels.discord.agent": "channels.discord.agent = {}\n",
+    "channels.discord.groups.agent": 'channels.discord.groups."1".agent = {}\n',
+    "channels.discord.accounts.agent": "channels.discord.accounts.home.agent = {}\n",
+    "channels.discord.accounts.groups.agent": 'channels.discord.accounts.home.groups."1".agent = {}\n',
     "channels.slack.agent": "channels.slack.agent = {}\n",
     "channels.slack.groups.agent": "channels.slack.groups.C1.agent = {}\n",
     "channels.slack.accounts.agent": "channels.slack.accounts.acme.agent = {}\n",
@@ -86,9 +90,11 @@ FREE = {
     "flow.rules",
     *("tools.fetch_page.hosts", "tools.fetch_page.private"),
     *("access.roles", "gateway.allowed_hosts", "agents.list", "channels.webhook", "hooks", "providers"),
+    *("channels.telegram.groups", "channels.telegram.groups.members"),
+    *("channels.discord.groups", "channels.discord.groups.members", "channels.discord.accounts"),
+    *("channels.discord.accounts.groups", "channels.discord.accounts.groups.members"),
     *("channels.email.groups", "channels.email.groups.members", "channels.email.accounts"),
     *("channels.email.accounts.groups", "channels.email.accounts.groups.members"),
-    *("channels.telegram.groups", "channels.telegram.groups.members", "channels.discord.thread_bindings"),
     *("channels.slack.groups", "channels.slack.groups.members", "channels.slack.accounts"),
     *("channels.slack.accounts.groups", "channels.slack.accounts.groups.members"),
     *("agents.defaults.subagents.models", "agents.list.subagents.models"),

@@ -61,7 +61,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     await to_thread.run_sync(check_models, base.rules, base.models)
     functions = {each.schema.name for each in base.tools}
     refuse_misspelt(config, functions)
-    for problem in (*config.ineffective(), *ineffective_names(config, functions)):
+    for problem in ineffective_names(config, functions):
         logger.warning("Setting has no effect", extra={"action": "setting_ineffective", "setting": problem})
     for problem in dropped_defaults(config):
         logger.warning("Setting drops its defaults", extra={"action": "setting_drops_defaults", "setting": problem})

@@ -353,16 +353,6 @@ class Config(Section):
             },
         )
 
-    def ineffective(self) -> list[str]:
-        """Settings that do no harm and no good, because the feature that they name does not exist."""
-        return [
-            f"{self.origins.named(*place)} has no effect until Antiphon has threads"
-            for place, bindings in (
-                (("channels", "discord", "thread_bindings"), self.channels.discord.thread_bindings),
-            )
-            if bindings
-        ]
-
     def _check_ids(self) -> None:
         """Raises `Invalid` for two agents with one id, of which only one would be there."""
         indexes: dict[str, int] = {}

@@ -49,7 +49,7 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
         raise Invalid("\n".join(problems), code="invalid_config")
     functions = {each.schema.name for each in installed_tools()}
     refuse_misspelt(settings, functions)
-    warnings: list[JsonValue] = [*settings.ineffective(), *ineffective_names(settings, functions)]
+    warnings: list[JsonValue] = [*ineffective_names(settings, functions)]
     warnings += [*dropped_defaults(settings), *missing(settings), *misread(settings)]
     warnings += [*key_problems(directory, settings), *refusing(settings)]
     if (unusable := address_problem(settings)) is not None:

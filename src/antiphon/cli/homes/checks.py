@@ -115,7 +115,6 @@ def _settings(config: Config) -> Iterator[CheckResult]:
     except Invalid as error:
         yield CheckResult("setting", Grade.BROKEN, error.message, "Correct it; the gateway does not start.")
     for problem in (
-        *config.ineffective(),
         *ineffective_names(config, functions),
         *dropped_defaults(config),
         *refusing(config),

@@ -4,39 +4,28 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, cast
 
-from pydantic import Field, JsonValue, SerializeAsAny, ValidatorFunctionWrapHandler, WrapValidator, create_model
+from pydantic import SerializeAsAny, ValidatorFunctionWrapHandler, WrapValidator, create_model
 
 from antiphon.channels.kinds import Unloaded, find_kind, installed_names, own_kinds
 from antiphon.settings.section import Section
-
-
-class DiscordSection(Section):
-    thread_bindings: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
-    """Overrides `session.thread_bindings` in Discord; read, and without effect until there are threads."""
-
-
-class _UnservedSection(Section):
-    discord: DiscordSection = DiscordSection()
-    """Discord, for settings that are read already; there is no such channel yet."""
 
 
 def _own_fields() -> dict[str, Any]:
     return {name: kind.field() for name, kind in own_kinds().items() if kind.place == ("channels", name)}
 
 
-_OwnSection: type[_UnservedSection] = create_model("_OwnSection", __base__=_UnservedSection, **_own_fields())
+_OwnSection: type[Section] = create_model("_OwnSection", __base__=Section, **_own_fields())
 
 
 class ChannelsSection(_OwnSection):
     def by_name(self) -> dict[str, Any]:
         """What is set, by the channel's name. Of a channel that cannot be loaded, as it was written."""
-        names = self.model_fields_set - _UnservedSection.model_fields.keys()
-        return {name: section for name in sorted(names) if (section := getattr(self, name)) is not None}
+        return {name: section for name in sorted(self.model_fields_set) if (section := getattr(self, name)) is not None}
 
 
 def sections_with(names: frozenset[str]) -> type[ChannelsSection]:
     """The same with the sections of these channels, of those that are installed."""
-    others = names - own_kinds().keys() - _UnservedSection.model_fields.keys()
+    others = names - own_kinds().keys()
     if others:
         others &= {*installed_names()}
     return _with(tuple(find_kind(name) for name in sorted(others))) if others else ChannelsSection

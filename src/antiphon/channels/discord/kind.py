@@ -1,0 +1,98 @@
+"""The channel `discord`: what the package declares. The client library is imported only for a bot."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from antiphon.channels.abilities import Ability
+from antiphon.channels.discord.section import DiscordAccount, DiscordSection
+from antiphon.channels.discord.settings import NAME, DiscordSettings
+from antiphon.channels.discord.tokens import id_in
+from antiphon.channels.kind import ChannelKind, Given
+from antiphon.channels.sections import accounts_of, place_of
+from antiphon.clock import Clock
+from antiphon.domain.chat_form import ChatForm
+from antiphon.domain.chat_state import ChatState
+from antiphon.domain.check_result import CheckResult
+from antiphon.domain.errors import Invalid
+from antiphon.domain.keys import ChatType
+
+if TYPE_CHECKING:
+    from antiphon.channels.discord.bots import DiscordBots
+
+VARIABLE = "ANTIPHON_DISCORD_TOKEN"
+
+
+class DiscordKind(ChannelKind[DiscordSection, tuple[DiscordSettings, ...]]):
+    name = NAME
+    title = "Discord"
+    section = DiscordSection
+    about = "Bots of Discord, through which people talk to agents; none unless set."
+    chats = ChatForm(group_type=ChatType.CHANNEL, chat_id_name="discord_channel_id")
+    abilities = frozenset(Ability) - {Ability.FIRSTS}
+
+    def read(self, given: Given[DiscordSection]) -> tuple[DiscordSettings, ...]:
+        """Raises `Invalid` without a usable token, and for a token that two bots have."""
+        section, found = given.section, dict[str, DiscordSettings]()
+        if not section.model_fields_set - {"thread_bindings"}:
+            return ()  # settings of others that are read, without a bot
+        for name, account in accounts_of(section).items():
+            assert isinstance(account, DiscordAccount)
+            token = account.key() or ""
+            id = id_in(token)
+            if id is None:
+                raise Invalid(_problem_of_token(given, name, account, token), code="invalid_config")
+            if id in found:
+                raise Invalid(
+                    f"{_at(given, name)}: The bots {found[id].account!r} and {name!r} have one token. "
+                    "Make a bot for each in the developer portal.",
+                    code="invalid_config",
+                )
+            found[id] = DiscordSettings(
+                account=name,
+                token=token,
+                api_base=None if section.api_base is None else section.api_base.rstrip("/"),
+                stream_interval=timedelta(milliseconds=account.stream_interval_ms),
+                oldest=account.catch_up.oldest,
+                most_missed=account.catch_up.messages,
+            )
+        return tuple(found.values())
+
+    def open(self, settings: tuple[DiscordSettings, ...], clock: Clock) -> "DiscordBots":
+        """Raises `Invalid` if the client library is not installed."""
+        try:
+            from antiphon.channels.discord.bots import DiscordBots
+        except ModuleNotFoundError as error:
+            raise Invalid(
+                f"Discord needs a package that is not installed ({error.name}). Install antiphon[discord].",
+                code="package_missing",
+            ) from error
+        return DiscordBots(settings, clock)
+
+    def check(
+        self, given: Given[DiscordSection] | None, chats: ChatState, *, is_running: bool
+    ) -> Iterator[CheckResult]:
+        from antiphon.channels.discord.checks import check_discord
+
+        return check_discord(self, given, chats, is_running=is_running)
+
+
+def _at(given: Given[DiscordSection], account: str) -> str:
+    place = (*place_of(given.place, given.section, account), "token")
+    return given.origins.where(given.origins.spelt(*place))
+
+
+def _problem_of_token(given: Given[DiscordSection], name: str, account: DiscordAccount, token: str) -> str:
+    place, origins = place_of(given.place, given.section, name), given.origins
+    named = account.token_env if account.token is None else None
+    setting = origins.spelt(*place, "token")
+    where = ".".join(setting) if named is None else f"the variable {named}"
+    where = "it" if setting in origins.variables else where
+    return (
+        f"{origins.where(setting)}: Discord has no usable token: {where} "
+        f"{'does not hold one' if token else 'is not set'}. Reset it in the developer portal (Bot, Reset Token), "
+        f"and set the variable {named or VARIABLE}."
+    )
+
+
+DISCORD = DiscordKind()

@@ -1,0 +1,48 @@
+"""The settings of bots of Discord."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field, SecretStr
+
+from antiphon.channels.sections import AccountName, GroupSection, PeopleSection, SeveralAccounts
+from antiphon.domain.joining import JoinWaits
+from antiphon.policy.chats import ChannelAccess
+from antiphon.settings.addresses import WebAddress
+from antiphon.settings.section import secret_from
+
+
+class DiscordAccount(PeopleSection):
+    token: SecretStr | None = Field(default=None, exclude=True)
+    """The bot's token from the developer portal. Prefer `token_env`, or the variable `ANTIPHON_DISCORD_TOKEN`."""
+    token_env: str | None = Field(default=None, exclude=True)
+    """The environment variable that holds the token."""
+    access: ChannelAccess = ChannelAccess.PAIRING
+    """Who may write to the bot: people whom an owner has admitted, anybody as a guest, or only linked people."""
+    groups: dict[str, GroupSection] = Field(default_factory=dict[str, GroupSection])
+    """Channels that the bot may answer in, by the id that Discord gives them (Developer Mode, Copy Channel ID)."""
+    stream_interval_ms: Annotated[int, Field(ge=500, le=60_000)] = 1_500
+    """The least time between two changes of a reply that is shown while it is written."""
+
+    def key(self) -> str | None:
+        """The token set here or named by `token_env`."""
+        return secret_from(self.token, self.token_env)
+
+    @property
+    def own_id(self) -> str | None:
+        """A bot's token begins with the id of its account."""
+        from antiphon.channels.discord.tokens import id_in
+
+        return id_in(self.key() or "")
+
+    @property
+    def join_waits(self) -> JoinWaits:
+        """A comment comes after what it forwards."""
+        return JoinWaits(text_ms=0)
+
+
+class DiscordSection(SeveralAccounts, DiscordAccount):
+    accounts: dict[AccountName, DiscordAccount] = Field(default_factory=dict[str, DiscordAccount])
+    """Several bots by names of your choice, each with these settings; those above hold for all unless it sets them."""
+    api_base: WebAddress | None = None
+    """The address of another server of Discord's interface, for all bots; Discord's unless set."""
+    for_all: ClassVar[frozenset[str]] = frozenset({"api_base"})

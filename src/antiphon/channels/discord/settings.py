@@ -1,0 +1,54 @@
+"""The settings of a bot, and why one cannot be served."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from msgspec import Struct
+
+NAME = "discord"
+"""The channel's name in keys and places."""
+API = "https://discord.com/api/v10"
+LONGEST_TEXT = 2_000
+"""The longest text of one message, in characters."""
+FILE_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
+"""Where Discord keeps the files of messages."""
+
+# Why a bot cannot be served.
+WRONG_TOKEN = "The bot's token is wrong or was revoked. Reset it in the developer portal, and set the new one."
+INTENTS_REFUSED = (
+    "Discord refuses the intents of this bot. Switch the message content intent on: developer portal, Bot, "
+    "Privileged Gateway Intents."
+)
+TOO_MANY_SERVERS = "The bot is in more servers than one connection may serve (2,500). Use a bot of its own."
+STARTS_SPENT = "The bot has begun too many connections today, so Discord would reset its token. It waits."
+FLOODED = "More messages come in than can be stored. The bot connects again and goes on after the last stored one."
+UNREACHABLE = "Discord cannot be reached."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscordSettings:
+    """One bot."""
+
+    account: str
+    token: str = field(repr=False)
+    api_base: str | None = None
+    """The address of another server of the interface; None for Discord's own."""
+    stream_interval: timedelta = timedelta(milliseconds=1500)
+    """The least time between two changes of a reply that is being written."""
+    oldest: timedelta = timedelta(hours=24)
+    """How old a message of an outage may be to be taken in."""
+    most_missed: int = 200
+    """How many messages of an outage are taken in for each chat: the newest."""
+
+
+class DiscordLook(Struct, frozen=True, kw_only=True):
+    """What Discord says about a bot."""
+
+    name: str = ""
+    reads_channels: bool = False
+    """False without the intent for the content of messages."""
+    interactions_url: str | None = None
+    """Where Discord posts presses of buttons, instead of sending them to the bot."""
+    servers: int = 0
+    trouble: str | None = None
+    """Why the bot cannot be served."""
