@@ -28,7 +28,7 @@ class EmailKind(ChannelKind[EmailSection, Mailboxes]):
     section = EmailSection
     about = "A mailbox, through which people talk to agents; none unless set."
     chats = ChatForm(hasty_seconds=60)
-    abilities = frozenset({Ability.REPLAY, Ability.ACKS, Ability.THREADS})
+    abilities = frozenset({Ability.REPLAY, Ability.ACKS, Ability.FIRSTS, Ability.THREADS})
 
     def read(self, given: Given[EmailSection]) -> Mailboxes:
         """Raises `Invalid` for a mailbox that cannot be opened."""
