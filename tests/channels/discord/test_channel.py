@@ -1,6 +1,7 @@
 """The adapter with the real client library, against the fake over loopback."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ import anyio
 import pytest
 
 from antiphon.channels.discord.channel import DiscordChannel, nonce_of
-from antiphon.channels.discord.client import DiscordClient
+from antiphon.channels.discord.client import DiscordClient, UnreadableAnswer
 from antiphon.channels.discord.settings import DiscordSettings
+from antiphon.channels.files import FileTooLarge
 from antiphon.clock import SystemClock
 from antiphon.domain.channel_form import Button, DeliveryPart
 from antiphon.domain.classification import PUBLIC
@@ -287,3 +289,27 @@ async def test_a_revoked_token_is_no_fault_of_the_text(stage: Stage) -> None:
     assert await stage.send() is not None
     stage.fake.token = "another"
     assert not (await stage.fails(id="dlv_2")).is_permanent
+
+
+@pytest.mark.parametrize("url", ["http://169.254.169.254/x", "http://localhost:1/x", "file:///etc/passwd", "x", ""])
+async def test_a_file_is_fetched_only_from_discord(fake: FakeDiscord, url: str) -> None:
+    client = DiscordClient(DiscordSettings(account="default", token=fake.token, api_base=fake.base_url))
+    try:
+        with anyio.fail_after(5), pytest.raises(UnreadableAnswer):
+            await client.download(url, 100)
+        fake.files["big"] = bytes(101)
+        with pytest.raises(FileTooLarge):
+            await client.download(f"{fake.base_url.removesuffix('/api/v10')}/files/big", 100)
+    finally:
+        await client.aclose()
+
+
+@requirement("channels:1")
+async def test_no_log_holds_the_token_or_a_text(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    stage.fake.limited_until = time.monotonic() + 0.2
+    await stage.send("of a secret kind")
+    stage.fake.token = "another"
+    await stage.fails(text="of a secret kind")
+    said = "\n".join(record.getMessage() for record in caplog.records if record.name != "httpx")
+    assert "secret kind" not in said and "Gabcde" not in said
