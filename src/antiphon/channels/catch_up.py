@@ -15,7 +15,7 @@ SKEW = timedelta(minutes=2)
 """How far this machine's clock may be off from the platform's."""
 
 
-class Limits(Protocol):
+class CatchUpLimits(Protocol):
     """How old a message may be that is answered still, and how many of one chat are (`catch_up` of the settings)."""
 
     @property
@@ -28,7 +28,7 @@ class Limits(Protocol):
 class CatchUp:
     """One look at the chats of an account, once it is connected again."""
 
-    def __init__(self, limits: Limits, clock: Clock, *, alive_at: datetime | None) -> None:
+    def __init__(self, limits: CatchUpLimits, clock: Clock, *, alive_at: datetime | None) -> None:
         """`alive_at` is when the account was read last; None before its first time."""
         self._limits = limits
         self._since = clock.now() - limits.oldest

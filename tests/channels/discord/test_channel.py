@@ -163,6 +163,9 @@ async def test_a_thread_is_begun_once_under_a_message(stage: Stage) -> None:
     assert await stage.channel.open_thread(place(), message, title) == message
     assert await stage.channel.open_thread(place(), message, "another") == message
     assert stage.fake.channels[message]["parent_id"] == FAMILY and len(stage.fake.channels[message]["name"]) <= 100
+    begin = stage.channel.open_thread
+    others = [await begin(place(thread=message), f"1:{message}:7", "beside"), await begin(place(), None, "beside")]
+    assert {stage.fake.channels[each]["parent_id"] for each in others} == {FAMILY} and len({*others, message}) == 3
     with pytest.raises(DeliveryFailed) as caught:
         await stage.channel.open_thread(place(), "5", "none")
     assert caught.value.is_permanent

@@ -59,6 +59,10 @@ class DiscordSent(Struct, frozen=True, kw_only=True):
     author: DiscordUser | None = None
 
 
+PUBLIC_THREAD = 11
+"""The kind of a thread that stands under no message."""
+
+
 class DiscordChannel:
     """Implements `LiveChannel` and `ThreadedChannel` for one bot."""
 
@@ -115,18 +119,22 @@ class DiscordChannel:
             if not (isinstance(error, HTTPException) and error.code == UNKNOWN_MESSAGE):
                 raise failure_of(error, in_thread=place.thread_id is not None) from error
 
-    async def open_thread(self, place: DeliveryContext, message_id: str, title: str) -> str:
-        """The thread under the message, which has the message's id."""
-        asked = {"name": one_line(title, LONGEST_TITLE).strip() or "…", "auto_archive_duration": ARCHIVE_MINUTES}
+    async def open_thread(self, place: DeliveryContext, message_id: str | None, title: str) -> str:
+        """The thread under the message, which has the message's id; one beside it, if it is in a thread itself."""
+        asked: dict[str, object] = {"name": one_line(title, LONGEST_TITLE).strip() or "…"}
+        asked |= {"auto_archive_duration": ARCHIVE_MINUTES}
+        message = None if message_id is None or place.thread_id is not None else message_id.rpartition(":")[2]
+        path = f"{CHANNEL}/threads" if message is None else f"{MESSAGE}/threads"
+        if message is None:
+            asked["type"] = PUBLIC_THREAD
         try:
             channel = await self._channel_of(replace(place, thread_id=None))
-            path = f"{MESSAGE}/threads"
             room = await self._client.ask(
-                "POST", path, DiscordRoom, json=asked, channel_id=channel, message_id=message_id
+                "POST", path, DiscordRoom, json=asked, channel_id=channel, message_id=message or ""
             )
         except FAILURES as error:
-            if isinstance(error, HTTPException) and error.code == THREAD_EXISTS:
-                return message_id
+            if message is not None and isinstance(error, HTTPException) and error.code == THREAD_EXISTS:
+                return message
             raise failure_of(error) from error
         return room.id
 
