@@ -876,7 +876,6 @@ OF_ONE = {
         ),
         "one account, which `AccountLoop.run` serves again",
     ),
-    "channels/catch_up.py CatchUp.take": "one chat",
     "channels/slack/channel.py SlackChannel._find_sent": "one text",
     "channels/slack/client.py SlackClient.download": "the bytes of one answer",
     "channels/slack/client.py SlackClient.pages": "one list",

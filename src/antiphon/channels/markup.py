@@ -55,7 +55,7 @@ class DrawnText(Struct, frozen=True):
     """The text instead if the spans are refused."""
 
 
-class TextStretch(Struct, frozen=True):
+class StyledText(Struct, frozen=True):
     """A part of a text in which the same spans hold."""
 
     text: str
@@ -63,14 +63,14 @@ class TextStretch(Struct, frozen=True):
     url: str | None
 
 
-def stretches(drawn: DrawnText) -> Iterator[TextStretch]:
+def styled_texts(drawn: DrawnText) -> Iterator[StyledText]:
     """The whole text, cut where a span begins or ends."""
     units = drawn.text.encode("utf-16-le", "surrogatepass")
     edges = {place for each in drawn.spans for place in (each.offset, each.offset + each.length)}
     for start, stop in pairwise(sorted({0, *edges, len(units) // 2})):
         over = [each for each in drawn.spans if each.offset <= start < each.offset + each.length]
         text = units[start * 2 : stop * 2].decode("utf-16-le", "replace")
-        yield TextStretch(
+        yield StyledText(
             text, frozenset(each.kind for each in over), next((each.url for each in over if each.url), None)
         )
 

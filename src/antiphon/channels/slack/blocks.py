@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from antiphon.channels.markup import DrawnText, stretches
+from antiphon.channels.markup import DrawnText, styled_texts
 from antiphon.domain.channel_form import Button
 
 Block = dict[str, Any]
@@ -35,7 +35,7 @@ def defuse(markdown: str) -> str:
 def blocks_of(drawn: DrawnText, buttons: Sequence[Button]) -> list[Block]:
     """The text with its spans, and the buttons below."""
     parts = list[Block]()
-    for each in stretches(drawn):
+    for each in styled_texts(drawn):
         kind = "rich_text_preformatted" if "pre" in each.kinds else "rich_text_section"
         if not parts or parts[-1]["type"] != "rich_text_section" or kind != "rich_text_section":
             parts.append({"type": kind, "elements": []})

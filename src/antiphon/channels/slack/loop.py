@@ -1,7 +1,7 @@
 """Serves one app in its workspace: what comes over its connections, and what came while there were none."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -71,6 +71,7 @@ class SlackLoop(AccountLoop):
         self._settings = settings
         self._client = client
         self._channel = channel
+        self._reception = inside.reception
         self._directory = SlackDirectory(client, clock)
         self._alive_at: datetime | None = None
         """When the account was last read; None before the first time."""
@@ -185,27 +186,30 @@ class SlackLoop(AccountLoop):
                 async for each in self._client.pages("users.conversations", "channels", types=kind):
                     chats[str(each.get("id"))] = None
         chats |= dict.fromkeys(each for each in stored if "/" not in each)
-        look = CatchUp(self._settings.catch_up, self.clock, alive_at=self._alive_at)
+        look = CatchUp(self._settings.catch_up, self._reception, self.accounts, self.clock, lease=lease)
+        begin = f"{max(look.begins_at(self._alive_at).timestamp(), 0):.6f}"
         for chat in [*chats, *reversed(threads[-MOST_THREADS:])]:
-            take, begin = partial(self._take, channel=chat.partition("/")[0], lease=lease), look.begins_at.timestamp()
+            take = partial(self._take, channel=chat.partition("/")[0], lease=lease)
             with _of_one_chat():
-                missed = self._missed(chat, stored.get(chat) or f"{max(begin, 0):.6f}")
-                await look.take(missed, take, is_known=chat in stored)
+                await look.take(await self._missed(chat, stored.get(chat), begin), take)
 
-    async def _missed(self, chat: str, since: str) -> AsyncIterator[Inbound | None]:
-        """What was written there after that time, the oldest first; None for each message of the bot."""
-        (channel, _, thread), me, found = chat.partition("/"), await self._client.me(), list[SlackEvent]()
-        at = {"channel": channel, "oldest": since, "ts": thread or None}
-        async for each in self._client.pages(f"conversations.{'replies' if thread else 'history'}", "messages", **at):
+    async def _missed(self, chat: str, after: str | None, begin: str) -> list[Inbound]:
+        """What people wrote there after that time, the oldest first."""
+        (channel, _, thread), me, since = chat.partition("/"), await self._client.me(), after or begin
+        at, found, missed = {"channel": channel, "ts": thread or None}, list[SlackEvent](), list[Inbound]()
+        method = f"conversations.{'replies' if thread else 'history'}"
+        async for each in self._client.pages(method, "messages", oldest=since, **at):
             event = self._read(lambda each=each: replace(read_event(each), channel=channel))
             if event is not None and event.thread == (thread or None) and moment_of(event.ts) > moment_of(since):
                 found.append(event)
             if len(found) >= MOST_OF_CHAT:
                 break
         for event in sorted(found, key=lambda each: moment_of(each.ts)):
-            inbound = await self._inbound(event)
-            if inbound is not None or event.user == me.user_id:
-                yield inbound
+            if event.user == me.user_id and after is None and self._alive_at is None:
+                missed.clear()  # another gateway of this app has answered, before this one was here
+            elif (inbound := await self._inbound(event)) is not None:
+                missed.append(inbound)
+        return missed
 
 
 @contextmanager
