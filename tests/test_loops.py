@@ -876,7 +876,7 @@ OF_ONE = {
         ),
         "one account, which `AccountLoop.run` serves again",
     ),
-    "channels/slack/channel.py SlackChannel._find_sent": "one text",
+    "channels/slack/channel.py SlackChannel._find": "one text",
     "channels/slack/client.py SlackClient.download": "the bytes of one answer",
     "channels/slack/client.py SlackClient.pages": "one list",
     "channels/slack/loop.py SlackLoop._catch_up": "one list",

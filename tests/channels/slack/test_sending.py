@@ -313,7 +313,6 @@ async def test_a_withdrawn_message_is_deleted_also_while_it_is_streamed(stage: S
 @requirement("spawn:4")
 async def test_a_thread_begins_under_the_message_that_is_answered_or_under_a_title(stage: Stage, root: str) -> None:
     place = DeliveryContext(channel="slack", account_id="default", to=CHANNEL)
-    assert await stage.channel.open_thread(place, f"{CHANNEL}:{root}", "scout") == root
     before = stage.fake.texts(CHANNEL, None)
     inside = replace(place, thread_id=root)
     others = [
@@ -322,6 +321,21 @@ async def test_a_thread_begins_under_the_message_that_is_answered_or_under_a_tit
     ]
     assert len({root, *others}) == 3
     assert stage.fake.texts(CHANNEL, None)[len(before) :] == ["<!channel> scout"] * 2
+
+
+@requirement("spawn:4")
+async def test_a_thread_stands_under_its_message_or_beside_the_thread_of_that(stage: Stage, root: str) -> None:
+    channel = DeliveryContext(channel="slack", account_id="default", to=CHANNEL)
+    thread = DeliveryContext(channel="slack", account_id="default", to=CHANNEL, thread_id=root)
+    direct = DeliveryContext(channel="slack", account_id="default", to=ANN)
+    opened = stage.channel.open_thread
+    assert await opened(channel, f"{CHANNEL}:{root}", "Plans") == root
+    assert await opened(direct, "DU7ANN:1767224888.280449", "Plans") == "1767224888.280449"
+    for place, message in ((thread, f"{CHANNEL}:{root}"), (channel, None), (channel, "command:trigger1")):
+        new = await opened(place, message, "Plans <!here>")
+        assert new != root and stage.fake.own(CHANNEL)[-1]["ts"] == new
+    again = await opened(thread, f"{CHANNEL}:{root}", "Plans <!here>")
+    assert stage.fake.texts(CHANNEL) == ["Plans <!here>"] * 3 and again == stage.fake.own(CHANNEL)[0]["ts"]
 
 
 @requirement("approvals:4")

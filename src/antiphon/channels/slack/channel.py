@@ -1,6 +1,6 @@
 """Sends texts to Slack. Contract: channels 1."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
@@ -12,7 +12,7 @@ from antiphon.channels.markup import DrawnText, render, verbatim
 from antiphon.channels.remembered import Remembered
 from antiphon.channels.slack.blocks import blocks_of, defuse, escape
 from antiphon.channels.slack.client import LIMITED, SlackClient, SlackError, failure_of, inner
-from antiphon.channels.slack.events import Json
+from antiphon.channels.slack.events import Json, text_in
 from antiphon.channels.slack.section import NAME
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart, Streaming
 from antiphon.domain.delivery import Delivery
@@ -70,7 +70,8 @@ class SlackChannel:
         with _failing():
             where, shown = await self._find_place(delivery.place), part.replaces
             if shown is None and delivery.attempts > 1:
-                shown = await self._find_sent(where, delivery, part)
+                since = (delivery.created_at - LOOK_BACK).timestamp()
+                shown = await self._find(where, since, lambda each: _shows(each, delivery, part))
             if shown is not None:
                 await self._replace(where, part, shown)
                 return shown
@@ -93,13 +94,21 @@ class SlackChannel:
                     raise
 
     async def open_thread(self, place: DeliveryContext, message_id: str | None, title: str) -> str:
-        """A thread begins with its first answer; its id is that of the message above it, which no thread may hold."""
-        if message_id is not None and place.thread_id is None:
-            return message_id.rpartition(":")[2]
+        """Under the message, unless that stands in a thread itself: then under a message that says the title."""
         with _failing():
             where = await self._find_place(place)
-            said = escape(title)
-            return _ts_of(await self._client.call("chat.postMessage", channel=where.channel, text=said, mrkdwn=False))
+            channel, _, ts = (message_id or "").rpartition(":")
+            top, mark, is_there = (
+                replace(where, thread=None),
+                _mark(f"thread {message_id}", 0),
+                channel == where.channel,
+            )
+            if is_there and where.thread is None:
+                return ts
+            if is_there and (found := await self._find(top, float(ts), lambda each: _is_marked(each, mark))):
+                return found
+            words = _words(DeliveryPart(index=0, text=title, spans=()))
+            return _ts_of(await self._client.call("chat.postMessage", channel=top.channel, **words, metadata=mark))
 
     async def tell(self, place: DeliveryContext, person: str, text: str) -> None:
         """Shows the text there to that person alone."""
@@ -125,11 +134,15 @@ class SlackChannel:
             except SlackError as error:
                 if error.code not in _NO_STREAMS:
                     raise
-        mark = {"event_type": MARK, "event_payload": {"id": delivery.id, "part": part.index}}
         words, at = _words(part), {"channel": where.channel, "thread_ts": where.thread}
         # For a preview Slack fetches the address: words of a reply must not reach servers that the reply names.
         sent = await self._client.call(
-            "chat.postMessage", **at, **words, metadata=mark, unfurl_links=False, unfurl_media=False
+            "chat.postMessage",
+            **at,
+            **words,
+            metadata=_mark(delivery.id, part.index),
+            unfurl_links=False,
+            unfurl_media=False,
         )
         ts = _ts_of(sent)
         self._streams.put(ts, _StreamedMessage("", is_open=False))
@@ -187,16 +200,14 @@ class SlackChannel:
                 raise
         self._streams.put(ts, _StreamedMessage("", is_open=False))
 
-    async def _find_sent(self, where: _SlackPlace, delivery: Delivery, part: DeliveryPart) -> str | None:
-        """The message that shows the part, or began to, if Slack has it."""
-        me, looked = await self._client.me(), 0
-        method = "conversations.history" if where.thread is None else "conversations.replies"
-        since = f"{(delivery.created_at - LOOK_BACK).timestamp():.6f}"
-        at: dict[str, object] = {"channel": where.channel, "ts": where.thread, "oldest": since}
+    async def _find(self, where: _SlackPlace, since: float, is_it: Callable[[Json], bool]) -> str | None:
+        """The message of the bot there that is the one, if Slack has it."""
+        me, looked, method = await self._client.me(), 0, f"conversations.{'replies' if where.thread else 'history'}"
+        at: dict[str, object] = {"channel": where.channel, "ts": where.thread, "oldest": f"{since:.6f}"}
         try:
             async for message in self._client.pages(method, "messages", include_all_metadata=True, **at):
                 looked += 1
-                if message.get("user") == me.user_id and _shows(message, delivery, part):
+                if message.get("user") == me.user_id and is_it(message):
                     return str(message.get("ts"))
                 if looked >= MOST_LOOKED:
                     break
@@ -223,13 +234,20 @@ def _words(part: DeliveryPart) -> dict[str, object]:
     return {"text": escape(drawn.text[:LONGEST_NOTICE]), "blocks": blocks_of(drawn, part.buttons)}
 
 
+def _mark(id: str, index: int) -> Json:
+    return {"event_type": MARK, "event_payload": {"id": id, "part": index}}
+
+
+def _is_marked(message: Json, mark: Json) -> bool:
+    return all(inner(message, "metadata").get(name) == value for name, value in mark.items())
+
+
 def _shows(message: Json, delivery: Delivery, part: DeliveryPart) -> bool:
     """Whether the message is the part, by its mark; streams have none, and show a beginning of the text."""
-    mark = inner(message, "metadata")
-    if mark.get("event_type") == MARK:
-        return inner(mark, "event_payload") == {"id": delivery.id, "part": part.index}
-    said = _letters(str(message.get("text") or ""))
-    return part.index == 0 and part.spans is None and bool(said) and _letters(part.text).startswith(said)
+    if inner(message, "metadata").get("event_type") == MARK:
+        return _is_marked(message, _mark(delivery.id, part.index))
+    shown = _letters(text_in(message, "text"))
+    return part.index == 0 and part.spans is None and bool(shown) and _letters(part.text).startswith(shown)
 
 
 def _ts_of(answer: Json) -> str:
