@@ -171,9 +171,9 @@ class SlackClient:
         if not self._is_ours(url):
             return None
         headers = {"Authorization": f"Bearer {self._token}", "Accept-Encoding": "identity"}
-        found = bytearray()
+        found, patience = bytearray(), aiohttp.ClientTimeout(total=None, sock_read=REQUEST_SECONDS)
         try:
-            async with self._opened().get(url, headers=headers, allow_redirects=False) as answer:
+            async with self._opened().get(url, headers=headers, allow_redirects=False, timeout=patience) as answer:
                 if answer.status >= 500 or answer.status == 429:
                     raise SlackError(TRANSPORT)
                 if answer.status != 200 or answer.content_type == "text/html":  # a page for signing in
