@@ -237,7 +237,6 @@ class FakeDiscord(FakeGateway, FakeServer):
             route(one, "PATCH", "edit", self._edit),
             route(one, "DELETE", "delete", self._delete),
             route(one + "/threads", "POST", "thread", self._start_thread),
-            route("/channels/{channel}/threads", "POST", "thread", self._start_bare_thread),
             route("/interactions/{id}/{token}/callback", "POST", "interaction", self._interact),
             Route("/files/{name}", self._file),
         ]
@@ -385,12 +384,6 @@ class FakeDiscord(FakeGateway, FakeServer):
             raise Refusal(400, 50035, "Invalid Form Body")
         self.add_thread(sent["name"], message["channel_id"], id=message["id"])
         return self.channels[message["id"]]
-
-    def _start_bare_thread(self, sent: Json) -> Json:
-        channel = self._channel(sent)
-        if channel["type"] in (DM, THREAD) or sent.get("type") != THREAD:
-            raise Refusal(400, 50024, "Cannot execute action on this channel type")
-        return self.channels[self.add_thread(sent["name"], channel["id"])]
 
     def _interact(self, sent: Json) -> None:
         if sent["id"] in self.interactions:

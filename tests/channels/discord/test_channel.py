@@ -159,16 +159,24 @@ async def test_nothing_in_a_text_of_antiphons_own_is_markup(stage: Stage) -> Non
 @requirement("channels:1")
 async def test_a_thread_is_begun_once_under_a_message(stage: Stage) -> None:
     message = stage.fake.write("look into this", channel=FAMILY)["id"]
-    title = "a title\nthat is " + "long " * 40
-    assert await stage.channel.open_thread(place(), message, title) == message
-    assert await stage.channel.open_thread(place(), message, "another") == message
+    title, inbound = "a title\nthat is " + "long " * 40, f"1:{FAMILY}:{message}"
+    assert await stage.channel.open_thread(place(), inbound, title) == message
+    assert await stage.channel.open_thread(place(), inbound, "another") == message
     assert stage.fake.channels[message]["parent_id"] == FAMILY and len(stage.fake.channels[message]["name"]) <= 100
-    begin = stage.channel.open_thread
-    others = [await begin(place(thread=message), f"1:{message}:7", "beside"), await begin(place(), None, "beside")]
-    assert {stage.fake.channels[each]["parent_id"] for each in others} == {FAMILY} and len({*others, message}) == 3
     with pytest.raises(DeliveryFailed) as caught:
-        await stage.channel.open_thread(place(), "5", "none")
+        await stage.channel.open_thread(place(), f"1:{FAMILY}:5", "none")
     assert caught.value.is_permanent
+
+
+@requirement("channels:1")
+async def test_a_thread_without_a_message_of_the_channel_has_one_that_says_its_title(stage: Stage) -> None:
+    inside = stage.fake.add_thread("plans")
+    written = stage.fake.write("look into this", channel=inside)["id"]
+    for message in (None, f"1:{inside}:{written}"):
+        first = await stage.channel.open_thread(place(thread=inside), message, "*scout*")
+        assert await stage.channel.open_thread(place(thread=inside), message, "*scout*") == first
+        assert stage.fake.messages[FAMILY][first]["content"] == "\\*scout\\*"
+        assert stage.fake.channels[first]["name"] == "*scout*"
 
 
 @requirement("channels:1")

@@ -34,6 +34,7 @@ from tests.channels.discord.fake_gateway import Json
 from tests.channels.telegram.bots import CODE, PIXEL, until
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.directives import to_spawn
 from tests.engine.stage import find_session, read_log
 
 pytestmark = pytest.mark.anyio
@@ -251,6 +252,26 @@ async def test_a_reply_is_sent_again_after_the_platform_has_forgotten_it_and_is_
     async with open_bot(open_home, fake, access="public") as bot:
         await bot.says("hello")
         assert fake.texts(fake.dm_of(ANN["id"])) == ["echo: hello"]
+
+
+@requirement("spawn:4")
+async def test_a_sub_agent_works_in_a_thread_of_its_own_until_that_is_deleted(
+    open_home: OpenHome, fake: FakeDiscord
+) -> None:
+    """Two people talk to it there. Once the thread is deleted, its answers stand in the channel, and say so."""
+    links = {"owner": [f"discord:{OLGA['id']}"]}
+    async with open_bot(open_home, fake, access="public", session__identity_links=links, **MENTION) as bot:
+        spawn = to_spawn("!say found it", thread=True, label="scout")
+        thread = fake.write(f"{ME} look\n{spawn}", sender=OLGA, channel=FAMILY)["id"]
+        await bot.sees("found it", thread)
+        assert fake.channels[thread]["name"] == "scout"
+        await bot.says("what more?", sender=ANN, channel=thread)
+        await bot.says("and for me?", sender=BEN, channel=thread)
+        await bot.settles()
+        assert "found it" not in fake.texts(FAMILY)
+        fake.write("!sleep 1\n!say too late", sender=ANN, channel=thread)
+        del fake.channels[thread]
+        await bot.sees("too late", FAMILY)
 
 
 # Recorded payloads, read without a gateway.

@@ -51,7 +51,7 @@ def test_no_token_that_can_be_one(fake: FakeDiscord, token: str | None) -> None:
 def test_a_wrong_token(fake: FakeDiscord) -> None:
     token, fake.token = fake.token, "another"
     (found,) = findings(fake, token=token)
-    assert (found.grade, found.detail) == (Grade.BROKEN, WRONG_TOKEN) and "Reset Token" in found.remedy
+    assert (found.grade, found.detail) == (Grade.BROKEN, WRONG_TOKEN)
 
 
 def test_a_server_that_does_not_answer(fake: FakeDiscord) -> None:
@@ -61,7 +61,7 @@ def test_a_server_that_does_not_answer(fake: FakeDiscord) -> None:
 
 def test_what_the_running_gateway_found(fake: FakeDiscord) -> None:
     (found,) = findings(fake, ChatState(owners={"discord": 1}, troubles={"discord": INTENTS_REFUSED}))
-    assert found.detail == INTENTS_REFUSED and "Message Content Intent" in found.remedy
+    assert found.detail == INTENTS_REFUSED and "message content intent" in found.detail
 
 
 def test_the_message_content_intent_is_off(fake: FakeDiscord) -> None:

@@ -59,10 +59,6 @@ class DiscordSent(Struct, frozen=True, kw_only=True):
     author: DiscordUser | None = None
 
 
-PUBLIC_THREAD = 11
-"""The kind of a thread that stands under no message."""
-
-
 class DiscordChannel:
     """Implements `LiveChannel` and `ThreadedChannel` for one bot."""
 
@@ -120,23 +116,23 @@ class DiscordChannel:
                 raise failure_of(error, in_thread=place.thread_id is not None) from error
 
     async def open_thread(self, place: DeliveryContext, message_id: str | None, title: str) -> str:
-        """The thread under the message, which has the message's id; one beside it, if it is in a thread itself."""
-        asked: dict[str, object] = {"name": one_line(title, LONGEST_TITLE).strip() or "…"}
-        asked |= {"auto_archive_duration": ARCHIVE_MINUTES}
-        message = None if message_id is None or place.thread_id is not None else message_id.rpartition(":")[2]
-        path = f"{CHANNEL}/threads" if message is None else f"{MESSAGE}/threads"
-        if message is None:
-            asked["type"] = PUBLIC_THREAD
+        """The thread under the message, whose id is the message's."""
+        name = one_line(title, LONGEST_TITLE).strip() or "…"
+        asked = {"name": name, "auto_archive_duration": ARCHIVE_MINUTES}
+        where, message = "", ""
         try:
             channel = await self._channel_of(replace(place, thread_id=None))
-            room = await self._client.ask(
-                "POST", path, DiscordRoom, json=asked, channel_id=channel, message_id=message or ""
-            )
+            if message_id is not None:
+                _, where, message = message_id.rsplit(":", 2)
+            if where != channel:  # in a thread there can be none
+                part, nonce = DeliveryPart(index=0, text=name, spans=()), nonce_of(f"{channel} {message_id} {name}", 0)
+                message = (await self._post(channel, part, nonce)).id
+            path = f"{MESSAGE}/threads"
+            await self._client.ask("POST", path, DiscordRoom, json=asked, channel_id=channel, message_id=message)
         except FAILURES as error:
-            if message is not None and isinstance(error, HTTPException) and error.code == THREAD_EXISTS:
-                return message
-            raise failure_of(error) from error
-        return room.id
+            if not (isinstance(error, HTTPException) and error.code == THREAD_EXISTS):
+                raise failure_of(error) from error
+        return message
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -147,11 +143,14 @@ class DiscordChannel:
             found = await self._find(channel, nonce, drawn(part), delivery.created_at - SKEW)
             if found is not None:
                 return found
-        asked = {**_content(part), "nonce": nonce, "enforce_nonce": True}
-        sent = await self._client.ask("POST", MESSAGES, DiscordSent, json=asked, channel_id=channel)
+        sent = await self._post(channel, part, nonce)
         if sent.content.strip() != drawn(part).strip():  # it was there already, with the first words of the text
             await self._edit(channel, sent.id, part)
         return sent.id
+
+    async def _post(self, channel: str, part: DeliveryPart, nonce: str) -> DiscordSent:
+        asked = {**_content(part), "nonce": nonce, "enforce_nonce": True}
+        return await self._client.ask("POST", MESSAGES, DiscordSent, json=asked, channel_id=channel)
 
     async def _edit(self, channel: str, message: str, part: DeliveryPart) -> None:
         await self._client.ask("PATCH", MESSAGE, object, json=_content(part), channel_id=channel, message_id=message)
