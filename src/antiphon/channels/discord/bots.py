@@ -1,22 +1,31 @@
 """Everything of the bots. Importing this module imports the client library: only programs with a bot do it."""
 
+from collections.abc import Iterator
+from contextlib import suppress
+
 import anyio
 from msgspec import Struct
-from msgspec.structs import replace
 
 from antiphon.channels.discord.channel import DiscordChannel
 from antiphon.channels.discord.client import FAILURES, DiscordApplication, DiscordClient
 from antiphon.channels.discord.loop import DiscordLoop, trouble_text
 from antiphon.channels.discord.rooms import Snowflake
-from antiphon.channels.discord.settings import NAME, UNREACHABLE, DiscordLook, DiscordSettings
+from antiphon.channels.discord.settings import NAME, UNREACHABLE, DiscordSettings
 from antiphon.channels.kind import Greeting, Inside, OpenChannel
 from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER
+from antiphon.domain.chat_state import ChatState
+from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.engine.services import Services
 
 _NAME_SECONDS = 5.0
 _PERMISSIONS = 1 << 10 | 1 << 11 | 1 << 16 | 1 << 35 | 1 << 38
 """View channels, send messages, read the history, create public threads, send messages in threads."""
+_INVITATION = f"https://discord.com/oauth2/authorize?client_id={{}}&scope=bot&permissions={_PERMISSIONS}"
+"""Where an admin of a server adds the bot."""
+_PORTAL = "https://discord.com/developers/applications"
+_SILENT = "Discord does not answer for the bot yet; `antiphon doctor` says why."
+_LOOK_THERE = "docs/places/DISCORD.md lists the usual mistakes."
 
 
 class _JoinedServer(Struct, frozen=True):
@@ -40,55 +49,58 @@ class DiscordBots(OpenChannel):
         """How to reach each bot; with a code for the owner's account, until one is linked."""
         greetings = list[Greeting]()
         for client in self._clients:
-            settings, look = client.settings, await _look(client)
-            if look is None or look.trouble is not None:
-                text = f"Discord does not answer for {settings.account} yet; `antiphon doctor` says why."
-                greetings.append(Greeting(text, is_warning=True))
-                continue
-            link = invitation_of(client)
-            if await services.links.has_owner(NAME, settings.account):
-                greetings.append(Greeting(f"Discord: {look.name}", link))
-            elif may_show_code:
-                code = (await services.links.make_code(OWNER)).code
-                text = f"Discord (good once, for an hour): add {look.name}, and send it `/link {code} yes` directly."
-                greetings.append(Greeting(text, link))
-            else:
-                text = f"Discord: no owner yet. `{command}` prints a code; send `/link CODE yes` to {look.name}."
-                greetings.append(Greeting(text))
+            account, greeting = client.settings.account, Greeting(_SILENT, is_warning=True)
+            with suppress(*FAILURES), anyio.move_on_after(_NAME_SECONDS):
+                me = await client.open()
+                greeting = Greeting(f"Discord: {me.username}", _INVITATION.format(me.id))
+                if not await services.links.has_owner(NAME, account):
+                    code = (await services.links.make_code(OWNER)).code if may_show_code else "CODE"
+                    hint = "" if may_show_code else f" (`{command}` prints a code)"
+                    said = f"Discord: add {me.username}, and send it `/link {code} yes` directly{hint}"
+                    greeting = Greeting(said, _INVITATION.format(me.id))
+            greetings.append(greeting)
         return greetings
 
-    async def look(self) -> list[tuple[str, DiscordLook]]:
-        """What Discord says about each bot, by account; nothing is changed."""
-        return [
-            (each.settings.account, await _look(each) or DiscordLook(trouble=UNREACHABLE)) for each in self._clients
-        ]
+    def check(self, chats: ChatState, *, is_running: bool) -> Iterator[CheckResult]:
+        """What `doctor` says. Nothing is changed at Discord, and no session is begun there."""
+        yield from anyio.run(self._check, chats.troubles.get(NAME) if is_running else None)
+        if not chats.owners.get(NAME):
+            said = "no account on Discord is an owner's yet, so nobody can be admitted from there"
+            remedy = "Run `antiphon pair link`, and send `/link CODE yes` to the bot in a direct message."
+            yield CheckResult("discord owner", Grade.WARNING, said, remedy)
+        if waiting := chats.asked.get(NAME):
+            said = f"{waiting} channel(s) not allowed yet, in which the bot answers nobody"
+            remedy = "`antiphon groups list` shows them; `antiphon groups allow` and `refuse` decide."
+            yield CheckResult("discord channels", Grade.WARNING, said, remedy)
 
-    async def aclose(self) -> None:
-        for client in self._clients:
-            await client.aclose()
+    async def _check(self, trouble: str | None) -> list[CheckResult]:
+        try:
+            return [each for client in self._clients for each in await self._check_bot(client, trouble)]
+        finally:
+            await self.aclose()
 
-
-async def _look(client: DiscordClient) -> DiscordLook | None:
-    """None if Discord does not answer soon."""
-    look = DiscordLook()
-    with anyio.move_on_after(_NAME_SECONDS) as scope:
+    async def _check_bot(self, client: DiscordClient, trouble: str | None) -> list[CheckResult]:
+        name = NAME if len(self._clients) == 1 else f"{NAME} {client.settings.account}"
         try:
             me = await client.open()
             application = await client.ask("GET", "/oauth2/applications/@me", DiscordApplication)
             servers = await client.ask("GET", "/users/@me/guilds", list[_JoinedServer])
-            look = replace(
-                look,
-                name=me.username,
-                reads_channels=application.may_read,
-                interactions_url=application.interactions_endpoint_url,
-                servers=len(servers),
-            )
         except FAILURES as error:
-            return replace(look, trouble=trouble_text(error))
-    return None if scope.cancelled_caught else look
+            trouble = trouble or trouble_text(error)
+            return [CheckResult(name, Grade.BROKEN, trouble or UNREACHABLE, _LOOK_THERE)]
+        if trouble is not None:
+            return [CheckResult(name, Grade.BROKEN, trouble, _LOOK_THERE)]
+        found = [CheckResult(name, Grade.OK, f"{me.username}, in {len(servers)} server(s)")]
+        if not application.may_read:
+            said = "the message content intent is off: in channels the bot reads only messages that mention it"
+            remedy = f"{_PORTAL}: Bot, Privileged Gateway Intents, Message Content Intent. Then restart the gateway."
+            found.append(CheckResult(f"{name} intent", Grade.WARNING, said, remedy))
+        if application.interactions_endpoint_url is not None:
+            said = "presses of buttons are posted to another address, so nobody can decide by them here"
+            remedy = f"{_PORTAL}: General Information, delete the Interactions Endpoint URL."
+            found.append(CheckResult(f"{name} buttons", Grade.WARNING, said, remedy))
+        return found
 
-
-def invitation_of(client: DiscordClient) -> str:
-    """Where an admin of a server adds the bot, with the permissions that it needs."""
-    id = "" if client.me is None else client.me.id
-    return f"https://discord.com/oauth2/authorize?client_id={id}&scope=bot&permissions={_PERMISSIONS}"
+    async def aclose(self) -> None:
+        for client in self._clients:
+            await client.aclose()

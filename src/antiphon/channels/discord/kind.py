@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from antiphon.channels.abilities import Ability
 from antiphon.channels.discord.section import DiscordAccount, DiscordSection
 from antiphon.channels.discord.settings import NAME, DiscordSettings
-from antiphon.channels.discord.tokens import id_in
 from antiphon.channels.kind import ChannelKind, Given
 from antiphon.channels.sections import accounts_of, place_of
-from antiphon.clock import Clock
+from antiphon.clock import Clock, SystemClock
 from antiphon.domain.chat_form import ChatForm
 from antiphon.domain.chat_state import ChatState
-from antiphon.domain.check_result import CheckResult
+from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import ChatType
 
@@ -38,10 +37,12 @@ class DiscordKind(ChannelKind[DiscordSection, tuple[DiscordSettings, ...]]):
             return ()  # settings of others that are read, without a bot
         for name, account in accounts_of(section).items():
             assert isinstance(account, DiscordAccount)
-            token = account.key() or ""
-            id = id_in(token)
-            if id is None:
-                raise Invalid(_problem_of_token(given, name, account, token), code="invalid_config")
+            if (id := account.own_id) is None:
+                raise Invalid(
+                    f"{_at(given, name)}: Discord has no usable token. Reset it in the developer portal (Bot, Reset "
+                    f"Token), and set the variable {account.token_env or VARIABLE}.",
+                    code="invalid_config",
+                )
             if id in found:
                 raise Invalid(
                     f"{_at(given, name)}: The bots {found[id].account!r} and {name!r} have one token. "
@@ -50,7 +51,7 @@ class DiscordKind(ChannelKind[DiscordSection, tuple[DiscordSettings, ...]]):
                 )
             found[id] = DiscordSettings(
                 account=name,
-                token=token,
+                token=account.key() or "",
                 api_base=None if section.api_base is None else section.api_base.rstrip("/"),
                 stream_interval=timedelta(milliseconds=account.stream_interval_ms),
                 oldest=account.catch_up.oldest,
@@ -72,27 +73,20 @@ class DiscordKind(ChannelKind[DiscordSection, tuple[DiscordSettings, ...]]):
     def check(
         self, given: Given[DiscordSection] | None, chats: ChatState, *, is_running: bool
     ) -> Iterator[CheckResult]:
-        from antiphon.channels.discord.checks import check_discord
-
-        return check_discord(self, given, chats, is_running=is_running)
+        """Asks Discord about each bot, and connects none. What a running gateway found is in `chats`."""
+        if given is None:
+            return
+        try:
+            bots = self.open(self.read(given), SystemClock())
+        except Invalid as error:
+            yield CheckResult(NAME, Grade.BROKEN, error.message, "Until this is mended, nothing starts.")
+            return
+        yield from bots.check(chats, is_running=is_running)
 
 
 def _at(given: Given[DiscordSection], account: str) -> str:
     place = (*place_of(given.place, given.section, account), "token")
     return given.origins.where(given.origins.spelt(*place))
-
-
-def _problem_of_token(given: Given[DiscordSection], name: str, account: DiscordAccount, token: str) -> str:
-    place, origins = place_of(given.place, given.section, name), given.origins
-    named = account.token_env if account.token is None else None
-    setting = origins.spelt(*place, "token")
-    where = ".".join(setting) if named is None else f"the variable {named}"
-    where = "it" if setting in origins.variables else where
-    return (
-        f"{origins.where(setting)}: Discord has no usable token: {where} "
-        f"{'does not hold one' if token else 'is not set'}. Reset it in the developer portal (Bot, Reset Token), "
-        f"and set the variable {named or VARIABLE}."
-    )
 
 
 DISCORD = DiscordKind()

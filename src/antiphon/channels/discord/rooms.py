@@ -1,12 +1,12 @@
 """What is known of Discord's channels: which are threads of which, and what they are called."""
 
-from collections import OrderedDict
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-MOST_ROOMS: Final = 20_000
+from antiphon.channels.remembered import Remembered
+
 DIRECT: Final = 1
 THREADS: Final = (10, 11, 12)
 """The types of threads: of an announcement channel, public, private."""
@@ -66,21 +66,18 @@ class DiscordGuild(Struct, frozen=True, kw_only=True):
 
 
 class DiscordRooms:
-    """Those of one bot. Forgets the ones that were not used for the longest time, and no server's channels."""
+    """Those of one bot: the channels of its servers, and what was met of threads and direct messages."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[str, DiscordRoom] = OrderedDict()
+        self._met = Remembered[DiscordRoom]()
+        self._direct = Remembered[str]()
         self._guilds: dict[str, dict[str, DiscordRoom]] = {}
-        self._direct: dict[str, str] = {}
         self._roles: dict[str, str] = {}
         self.own_roles: set[str] = set()
         """The roles that servers give the bot by itself, by which people mention it."""
 
     def find(self, id: str) -> DiscordRoom | None:
-        if (room := self._found.get(id)) is not None:
-            self._found.move_to_end(id)
-            return room
-        return next((rooms[id] for rooms in self._guilds.values() if id in rooms), None)
+        return self._met.get(id) or next((rooms[id] for rooms in self._guilds.values() if id in rooms), None)
 
     def direct_with(self, person: str) -> str | None:
         """The channel of direct messages with the person."""
@@ -93,31 +90,21 @@ class DiscordRooms:
         if room.guild_id in self._guilds and not room.is_thread:
             self._guilds[room.guild_id or ""][room.id] = room
             return
-        self._found[room.id] = room
-        self._found.move_to_end(room.id)
+        self._met.put(room.id, room)
         for person in room.recipients if room.is_direct else ():
-            self._direct[person.id] = room.id
-        while len(self._found) > MOST_ROOMS:
-            _, old = self._found.popitem(last=False)
-            for person in old.recipients:
-                self._direct.pop(person.id, None)
+            self._direct.put(person.id, room.id)
 
     def note_guild(self, guild: DiscordGuild, bot: str) -> None:
-        own = {role.id for role in guild.roles if role.tags.bot_id == bot}
-        self.own_roles |= own
+        self.own_roles |= {role.id for role in guild.roles if role.tags.bot_id == bot}
         self._roles |= {role.id: role.name for role in guild.roles}
         self._guilds[guild.id] = {}
         for room in (*guild.channels, *guild.threads):
             self.note(replace(room, guild_id=guild.id))
 
     def forget(self, id: str) -> None:
-        self._found.pop(id, None)
         for rooms in self._guilds.values():
             rooms.pop(id, None)
 
     def forget_guild(self, guild: str) -> list[DiscordRoom]:
         """The channels that it had."""
-        gone = [*self._guilds.pop(guild, {}).values()]
-        for room in [each for each in self._found.values() if each.guild_id == guild]:
-            del self._found[room.id]
-        return gone
+        return [*self._guilds.pop(guild, {}).values()]

@@ -1,5 +1,7 @@
 """The settings of bots of Discord."""
 
+import base64
+import re
 from typing import Annotated, ClassVar
 
 from pydantic import Field, SecretStr
@@ -9,6 +11,8 @@ from antiphon.domain.joining import JoinWaits
 from antiphon.policy.chats import ChannelAccess
 from antiphon.settings.addresses import WebAddress
 from antiphon.settings.section import secret_from
+
+_TOKEN = re.compile(r"(?:[A-Za-z0-9_-]{2,4}){6,10}\.[A-Za-z0-9_-]{4,10}\.[A-Za-z0-9_-]{20,120}")
 
 
 class DiscordAccount(PeopleSection):
@@ -29,10 +33,13 @@ class DiscordAccount(PeopleSection):
 
     @property
     def own_id(self) -> str | None:
-        """A bot's token begins with the id of its account."""
-        from antiphon.channels.discord.tokens import id_in
-
-        return id_in(self.key() or "")
+        """A bot's token begins with the id of its account; None for what is no token."""
+        token = self.key() or ""
+        if not _TOKEN.fullmatch(token):
+            return None
+        head = token.partition(".")[0]
+        id = base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)).decode("ascii", "replace")
+        return id if id.isdecimal() else None
 
     @property
     def join_waits(self) -> JoinWaits:

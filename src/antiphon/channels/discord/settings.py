@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from msgspec import Struct
-
 NAME = "discord"
 """The channel's name in keys and places."""
 API = "https://discord.com/api/v10"
@@ -39,16 +37,3 @@ class DiscordSettings:
     """How old a message of an outage may be to be taken in."""
     most_missed: int = 200
     """How many messages of an outage are taken in for each chat: the newest."""
-
-
-class DiscordLook(Struct, frozen=True, kw_only=True):
-    """What Discord says about a bot."""
-
-    name: str = ""
-    reads_channels: bool = False
-    """False without the intent for the content of messages."""
-    interactions_url: str | None = None
-    """Where Discord posts presses of buttons, instead of sending them to the bot."""
-    servers: int = 0
-    trouble: str | None = None
-    """Why the bot cannot be served."""
