@@ -5,6 +5,7 @@ Contract: channels 1.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -271,22 +272,28 @@ class DiscordLoop(AccountLoop):
 
     async def _catch_up(self, lease: AccountLease) -> None:
         """Takes in what was written meanwhile in the chats that are known. What came already is recognised."""
-        for chat, position in (await self.accounts.positions(lease)).items():
+        positions = await self.accounts.positions(lease)
+        for chat in sorted(positions, key=lambda each: int(positions[each]), reverse=True):  # the liveliest first
             id, is_direct = chat_of(chat)
-            room = DiscordRoom(id=id, type=DIRECT) if is_direct else await self._room(id)
-            if room is None or _is_read(room, position):
+            known = self._rooms.find(id)
+            if known is not None and _is_read(known, positions[chat]):
                 continue
             try:
-                written = await self._written_since(id, position)
+                written = await self._written_since(id, positions[chat])
             except HTTPException as error:
                 if error.status not in (403, 404):
                     raise
                 continue
-            bot, since = self._bot, self.clock.now() - self._settings.oldest
-            assert bot is not None
-            missed = [inbound for each in written if (inbound := read_message(each, room, bot)) is not None]
-            for inbound in caught_up(missed, since=since, most=self._settings.most_missed):
-                await self.intake.take(lambda inbound=inbound: inbound, lease, name=inbound.platform_id)
+            room = DiscordRoom(id=id, type=DIRECT) if is_direct or not written else await self._room(id)
+            if room is not None:
+                await self._take_missed(written, room, lease)
+
+    async def _take_missed(self, written: Sequence[DiscordMessage], room: DiscordRoom, lease: AccountLease) -> None:
+        bot, since = self._bot, self.clock.now() - self._settings.oldest
+        assert bot is not None
+        missed = [inbound for each in written if (inbound := read_message(each, room, bot)) is not None]
+        for inbound in caught_up(missed, since=since, most=self._settings.most_missed):
+            await self.intake.take(lambda inbound=inbound: inbound, lease, name=inbound.platform_id)
 
     async def _written_since(self, channel: str, position: str) -> list[DiscordMessage]:
         """What was written since then, in order: the newest, as far as any of it may be taken in."""
