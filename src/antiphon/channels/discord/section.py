@@ -6,9 +6,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, SecretStr
 
-from antiphon.channels.sections import AccountName, GroupSection, PeopleSection, SeveralAccounts
+from antiphon.channels.sections import AccountName, PeopleSection, SeveralAccounts
 from antiphon.domain.joining import JoinWaits
-from antiphon.policy.chats import ChannelAccess
 from antiphon.settings.addresses import WebAddress
 from antiphon.settings.section import secret_from
 
@@ -20,10 +19,6 @@ class DiscordAccount(PeopleSection):
     """The bot's token from the developer portal. Prefer `token_env`, or the variable `ANTIPHON_DISCORD_TOKEN`."""
     token_env: str | None = Field(default=None, exclude=True)
     """The environment variable that holds the token."""
-    access: ChannelAccess = ChannelAccess.PAIRING
-    """Who may write to the bot: people whom an owner has admitted, anybody as a guest, or only linked people."""
-    groups: dict[str, GroupSection] = Field(default_factory=dict[str, GroupSection])
-    """Channels that the bot may answer in, by the id that Discord gives them (Developer Mode, Copy Channel ID)."""
     stream_interval_ms: Annotated[int, Field(ge=500, le=60_000)] = 1_500
     """The least time between two changes of a reply that is shown while it is written."""
 
