@@ -86,6 +86,13 @@ def test_a_group_is_open_to_its_members_once_an_owner_has_allowed_it(
     assert {decide_admission(request) for request in requests} == {admission}
 
 
+@requirement("groups:1")
+def test_owners_are_asked_about_a_group_only_once_somebody_there_addresses_the_bot() -> None:
+    requests = [request for request in EVERY_REQUEST if request.group is GroupStanding.UNKNOWN]
+    asked = {decide_admission(replace(request, is_meant=False)) for request in requests}
+    assert asked == {Admission.IGNORE}
+
+
 @requirement("access:3")
 def test_nobody_is_heard_whom_the_platform_does_not_prove() -> None:
     unproven = [replace(request, is_proven=False) for request in EVERY_REQUEST]

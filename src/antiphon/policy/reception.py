@@ -47,6 +47,8 @@ class AdmissionRequest(Struct, frozen=True, kw_only=True):
     """None in direct chats."""
     is_admitted: bool
     """Whether the sender's account is linked to a person, or an owner has admitted it."""
+    is_meant: bool = True
+    """Whether the sender addresses the bot."""
     is_proven: bool = True
     """Whether the platform proves that the sender wrote it."""
     is_suspended: bool = False
@@ -72,8 +74,8 @@ def decide_admission(request: AdmissionRequest) -> Admission:
     match request.group:
         case GroupStanding.ALLOWED:
             return Admission.ENTER
-        case GroupStanding.UNKNOWN:
-            return Admission.ASK_OWNERS
+        case GroupStanding.UNKNOWN:  # a bot may read more chats than those in which anybody wants it
+            return Admission.ASK_OWNERS if request.is_meant else Admission.IGNORE
         case GroupStanding.CLOSED:
             return Admission.IGNORE
         case None:

@@ -83,8 +83,10 @@ async def test_an_owner_is_asked_about_a_channel_and_nothing_is_answered_there_b
 ) -> None:
     async with open_bot(open_home, fake) as bot:
         await bot.link_owner()
+        fake.write("talk of others", channel=FAMILY)
         fake.write(f"{ME} hello", channel=OTHER)
         await bot.sees("other", fake.dm_of(OLGA["id"]))
+        assert not any("family" in text for text in fake.texts(fake.dm_of(OLGA["id"])))
         await until(lambda: _presses(fake, "Allow"))
         await bot.settles()
         assert fake.texts(OTHER) == []
