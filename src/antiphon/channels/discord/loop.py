@@ -147,7 +147,7 @@ class DiscordLoop(AccountLoop):
                     self._note_room(name, msgspec.convert(data, DiscordRoom))
         except ValidationError as error:
             logger.warning("Event cannot be read", extra={"action": "event_unread", "event": name, "error": str(error)})
-        if self._events.qsize() > MOST_WAITING:
+        if self._events.qsize() + self._presses.qsize() > MOST_WAITING:
             raise EventFlood
 
     def _begin_session(self, ready: _SessionReady) -> None:
