@@ -55,6 +55,7 @@ class AccountLoop(ABC):
     ) -> None:
         """`name` is the channel and its account."""
         self.channel, self.account = name
+        self.reception = reception
         self.accounts = accounts
         self.clock = clock
         self.intake = Intake(reception, channel=self.channel)

@@ -54,8 +54,7 @@ class DiscordKind(ChannelKind[DiscordSection, tuple[DiscordSettings, ...]]):
                 token=account.key() or "",
                 api_base=None if section.api_base is None else section.api_base.rstrip("/"),
                 stream_interval=timedelta(milliseconds=account.stream_interval_ms),
-                oldest=account.catch_up.oldest,
-                most_missed=account.catch_up.messages,
+                catch_up=account.catch_up,
             )
         return tuple(found.values())
 

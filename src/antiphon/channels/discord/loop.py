@@ -15,7 +15,7 @@ from discord.errors import HTTPException
 from msgspec import Struct, ValidationError
 
 from antiphon.channels.account_loop import PAUSES, AccountLoop, Pauses, PlatformTrouble
-from antiphon.channels.catch_up import caught_up
+from antiphon.channels.catch_up import CatchUp
 from antiphon.channels.discord.client import (
     CHANNEL,
     FAILURES,
@@ -273,6 +273,7 @@ class DiscordLoop(AccountLoop):
     async def _catch_up(self, lease: AccountLease) -> None:
         """Takes in what was written meanwhile in the chats that are known. What came already is recognised."""
         positions = await self.accounts.positions(lease)
+        look = CatchUp(self._settings.catch_up, self.reception, self.accounts, self.clock, lease=lease)
         for chat in sorted(positions, key=lambda each: int(positions[each]), reverse=True):  # the liveliest first
             id, is_direct = chat_of(chat)
             known = self._rooms.find(id)
@@ -286,18 +287,22 @@ class DiscordLoop(AccountLoop):
                 continue
             room = DiscordRoom(id=id, type=DIRECT) if is_direct or not written else await self._room(id)
             if room is not None:
-                await self._take_missed(written, room, lease)
+                await self._take_missed(written, room, lease, look=look)
 
-    async def _take_missed(self, written: Sequence[DiscordMessage], room: DiscordRoom, lease: AccountLease) -> None:
-        bot, since = self._bot, self.clock.now() - self._settings.oldest
+    async def _take_missed(
+        self, written: Sequence[DiscordMessage], room: DiscordRoom, lease: AccountLease, *, look: CatchUp
+    ) -> None:
+        bot = self._bot
         assert bot is not None
-        missed = [inbound for each in written if (inbound := read_message(each, room, bot)) is not None]
-        for inbound in caught_up(missed, since=since, most=self._settings.most_missed):
-            await self.intake.take(lambda inbound=inbound: inbound, lease, name=inbound.platform_id)
+
+        async def take(inbound: Inbound) -> None:
+            await self.intake.take(lambda: inbound, lease, name=inbound.platform_id)
+
+        await look.take([each for one in written if (each := read_message(one, room, bot)) is not None], take)
 
     async def _written_since(self, channel: str, position: str) -> list[DiscordMessage]:
         """What was written since then, in order: the newest, as far as any of it may be taken in."""
-        oldest = snowflake_of(self.clock.now() - self._settings.oldest)
+        oldest = snowflake_of(self.clock.now() - self._settings.catch_up.oldest)
         found, params = list[DiscordMessage](), dict[str, object]()
         while True:
             asked = {"limit": PAGE, **params}
@@ -305,7 +310,7 @@ class DiscordLoop(AccountLoop):
             read = [message for each in page if (message := _message_of(each)) is not None]
             found += (each for each in read if each.is_persons and int(each.id) > int(position))
             last = int(read[-1].id) if read else 0
-            if len(page) < PAGE or last < max(int(position), oldest) or len(found) > self._settings.most_missed:
+            if len(page) < PAGE or last < max(int(position), oldest) or len(found) > self._settings.catch_up.messages:
                 return sorted(found, key=lambda each: int(each.id))
             params = {"before": str(last)}
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from antiphon.channels.sections import CatchUpSection
+
 NAME = "discord"
 """The channel's name in keys and places."""
 API = "https://discord.com/api/v10"
@@ -33,7 +35,5 @@ class DiscordSettings:
     """The address of another server of the interface; None for Discord's own."""
     stream_interval: timedelta = timedelta(milliseconds=1500)
     """The least time between two changes of a reply that is being written."""
-    oldest: timedelta = timedelta(hours=24)
-    """How old a message of an outage may be to be taken in."""
-    most_missed: int = 200
-    """How many messages of an outage are taken in for each chat: the newest."""
+    catch_up: CatchUpSection = field(default_factory=CatchUpSection)
+    """What is taken in of the messages of an outage."""

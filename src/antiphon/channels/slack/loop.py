@@ -71,7 +71,6 @@ class SlackLoop(AccountLoop):
         self._settings = settings
         self._client = client
         self._channel = channel
-        self._reception = inside.reception
         self._directory = SlackDirectory(client, clock)
         self._alive_at: datetime | None = None
         """When the account was last read; None before the first time."""
@@ -186,7 +185,7 @@ class SlackLoop(AccountLoop):
                 async for each in self._client.pages("users.conversations", "channels", types=kind):
                     chats[str(each.get("id"))] = None
         chats |= dict.fromkeys(each for each in stored if "/" not in each)
-        look = CatchUp(self._settings.catch_up, self._reception, self.accounts, self.clock, lease=lease)
+        look = CatchUp(self._settings.catch_up, self.reception, self.accounts, self.clock, lease=lease)
         begin = f"{max(look.begins_at(self._alive_at).timestamp(), 0):.6f}"
         for chat in [*chats, *reversed(threads[-MOST_THREADS:])]:
             take = partial(self._take, channel=chat.partition("/")[0], lease=lease)
