@@ -49,7 +49,7 @@ from antiphon.channels.discord.settings import (
     WRONG_TOKEN,
 )
 from antiphon.clock import Clock
-from antiphon.domain.inbound import ChangeKind, ChatChange, SentFile
+from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound, SentFile
 from antiphon.engine.chats.accounts import AccountLease, Accounts
 from antiphon.engine.chats.reception import Reception
 
