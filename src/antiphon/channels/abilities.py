@@ -6,6 +6,8 @@ from enum import StrEnum
 class Ability(StrEnum):
     IDS = "ids"
     """A text that is sent again under the id of its delivery is seen once."""
+    KEEPS = "keeps"
+    """A program of the platform beside the gateway keeps a text until it is delivered, and sends it again by itself."""
     REPLAY = "replay"
     """What people write while no gateway listens comes once one does."""
     ACKS = "acks"

@@ -298,12 +298,14 @@ async def _misfortune(stage: Stage, mishap: Mishap) -> None:
     async def is_tried() -> bool:
         return any(each["attempts"] > 0 and each["status"] != "sent" for each in await stage.deliveries())
 
-    await stage.until(is_tried)
+    keeps = Ability.KEEPS in stage.platform.kind.abilities
+    if not keeps:
+        await stage.until(is_tried)
     await stage.platform.write("ben", "hello")
     await stage.until_shown("ben", "echo: hello")
     await stage.until(lambda: stage.is_answered("ann", "third"))
-    (again,) = [each for each in await stage.deliveries() if each["attempts"] > 1]
-    assert again["text"] == "echo: second"
+    again = [each["text"] for each in await stage.deliveries() if each["attempts"] > 1]
+    assert keeps or again == ["echo: second"], again
     may_double = mishap is Mishap.UNANSWERED and Ability.IDS not in stage.platform.kind.abilities
     _check_seen(await stage.platform.shown("ann"), ["first", "second", "third"], surplus=int(may_double))
 

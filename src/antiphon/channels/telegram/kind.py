@@ -43,7 +43,7 @@ class TelegramKind(ChannelKind[TelegramSection, TelegramSettings]):
     section = TelegramSection
     about = "A bot of Telegram, through which people talk to agents; none unless set."
     chats = ChatForm(has_topics=True, chat_id_name="telegram_chat_id")
-    abilities = frozenset(Ability) - {Ability.IDS}
+    abilities = frozenset(Ability) - {Ability.IDS, Ability.KEEPS}
 
     @property
     def address(self) -> PostAddress:
