@@ -31,6 +31,8 @@ settings.register_profile("tests", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("tests")
 
 LONG = {
+    "channels/deltachat/test_chats.py",
+    "channels/deltachat/test_suite.py",
     "channels/email/test_mailbox.py",
     "channels/email/test_suite.py",
     "channels/telegram/test_cuts.py",

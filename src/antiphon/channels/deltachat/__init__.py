@@ -1,0 +1,1 @@
+"""The channel `deltachat`: end-to-end encrypted chats over a mailbox. Its core runs only if it is configured."""

@@ -1,0 +1,173 @@
+"""The accounts: take in what people write, and send. Importing this module imports the client library."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+from msgspec.structs import replace
+
+from antiphon.channels.account_loop import AccountLoop, PlatformTrouble
+from antiphon.channels.deltachat.core import Core, CoreFailed, running_core
+from antiphon.channels.deltachat.messages import LAST_SPECIAL, SELF, Answer, MessagePosition, read_message
+from antiphon.channels.deltachat.section import NAME, DeltaChatAccount
+from antiphon.channels.deltachat.sender import DeltaChatChannel
+from antiphon.channels.files import FileTooLarge
+from antiphon.channels.kind import Greeting, Inside, OpenChannel
+from antiphon.clock import Clock
+from antiphon.domain.delivery import DeliveryFailed
+from antiphon.domain.inbound import Inbound, SentFile
+from antiphon.engine.chats.accounts import AccountLease
+from antiphon.engine.services import Services
+
+_SENT = ("MsgDelivered", "MsgFailed")
+
+
+class DeltaChatAccounts(OpenChannel):
+    def __init__(self, accounts: Mapping[str, DeltaChatAccount], clock: Clock) -> None:
+        self._opened = [(each, DeltaChatChannel(name, each.stream_interval_ms)) for name, each in accounts.items()]
+        self.senders = [sender for _, sender in self._opened]
+
+    async def serve(self, inside: Inside) -> None:
+        async with anyio.create_task_group() as tasks:
+            for settings, sender in self._opened:
+                tasks.start_soon(DeltaChatLoop(settings, sender, inside).run)
+
+    async def greet(self, services: Services, *, command: str, may_show_code: bool) -> list[Greeting]:
+        """Where people scan or open an invitation; only where others cannot read it."""
+        if not may_show_code:
+            return []
+        found = list[Greeting]()
+        for _, sender in self._opened:
+            try:
+                text = f"Delta Chat: open this link on your phone. Then `{command}` makes your account the owner's."
+                found.append(Greeting(text, await sender.find_invitation()))
+            except (CoreFailed, DeliveryFailed):
+                found.append(Greeting("Delta Chat does not run yet; `antiphon doctor` says why.", is_warning=True))
+        return found
+
+
+class DeltaChatLoop(AccountLoop):
+    title = "Delta Chat"
+
+    def __init__(self, settings: DeltaChatAccount, sender: DeltaChatChannel, inside: Inside) -> None:
+        name = NAME, sender.account
+        super().__init__(inside.reception, inside.accounts, inside.services.clock, name=name)
+        self._settings = settings
+        self._sender = sender
+        self._inside = inside
+        self._reception = inside.reception
+
+    async def begin(self, lease: AccountLease) -> None:
+        """The core is started for each connection, by `listen`."""
+
+    async def listen(self, lease: AccountLease) -> None:
+        """Runs the core; everything that it has is in the account's folder, which ties the account to this home."""
+        async with running_core(self._inside.state_folder(NAME, self.account)) as core:
+            await self._set_up(core)
+            own = await core.fingerprint() or ""
+            await self.store_name(lease, platform_id=own, name=self._settings.name)
+            await core.call("start_io")
+            self._sender.connect(core, own)
+            try:
+                await self.works()
+                await self._take_in(core, own, lease)
+            finally:
+                self._sender.disconnect()
+
+    async def _set_up(self, core: Core) -> None:
+        settings = self._settings
+        wanted = {"bot": "1", "displayname": settings.name, "download_limit": "0", "mdns_enabled": "0"}
+        await core.call("batch_set_config", wanted)
+        way = "plain" if settings.plain else None
+        login = {
+            "addr": settings.address,
+            "password": settings.key() or "",
+            "imapServer": settings.imap_host,
+            "imapPort": settings.imap_port,
+            "imapSecurity": way,
+            "smtpServer": settings.smtp_host,
+            "smtpPort": settings.smtp_port,
+            "smtpSecurity": way,
+        }
+        stored = next(iter(await core.call("list_transports")), None)
+        if stored is None or any(stored.get(name) != value for name, value in login.items() if value is not None):
+            await core.call("add_or_update_transport", login)
+
+    async def _take_in(self, core: Core, own: str, lease: AccountLease) -> None:
+        """What came meanwhile, then what comes; what is in both is recognised."""
+        key, _, number = (lease.position or "").partition(":")
+        last = int(number) if key == own else 0
+        await core.call("set_config", "last_msg_id", str(last))
+        missed = [await self._inbound(core, own, each) for each in await core.call("get_next_msgs")]
+        people = [(each.platform_id, each.place.to, each.sent_at or datetime.now(UTC)) for each in missed if each]
+        passed_over = self._settings.catch_up.passed_over(people, self.clock.now(), is_first=True)
+        if passed_over:
+            newest = max(each.position.text for each in missed if each and each.position is not None)
+            await self._reception.tell_passed_over(lease, len(passed_over), name=newest)
+        for each in missed:
+            if each is not None and each.platform_id not in passed_over:
+                await self._take(core, each, lease)
+        while True:
+            event = await core.next_event()
+            if event["kind"] == "IncomingMsg":
+                inbound = await self._inbound(core, own, int(event["msgId"]))
+                if inbound is not None:
+                    await self._take(core, inbound, lease)
+            elif event["kind"] in _SENT:
+                self._sender.note(int(event["msgId"]))
+
+    async def _take(self, core: Core, inbound: Inbound, lease: AccountLease) -> None:
+        assert inbound.position is not None
+        received = await self.intake.take(lambda: inbound, lease, name=inbound.platform_id)
+        if received is not None:
+            await core.call("markseen_msgs", [int(inbound.position.text.partition(":")[2])])
+
+    async def _inbound(self, core: Core, own: str, id: int) -> Inbound | None:
+        """None for what no person wrote, and for what is not encrypted: nothing proves its sender."""
+        message: Answer = await core.call("get_message", id)
+        if message["fromId"] <= LAST_SPECIAL or message["isInfo"] or message["isBot"] or not message["showPadlock"]:
+            return None
+        sender, chat = message["sender"], await core.call("get_basic_chat_info", message["chatId"])
+        if chat["chatType"] not in ("Single", "Group"):
+            return None
+        fingerprint = await core.fingerprint(message["fromId"])
+        if fingerprint is None:
+            return None
+        quote: Answer = message.get("quote") or {}
+        if quote.get("kind") == "WithMessage":
+            quoted = await core.call("get_message", quote["messageId"])
+            quote = {**quote, "fromId": quoted["fromId"], "isFromSelf": quoted["fromId"] == SELF}
+        read = read_message(
+            {**message, "quote": quote}, chat, sender, fingerprint=fingerprint, name=self._settings.name
+        )
+        details = await core.call("get_message_info_object", id)
+        return replace(
+            read,
+            platform_id=str(details["rfc724Mid"]),
+            position=MessagePosition(f"{own}:{id}"),
+            place=replace(read.place, account_id=self.account),
+        )
+
+    def trouble_of(self, error: Exception) -> PlatformTrouble | None:
+        if isinstance(error, CoreFailed):
+            return PlatformTrouble(f"Delta Chat does not serve {self._settings.address}. {error}")
+        return None
+
+    async def fetch(self, file: SentFile, most: int) -> bytes | None:
+        try:
+            message = await self._sender.core().call("get_message", int(file.file_id))
+        except CoreFailed:
+            return None
+        if not message.get("file"):
+            return None
+        data = await to_thread.run_sync(_read, Path(message["file"]), most + 1)
+        if len(data) > most:
+            raise FileTooLarge
+        return data
+
+
+def _read(path: Path, most: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(most)
