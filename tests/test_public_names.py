@@ -86,6 +86,7 @@ MISSING = {
     **{f"groups.{verb}": CHATS for verb in ("list", "allow", "refuse")},
     **{f"routes.{verb}": CHATS for verb in ("list", "set", "clear")},
     "commands.run": "commands are for people who type; a program calls what they do",
+    "join-links.create": CREDENTIALS,
     "link-codes.create": CREDENTIALS,
     **{f"compartments.{verb}": COMPARTMENTS for verb in ("list", "create")},
     **{f"audit.{verb}": AUDIT for verb in ("list", "verify")},

@@ -9,7 +9,7 @@ import anyio
 from msgspec import Struct
 
 from antiphon.channels.channel import Channel
-from antiphon.channels.kind import AnyKind, Greeting, Inside, OpenChannel, PostAddress, Receiver
+from antiphon.channels.kind import Admit, AnyKind, Greeting, Inside, JoinLink, OpenChannel, PostAddress, Receiver
 from antiphon.clock import Clock
 from antiphon.config.config import Config
 from antiphon.domain.classification import Compartments
@@ -138,6 +138,17 @@ class OpenChannels:
             return
         if any(row.channel == name and (row.trouble or "").startswith(FAILED) for row in rows):
             await _note(name, None, inside)
+
+    async def invite(self, name: str, account: str, admit: Admit) -> JoinLink:
+        """An invitation to an account of a channel, for one person. Raises `Invalid`, and `Unavailable`."""
+        connection = self._opened.get(name)
+        if connection is None or name in self.broken:
+            raise Invalid(f"Channel is not open: {name[:80]!r}. `antiphon doctor` says why.", code="invalid_request")
+        invitation = await connection.invite(account, admit)
+        if invitation is None:
+            said = f"Channel {name!r} has no invitations, or no account {account[:80]!r}. Tell people its address."
+            raise Invalid(said, code="invalid_request")
+        return invitation
 
     async def greetings(self, services: Services, *, command: str, may_show_code: bool) -> list[Greeting]:
         """What owners are shown at the start in a terminal, of every channel."""

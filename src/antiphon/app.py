@@ -192,6 +192,7 @@ def _gateway_of(app: App) -> Gateway:
         check_model=check_model,
         receivers=app.receivers,
         addresses=app.channels.addresses,
+        invite=app.channels.invite,
         public_url=app.config.gateway.public_url,
         rotate_owner_token=rotate,
     )

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.json import decode
 from pydantic import Field, SecretStr
 
-from antiphon.channels.kind import ChannelKind, Given, Greeting, Inside, OpenChannel, PostAddress
+from antiphon.channels.kind import Admit, ChannelKind, Given, Greeting, Inside, JoinLink, OpenChannel, PostAddress
 from antiphon.channels.sections import PeopleSection
 from antiphon.clock import Clock
 from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart
@@ -108,6 +108,10 @@ class Box(OpenChannel):
     def receiver(self, inside: Inside) -> "Slot":
         fail(self.section, "receiver")
         return Slot(self.section, inside)
+
+    async def invite(self, account: str, admit: Admit) -> JoinLink | None:
+        """A stamped envelope."""
+        return JoinLink(link="letter:box", expires_at_ms=1_800_000_000_000) if account == "default" else None
 
     async def greet(self, services: Services, *, command: str, may_show_code: bool) -> list[Greeting]:
         fail(self.section, "greet")

@@ -732,7 +732,7 @@ ROUTES = (
             *(f"http pairings.{verb}" for verb in ("list", "approve", "refuse")),
             *(f"http groups.{verb}" for verb in ("list", "allow", "refuse")),
             *(f"http routes.{verb}" for verb in ("list", "set", "clear")),
-            *("http link-codes.create", "page pages.admitting"),
+            *("http join-links.create", "http link-codes.create", "page pages.admitting"),
         ),
         sink="owners alone; a link code is the caller's own",
         check="policy/rights.py::decide_act",

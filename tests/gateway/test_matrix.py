@@ -121,6 +121,7 @@ LEAST: Mapping[str, str] = {
     "pairings.list": OWNERS,
     "pairings.approve": OWNERS,
     "pairings.refuse": OWNERS,
+    "join-links.create": OWNERS,
     "link-codes.create": USERS,  # for an account of their own
     "groups.list": OWNERS,
     "groups.allow": OWNERS,
@@ -179,7 +180,7 @@ OF_CHANNELS = frozenset(
 BEYOND_CHANNELS = (
     *("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke", "metrics."),
     *("audit.", "tool-reviews.", "skills.", "trusted-content.", "rules.", "refusals."),
-    *("pairings.", "link-codes.", "groups.", "routes.", "tasks.approve"),
+    *("pairings.", "join-links.", "link-codes.", "groups.", "routes.", "tasks.approve"),
 )
 """How the names of operations begin whose scopes such a token never has."""
 OF_THIS_MACHINE = {"metrics.get"}

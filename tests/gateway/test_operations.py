@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import re
+import sys
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -306,12 +307,26 @@ SHUT: Json = {
 
 
 @pytest.fixture
-async def served(open_home: OpenHome, channel: FakeChannel, fake: FakeTelegram) -> AsyncGenerator[Served]:
+def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A channel of another package, which has join links."""
+    information = tmp_path / "site" / "letter_box-1.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: letter-box\nVersion: 1.0\n", "utf-8")
+    points = "[antiphon.channels]\nletter = tests.channels.letters:LETTER\n"
+    (information / "entry_points.txt").write_text(points, "utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
+
+
+@pytest.fixture
+async def served(
+    letters: None, open_home: OpenHome, channel: FakeChannel, fake: FakeTelegram
+) -> AsyncGenerator[Served]:
     settings: Json = {
         "gateway": {"drain_seconds": 0, "public_url": "https://bot.example.org"},
         "channels": {
             "webhook": {"door": {"secret": SECRET}},
             "telegram": settings_of(fake, mode="webhook", access="public"),
+            "letter": {"password": SECRET, "access": "public"},
         },
         "hooks": {"ci": {"secret": SECRET}},
         "flow": {"rules": [SHUT]},
@@ -437,6 +452,7 @@ async def admit_and_route(journey: Journey) -> None:
     assert (await journey.ask("routes.list"))["routes"] == [route]
     await journey.ask("routes.clear", channel="telegram", peer="direct:4711", version=1)
     await journey.ask("link-codes.create", 201)
+    await journey.ask("join-links.create", 201, channel="letter")
 
 
 def walk() -> str:
@@ -699,6 +715,7 @@ def gateway_of(served: Served) -> Gateway:
         foreign_tools=app.foreign_tools,
         check_model=unused,
         receivers=app.receivers,
+        invite=unused,
         rotate_owner_token=rotate,
     )
 

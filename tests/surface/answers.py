@@ -38,6 +38,7 @@ ELSEWHERE = {
     **dict.fromkeys(("migrate", "backup", "restore", "doctor"), "is about a home that no gateway has, or the machine"),
     **dict.fromkeys(("chat", "open", "mcp"), "is a conversation, a link of its own, or a server on its streams"),
     **dict.fromkeys(("setup solo", "setup family", "setup coding"), "writes a file, which a test of its own reads"),
+    "pair invite": "needs a channel with links, and prints a link of its own",
     "sessions follow": "goes on until it is interrupted",
 }
 """Commands whose answers are not stored, with the reason."""

@@ -4,7 +4,7 @@ docs/EXTENDING.md shows how a package offers a channel.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -26,6 +26,8 @@ from antiphon.settings.classification import ClassificationSection
 from antiphon.settings.origins import Origins
 
 if TYPE_CHECKING:  # commands that only read settings do without the engine
+    from antiphon.domain.inbound import Sender
+    from antiphon.domain.session import DeliveryContext
     from antiphon.engine.chats.accounts import Accounts
     from antiphon.engine.chats.reception import Reception
     from antiphon.engine.deliveries.replies import Replies
@@ -116,6 +118,18 @@ class Inside(Struct, frozen=True, kw_only=True):
         return folder / channel / account
 
 
+Admit = Callable[["Sender", "DeliveryContext"], Awaitable[None]]
+"""Admits somebody who has followed an invitation, with their direct chat."""
+
+
+class JoinLink(Struct, frozen=True, kw_only=True):
+    """What somebody scans or opens to get to know an account."""
+
+    link: str
+    expires_at_ms: int
+    """When it is withdrawn, unless somebody has followed it before."""
+
+
 class Greeting(Struct, frozen=True):
     """What an owner is shown at the start in a terminal, to reach their agents on this channel."""
 
@@ -135,6 +149,14 @@ class OpenChannel:
 
     def receiver(self, inside: Inside) -> Receiver | None:
         """Accepts what is posted to the address; None if nothing is to be posted with these settings."""
+        return None
+
+    async def invite(self, account: str, admit: Admit) -> JoinLink | None:
+        """Lets one person in who follows the invitation, and then withdraws it; None if the channel has none.
+
+        `admit` is called with whoever has followed it. Another invitation withdraws the one before. Raises
+        `Unavailable` while the platform is away.
+        """
         return None
 
     async def greet(self, services: "Services", *, command: str, may_show_code: bool) -> list[Greeting]:

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from antiphon.agents.calls import ToolCalls
 from antiphon.agents.foreign_tools import ForeignTools
 from antiphon.agents.offered_tools import OfferedTools
-from antiphon.channels.kind import PostAddress, Receiver
+from antiphon.channels.kind import Admit, JoinLink, PostAddress, Receiver
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId
 from antiphon.engine.services import Services
@@ -27,6 +27,8 @@ class Gateway(Struct, frozen=True, kw_only=True):
     """What accepts requests at the addresses of channels, by the channel's name."""
     addresses: Mapping[str, PostAddress] = field(default_factory=dict[str, PostAddress])
     """Those of the open channels."""
+    invite: Callable[[str, str, Admit], Awaitable[JoinLink]]
+    """An invitation to the account of a channel. Raises `Invalid` and `Unavailable`."""
     rotate_owner_token: RotateOwnerToken
     public_url: str | None = None
     """The address under which people reach the gateway, if that is configured."""

@@ -45,6 +45,12 @@ class LinkCodeShape(Shape, frozen=True, kw_only=True):
     expires_at: int
 
 
+class JoinLinkShape(Shape, frozen=True, kw_only=True):
+    link: str
+    """To be scanned or opened, once."""
+    expires_at: int
+
+
 def pairing(sender: WaitingSender) -> PairingShape:
     return PairingShape(
         pairing_id=sender.id,

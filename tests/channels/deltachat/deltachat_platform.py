@@ -2,7 +2,7 @@
 # pyright: basic
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +10,7 @@ from typing import Any, Final
 import deltachat_rpc_server
 from anyio import to_thread
 from deltachat_rpc_client import Account, Chat, DeltaChat, Rpc
+from deltachat_rpc_client.rpc import JsonRpcError
 
 from antiphon.channels.deltachat.kind import DELTACHAT
 from antiphon.channels.deltachat.messages import fingerprint_in
@@ -91,6 +92,13 @@ class DeltaChatPlatform:
             self._people[name], self._chats[name] = account, bot.create_chat()
         return self._people[name]
 
+    def join(self, name: str, link: str) -> None:
+        """Somebody who does not know the bot follows an invitation."""
+        if name not in self._people:
+            account = self._people[name] = self._sign_in(self._core.add_account(), self.address_of(name), name)
+            account.start_io()
+        self._chats[name] = self._people[name].secure_join(link)
+
     def chat(self, person: str) -> Chat:
         self.person(person)
         return self._chats[person]
@@ -105,7 +113,10 @@ class DeltaChatPlatform:
 
     def texts(self, chat: Chat) -> list[str]:
         """What others wrote there, as it is now."""
-        messages = [each.get_snapshot() for each in chat.get_messages()]
+        messages: list[Any] = []
+        for each in chat.get_messages():
+            with suppress(JsonRpcError):  # it was deleted meanwhile
+                messages.append(each.get_snapshot())
         return [each.text for each in messages if each.from_id > 9 and not each.is_info]
 
     async def glimpsed(self, person: str) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -144,3 +145,54 @@ async def test_a_wrong_password_is_told(open_home: OpenHome, office: PostOffice,
 
         await until(is_told)
         assert (await served.post("main", "hello"))["reply"] == "echo: hello", "the others run"
+
+
+@requirement("access:3")
+async def test_an_invitation_admits_one_person_and_is_withdrawn(
+    open_home: OpenHome, office: PostOffice, people: DeltaChat, home: Path
+) -> None:
+    async with opened(open_home, office, people, home, access="pairing") as (served, platform):
+
+        async def invite(**more: str) -> str:
+            answer = await served.client.post("/join-links", json={"channel": "deltachat", **more})
+            assert answer.status_code == 201, answer.text
+            assert 590_000 < answer.json()["expiresAt"] - time.time() * 1000 < 610_000
+            return answer.json()["link"]
+
+        ann = (await served.client.post("/people", json={"name": "Ann", "role": "user"})).json()["person"]["personId"]
+        withdrawn, link = await invite(), await invite(into=ann)
+        await to_thread.run_sync(platform.join, "ann", link)
+        await until_sees(platform, "ann", lambda seen: any("You are admitted" in each for each in seen))
+        await platform.write("ann", "hello")
+        await until_sees(platform, "ann", lambda seen: seen[-1] == "echo: hello")
+        found = (await served.client.get(f"/people/{ann}")).json()
+        assert await to_thread.run_sync(lambda: platform.id_of("ann")) in str(found), found
+        for number, old in enumerate((withdrawn, link)):
+            person = f"mallory{number}"
+            await to_thread.run_sync(platform.join, person, old)
+        await platform.write("ann", "again")
+        await until_sees(platform, "ann", lambda seen: seen[-1] == "echo: again")
+        for number in range(2):
+            assert not await platform.shown(f"mallory{number}")
+
+
+@requirement("access:3")
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({"channel": "deltachat", "account": "other"}, 400),
+        ({"channel": "webhook"}, 400),
+        ({"channel": "deltachat", "into": "nobody"}, 404),
+    ],
+    ids=["account", "channel", "person"],
+)
+async def test_an_invitation_that_cannot_be(
+    open_home: OpenHome,
+    office: PostOffice,
+    people: DeltaChat,
+    home: Path,
+    asked: dict[str, str],
+    status: int,
+) -> None:
+    async with opened(open_home, office, people, home) as (served, _):
+        assert (await served.client.post("/join-links", json=asked)).status_code == status

@@ -1,5 +1,6 @@
 """The accounts: take in what people write, and send. Importing this module imports the client library."""
 
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,38 +15,40 @@ from antiphon.channels.deltachat.messages import LAST_SPECIAL, SELF, Answer, Mes
 from antiphon.channels.deltachat.section import NAME, DeltaChatAccount
 from antiphon.channels.deltachat.sender import DeltaChatChannel
 from antiphon.channels.files import FileTooLarge
-from antiphon.channels.kind import Greeting, Inside, OpenChannel
+from antiphon.channels.kind import Admit, Greeting, Inside, JoinLink, OpenChannel
 from antiphon.clock import Clock
-from antiphon.domain.delivery import DeliveryFailed
-from antiphon.domain.inbound import Inbound, SentFile
+from antiphon.domain.errors import AntiphonError
+from antiphon.domain.inbound import Inbound, Sender, SentFile
+from antiphon.domain.session import DeliveryContext
+from antiphon.domain.text import bracketed_name
 from antiphon.engine.chats.accounts import AccountLease
 from antiphon.engine.services import Services
 
+logger = logging.getLogger(__name__)
+_JOINED = 1000
 _SENT = ("MsgDelivered", "MsgFailed")
 
 
 class DeltaChatAccounts(OpenChannel):
     def __init__(self, accounts: Mapping[str, DeltaChatAccount], clock: Clock) -> None:
-        self._opened = [(each, DeltaChatChannel(name, each.stream_interval_ms)) for name, each in accounts.items()]
+        self._opened = [
+            (each, DeltaChatChannel(name, clock, each.stream_interval_ms)) for name, each in accounts.items()
+        ]
         self.senders = [sender for _, sender in self._opened]
 
     async def serve(self, inside: Inside) -> None:
         async with anyio.create_task_group() as tasks:
             for settings, sender in self._opened:
                 tasks.start_soon(DeltaChatLoop(settings, sender, inside).run)
+                tasks.start_soon(sender.withdraw_in_time)
+
+    async def invite(self, account: str, admit: Admit) -> JoinLink | None:
+        found = next((sender for _, sender in self._opened if sender.account == account), None)
+        return None if found is None else await found.invite(admit)
 
     async def greet(self, services: Services, *, command: str, may_show_code: bool) -> list[Greeting]:
-        """Where people scan or open an invitation; only where others cannot read it."""
-        if not may_show_code:
-            return []
-        found = list[Greeting]()
-        for _, sender in self._opened:
-            try:
-                text = f"Delta Chat: open this link on your phone. Then `{command}` makes your account the owner's."
-                found.append(Greeting(text, await sender.find_invitation()))
-            except (CoreFailed, DeliveryFailed):
-                found.append(Greeting("Delta Chat does not run yet; `antiphon doctor` says why.", is_warning=True))
-        return found
+        pair = command.rpartition(" ")[0]
+        return [Greeting(f"Delta Chat: `{pair} {NAME}` prints a code to scan, which admits your phone.")]
 
 
 class DeltaChatLoop(AccountLoop):
@@ -69,7 +72,7 @@ class DeltaChatLoop(AccountLoop):
             own = await core.fingerprint() or ""
             await self.store_name(lease, platform_id=own, name=self._settings.name)
             await core.call("start_io")
-            self._sender.connect(core, own)
+            await self._sender.connect(core)
             try:
                 await self.works()
                 await self._take_in(core, own, lease)
@@ -115,6 +118,8 @@ class DeltaChatLoop(AccountLoop):
                 inbound = await self._inbound(core, own, int(event["msgId"]))
                 if inbound is not None:
                     await self._take(core, inbound, lease)
+            elif event["kind"] == "SecurejoinInviterProgress" and event["progress"] == _JOINED:
+                await self._admit(core, int(event["contactId"]))
             elif event["kind"] in _SENT:
                 self._sender.note(int(event["msgId"]))
 
@@ -123,6 +128,18 @@ class DeltaChatLoop(AccountLoop):
         received = await self.intake.take(lambda: inbound, lease, name=inbound.platform_id)
         if received is not None:
             await core.call("markseen_msgs", [int(inbound.position.text.partition(":")[2])])
+
+    async def _admit(self, core: Core, contact: int) -> None:
+        """Somebody has followed an invitation. Without a window they are paired by a code, like everybody."""
+        window, fingerprint = await self._sender.take_window(), await core.fingerprint(contact)
+        if window is None or fingerprint is None:
+            return
+        found: Answer = await core.call("get_contact", contact)
+        place = DeliveryContext(channel=NAME, to=fingerprint, account_id=self.account)
+        try:
+            await window.admit(Sender(id=fingerprint, name=bracketed_name(str(found["displayName"]))), place)
+        except AntiphonError as error:
+            logger.warning("Invited person was not admitted", extra={"action": "invited_refused", "code": error.code})
 
     async def _inbound(self, core: Core, own: str, id: int) -> Inbound | None:
         """None for what no person wrote, and for what is not encrypted: nothing proves its sender."""

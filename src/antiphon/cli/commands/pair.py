@@ -1,23 +1,30 @@
 """`antiphon pair`: people who wait to be admitted to a channel, and codes that link accounts. Contract: access 3."""
 
+import re
+from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from antiphon.cli.commands.asking import NounCommands, Printed, listed, present, quoted, said, since
 from antiphon.cli.commands.listing import ListingGroup
+from antiphon.domain.codes import parse_code
 from antiphon.domain.message import JsonObject, JsonValue
 
 if TYPE_CHECKING:
     from antiphon.cli.connection.client import Client
 
 
+_CHANNEL = re.compile("[a-z][a-z0-9]{0,31}")
+
+
 class PairGroup(ListingGroup):
-    """`antiphon pair CODE` admits somebody, without another word."""
+    """`antiphon pair CODE` admits somebody, and `antiphon pair CHANNEL` invites somebody, without another word."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         known = args and (args[0] in self.commands or args[0].startswith("-"))
-        return super().resolve_command(ctx, args if known else ["approve", *args])
+        is_channel = args and parse_code(args[0]) is None and _CHANNEL.fullmatch(args[0]) is not None
+        return super().resolve_command(ctx, args if known else ["invite" if is_channel else "approve", *args])
 
 
 app = NounCommands(
@@ -70,6 +77,35 @@ def refuse(client: "Client", who: WhoArgument) -> Printed:
 def _name(sender: JsonValue) -> str:
     assert isinstance(sender, dict)
     return f"{sender['name']}, {sender['channel']} {sender['platformId']}"
+
+
+def _show_join_link(answer: JsonObject) -> None:
+    from antiphon.cli.rendering.output import show
+
+    link = str(answer["link"])
+    try:
+        import segno
+    except ModuleNotFoundError:
+        pass  # the link is enough
+    else:
+        drawn = StringIO()
+        segno.make(link).terminal(drawn, compact=True)
+        show(drawn.getvalue())
+    show(link)
+    show("Scan it, or open it, within ten minutes. It works once.")
+
+
+@app.asks("invite", _show_join_link)
+def invite(
+    client: "Client",
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel, such as a messenger.")],
+    into: Annotated[
+        str | None, typer.Option("--as", metavar="PERSON", help="Whose account it will be; a new guest's unless set.")
+    ] = None,
+    account: Annotated[str | None, typer.Option(help="The account of the channel, if it has several.")] = None,
+) -> JsonObject:
+    """Print a code to scan, which admits the first person who scans it. `antiphon pair CHANNEL` does the same."""
+    return client.post("/join-links", present({"channel": channel, "account": account, "into": into}))
 
 
 def _show_code(answer: JsonObject) -> None:

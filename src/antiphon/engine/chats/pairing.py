@@ -17,7 +17,7 @@ from antiphon.domain.inbound import Inbound, Sender
 from antiphon.domain.keys import ChatType, SessionKey
 from antiphon.domain.message import Attribution, JsonObject
 from antiphon.domain.person import PersonId
-from antiphon.domain.session import DeliveryContext
+from antiphon.domain.session import NOWHERE, DeliveryContext
 from antiphon.domain.text import PREVIEW_LENGTH, one_line, plain
 from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.machines import refuse_machine, refuse_machine_account
@@ -84,6 +84,17 @@ class DecidePairing(Struct, frozen=True, kw_only=True):
     """The person whose account it is; None for a guest of its own."""
 
 
+class InvitedSender(Struct, frozen=True, kw_only=True):
+    """Somebody who follows an invitation."""
+
+    rights: Rights
+    """Those of who has made it."""
+    into: PersonId | None
+    sender: Sender = Sender(id="", name="")
+    place: DeliveryContext = NOWHERE
+    """Their direct chat."""
+
+
 class Pairings:
     """Use cases of requests to be admitted. All raise `Denied` for anyone but owners."""
 
@@ -126,6 +137,24 @@ class Pairings:
             except SessionMoved as moved:
                 key = moved.key
         raise Unavailable("Chat is routed elsewhere again and again. Try once more.", code="store_busy")
+
+    async def check_invitation(
+        self, principal: Principal, *, into: str | None, held: frozenset[TokenScope] = ALL_SCOPES
+    ) -> None:
+        """Raises what `approve` raises for somebody who may not admit people as `into`."""
+        if into is not None:
+            refuse_credential(held)
+            refuse_clearance(principal, None)
+        named = None if into is None else PersonId(into)
+        await self._database.read(may_invite, InvitedSender(rights=self._rights(principal), into=named))
+
+    async def admit_invited(
+        self, principal: Principal, into: str | None, sender: Sender, place: DeliveryContext
+    ) -> None:
+        """Admits somebody who has followed an invitation of the principal, who must still have the right."""
+        named = None if into is None else PersonId(into)
+        command = InvitedSender(rights=self._rights(principal), into=named, sender=sender, place=place)
+        await self._database.run(admit_invited, command)
 
     async def refuse(self, principal: Principal, named: str) -> WaitingSender:
         """Refuses the sender, who is not told, and gets no other code for a day. Raises `NotFound`."""
@@ -287,7 +316,28 @@ async def approve_pairing(tx: Transaction, command: DecidePairing, foreseen: Ses
     return AdmittedSender(person=PersonId(who.standing.principal.name), sender=_shown(pairing), posted=posted)
 
 
-async def _refuse_program(query: Query, command: DecidePairing, who: Who) -> None:
+async def may_invite(query: Query, command: InvitedSender) -> None:
+    await find_reach(query, command.rights, Act.CHATS)
+    if command.into is not None:
+        if await people.find(query, command.into) is None:
+            raise NotFound(f"Person not found: {command.into[:80]!r}. `antiphon people list` shows them.")
+        await refuse_machine(query, command.rights.rules, command.into)
+
+
+async def admit_invited(tx: Transaction, command: InvitedSender) -> None:
+    await may_invite(tx, command)
+    rules, place = command.rights.rules, command.place
+    who = await find_who(tx, rules, place, command.sender)
+    await _refuse_program(tx, command, who)
+    if command.into is not None and (await foresee_link(tx, who, command.into))[0] is Linked.LINKED:
+        await link(tx, who, command.into)
+    elif not who.is_linked:
+        await introduce(tx, who, who.identity.person_id)
+    text = "You are admitted. Write a message to begin."
+    await enqueue_notice(tx, place, text, name=f"invited {place.channel} {account_of(place)} {place.to} {tx.now_ms}")
+
+
+async def _refuse_program(query: Query, command: DecidePairing | InvitedSender, who: Who) -> None:
     """Raises if a program speaks with the account, or is the person whose account it is to be."""
     rules = command.rights.rules
     refuse_machine_account(rules, who.identity)

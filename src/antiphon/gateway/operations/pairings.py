@@ -3,10 +3,12 @@
 Contract: access 3.
 """
 
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta
 
+from antiphon.domain.session import DEFAULT_ACCOUNT
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.tokens import refuse_clearance, refuse_credential
 from antiphon.gateway.operations.operation import Http, NoParams, OperationRequest, Params, TargetKind, operation
@@ -43,6 +45,23 @@ async def approve_pairing(request: OperationRequest, params: ApprovePairing) -> 
 async def refuse_pairing(request: OperationRequest, params: NamedPairing) -> wire.PairingShape:
     """Refuses somebody, who is not told, and gets no other code for a day. What they wrote is deleted."""
     return wire.pairing(await request.services.pairings.refuse(request.principal, params.pairing))
+
+
+class CreateJoinLink(Params, frozen=True, kw_only=True):
+    channel: Annotated[str, Meta(min_length=1, max_length=100)]
+    account: Annotated[str, Meta(min_length=1, max_length=100)] = DEFAULT_ACCOUNT
+    into: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    """The person whose account it will be; a guest of its own unless set."""
+
+
+@operation("join-links.create", Http("POST /join-links", statuses={201: "The new link."}), scope=TokenScope.ADMIN)
+async def create_join_link(request: OperationRequest, params: CreateJoinLink) -> wire.JoinLinkShape:
+    """Creates a link to an account of a channel. Who follows it first, within ten minutes, is admitted."""
+    pairings, principal = request.services.pairings, request.principal
+    await pairings.check_invitation(principal, into=params.into, held=request.scopes)
+    admit = partial(pairings.admit_invited, principal, params.into)
+    made = await request.gateway.invite(params.channel, params.account, admit)
+    return wire.JoinLinkShape(link=made.link, expires_at=made.expires_at_ms)
 
 
 @operation("link-codes.create", Http("POST /link-codes", statuses={201: "The new code."}), scope=TokenScope.ADMIN)
