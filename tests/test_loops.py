@@ -864,7 +864,7 @@ OF_ONE = {
     "channels/discord/client.py RequestBudget.acquire": "one request",
     "channels/discord/loop.py DiscordLoop._written_since": "one chat",
     "channels/deltachat/account.py DeltaChatLoop._take_in": "one core, after which `_until_it_works` starts another",
-    "channels/deltachat/sender.py DeltaChatChannel.withdraw_in_time": "waits; what fails is done at the next start",
+    "channels/join_window.py JoinWindow.close_in_time": "the windows of one account, whose channel is served again",
     "channels/email/account.py EmailLoop.listen": "one connection, after which `_until_it_works` calls it again",
     "channels/telegram/files.py fetch_file": "the tries of one file",
     "channels/intake.py Intake.take": "the tries of one event, which is then passed over",

@@ -40,7 +40,7 @@ class DeltaChatAccounts(OpenChannel):
         async with anyio.create_task_group() as tasks:
             for settings, sender in self._opened:
                 tasks.start_soon(DeltaChatLoop(settings, sender, inside).run)
-                tasks.start_soon(sender.withdraw_in_time)
+                tasks.start_soon(sender.window.close_in_time)
 
     async def invite(self, account: str, admit: Admit) -> JoinLink | None:
         found = next((sender for _, sender in self._opened if sender.account == account), None)
@@ -131,13 +131,13 @@ class DeltaChatLoop(AccountLoop):
 
     async def _admit(self, core: Core, contact: int) -> None:
         """Somebody has followed an invitation. Without a window they are paired by a code, like everybody."""
-        window, fingerprint = await self._sender.take_window(), await core.fingerprint(contact)
-        if window is None or fingerprint is None:
+        admit, fingerprint = await self._sender.window.take(), await core.fingerprint(contact)
+        if admit is None or fingerprint is None:
             return
         found: Answer = await core.call("get_contact", contact)
         place = DeliveryContext(channel=NAME, to=fingerprint, account_id=self.account)
         try:
-            await window.admit(Sender(id=fingerprint, name=bracketed_name(str(found["displayName"]))), place)
+            await admit(Sender(id=fingerprint, name=bracketed_name(str(found["displayName"]))), place)
         except AntiphonError as error:
             logger.warning("Invited person was not admitted", extra={"action": "invited_refused", "code": error.code})
 

@@ -17,7 +17,6 @@ from deltachat_rpc_client.rpc import JsonRpcError
 from antiphon.channels.deltachat.messages import SELF, fingerprint_in
 
 MOST_THREADS = 100
-"""Calls that wait at once."""
 CALL_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
 _PROGRAM = "deltachat-rpc-server"

@@ -6,12 +6,12 @@ from time import monotonic
 from typing import Any, Final
 
 import anyio
-from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.channels.deltachat.core import Core, CoreFailed
 from antiphon.channels.deltachat.messages import LAST_SPECIAL, SELF
 from antiphon.channels.deltachat.section import NAME
+from antiphon.channels.join_window import JoinWindow
 from antiphon.channels.kind import Admit, JoinLink
 from antiphon.clock import Clock
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart, Streaming
@@ -22,19 +22,11 @@ from antiphon.domain.session import DeliveryContext
 CONNECT_SECONDS = 15.0
 SEND_SECONDS = 60.0
 RECONNECT_SECONDS = 10.0
-WINDOW_SECONDS = 600
 FORM = ChannelForm(longest=4_000, streaming=Streaming.EDIT, group_interval_ms=6_000)
 _FAILED: Final = 24
 _DELIVERED: Final = (26, 28)
 _LOOKED_AT = 30
 """Messages of a chat among which one is sought that was given to the core before the process died."""
-
-
-class Window(Struct, frozen=True, kw_only=True):
-    """A time in which one person may join."""
-
-    admit: Admit
-    until_ms: int
 
 
 class DeltaChatChannel:
@@ -45,13 +37,11 @@ class DeltaChatChannel:
 
     def __init__(self, account: str, clock: Clock, stream_interval_ms: int) -> None:
         self.account = account
-        self._clock = clock
         self.form = replace(
             FORM, stream_interval_ms=stream_interval_ms, group_interval_ms=max(6_000, stream_interval_ms)
         )
         self._core: Core | None = None
-        self._window: Window | None = None
-        self._has_window = anyio.Event()
+        self.window = JoinWindow(clock, self._withdraw_link)
         self._is_online = anyio.Event()
         self._connected_at = -RECONNECT_SECONDS
         self._waiting: dict[int, anyio.Event] = {}
@@ -59,8 +49,8 @@ class DeltaChatChannel:
         """Of people, by their fingerprints."""
 
     async def connect(self, core: Core) -> None:
-        await self._withdraw_invitation(core)
         self._core = core
+        await self._withdraw_link()
         self._is_online.set()
 
     def disconnect(self) -> None:
@@ -152,36 +142,18 @@ class DeltaChatChannel:
         """Opens a window in which one person may join."""
         try:
             core = await self._online()
-            await self._withdraw_invitation(core)
+            await self._withdraw_link()
             link = str(await core.call("get_chat_securejoin_qr_code", None))
         except (CoreFailed, DeliveryFailed) as error:
             raise Unavailable("Delta Chat does not run now. Try again later.", code="channel_unreachable") from error
-        until = self._clock.now_ms() + WINDOW_SECONDS * 1000
-        self._window = Window(admit=admit, until_ms=until)
-        self._has_window.set()
-        return JoinLink(link=link, expires_at_ms=until)
+        return self.window.open(admit, link)
 
-    async def take_window(self) -> Window | None:
-        """The open window, which closes with the one who joins: the invitation is withdrawn."""
-        window, self._window = self._window, None
-        await self._withdraw_invitation(self.core())
-        return window if window is not None and self._clock.now_ms() < window.until_ms else None
-
-    async def withdraw_in_time(self) -> None:
-        """Withdraws each invitation at the end of its window, until it is cancelled."""
-        while True:
-            await self._has_window.wait()
-            self._has_window, window = anyio.Event(), self._window
-            while window is not None and window is self._window:
-                await anyio.sleep(max(0.05, (window.until_ms - self._clock.now_ms()) / 1000))
-                if window is self._window and self._clock.now_ms() >= window.until_ms:
-                    with suppress(CoreFailed):  # the next start of the core withdraws it
-                        await self.take_window()
-
-    async def _withdraw_invitation(self, core: Core) -> None:
-        link = await core.call("get_chat_securejoin_qr_code", None)
-        await core.call("check_qr", link)
-        await core.call("set_config_from_qr", link)
+    async def _withdraw_link(self) -> None:
+        """Does nothing while no core runs: the next one begins with it."""
+        with suppress(CoreFailed):
+            link = await self.core().call("get_chat_securejoin_qr_code", None)
+            await self.core().call("check_qr", link)
+            await self.core().call("set_config_from_qr", link)
 
     async def withdraw(self, place: DeliveryContext, platform_id: str) -> None:
         core = await self._online()

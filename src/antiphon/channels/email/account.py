@@ -2,10 +2,9 @@
 
 import ssl
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -16,13 +15,12 @@ from antiphon.channels.account_loop import AccountLoop, PlatformTrouble
 from antiphon.channels.email.channel import EmailChannel
 from antiphon.channels.email.mailbox import BROKEN, Mailbox, MailHead, NoFolder, WrongPassword
 from antiphon.channels.email.section import NAME, EmailAccount
-from antiphon.channels.email.threads import MailThreads, head_of
+from antiphon.channels.email.threads import MailThreads
 from antiphon.channels.files import FileTooLarge
 from antiphon.channels.kind import Inside, OpenChannel
 from antiphon.clock import Clock
-from antiphon.domain.citations import LONGEST_CITED, cite
-from antiphon.domain.inbound import Cited, Inbound, Sender, SentFile
-from antiphon.domain.keys import ChatType
+from antiphon.domain.inbound import SentFile
+from antiphon.domain.mail.inbound import inbound_of
 from antiphon.domain.mail.letter import (
     BEGINNING,
     LARGEST_MAIL,
@@ -33,20 +31,13 @@ from antiphon.domain.mail.letter import (
     read_body,
     read_letter,
 )
-from antiphon.domain.message import Attribution, AttributionKind, CitationKind, Whose
+from antiphon.domain.mail.outbound import head_of
 from antiphon.domain.position import Position
 from antiphon.domain.session import DeliveryContext
-from antiphon.domain.text import bracketed_name
 from antiphon.engine.chats.accounts import AccountLease
-
-T = TypeVar("T")
 
 ATTEMPTS = 3
 """How often a mail is asked for that the server does not give."""
-MOST_FORWARDED = 8
-"""Pieces in which a forwarded mail stands beside the words of its sender."""
-UNKNOWN = "unknown"
-"""The sender of a mail that does not name just one."""
 
 
 class MailPosition(Position, frozen=True):
@@ -65,10 +56,6 @@ def read_position(text: str) -> tuple[int, int]:
 class _FetchedHead(Struct, frozen=True):
     head: MailHead
     letter: Letter
-
-    @property
-    def is_automatic(self) -> bool:
-        return self.letter.is_automatic
 
 
 class EmailAccounts(OpenChannel):
@@ -95,7 +82,6 @@ class EmailLoop(AccountLoop):
         self._read_to: tuple[int, int] | None = None
         self._failures = Counter[int]()
         """How often a mail was not given, by UID."""
-        self._limiter = anyio.CapacityLimiter(4)
 
     async def begin(self, lease: AccountLease) -> None:
         self._read_to = None if lease.position is None else read_position(lease.position)
@@ -106,16 +92,15 @@ class EmailLoop(AccountLoop):
     async def listen(self, lease: AccountLease) -> None:
         async with self._opened() as box:
             await self.works()
-            await self._take_all(box, lease, await self._in_thread(box, self._list_missed, box), is_first=True)
+            await self._take_all(box, lease, await box.call(self._list_missed, box), is_first=True)
             while True:
-                await self._in_thread(box, box.wait)
+                await box.call(box.wait)
                 await self.works()
                 _, uid = self._read_to or (0, 0)
-                await self._take_all(box, lease, await self._in_thread(box, box.list_after, uid), is_first=False)
+                await self._take_all(box, lease, await box.call(box.list_after, uid), is_first=False)
 
     def trouble_of(self, error: Exception) -> PlatformTrouble | None:
-        settings = self._settings
-        where = f"{settings.imap_host}:{settings.imap_port}"
+        settings, where = self._settings, f"{self._settings.imap_host}:{self._settings.imap_port}"
         match error:
             case WrongPassword():
                 said = (
@@ -140,7 +125,7 @@ class EmailLoop(AccountLoop):
             async with self._opened() as box:
                 if str(box.validity) != validity:
                     return None
-                data = await self._in_thread(box, box.fetch_part, int(uid), number, 2 * most)
+                data = await box.call(box.fetch_part, int(uid), number, 2 * most)
         except (*BROKEN, WrongPassword, NoFolder):
             return None
         decoded = None if data is None else await to_thread.run_sync(decoded_part, data, encoding)
@@ -152,15 +137,10 @@ class EmailLoop(AccountLoop):
     async def _opened(self) -> AsyncGenerator[Mailbox]:
         box = Mailbox(self._settings)
         try:
-            await self._in_thread(box, box.open)
+            await box.call(box.open)
             yield box
         finally:
             box.shut()
-
-    async def _in_thread(self, box: Mailbox, act: Callable[..., T], *given: Any) -> T:
-        """What is cancelled goes on until `shut` closes the socket."""
-        run = partial(box.run, act, *given)
-        return await to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._limiter)
 
     def _list_missed(self, box: Mailbox) -> list[int]:
         """What came since the account was read, or where that cannot be said, what is recent: it is recognised."""
@@ -174,12 +154,12 @@ class EmailLoop(AccountLoop):
     async def _take_all(self, box: Mailbox, lease: AccountLease, uids: Sequence[int], *, is_first: bool) -> None:
         if not uids:
             return
-        arrived = await self._in_thread(box, self._fetch_heads, box, uids)
-        people = [(each.head.uid, each.letter.sender, each.head.came_at) for each in arrived if not each.is_automatic]
+        arrived = await box.call(self._fetch_heads, box, uids)
+        of_people = [each for each in arrived if not each.letter.is_automatic]
+        people = [(each.head.uid, each.letter.sender, each.head.came_at) for each in of_people]
         passed_over = self._settings.catch_up.passed_over(people, self.clock.now(), is_first=is_first)
         if passed_over:
-            name = f"{box.validity}:{max(passed_over)}"
-            await self._reception.tell_passed_over(lease, len(passed_over), name=name)
+            await self._reception.tell_passed_over(lease, len(passed_over), name=f"{box.validity}:{max(passed_over)}")
         for each in arrived:
             position = MailPosition(f"{box.validity}:{each.head.uid}")
             if each.head.uid in passed_over or not await self._take(box, lease, each, position):
@@ -199,12 +179,11 @@ class EmailLoop(AccountLoop):
         letter, uid = arrived.letter, arrived.head.uid
         if letter.is_automatic:
             return False
-        body = None
-        if letter.is_proven:
-            body = await self._read(box, arrived)
-            if body is None:
-                return False
-        inbound = self._inbound(arrived, body, position)
+        body = await self._read(box, arrived) if letter.is_proven else None
+        if body is None and letter.is_proven:
+            return False
+        place = DeliveryContext(channel=NAME, account_id=self.account)
+        inbound = inbound_of(letter, body, place, position=position, came_at=arrived.head.came_at)
         received = await self.intake.take(lambda: inbound, lease, name=uid)
         if received is None:
             return False
@@ -212,7 +191,7 @@ class EmailLoop(AccountLoop):
             assert inbound.place.to is not None
             head = head_of(letter.subject, letter.references, letter.message_id)
             self._threads.note(inbound.place.to, letter.thread, head)
-            await self._in_thread(box, box.mark_seen, uid)
+            await box.call(box.mark_seen, uid)
         return True
 
     async def _read(self, box: Mailbox, arrived: _FetchedHead) -> Body | None:
@@ -221,49 +200,9 @@ class EmailLoop(AccountLoop):
         if self._failures[head.uid] >= ATTEMPTS:
             return UNREADABLE
         self._failures[head.uid] += 1
-        mail = await self._in_thread(box, box.fetch_mail, head.uid, LARGEST_MAIL if is_whole else BEGINNING)
+        mail = await box.call(box.fetch_mail, head.uid, LARGEST_MAIL if is_whole else BEGINNING)
         file_id = f"{box.validity}:{head.uid}"
         read = partial(read_body, mail or b"", arrived.letter.subject, file_id, is_whole=is_whole)
         body = None if mail is None else await to_thread.run_sync(read)
         del self._failures[head.uid]
         return body
-
-    def _inbound(self, arrived: _FetchedHead, body: Body | None, position: Position) -> Inbound:
-        letter = arrived.letter
-        person = letter.sender or UNKNOWN
-        place = DeliveryContext(
-            channel=NAME,
-            to=person,
-            account_id=self.account,
-            thread_id=None if body is None else letter.thread,
-        )
-        inbound = Inbound(
-            platform_id=letter.id,
-            position=position,
-            place=place,
-            chat_type=ChatType.DIRECT,
-            sender=Sender(id=person, name=letter.name),
-            is_proven=letter.is_proven,
-            text="",
-            sent_at=arrived.head.came_at,
-        )
-        return inbound if body is None else with_body(inbound, letter, body)
-
-
-def with_body(inbound: Inbound, letter: Letter, body: Body) -> Inbound:
-    """The message with its words, the subject of a first mail, and what it forwards beside them."""
-    words = body.words
-    inbound = replace(
-        inbound, quoted=words.quoted, has_files=bool(body.files), unfetched=body.files, refused=body.refused
-    )
-    author = None if words.author is None else bracketed_name(words.author)
-    if words.forwarded and not words.own:
-        attribution = Attribution(kind=AttributionKind.FORWARD, name=author)
-        return replace(inbound, text=words.forwarded, attribution=attribution)
-    pieces = [words.forwarded[at : at + LONGEST_CITED] for at in range(0, len(words.forwarded), LONGEST_CITED)]
-    cites = [cite(CitationKind.FORWARD, Whose.OTHER, each, author) for each in pieces[:MOST_FORWARDED]]
-    is_command = words.own.startswith("/")
-    subject = f"Subject: {letter.subject}" if letter.subject and not letter.references and not is_command else ""
-    remarks = [f"[{each}]" for each in body.remarks]
-    text = "\n\n".join(filter(None, (subject, words.own, *remarks)))
-    return replace(inbound, text=text, cites=tuple(Cited(citation=each) for each in cites))

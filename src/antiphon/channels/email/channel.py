@@ -1,32 +1,26 @@
 """Sends mails: plain texts, each to one person. Contract: channels 1."""
 
-import re
 import ssl
 from contextlib import suppress
 from email.headerregistry import Address
-from email.message import EmailMessage
-from email.policy import SMTP as WIRE
-from email.utils import format_datetime
 
 import aiosmtplib
 
 from antiphon.channels.email.section import NAME, EmailAccount
-from antiphon.channels.email.threads import MailThreads, ThreadHead
+from antiphon.channels.email.threads import MailThreads
 from antiphon.clock import Clock
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart
 from antiphon.domain.delivery import BUSY, GONE, Delivery, DeliveryFailed
 from antiphon.domain.mail.letter import own_message_id
+from antiphon.domain.mail.outbound import written_mail
 from antiphon.domain.text import flat
 
 TIMEOUT_SECONDS = 60.0
 CONNECT_SECONDS = 20.0
 QUIT_SECONDS = 2.0
-LONGEST_LINE = 998
 FORM = ChannelForm()
 _GONE = (550, 551, 553)
 """Answers to a recipient after which no mail will be taken for it."""
-_UNWRITABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-_ANSWER = re.compile(r"\s*(?:re|aw|sv|antw)\s*:", re.IGNORECASE)
 
 
 class EmailChannel:
@@ -45,33 +39,20 @@ class EmailChannel:
     async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
         """Sends a mail to the person alone; its Message-ID is the same in each attempt."""
         person, thread = delivery.place.to or "", delivery.place.thread_id
-        message_id = own_message_id(delivery.id, part.index, thread, self._settings.domain)
+        settings, head = self._settings, await self._threads.find(person, thread)
+        message_id = own_message_id(delivery.id, part.index, thread, settings.domain)
         if not part.text.strip():
             return message_id
         try:
-            mail = self._mail(person, part.text, message_id, await self._threads.find(person, thread))
+            sender = Address(flat(settings.name), addr_spec=settings.address)
+            to = Address(addr_spec=person)
+            mail = written_mail(sender, to, part.text, head, message_id=message_id, at=self._clock.now())
         except ValueError as error:
             raise DeliveryFailed(
                 "The recipient is no mail address.", code="channel_refused", is_permanent=True
             ) from error
         await self._transmit(person, mail)
         return message_id
-
-    def _mail(self, person: str, text: str, message_id: str, head: ThreadHead) -> bytes:
-        settings = self._settings
-        mail = EmailMessage(policy=WIRE)
-        mail["From"] = Address(flat(settings.name), addr_spec=settings.address)
-        mail["To"] = Address(addr_spec=person)
-        subject = flat(_UNWRITABLE.sub("", head.subject))[:200]
-        mail["Subject"] = subject if _ANSWER.match(subject) else f"Re: {subject}" if subject else flat(settings.name)
-        mail["Date"] = format_datetime(self._clock.now())
-        mail["Message-ID"] = message_id
-        mail["Auto-Submitted"] = "auto-replied"  # so that no other program answers it
-        if head.references:
-            mail["In-Reply-To"] = head.references[-1]
-            mail["References"] = " ".join(head.references)
-        mail.set_content(_UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n")), cte="base64")
-        return mail.as_bytes(policy=WIRE.clone(max_line_length=LONGEST_LINE))  # else long ids are encoded
 
     async def _transmit(self, person: str, mail: bytes) -> None:
         client = self._client()

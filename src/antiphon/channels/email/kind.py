@@ -19,7 +19,6 @@ _ADDRESS = re.compile(r"[^\s@<>(),;:\\\"\[\]]{1,64}@[A-Za-z0-9.-]{1,255}")
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 Mailboxes = Mapping[str, EmailAccount]
-"""By the name of the account."""
 
 
 class EmailKind(ChannelKind[EmailSection, Mailboxes]):

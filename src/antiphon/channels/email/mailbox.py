@@ -3,29 +3,26 @@
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from imaplib import IMAP4, Time2Internaldate
 from io import BufferedReader
-from threading import Lock
 from time import monotonic
-from typing import Any, TypeVar, cast
+from typing import cast
 
 from imap_tools import BaseMailBox, MailBox, MailBoxStartTls, MailBoxUnencrypted
 from imap_tools.errors import ImapToolsError, MailboxFolderSelectError, MailboxLoginError
 from msgspec import Struct
 
+from antiphon.channels.blocking_client import BlockingClient
 from antiphon.channels.email.section import EmailAccount
 from antiphon.domain.mail.letter import LARGEST_HEAD
 
-T = TypeVar("T")
-
 COMMAND_SECONDS = 30.0
 IDLE_SECONDS = 300.0
-"""After so long the server is asked anew, so that a connection that is dead is noticed."""
+"""After so long the server is asked anew, so that a dead connection is noticed."""
 POLL_SECONDS = 60.0
-"""How often a server is asked that cannot tell by itself."""
 _SIZE = re.compile(rb"RFC822\.SIZE (\d+)")
 _DATE = re.compile(rb'INTERNALDATE "([^"]+)"')
 
@@ -40,22 +37,19 @@ class MailHead(Struct, frozen=True, kw_only=True):
     data: bytes
 
 
-class WrongPassword(Exception):
-    """The server refuses the account's name or password."""
+class WrongPassword(Exception): ...
 
 
-class NoFolder(Exception):
-    """The account has no such folder."""
+class NoFolder(Exception): ...
 
 
-class Mailbox:
-    """One connection, for one thread at a time."""
+class Mailbox(BlockingClient):
+    """A connection with the folder."""
 
     def __init__(self, settings: EmailAccount) -> None:
+        super().__init__()
         self._settings = settings
         self._box: BaseMailBox | None = None
-        self._is_shut = False
-        self._in_use = Lock()
         self._can_idle = False
         self.validity = 0
         """UIDs name mails as long as this stays."""
@@ -64,7 +58,7 @@ class Mailbox:
         """Connects and selects the folder. Raises `WrongPassword`, `NoFolder` and those of `BROKEN`."""
         settings = self._settings
         self._box = box = _connect(settings)
-        if self._is_shut:  # meanwhile
+        if self.is_shut:  # meanwhile
             raise ConnectionAbortedError
         client = box.client
         client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -84,24 +78,10 @@ class Mailbox:
         (validity,) = client.response("UIDVALIDITY")[1][-1:] or (None,)
         self.validity = int(validity or 0)
 
-    def run(self, act: Callable[..., T], *given: Any) -> T:
-        """Calls a method of this mailbox, in a thread."""
-        with self._in_use:
-            try:
-                return act(*given)
-            finally:
-                if self._is_shut:
-                    self._close()
-
-    def shut(self) -> None:
-        """Ends the call that runs in another thread, and all later ones. May be called from any thread, and twice."""
-        self._is_shut = True
+    def _break(self) -> None:
         if self._box is not None:
             with suppress(OSError):  # it was closed
                 self._box.client.sock.shutdown(socket.SHUT_RDWR)
-        if self._in_use.acquire(blocking=False):
-            self._close()
-            self._in_use.release()
 
     def _close(self) -> None:
         if self._box is not None:

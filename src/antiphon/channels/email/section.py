@@ -9,7 +9,6 @@ from antiphon.policy.voices import Interim
 from antiphon.settings.section import secret_from
 
 NAME = "email"
-"""The channel's name in keys and places."""
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 

@@ -1,26 +1,18 @@
 """What an answer in a thread of mails begins with: its subject, and the mails that it names."""
 
 from collections import OrderedDict
-from functools import partial
 
 import anyio
-from anyio import to_thread
-from msgspec import Struct
 
 from antiphon.channels.email.mailbox import BROKEN, Mailbox, NoFolder, WrongPassword
 from antiphon.channels.email.section import EmailAccount
 from antiphon.domain.mail.letter import read_letter
+from antiphon.domain.mail.outbound import ThreadHead, head_of
 
 MOST_KNOWN = 1_000
 MOST_LOOKED_AT = 200
 """Mails of a person among which the one to answer is sought."""
 LOOK_SECONDS = 20.0
-
-
-class ThreadHead(Struct, frozen=True, kw_only=True):
-    subject: str = ""
-    references: tuple[str, ...] = ()
-    """The newest mail of the person is the last."""
 
 
 class MailThreads:
@@ -42,8 +34,7 @@ class MailThreads:
             box = Mailbox(self._settings)
             with anyio.move_on_after(LOOK_SECONDS):
                 try:
-                    look = partial(box.run, self._look, box, person, thread)
-                    head = await to_thread.run_sync(look, abandon_on_cancel=True)
+                    head = await box.call(self._look, box, person, thread)
                     self.note(person, thread, head)
                 except (*BROKEN, WrongPassword, NoFolder):
                     pass
@@ -59,9 +50,3 @@ class MailThreads:
             if letter.sender == person and letter.thread == thread:
                 return head_of(letter.subject, letter.references, letter.message_id)
         return ThreadHead()
-
-
-def head_of(subject: str, references: tuple[str, ...], message_id: str | None) -> ThreadHead:
-    """What answers to the mail begin with. Of many references the first and the newest stay."""
-    named = references if message_id is None else (*references, message_id)
-    return ThreadHead(subject=subject, references=named if len(named) <= 20 else (named[0], *named[-19:]))
