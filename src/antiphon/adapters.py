@@ -34,6 +34,8 @@ class ReadyChannel(Struct, frozen=True):
     kind: AnyKind | None
     settings: Any = None
     problem: str = ""
+    further: frozenset[str] = frozenset()
+    """Channels of other names that are served with it."""
 
 
 def ready_channels(config: Config, compartments: Compartments | None = None) -> list[ReadyChannel]:
@@ -41,7 +43,8 @@ def ready_channels(config: Config, compartments: Compartments | None = None) -> 
     found = [ReadyChannel(each.name, None, problem=each.problem) for each in config.unloaded_channels()]
     for kind, given in config.given_channels(compartments):
         try:
-            found.append(ReadyChannel(kind.name, kind, kind.read(given)))
+            further = frozenset(each.channel for each in kind.further(given.section))
+            found.append(ReadyChannel(kind.name, kind, kind.read(given), further=further))
         except Invalid:
             raise
         except Exception as error:  # any error of another package
@@ -71,7 +74,7 @@ class OpenChannels:
             try:
                 opened = each.kind.open(each.settings, clock)
                 senders = {ChannelAccount(sender.name, sender.account): sender for sender in opened.senders}
-                if any(account.channel != each.name for account in senders):
+                if any(account.channel not in (each.name, *each.further) for account in senders):
                     raise ValueError("it sends in the name of another channel")
                 if each.kind.address is not None:
                     self.addresses[each.name] = each.kind.address

@@ -2,7 +2,7 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -51,11 +51,19 @@ class AccountLoop(ABC):
     """What people call the platform."""
 
     def __init__(
-        self, reception: Reception, accounts: Accounts, clock: Clock, *, name: tuple[str, str], pauses: Pauses = PAUSES
+        self,
+        reception: Reception,
+        accounts: Accounts,
+        clock: Clock,
+        *,
+        name: tuple[str, str],
+        further: Sequence[tuple[str, str]] = (),
+        pauses: Pauses = PAUSES,
     ) -> None:
-        """`name` is the channel and its account."""
+        """`name` is the channel and its account; `further` are those of other channels that are served through it."""
         self.channel, self.account = name
         self.reception = reception
+        self._further = further
         self.accounts = accounts
         self.clock = clock
         self.intake = Intake(reception, channel=self.channel)
@@ -89,7 +97,7 @@ class AccountLoop(ABC):
         while True:
             try:
                 await self.open()
-                await self.accounts.hold(self.channel, self.account, self._hold)
+                await self.accounts.hold(self.channel, self.account, self._hold, further=self._further)
             except Exception as error:  # a bug of ours must not end the gateway
                 self._serving.failed(error, channel=self.channel, account=self.account)
                 await anyio.sleep(RENEWAL.total_seconds())

@@ -4,9 +4,9 @@ docs/EXTENDING.md shows how a package offers a channel.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 from pydantic import Field
@@ -14,6 +14,7 @@ from pydantic import Field
 from antiphon.annotations import types_in
 from antiphon.channels.abilities import Ability
 from antiphon.channels.channel import Channel
+from antiphon.channels.sections import AccountSection
 from antiphon.clock import Clock, SystemClock
 from antiphon.domain.chat_form import PLAIN_CHATS, ChatForm
 from antiphon.domain.chat_state import ChatState
@@ -138,11 +139,23 @@ class Greeting(Struct, frozen=True):
     is_warning: bool = False
 
 
+class FurtherAccount(NamedTuple):
+    """An account of a channel that another channel serves, such as one that a bridge brings."""
+
+    channel: str
+    account: str
+    title: str
+    """What people call the channel."""
+    place: tuple[str, ...]
+    """Where its settings stand, within the section of the channel that serves it."""
+    section: AccountSection
+
+
 class OpenChannel:
     """A channel that this process has opened. A package overrides what its channel has."""
 
     senders: Sequence[Channel] = ()
-    """How texts leave, for each account that sends."""
+    """How texts leave, for each account that sends, also of the channels that its kind serves further."""
 
     async def serve(self, inside: Inside) -> None:
         """Takes in what the platform brings, until it is cancelled. Raising an error makes the channel `broken`."""
@@ -204,6 +217,10 @@ class ChannelKind(ABC, Generic[S, T]):
         if types_in(self.section) == {self.section}:
             return self.section | None, Field(default=None, description=self.about)
         return self.section, Field(default_factory=dict[str, Any], description=self.about)
+
+    def further(self, section: S) -> Iterable[FurtherAccount]:
+        """Accounts of channels of other names that are served with this one: their texts leave by its `senders`."""
+        return ()
 
     @abstractmethod
     def read(self, given: Given[S]) -> T:

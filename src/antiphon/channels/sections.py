@@ -22,6 +22,7 @@ Id = TypeVar("Id")
 
 MIN_SECRET_LENGTH = 16
 ACCOUNT_NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
+CHANNEL_NAME = r"[a-z][a-z0-9]{0,31}"
 
 
 class CatchUpSection(Section):
@@ -159,6 +160,7 @@ def place_of(place: tuple[str, ...], section: object, account: str) -> tuple[str
 
 
 AccountName = Annotated[str, Field(pattern=f"^{ACCOUNT_NAME}$")]
+ChannelName = Annotated[str, Field(pattern=f"^{CHANNEL_NAME}$")]
 
 
 def accounts_of(section: object) -> Mapping[str, AccountSection]:

@@ -39,6 +39,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonId
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
+from antiphon.domain.session import INTERNAL, WEBCHAT
 from antiphon.domain.thread_bindings import BindingLimits
 from antiphon.engine.rules import ResetRules, Rules
 from antiphon.engine.rules_in_force import RulesInForce
@@ -283,6 +284,7 @@ class Config(Section):
             )
         for each in self.accounts():
             self._known_agent(each.section.agent, agents, *each.place, "agent")
+        self._check_further()
         self._check_hooks(agents, default)
         self._check_links()
         days, kept_days = self.session.stale_after_days, self.session.retention_days
@@ -324,7 +326,7 @@ class Config(Section):
                 self.session.chat_rules(),
                 channels=self._channel_rules(agents, default, compartments),
                 bots=self._bots(),
-                titles={kind.name: kind.title for kind in self._known_kinds()},
+                titles={kind.name: kind.title for kind in self._known_kinds()} | self.further(),
                 forms={kind.name: kind.chats for kind in self._known_kinds()},
                 data=self.flow.chats,
                 quick_turns={
@@ -405,6 +407,26 @@ class Config(Section):
         for kind, section in self._kinds():
             for name, each in accounts_of(section).items():
                 yield Account(kind.name, name, place_of(kind.place, section, name), each)
+            for each in kind.further(section):
+                yield Account(each.channel, each.account, (*kind.place, *each.place), each.section)
+
+    def further(self) -> dict[str, str]:
+        """Channels that others serve, such as those of bridges, by name; with what people call them."""
+        return {each.channel: each.title for kind, section in self._kinds() for each in kind.further(section)}
+
+    def _check_further(self) -> None:
+        """Raises `Invalid` for a channel that is served twice, or has the name of one that is set itself."""
+        seen = {kind.name: self.origins.named(*kind.place) for kind, _ in self._kinds()}
+        seen |= dict.fromkeys((WEBCHAT, INTERNAL, HOOK), "a channel of Antiphon's own")
+        for kind, section in self._kinds():
+            for each in kind.further(section):
+                place = (*kind.place, *each.place)
+                if (other := seen.setdefault(each.channel, self.origins.named(*place))) != self.origins.named(*place):
+                    raise Invalid(
+                        f"{self._at(*place)}: the channel {each.channel!r} exists already: {other}. "
+                        "Give one of them another name.",
+                        code="invalid_config",
+                    )
 
     def _people(self) -> Iterator[tuple[Account, PeopleSection]]:
         """The accounts to which people write."""
@@ -464,6 +486,11 @@ class Config(Section):
     def _check_hook_place(self, name: str, place: HookPlaceSection) -> None:
         """Raises `Invalid` for a place that no configured channel sends to."""
         named = self._at("hooks", name, "deliver")
+        if place.channel in self.further():
+            own = [each.account for each in self.accounts() if each.channel == place.channel]
+            if place.account in own:
+                return
+            raise Invalid(f"{named} needs an account: {', '.join(own)}.", code="invalid_config")
         kind, section = next(
             (each for each in self._kinds() if each[0].place == ("channels", place.channel)), (None, None)
         )

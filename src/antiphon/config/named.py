@@ -112,7 +112,7 @@ def _unknown(config: Config, functions: Collection[str]) -> Iterator[tuple[Named
         Noun.SESSION_TOOL: SESSION_TOOLS,
         Noun.FUNCTION: set(functions),
         Noun.AGENT: config.agent_map().keys(),
-        Noun.CHANNEL: (*installed_names(), WEBCHAT, HOOK),
+        Noun.CHANNEL: (*installed_names(), *config.further(), WEBCHAT, HOOK),
     }
     candidates = {noun: sorted(names) for noun, names in known.items()}
     servers = {name for servers in config.mcp_servers().values() for name in servers}

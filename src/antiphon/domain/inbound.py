@@ -147,6 +147,9 @@ class ButtonPress(Struct, frozen=True, kw_only=True):
 
 
 class ChangeKind(StrEnum):
+    INVITED = "invited"
+    """Somebody invites the bot to a chat, on a platform where it has to join by itself: if the answer is `may_enter`.
+    The place of a private chat is its sender."""
     ADDED = "added"
     """The bot was added to a group."""
     LEFT = "left"
@@ -164,7 +167,7 @@ class ChangeKind(StrEnum):
 
 
 class ChatChange(Struct, frozen=True, kw_only=True):
-    """Something happened to a chat."""
+    """Something happened to a chat: to a group, unless it says so."""
 
     kind: ChangeKind
     position: Position | None = None

@@ -6,7 +6,7 @@ from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.ids import AgentId
 from antiphon.domain.inbound import ChangeKind
 from antiphon.engine.chats.groups import MOST_ASKED
-from antiphon.policy.chats import ChannelRules, GroupRules
+from antiphon.policy.chats import ChannelAccess, ChannelRules, GroupRules
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement
@@ -40,6 +40,31 @@ async def test_a_group_is_answered_only_once_an_owner_has_allowed_it(open_home: 
         received = await scene.hears("42", "hello", group=GROUP)
         assert received.posted is not None and received.posted.session_key == KEY and received.posted.triggered
         assert await scene.told(GROUP) == []
+
+
+@requirement("groups:1")
+async def test_it_follows_an_invitation_once_an_owner_has_allowed_the_group(open_home: OpenHome) -> None:
+    async with lobby(open_home) as scene:
+        await scene.knows_owner()
+        before = len(await scene.told(OWNERS_ID))
+        for _ in range(2):
+            assert not (await scene.sees(ChangeKind.INVITED, GROUP)).may_enter
+        assert len(await scene.told(OWNERS_ID)) == before + 1
+        await scene.app.services.groups.allow(OWNER, CHANNEL, ACCOUNT, GROUP)
+        assert (await scene.sees(ChangeKind.INVITED, GROUP)).may_enter
+        await scene.app.services.groups.refuse(OWNER, CHANNEL, ACCOUNT, GROUP)
+        assert not (await scene.sees(ChangeKind.INVITED, GROUP)).may_enter
+
+
+@requirement("access:3")
+@pytest.mark.parametrize(("access", "may"), [("private", False), ("pairing", True), ("public", True)])
+async def test_it_follows_a_person_where_a_message_of_theirs_would_be_answered(
+    open_home: OpenHome, access: str, may: bool
+) -> None:
+    async with lobby(open_home, access=ChannelAccess(access)) as scene:
+        await scene.knows_owner()
+        assert (await scene.sees(ChangeKind.INVITED, "42", by="42")).may_enter is may
+        assert (await scene.sees(ChangeKind.INVITED, OWNERS_ID, by=OWNERS_ID)).may_enter
 
 
 @requirement("groups:1")

@@ -1,16 +1,18 @@
 """Settings of hooks: programs that start runs by signed requests. Contract: keys 1, channels 1."""
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from antiphon.channels.hook.settings import HookSignature
 from antiphon.channels.kinds import installed_names
-from antiphon.channels.sections import SignedSection
+from antiphon.channels.sections import CHANNEL_NAME, SignedSection
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import SessionKey, SessionKind, parse_agent_id, parse_key
 from antiphon.domain.new_keys import check_new_key
 from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.session import INTERNAL, WEBCHAT
 from antiphon.settings.classification import ClassificationSection
 from antiphon.settings.names import AgentName
 from antiphon.settings.section import Section
@@ -35,7 +37,9 @@ def _not_of_a_hook(text: str) -> ValueError:
 
 
 def _channel(name: str) -> str:
-    if name not in (names := installed_names()):
+    """One that is installed, or may be served by one that is: whether it is, is checked with all settings."""
+    is_possible = re.fullmatch(CHANNEL_NAME, name) and name not in (INTERNAL, WEBCHAT)
+    if name not in (names := installed_names()) and not is_possible:
         raise ValueError(f"{name[:80]!r} is no channel; choose from {', '.join(names)}")
     return name
 

@@ -5,11 +5,12 @@ process that was given up stores nothing, whatever its clock says.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
@@ -37,10 +38,17 @@ class AccountLease(Struct, frozen=True, kw_only=True):
     fence: int
     position: str | None
     """How far the account was read; None before the first message, and where positions count in chats."""
+    further: tuple[rows.AccountName, ...] = ()
+    """Accounts of other channels that are served through this one."""
 
     @property
     def name(self) -> rows.AccountName:
         return rows.AccountName(self.channel, self.account)
+
+    @property
+    def names(self) -> tuple[rows.AccountName, ...]:
+        """All accounts that are served under it."""
+        return self.name, *self.further
 
     @property
     def claim(self) -> tuple[str, str, int]:
@@ -59,8 +67,17 @@ class Accounts:
         self._process = process
         self._clock = clock
 
-    async def hold(self, channel: str, account: str, serve: Callable[[AccountLease], Awaitable[None]]) -> None:
+    async def hold(
+        self,
+        channel: str,
+        account: str,
+        serve: Callable[[AccountLease], Awaitable[None]],
+        *,
+        further: Sequence[tuple[str, str]] = (),
+    ) -> None:
         """Calls `serve` once no other process serves the account; returns when it returns, and raises what it raises.
+
+        `further` are accounts of other channels, as channel and account, that are served through it.
 
         The lease is renewed meanwhile, and released afterwards. Once another process has taken the account over,
         `serve` is cancelled, and called again when that one has left.
@@ -77,7 +94,7 @@ class Accounts:
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._renew, lease, tasks.cancel_scope)
-                    await serve(lease)
+                    await serve(replace(lease, further=tuple(rows.AccountName(*each) for each in further)))
                     has_returned = True
                     tasks.cancel_scope.cancel()
             except* LeaseLost:

@@ -100,7 +100,8 @@ class Reception:
 
     async def list_held(self, lease: AccountLease) -> list[HeldMessage]:
         """The messages of the account that may be posted now, one of each place. Raises `Unavailable`."""
-        return await self._database.read(held_messages.list_first, lease.name, self._clock.now_ms())
+        now_ms, read = self._clock.now_ms(), self._database.read
+        return [held for name in lease.names for held in await read(held_messages.list_first, name, now_ms)]
 
     async def count_held(self, held: HeldMessage, inbound: Inbound) -> bool:
         """Counts a message that came late; False if its sender's pace lets it go on only later."""
@@ -115,7 +116,8 @@ class Reception:
     async def pause_before_next(self, lease: AccountLease) -> float:
         """Seconds until another message of the account is due; infinite if none waits."""
         now_ms = self._clock.now_ms()
-        due_ms = await self._database.read(held_messages.next_due, lease.name, now_ms)
+        dues = [await self._database.read(held_messages.next_due, name, now_ms) for name in lease.names]
+        due_ms = min((each for each in dues if each is not None), default=None)
         return math.inf if due_ms is None else (due_ms - now_ms) / 1000
 
     async def postpone(self, held: HeldMessage, due_ms: int) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.commands import ChatCommand, CommandName, parse
 from antiphon.domain.errors import REFUSALS, AntiphonError, Invalid, Limited
-from antiphon.domain.inbound import Inbound
+from antiphon.domain.inbound import Inbound, Sender
 from antiphon.domain.keys import ChatType, SessionKey
 from antiphon.domain.message import check_content
 from antiphon.domain.position import Position
@@ -68,6 +68,8 @@ class Received(Struct, frozen=True, kw_only=True):
     """What the person who pressed a button sees at once."""
     refused: AntiphonError | None = None
     """Why the message of an admitted sender was not stored."""
+    may_enter: bool = False
+    """Whether the bot may join the chat to which it is invited. It may be asked again, for an owner may allow it."""
 
 
 class Stale(Struct, frozen=True):
@@ -230,6 +232,13 @@ async def _admission_request(query: Query, rules: Rules, inbound: Inbound, who: 
         is_waiting=newest.state is PairingState.OPEN and not pairing.is_over(newest, query.now_ms),
         was_told=pairing.was_told(newest, query.now_ms),
     )
+
+
+async def may_enter(tx: Transaction, rules: Rules, place: DeliveryContext, sender: Sender) -> bool:
+    """Whether the bot may join the private chat with the sender: one whose message would be answered in some way."""
+    message = Inbound(platform_id="", place=place, chat_type=ChatType.DIRECT, sender=sender, text="")
+    who = await find_who(tx, rules, place, sender)
+    return decide_admission(await _admission_request(tx, rules, message, who)) is not Admission.IGNORE
 
 
 async def _redeem(
