@@ -65,6 +65,14 @@ REFUSED = {
     "channels.deltachat.groups.agent": "channels.deltachat.groups.x.agent = {}\n",
     "channels.deltachat.accounts.agent": "channels.deltachat.accounts.home.agent = {}\n",
     "channels.deltachat.accounts.groups.agent": "channels.deltachat.accounts.home.groups.x.agent = {}\n",
+    "channels.matrix.agent": "channels.matrix.agent = {}\n",
+    "channels.matrix.groups.agent": 'channels.matrix.groups."!a".agent = {}\n',
+    "channels.matrix.bridges.agent": "channels.matrix.bridges.signal.agent = {}\n",
+    "channels.matrix.bridges.groups.agent": 'channels.matrix.bridges.signal.groups."!a".agent = {}\n',
+    "channels.matrix.accounts.agent": "channels.matrix.accounts.home.agent = {}\n",
+    "channels.matrix.accounts.groups.agent": 'channels.matrix.accounts.home.groups."!a".agent = {}\n',
+    "channels.matrix.accounts.bridges.agent": "channels.matrix.accounts.home.bridges.signal.agent = {}\n",
+    "channels.matrix.accounts.bridges.groups.agent": 'channels.matrix.accounts.a.bridges.b.groups."!a".agent = {}\n',
     "channels.slack.agent": "channels.slack.agent = {}\n",
     "channels.slack.groups.agent": "channels.slack.groups.C1.agent = {}\n",
     "channels.slack.accounts.agent": "channels.slack.accounts.acme.agent = {}\n",
@@ -101,6 +109,12 @@ FREE = {
     *("channels.deltachat.accounts.groups", "channels.deltachat.accounts.groups.members"),
     *("channels.email.groups", "channels.email.groups.members", "channels.email.accounts"),
     *("channels.email.accounts.groups", "channels.email.accounts.groups.members"),
+    *(
+        f"channels.matrix.{place}{name}"
+        for place in ("", "bridges.", "accounts.", "accounts.bridges.")
+        for name in ("groups", "groups.members")
+    ),
+    *("channels.matrix.accounts", "channels.matrix.bridges", "channels.matrix.accounts.bridges"),
     *("channels.slack.groups", "channels.slack.groups.members", "channels.slack.accounts"),
     *("channels.slack.accounts.groups", "channels.slack.accounts.groups.members"),
     *("agents.defaults.subagents.models", "agents.list.subagents.models"),

@@ -1,0 +1,128 @@
+"""Encrypted rooms, with people whose program encrypts."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+import anyio
+import pytest
+from nio import AsyncClient, AsyncClientConfig, Event, MegolmEvent, RoomMessageText, SyncResponse
+
+from antiphon.channels.matrix.events import NO_KEY
+from tests.channels.matrix.conftest import Opened
+from tests.channels.matrix.matrix_platform import MatrixPlatform
+from tests.channels.matrix.synapse import User
+from tests.channels.telegram.bots import until
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.gateway.served import serve
+
+pytestmark = pytest.mark.anyio
+
+ENCRYPTED = {"type": "m.room.encryption", "state_key": "", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
+
+
+class Sealed:
+    """Somebody whose program encrypts, and remembers what it could read."""
+
+    def __init__(self, user: User, url: str, store: Path) -> None:
+        store.mkdir()
+        config = AsyncClientConfig(encryption_enabled=True)
+        self.client = AsyncClient(url, user.id, store_path=str(store), config=config)
+        self.client.restore_login(user.id, user.device, user.token)
+        self.read: list[str] = []
+        self.unread = 0
+
+    async def look(self) -> None:
+        answer = await self.client.sync(timeout=0, full_state=self.client.next_batch == "")
+        assert isinstance(answer, SyncResponse)
+        for room in answer.rooms.join.values():
+            for event in cast("list[Event]", room.timeline.events):  # pyright: ignore[reportUnknownMemberType]
+                if isinstance(event, RoomMessageText) and event.sender != self.client.user_id:
+                    self.read.append(event.source["content"].get("m.new_content", event.source["content"])["body"])
+                self.unread += isinstance(event, MegolmEvent)
+        if self.client.should_upload_keys:
+            await self.client.keys_upload()
+        if self.client.should_query_keys:
+            await self.client.keys_query()
+        await self.client.send_to_device_messages()
+
+    async def say(self, room: str, text: str) -> None:
+        content = {"msgtype": "m.text", "body": text}
+        await self.client.room_send(room, "m.room.message", content, ignore_unverified_devices=True)
+
+    async def until_read(self, text: str) -> None:
+        async def is_read() -> bool:
+            await self.look()
+            return text in self.read
+
+        await until(is_read)
+
+
+@asynccontextmanager
+async def sealed(platform: MatrixPlatform, name: str, store: Path) -> AsyncGenerator[Sealed]:
+    person = Sealed(await platform.person(name), platform.url, store)
+    try:
+        await person.look()
+        yield person
+    finally:
+        await person.client.close()
+
+
+@requirement("channels:1")
+async def test_an_encrypted_room_is_read_and_answered(opened: Opened, platform: MatrixPlatform, tmp_path: Path) -> None:
+    async with opened() as served, sealed(platform, "ann", tmp_path / "ann") as ann:
+        room = await (await platform.person("ann")).make_room(platform.bot.id, initial_state=[ENCRYPTED])
+        await until_member(platform, room)
+        await ann.look()
+        await ann.say(room, "psst")
+        await ann.until_read("echo: psst")
+        events = await (await platform.person("ann")).events(room)
+        assert not [each for each in events if each["type"] == "m.room.message"], "all of it is encrypted"
+        folder = served.app.home / "channels" / "matrix" / "default"
+        assert folder.stat().st_mode & 0o777 == 0o700 and [*folder.glob("*.db")]
+
+
+@requirement("channels:1")
+async def test_keys_outlive_the_process(open_home: OpenHome, platform: MatrixPlatform, tmp_path: Path) -> None:
+    settings = {"channels": {"matrix": platform.section()}}
+    async with sealed(platform, "ann", tmp_path / "ann") as ann:
+        async with serve(open_home, settings):
+            room = await (await platform.person("ann")).make_room(platform.bot.id, initial_state=[ENCRYPTED])
+            await until_member(platform, room)
+            await ann.look()
+            await ann.say(room, "one")
+            await ann.until_read("echo: one")
+        await ann.say(room, "while nobody listens")
+        async with serve(open_home, settings):
+            await ann.until_read("echo: while nobody listens")
+            await ann.say(room, "two")
+            await ann.until_read("echo: two")
+        assert ann.unread == 0
+
+
+@requirement("channels:1")
+async def test_what_cannot_be_read_is_told_once(opened: Opened, platform: MatrixPlatform, tmp_path: Path) -> None:
+    async with opened(), sealed(platform, "ann", tmp_path / "ann") as ann:
+        user = await platform.person("ann")
+        room = await user.make_room(platform.bot.id, initial_state=[ENCRYPTED])
+        await until_member(platform, room)
+        await ann.look()
+        for number in range(3):
+            content = {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": f"AwgA{number}", "session_id": "none"}
+            await user.put(room, "m.room.encrypted", {**content, "sender_key": "none", "device_id": user.device})
+        with anyio.fail_after(60):
+            await ann.until_read(NO_KEY)
+        await ann.say(room, "now readable")
+        await ann.until_read("echo: now readable")
+        assert ann.read.count(NO_KEY) == 1
+
+
+async def until_member(platform: MatrixPlatform, room: str) -> None:
+    ann = await platform.person("ann")
+
+    async def is_member() -> bool:
+        return platform.bot.id in (await ann.ask("GET", f"/rooms/{room}/joined_members"))["joined"]
+
+    await until(is_member)
