@@ -5,6 +5,7 @@ import hmac
 import json
 import socket
 import subprocess
+import sys
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
@@ -22,7 +23,7 @@ from antiphon.testing.channels import Mishap
 from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS, until
 
-PROGRAM: Final = Path(__file__).parents[3] / ".venv" / "synapse" / "bin" / "python"
+PROGRAM: Final = Path(sys.prefix) / "synapse" / "bin" / "python"
 MISSING: Final = "Synapse is not installed: make setup-clients"
 SERVER: Final = "home"
 SECRET: Final = "shared-with-the-tests"
@@ -178,6 +179,12 @@ class User:
         transaction = f"{self.id}-{next(self._transactions)}"
         path = f"/rooms/{quote(room, safe='')}/send/{type}/{quote(transaction, safe='')}"
         return (await self.ask("PUT", path, content))["event_id"]
+
+    async def limit(self, user: str, *, per_second: int, burst: int) -> None:
+        """As an admin: how fast the user may write."""
+        path = f"/_synapse/admin/v1/users/{quote(user)}/override_ratelimit"
+        asked = {"messages_per_second": per_second, "burst_count": burst}
+        (await self._client.post(path, json=asked)).raise_for_status()
 
     async def upload(self, data: bytes, type: str) -> str:
         headers = {"Content-Type": type}

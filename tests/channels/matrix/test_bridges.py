@@ -161,3 +161,44 @@ def test_a_bridge_may_not_have_the_name_of_a_channel_that_is_set() -> None:
     config = settings_with({"webhook": {"users": "@w_*:home"}}, webhook={"door": {"secret": "s" * 32}})
     with pytest.raises(Invalid, match="the channel 'webhook' exists already"):
         config.rules()
+
+
+@requirement("channels:1")
+async def test_a_file_from_behind_the_bridge_is_taken_in(
+    opened: Opened, platform: MatrixPlatform, synapse: Synapse
+) -> None:
+    """It waits for its file as a message of the bridge's channel."""
+    ghost = await new_ghost(synapse)
+    room = await ghost.make_room(platform.bot.id)
+    async with opened(bridges={"whatsapp": WHATSAPP}):
+        address = await ghost.upload(b"a plan", "text/plain")
+        content = {"msgtype": "m.file", "body": "plan.txt", "url": address, "info": {"size": 6}}
+        await ghost.put(room, "m.room.message", content)
+
+        async def is_answered() -> bool:
+            return any("plan.txt" in text for text in await ghost.texts(room, platform.bot.id))
+
+        await until(is_answered)
+
+
+@requirement("channels:1")
+async def test_several_accounts_have_bridges_of_their_own(platform: MatrixPlatform, synapse: Synapse) -> None:
+    account = {"homeserver": "http://localhost:8008", "password": "a password"}
+    accounts = {
+        "home": {"user": "@agents:home", "bridges": {"whatsapp": WHATSAPP}},
+        "work": {"user": "@agents:work", "bridges": {"signal": {"users": "@signal_*:work"}}},
+    }
+    config = Config.model_validate({"channels": {"matrix": {**account, "accounts": accounts}}})
+    config.rules()
+    named = {(each.channel, each.account): ".".join(each.place) for each in config.accounts()}
+    assert named == {
+        ("matrix", "home"): "channels.matrix.accounts.home",
+        ("matrix", "work"): "channels.matrix.accounts.work",
+        ("whatsapp", "matrix"): "channels.matrix.accounts.home.bridges.whatsapp",
+        ("signal", "matrix"): "channels.matrix.accounts.work.bridges.signal",
+    }
+    (ready,) = ready_channels(config)
+    assert ready.further == {"whatsapp", "signal"}
+    twice = {name: {**each, "bridges": {"whatsapp": {"users": f"@w_*:{name}"}}} for name, each in accounts.items()}
+    with pytest.raises(Invalid, match="the channel 'whatsapp' exists already"):
+        Config.model_validate({"channels": {"matrix": {**account, "accounts": twice}}}).rules()

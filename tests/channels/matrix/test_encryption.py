@@ -40,7 +40,8 @@ class Sealed:
         for room in answer.rooms.join.values():
             for event in cast("list[Event]", room.timeline.events):  # pyright: ignore[reportUnknownMemberType]
                 if isinstance(event, RoomMessageText) and event.sender != self.client.user_id:
-                    self.read.append(event.source["content"].get("m.new_content", event.source["content"])["body"])
+                    content = event.source["content"]
+                    self.read.append(content.get("m.new_content", content)["body"].strip())
                 self.unread += isinstance(event, MegolmEvent)
         if self.client.should_upload_keys:
             await self.client.keys_upload()
@@ -57,7 +58,10 @@ class Sealed:
             await self.look()
             return text in self.read
 
-        await until(is_read)
+        try:
+            await until(is_read)
+        except TimeoutError:
+            raise AssertionError(f"{self.read} instead of {text!r}") from None
 
 
 @asynccontextmanager
@@ -73,9 +77,7 @@ async def sealed(platform: MatrixPlatform, name: str, store: Path) -> AsyncGener
 @requirement("channels:1")
 async def test_an_encrypted_room_is_read_and_answered(opened: Opened, platform: MatrixPlatform, tmp_path: Path) -> None:
     async with opened() as served, sealed(platform, "ann", tmp_path / "ann") as ann:
-        room = await (await platform.person("ann")).make_room(platform.bot.id, initial_state=[ENCRYPTED])
-        await until_member(platform, room)
-        await ann.look()
+        room = await new_room(platform, ann)
         await ann.say(room, "psst")
         await ann.until_read("echo: psst")
         events = await (await platform.person("ann")).events(room)
@@ -89,9 +91,7 @@ async def test_keys_outlive_the_process(open_home: OpenHome, platform: MatrixPla
     settings = {"channels": {"matrix": platform.section()}}
     async with sealed(platform, "ann", tmp_path / "ann") as ann:
         async with serve(open_home, settings):
-            room = await (await platform.person("ann")).make_room(platform.bot.id, initial_state=[ENCRYPTED])
-            await until_member(platform, room)
-            await ann.look()
+            room = await new_room(platform, ann)
             await ann.say(room, "one")
             await ann.until_read("echo: one")
         await ann.say(room, "while nobody listens")
@@ -106,9 +106,7 @@ async def test_keys_outlive_the_process(open_home: OpenHome, platform: MatrixPla
 async def test_what_cannot_be_read_is_told_once(opened: Opened, platform: MatrixPlatform, tmp_path: Path) -> None:
     async with opened(), sealed(platform, "ann", tmp_path / "ann") as ann:
         user = await platform.person("ann")
-        room = await user.make_room(platform.bot.id, initial_state=[ENCRYPTED])
-        await until_member(platform, room)
-        await ann.look()
+        room = await new_room(platform, ann)
         for number in range(3):
             content = {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": f"AwgA{number}", "session_id": "none"}
             await user.put(room, "m.room.encrypted", {**content, "sender_key": "none", "device_id": user.device})
@@ -119,10 +117,14 @@ async def test_what_cannot_be_read_is_told_once(opened: Opened, platform: Matrix
         assert ann.read.count(NO_KEY) == 1
 
 
-async def until_member(platform: MatrixPlatform, room: str) -> None:
-    ann = await platform.person("ann")
+async def new_room(platform: MatrixPlatform, ann: Sealed, *, is_encrypted: bool = True) -> str:
+    """A private room of Ann's, which the account has joined."""
+    user = await platform.person("ann")
+    room = await user.make_room(platform.bot.id, initial_state=[ENCRYPTED] if is_encrypted else [])
 
     async def is_member() -> bool:
-        return platform.bot.id in (await ann.ask("GET", f"/rooms/{room}/joined_members"))["joined"]
+        return platform.bot.id in (await user.ask("GET", f"/rooms/{room}/joined_members"))["joined"]
 
     await until(is_member)
+    await ann.look()
+    return room

@@ -8,8 +8,10 @@ import anyio
 import pytest
 
 from antiphon.channels.matrix.settings import WRONG_SECRET
+from antiphon.testing.channels import TWICE, Mishap
 from tests.channels.matrix.matrix_platform import MatrixPlatform
 from tests.channels.matrix.synapse import Json, User
+from tests.channels.matrix.test_encryption import new_room, sealed
 from tests.channels.matrix.test_rooms import until_said
 from tests.channels.telegram.bots import until
 from tests.claims import requirement
@@ -24,6 +26,10 @@ MANY = 60
 
 def answers(*texts: str) -> list[str]:
     return [f"echo: {text}" for text in texts]
+
+
+def is_change(event: Json) -> bool:
+    return event["content"].get("m.relates_to", {}).get("rel_type") == "m.replace"
 
 
 async def say_many(user: User, room: str, texts: Sequence[str]) -> None:
@@ -95,6 +101,25 @@ async def test_cuts_lose_and_double_nothing(open_home: OpenHome, platform: Matri
             await until(is_answered)
         assert await ann.texts(room, platform.bot.id) == answers("whole", *texts)
         assert platform.network.cuts >= 4
+
+
+@requirement("channels:1")
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "encrypted"])
+async def test_a_beginning_whose_answer_is_lost_becomes_the_reply(
+    open_home: OpenHome, platform: MatrixPlatform, tmp_path: Path, *, is_encrypted: bool
+) -> None:
+    """The transaction of the reply is the beginning's, so that it is seen once, and whole."""
+    async with serve(open_home, settings_of(platform)), sealed(platform, "ann", tmp_path / "ann") as ann:
+        room = await new_room(platform, ann, is_encrypted=is_encrypted)
+        await ann.say(room, "hello")
+        await ann.until_read("echo: hello")
+        platform.network.befall(Mishap.UNANSWERED)
+        await ann.say(room, "!sleep 0.5\n!stream 20\n!sleep 3\n!stream 20")
+        await ann.until_read(TWICE)
+        events = await (await platform.person("ann")).events(room)
+        sent = [each for each in events if each["sender"] == platform.bot.id and each["type"].startswith("m.room.")]
+        texts = [each for each in sent if each["type"] in ("m.room.message", "m.room.encrypted")]
+        assert len([each for each in texts if not is_change(each)]) == 2, texts
 
 
 @requirement("channels:1")

@@ -1,0 +1,111 @@
+"""Bugs of the channel Matrix, and of bridges."""
+
+from tests.planted.bug import Bug
+
+DIRECTORY = "channels/matrix"
+BRIDGES = f"{DIRECTORY}/test_bridges.py::"
+OUTAGES = f"{DIRECTORY}/test_outages.py::"
+ROOMS = f"{DIRECTORY}/test_rooms.py::"
+SUITE = f"{DIRECTORY}/test_suite.py::test_matrix_does_what_channels_do"
+
+BUGS = (
+    Bug(
+        "a text that is sent again has another transaction",
+        "channels/matrix/channel.py",
+        'f"{delivery.id}.{part.index}"',
+        "uuid4().hex",
+        f"{SUITE}[a_text_whose_answer_is_lost]",
+    ),
+    Bug(
+        "the beginning of a reply passes for the reply",
+        "channels/matrix/channel.py",
+        "elif said != part.text:",
+        "elif said is part.index:",
+        OUTAGES + "test_a_beginning_whose_answer_is_lost_becomes_the_reply",
+    ),
+    Bug(
+        "a bridge's user is heard in rooms of Matrix",
+        "channels/matrix/events.py",
+        "return shown is not None and shown != self._rooms.bridge_of(room)",
+        "return shown is not None and shown == room.creator",
+        BRIDGES + "test_a_bridges_user_is_not_heard_in_a_room_of_matrix",
+    ),
+    Bug(
+        "a group in which few were shown yet is a private chat",
+        "channels/matrix/rooms.py",
+        "is_private = len(others) == 1 and (room.is_private or",
+        "is_private = len(others) == 1 and (True or",
+        BRIDGES + "test_a_group_of_the_bridge_is_allowed_by_the_bridges_name",
+    ),
+    Bug(
+        "a bridge may name users of another server",
+        "channels/bridges.py",
+        "([^:*\\s]*{re.escape(server)})",
+        "([^:*\\s]*:\\S+)",
+        BRIDGES + "test_names_that_could_be_others_are_refused",
+    ),
+    Bug(
+        "two bridges may name the same users",
+        "channels/bridges.py",
+        "return (begins and ends) or",
+        "return (begins and ends and not begins) or",
+        BRIDGES + "test_names_that_could_be_others_are_refused",
+    ),
+    Bug(
+        "a bridge may have the name of a channel that is set",
+        "config/config.py",
+        "        self._check_further()\n",
+        "",
+        BRIDGES + "test_a_bridge_may_not_have_the_name_of_a_channel_that_is_set",
+    ),
+    Bug(
+        "a message that waits is posted only on the channel that is served itself",
+        "engine/chats/accounts.py",
+        "return self.name, *self.further",
+        "return (self.name,)",
+        BRIDGES + "test_a_file_from_behind_the_bridge_is_taken_in",
+    ),
+    Bug(
+        "the account follows every invitation",
+        "engine/chats/changes.py",
+        "return standing is GroupStanding.ALLOWED",
+        "return standing is not GroupStanding.CLOSED",
+        "engine/chats/test_groups.py::test_it_follows_an_invitation_once_an_owner_has_allowed_the_group[sqlite]",
+    ),
+    Bug(
+        "strangers bring the account into private rooms",
+        "engine/chats/take_in.py",
+        "return decide_admission(await _admission_request(tx, rules, message, who)) is not Admission.IGNORE",
+        "return decide_admission(await _admission_request(tx, rules, message, who)) is not Admission.REDEEM",
+        "engine/chats/test_groups.py::"
+        "test_it_follows_a_person_where_a_message_of_theirs_would_be_answered[sqlite-private-False]",
+    ),
+    Bug(
+        "of a long outage, only what the server gives first is taken in",
+        "channels/matrix/loop.py",
+        'if timeline.get("limited"):\n            events',
+        'if timeline.get("unlimited"):\n            events',
+        OUTAGES + "test_an_outage_is_caught_up_with",
+    ),
+    Bug(
+        "a restart learns what was so minutes ago",
+        "channels/matrix/client.py",
+        '"types": [uuid4().hex]',
+        '"types": []',
+        f"{SUITE}[absence]",
+    ),
+    Bug(
+        "HTML of a model reaches people's programs",
+        "channels/html.py",
+        '{"html": False,',
+        '{"html": True,',
+        ROOMS + "test_marks_are_shown_and_html_of_others_is_not",
+    ),
+    Bug(
+        "corrections are new messages",
+        "channels/matrix/events.py",
+        'if relation == "m.replace" or kind == "m.notice":',
+        'if kind == "m.notice":',
+        ROOMS + "test_what_is_no_persons_new_words_is_not_answered",
+    ),
+)
