@@ -34,6 +34,7 @@ from antiphon.config.sections.tools import ToolsSection
 from antiphon.config.sections.zones import machine_zone
 from antiphon.config.written_rules import may_name_compartments, read_written_rules
 from antiphon.domain.agent import Agent, DailyLimits, RunLimits
+from antiphon.domain.chat_form import BRIDGED_CHATS
 from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, Compartments
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
@@ -327,7 +328,8 @@ class Config(Section):
                 channels=self._channel_rules(agents, default, compartments),
                 bots=self._bots(),
                 titles={kind.name: kind.title for kind in self._known_kinds()} | self.further(),
-                forms={kind.name: kind.chats for kind in self._known_kinds()},
+                forms={kind.name: kind.chats for kind in self._known_kinds()}
+                | dict.fromkeys(self.further(), BRIDGED_CHATS),
                 data=self.flow.chats,
                 quick_turns={
                     (each.channel, each.account): each.section.quick_turns

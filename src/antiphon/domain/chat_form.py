@@ -32,3 +32,5 @@ class ChatForm(Struct, frozen=True, kw_only=True):
 
 
 PLAIN_CHATS = ChatForm()
+BRIDGED_CHATS = ChatForm(hasty_seconds=3)
+"""Those of other networks, through bridges, which do not say who is a program."""

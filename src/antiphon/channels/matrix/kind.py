@@ -85,8 +85,7 @@ def _account(given: Given[MatrixSection], name: str) -> MatrixSettings:
         token=account.key(),
         password=account.secret(),
         stream_interval_ms=account.stream_interval_ms,
-        oldest=account.catch_up.oldest,
-        most=account.catch_up.messages,
+        catch_up=account.catch_up,
         bridges=read_bridges(given, (*inner, "bridges"), account.bridges, own_id=account.user),
     )
 

@@ -8,7 +8,7 @@ from nio.crypto import decrypt_attachment
 from nio.exceptions import EncryptionError
 
 from antiphon.channels.account_loop import AccountLoop, PlatformTrouble
-from antiphon.channels.catch_up import caught_up
+from antiphon.channels.catch_up import CatchUp
 from antiphon.channels.kind import Inside
 from antiphon.channels.matrix.client import POLL_SECONDS, SEEN, MatrixClient, MatrixError, of, quoted
 from antiphon.channels.matrix.events import EventReader, answered_by, begin_of, invitation, moment
@@ -141,19 +141,26 @@ class MatrixLoop(AccountLoop):
                 room.note(event)
             if index > begin:
                 found += await self._read(room, event)
-        oldest = self.clock.now() - self._settings.oldest
-        messages = [each for each in found if isinstance(each, Inbound)]
-        if timeline.get("limited") or self._is_catching_up:
-            messages = caught_up(messages, since=oldest, most=self._settings.most)
-        for each in (*(each for each in found if not isinstance(each, Inbound)), *messages):
-            if not isinstance(each, Inbound) or each.sent_at is None or each.sent_at >= oldest or each.refused:
+        if not timeline.get("limited") and not self._is_catching_up:
+            for each in found:
                 await self._give(each, lease, room)
+            return
+        for each in found:
+            if not isinstance(each, Inbound):
+                await self._give(each, lease, room)
+        look = CatchUp(self._settings.catch_up, self.reception, self.accounts, self.clock, lease=lease)
+        missed = [each for each in found if isinstance(each, Inbound)]
+        await look.take(missed, lambda inbound: self._give(inbound, lease, room))
 
     async def _with_earlier(self, room: KnownRoom, token: str | None, newest: list[Json]) -> list[Json]:
         """The events since the last token, of which the server gave the newest; somewhat more than may be taken in."""
-        events, oldest = newest, self.clock.now() - self._settings.oldest
+        events, oldest = newest, self.clock.now() - self._settings.catch_up.oldest
         query = {"dir": "b", "to": self._since, "limit": PAGE, "filter": json.dumps({"types": SEEN})}
-        while token and len(events) <= self._settings.most + PAGE and begin_of(self._settings.user, events) < 0:
+        while (
+            token
+            and len(events) <= self._settings.catch_up.messages + PAGE
+            and begin_of(self._settings.user, events) < 0
+        ):
             page = await self._client.ask("GET", f"{of(room.id)}/messages", query={**query, "from": token})
             events, token = [*reversed(page.get("chunk", [])), *events], page.get("end") if page.get("chunk") else None
             if events and (sent_at := moment(events[0])) is not None and sent_at < oldest:

@@ -1,11 +1,11 @@
 """The settings of an account of Matrix, and of the bridges that are reached through it. Pure."""
 
 import re
-from datetime import timedelta
 
 from msgspec import Struct
 
 from antiphon.channels.bridges import Bridge
+from antiphon.channels.sections import CatchUpSection
 
 NAME = "matrix"
 """The channel's name in keys and places, and the account of the channels of bridges."""
@@ -44,10 +44,8 @@ class MatrixSettings(Struct, frozen=True, kw_only=True):
     """None if a password is given."""
     password: str | None
     stream_interval_ms: int
-    oldest: timedelta
-    """How old messages may be that are taken in after an outage."""
-    most: int
-    """How many of one room are."""
+    catch_up: CatchUpSection
+    """What is taken in of the messages of an outage."""
     bridges: tuple[Bridge, ...] = ()
 
     def __repr__(self) -> str:
