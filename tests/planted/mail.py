@@ -1,0 +1,52 @@
+"""Bugs of e-mail and of Delta Chat."""
+
+from tests.planted.bug import Bug
+
+LETTERS = "channels/email/test_letters.py::"
+MAILBOX = "channels/email/test_mailbox.py::"
+RECEPTION = "policy/test_reception.py::"
+
+BUGS = (
+    Bug(
+        "a sender whom nothing proves is heard",
+        "policy/reception.py",
+        "    if not request.is_proven:\n        return Admission.TELL_OWNERS\n",
+        "",
+        RECEPTION + "test_nobody_is_heard_whom_the_platform_does_not_prove",
+    ),
+    Bug(
+        "results of another server prove a sender",
+        "domain/mail/proof.py",
+        "        if head.split()[:1] == [authserv_id]:\n",
+        "        if head:\n",
+        LETTERS + "test_only_the_topmost_results_of_the_own_server_prove_a_sender[results14-False]",
+    ),
+    Bug(
+        "of several addresses in From, one is the sender",
+        "domain/mail/proof.py",
+        "    if len(found) != 1:\n",
+        "    if not found:\n",
+        LETTERS + "test_a_sender_is_the_one_address_in_from[written10-None]",
+    ),
+    Bug(
+        "a mail without a sender is answered",
+        "domain/mail/letter.py",
+        '            case "return-path" if said.replace(" ", "") == "<>":\n',
+        '            case "return-path" if said == "null":\n',
+        LETTERS + "test_what_no_person_wrote_is_known[Return-Path: <>]",
+    ),
+    Bug(
+        "what is hidden in HTML is read",
+        "domain/html_text.py",
+        'and not _HIDDEN.search(found.get("style", "").lower()) ',
+        "",
+        LETTERS + "test_of_html_only_what_people_see_is_read",
+    ),
+    Bug(
+        "a forged mail takes the id of the genuine one",
+        "engine/chats/take_in.py",
+        "return Received(outcome=ArrivalOutcome.IGNORED)  # its id may be",
+        "received = Received(outcome=ArrivalOutcome.IGNORED)  # its id may be",
+        MAILBOX + "test_a_forged_mail_is_not_answered_and_owners_are_told_once_a_day[sqlite]",
+    ),
+)
