@@ -15,6 +15,7 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 import anyio
 import anyio.lowlevel
 import pytest
+from msgspec.structs import replace
 
 from antiphon.building import App
 from antiphon.channels.account_loop import Pauses
@@ -25,6 +26,7 @@ from antiphon.domain.classification import PUBLIC
 from antiphon.domain.delay import Delta
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow, TaskId
+from antiphon.domain.person import PersonId
 from antiphon.engine.access.credentials import Credentials
 from antiphon.engine.access.names import PersonNames
 from antiphon.engine.audit.sealer import Sealer
@@ -35,6 +37,7 @@ from antiphon.engine.children.due import DueChildren
 from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.deliveries.paces import RateLimits
+from antiphon.engine.notifications import Notifications
 from antiphon.engine.runs.context import Runtime
 from antiphon.engine.schedules.scheduler import Scheduler
 from antiphon.engine.sessions.upkeep import Upkeep
@@ -49,6 +52,7 @@ from antiphon.feed.changes import Change, Changes
 from antiphon.feed.follow import Hub, LogSlice, Permit
 from antiphon.feed.local import LocalNotifier
 from antiphon.feed.postgres import PostgresNotifier
+from antiphon.policy.notified import NotifiedPerson
 from antiphon.policy.system import system_grant
 from antiphon.policy.written.rule_set import NO_RULES, RuleSet
 from antiphon.store import spawns
@@ -292,6 +296,31 @@ def _(stand: Stand) -> Loop:
         run = SimpleNamespace(id=str(each), session=each, place=None, purpose=SimpleNamespace(speaks_for_itself=True))
         live.begin(cast(Any, run))
     return live.run
+
+
+def notifications(stand: Stand) -> Loop:
+    services = stand.app.services
+    people = [NotifiedPerson(channel="fake", account=str(each), person=PersonId("owner")) for each in (BAD, GOOD)]
+    rules = replace(services.rules, notified=tuple(people))
+    accounts = [ChannelAccount("fake", each.account) for each in people]
+    return Notifications(stand.database, rules, services.clock, accounts=accounts, look_seconds=0.05).run
+
+
+@case("engine/notifications.py Notifications.run, a person", channel="fake", account=str(BAD))
+def _(stand: Stand) -> Loop:
+    def look(given: tuple[Any, ...]) -> SimpleNamespace:
+        stand.serve(given[0].account)
+        return SimpleNamespace(change=False)
+
+    stand.lists["notifications.look_for"] = look
+    return notifications(stand)
+
+
+@case("engine/notifications.py Notifications.run")
+def _(stand: Stand) -> Loop:
+    stand.trouble = Unavailable("Disk is full", code="disk_full")
+    stand.lists["notifications.look_for"] = lambda _: stand.fails_first() or SimpleNamespace(change=False)
+    return notifications(stand)
 
 
 def index(stand: Stand) -> Indexer:

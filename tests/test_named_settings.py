@@ -102,6 +102,7 @@ FREE = {
     "flow.rules",
     *("tools.fetch_page.hosts", "tools.fetch_page.private"),
     *("access.roles", "gateway.allowed_hosts", "agents.list", "channels.webhook", "hooks", "providers"),
+    *("channels.apprise.person", "channels.apprise.accounts", "channels.apprise.accounts.person"),
     *("channels.telegram.groups", "channels.telegram.groups.members"),
     *("channels.discord.groups", "channels.discord.groups.members", "channels.discord.accounts"),
     *("channels.discord.accounts.groups", "channels.discord.accounts.groups.members"),

@@ -73,6 +73,7 @@ TABLES: dict[str, object] = {
     "flow.rules": [{"id": "night", "hook": "SESSION_RESET", "action": "BLOCK"}],
     "tools.fetch_page.ports": [8080, 8443],
     "tools.functions": {"lookup": {"classification": LEVEL}},
+    "channels.apprise.accounts": {"phone": {"person": "ann"}},
     "channels.discord.accounts": {"home": {"agent": "main"}},
     "channels.discord.accounts.x.groups": {"5": {"agent": "main", "silent": True}},
     "channels.discord.groups": {"5": {"agent": "main", "silent": True}},

@@ -84,6 +84,7 @@ from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.memory.calls import Memories
 from antiphon.engine.memory.people import Notes
+from antiphon.engine.notifications import Notifications
 from antiphon.engine.overview import Overviews
 from antiphon.engine.policy_checks import CodeCheck
 from antiphon.engine.rules import Rules
@@ -173,6 +174,7 @@ class App(Struct, frozen=True, kw_only=True):
     live: LiveReplies
     """Runs if the process runs agents."""
     deliverer: Deliverer
+    notifications: Notifications
     """Runs if the process runs agents."""
     channels: OpenChannels
     """The channels; served if the process runs agents."""
@@ -512,6 +514,7 @@ def build(
         process=process,
         paces=paces,
     )
+    notifications = Notifications(database, rules, clock, accounts=senders.keys())
     inside = Inside(
         reception=Reception(database, rules, workspaces, clock=clock),
         accounts=Accounts(database, process, clock),
@@ -538,6 +541,7 @@ def build(
         workspaces=workspaces,
         live=live,
         deliverer=deliverer,
+        notifications=notifications,
         due_children=DueChildren(database, notifier, workspaces, rules, clock=clock),
         scheduler=Scheduler(database, notifier, rules, clock=clock),
         checkpointer=checkpointer,

@@ -5,7 +5,30 @@ from tests.planted.bug import Bug
 KINDS = "channels/test_kinds.py::"
 SUITE = "channels/test_suite.py::test_a_channel_does_what_channels_do"
 
+APPRISE = "channels/apprise/test_apprise.py::"
+
 BUGS = (
+    Bug(
+        "a notification holds requests where no clearance is set",
+        "engine/notifications.py",
+        "    if not _holds_words(notified, rules.sinks):",
+        "    if not notified.account:",
+        APPRISE + "test_requests_stand_in_it_only_by_a_clearance[sqlite-None-made_of0-False]",
+    ),
+    Bug(
+        "a person is notified as often as something comes up",
+        "engine/notifications.py",
+        "is_new and not is_early)",
+        "is_new)",
+        APPRISE + "test_one_notification_a_minute_while_the_number_grows[sqlite]",
+    ),
+    Bug(
+        "what was told once is told again each minute",
+        "engine/notifications.py",
+        "last is None or at >= last.created_at",
+        "last is None or at <= last.created_at",
+        APPRISE + "test_one_notification_a_minute_while_the_number_grows[sqlite]",
+    ),
     Bug(
         "a channel that cannot be opened keeps the others from running",
         "adapters.py",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import Field, SecretStr, model_validator
 
+from antiphon.domain.actor import OWNER
 from antiphon.domain.joining import JoinWaits
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import DEFAULT_ACCOUNT
@@ -18,6 +19,7 @@ from antiphon.settings.names import AgentName
 from antiphon.settings.section import Section, secret_from
 from antiphon.settings.threads import ThreadBindingsSection
 
+A = TypeVar("A", bound=Section)
 Id = TypeVar("Id")
 
 MIN_SECRET_LENGTH = 16
@@ -123,6 +125,16 @@ class PeopleSection(AccountSection):
         return None
 
 
+class NotifyingSection(Section):
+    """An account through which one person is only told how much waits for them; no other texts leave by it."""
+
+    person: Annotated[str, Field(min_length=1, max_length=100)] = OWNER.name
+    """Who gets its notifications, by the id that `antiphon people list` shows."""
+    clearance: ClearanceSection | None = None
+    """What notifications may hold besides the number and the address of the page: the requests themselves, as far as
+    the person may read them too. Nothing unless set."""
+
+
 class SeveralAccounts(Section):
     """The section of a channel of which there may be several accounts: its settings are one account's, or those that
     all accounts have unless they say otherwise.
@@ -164,12 +176,21 @@ ChannelName = Annotated[str, Field(pattern=f"^{CHANNEL_NAME}$")]
 
 
 def accounts_of(section: object) -> Mapping[str, AccountSection]:
-    """The accounts that the section of a channel has, by name."""
+    """The accounts that the section of a channel has for texts, by name."""
+    return _named(section, AccountSection)
+
+
+def notifying_accounts_of(section: object) -> Mapping[str, NotifyingSection]:
+    """The accounts that the section of a channel has for notifications, by name."""
+    return _named(section, NotifyingSection)
+
+
+def _named(section: object, type: type[A]) -> Mapping[str, A]:
     accounts = cast("object", section if isinstance(section, dict) else getattr(section, "accounts", None))
-    if not accounts and isinstance(section, AccountSection):
+    if not accounts and isinstance(section, type):
         return {DEFAULT_ACCOUNT: section}
     named = cast("Mapping[str, object]", accounts or {})
-    return {name: each for name, each in named.items() if isinstance(each, AccountSection)}
+    return {name: each for name, each in named.items() if isinstance(each, type)}
 
 
 class SignedSection(Section):

@@ -13,7 +13,7 @@ from antiphon.channels.abilities import Ability
 from antiphon.channels.hook.section import HookPlaceSection, HookSection, HookSections
 from antiphon.channels.kind import AnyKind, Given
 from antiphon.channels.kinds import Unloaded, find_kind, own_kinds, refuse_several
-from antiphon.channels.sections import AccountSection, PeopleSection, accounts_of, place_of
+from antiphon.channels.sections import AccountSection, PeopleSection, accounts_of, notifying_accounts_of, place_of
 from antiphon.config.sections.access import AccessSection
 from antiphon.config.sections.agents import (
     AgentSandboxSection,
@@ -47,6 +47,7 @@ from antiphon.engine.rules_in_force import RulesInForce
 from antiphon.mcp.settings import PRIVATE
 from antiphon.policy.chats import ChannelRules, GroupRules
 from antiphon.policy.machines import HOOK, identity_of_hook
+from antiphon.policy.notified import NotifiedPerson
 from antiphon.policy.session_tools import named_session_tools
 from antiphon.policy.sinks import GroupName, Sinks
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
@@ -184,7 +185,9 @@ class Config(Section):
                 f"{each.channel}:{each.account}": clearance
                 for each in self.accounts()
                 if (clearance := self._clearance(each.section.clearance, compartments, *each.place, "clearance"))
-            },
+            }
+            | self._notifying_clearances(compartments),
+            readers={f"{each.channel}:{each.account}": each.person for each in self._notified()},
             groups={
                 GroupName(each.channel, each.account, name): tuple(map(PersonId, group.members))
                 for each, section in self._people()
@@ -322,6 +325,7 @@ class Config(Section):
                 read_written_rules(self, None if compartments is None else compartments.active),
                 compartments=compartments or NO_COMPARTMENTS,
             ),
+            notified=tuple(self._notified()),
             voices=Voices({(each.channel, each.account): each.section.voice() for each in self.accounts()}),
             chats=replace(
                 self.session.chat_rules(),
@@ -435,6 +439,27 @@ class Config(Section):
         for each in self.accounts():
             if isinstance(each.section, PeopleSection):
                 yield each, each.section
+
+    def _notified(self) -> Iterator[NotifiedPerson]:
+        """Who gets notifications, by which account."""
+        for kind, section in self._kinds():
+            for name, each in notifying_accounts_of(section).items():
+                page = self.gateway.public_url
+                person = PersonId(each.person)
+                yield NotifiedPerson(channel=kind.name, account=name, person=person, page=page)
+
+    def _notifying_clearances(self, compartments: Compartments | None) -> dict[str, Classification]:
+        """Of the accounts that only notify, as `Sinks.channels` names them."""
+        return {
+            f"{kind.name}:{name}": clearance
+            for kind, section in self._kinds()
+            for name, each in notifying_accounts_of(section).items()
+            if (
+                clearance := self._clearance(
+                    each.clearance, compartments, *place_of(kind.place, section, name), "clearance"
+                )
+            )
+        }
 
     def _known_kinds(self) -> Iterator[AnyKind]:
         """Of Antiphon's own all, because sessions remember theirs."""

@@ -163,6 +163,11 @@ async def _count(query: Query, who: _Onlooker) -> int:
     return (requests or 0) + (waiting or 0) + len(dead) + len(caps) + len(stopped) + len(links)
 
 
+async def find_needs(query: Query, rights: Rights, at_ms: int) -> Needs:
+    """What waits for the principal's decision at that time."""
+    return await _needs(query, _Onlooker(rights, at_ms))
+
+
 async def _needs(query: Query, who: _Onlooker) -> Needs:
     where = ApprovalFilter(state=ApprovalState.PENDING)
     requests = await _unless_refused(list_requests(query, who.rights, where, MOST_REQUESTS + 1))

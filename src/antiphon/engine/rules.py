@@ -18,6 +18,7 @@ from antiphon.policy.approvals import ApprovalRules
 from antiphon.policy.caps import PersonCaps
 from antiphon.policy.chats import ChatRules
 from antiphon.policy.commands import RoleCommands
+from antiphon.policy.notified import NotifiedPerson
 from antiphon.policy.rights import RoleTools
 from antiphon.policy.send import SendPolicy
 from antiphon.policy.shares import Shares
@@ -120,6 +121,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     """Rules that people wrote. All else here is frozen; this is replaced when they write others."""
     chats: ChatRules = field(default_factory=ChatRules)
     voices: Voices = field(default_factory=Voices)
+    notified: tuple[NotifiedPerson, ...] = ()
+    """Who is told that something waits for them, through accounts that do only that."""
     has_channels: bool = True
     """Whether texts can be sent out at all."""
     checkpoints: CheckpointRules = field(default_factory=CheckpointRules)

@@ -31,6 +31,8 @@ class Sinks(Struct, frozen=True, kw_only=True):
     """Accounts, named likewise, on which everybody is the owner."""
     groups: Mapping[GroupName, tuple[PersonId, ...]] = field(default_factory=dict[GroupName, tuple[PersonId, ...]])
     """The members of the groups whose settings name them. What the members of other groups may read is unknown."""
+    readers: Mapping[str, PersonId] = field(default_factory=dict[str, PersonId])
+    """Who alone reads at an account, named likewise, that only notifies one person."""
     providers: Mapping[str, Classification] = field(default_factory=dict[str, Classification])
     """By the provider's name; everything unless set."""
     commands: Classification | None = None
@@ -47,6 +49,10 @@ class Sinks(Struct, frozen=True, kw_only=True):
     def members_of(self, group: GroupName, address: str) -> tuple[PersonId, ...]:
         """The members that the settings name; they know the group by its id or by its present address."""
         return self.groups.get(group) or self.groups.get(group._replace(group_id=address), ())
+
+    def reader_of(self, place: DeliveryContext) -> PersonId | None:
+        """The person to whom all at the account goes; None where the recipient of each text counts."""
+        return self.readers.get(f"{place.channel}:{place.account_id}")
 
     def of_provider(self, name: str) -> Classification:
         return self.providers.get(name, EVERYTHING)

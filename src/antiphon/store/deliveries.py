@@ -324,6 +324,26 @@ async def redraw(tx: Transaction, claimed: Delivery) -> None:
     )
 
 
+async def find_newest_at(query: Query, place: DeliveryContext) -> Delivery | None:
+    """The text that was queued last for the recipient by that account, whatever became of it."""
+    row = await query.fetch_one(
+        f"{_SELECT} WHERE d.channel = ? AND d.recipient = ? AND COALESCE(d.account_id, '') = ? "
+        "ORDER BY d.id DESC LIMIT 1",
+        (place.channel, place.to, place.account_id or ""),
+    )
+    return None if row is None else _DELIVERY.read(row)
+
+
+async def replace_queued(tx: Transaction, id: str, new: NewDelivery, at_ms: int) -> None:
+    """Stores the words in place of those that wait under the id, unless these are being sent by now."""
+    spans = None if new.spans is None else codec.json_text(new.spans)
+    await tx.execute(
+        "UPDATE deliveries SET text = ?, spans = ?, level = ?, compartments = ?, integrity = ?, person = ?, "
+        "created_at = ? WHERE id = ? AND status = 'queued'",
+        (new.text, spans, *codec.classification_values(new.made_of), at_ms, id),
+    )
+
+
 async def delete(tx: Transaction, id: str) -> None:
     await tx.execute("DELETE FROM deliveries WHERE id = ?", (id,))
 

@@ -1,6 +1,7 @@
 """Who reads at a place outside, and what may be sent to them. Contract: flow 7."""
 
 from antiphon.domain.classification import Classification
+from antiphon.domain.person import person_principal
 from antiphon.domain.session import DEFAULT_ACCOUNT, DeliveryContext
 from antiphon.policy.exit import takes
 from antiphon.policy.sinks import GroupName, Sinks, clearance_of_group
@@ -21,6 +22,8 @@ async def find_recipient(query: Query, place: DeliveryContext, sinks: Sinks) -> 
     """
     if place.channel is None or place.to is None:
         return None
+    if (reader := sinks.reader_of(place)) is not None:
+        return _clearance_of(await people.find_standing(query, person_principal(reader)))
     if sinks.groups:
         group = await name_group(query, place)
         if members := sinks.members_of(group, place.to):

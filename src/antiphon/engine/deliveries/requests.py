@@ -102,7 +102,7 @@ async def as_claimed(tx: Transaction, claimed: Delivery, form: ChannelForm, rule
     if not await may_leave(tx, claimed.made_of, place, rules.sinks):
         hidden = _hidden_text(approval)
         return replace(claimed, text=hidden.text, spans=hidden.spans, made_of=PUBLIC)
-    message = draw_request(approval, await _names_in(tx, approval), form)
+    message = draw_request(approval, await names_in(tx, approval), form)
     drawn = replace(claimed, text=message.text, spans=message.spans)
     await deliveries.redraw(tx, drawn)
     may_trust = bool(approval.trustable) and not isinstance(decide_act(standing, Act.TRUST), Deny)
@@ -129,7 +129,7 @@ async def refuse_unseen(tx: Transaction, press: ButtonPress, rights: Rights) -> 
     if messages and all(shows_whole(each, approval) for each in messages):
         if press.word != TRUST:
             return None
-        names = await _names_in(tx, approval)
+        names = await names_in(tx, approval)
         return None if all(shows_read(each, approval, names) for each in messages) else READ_NOT_SEEN
     old = [each for each in pressed if each.status is DeliveryStatus.SENT and not _has_block(each)]
     for each in old:
@@ -279,7 +279,7 @@ async def _outcome(query: Query, approval: Approval) -> OwnText:
             return own_text("Withdrawn: the work that asked for it has ended.")
 
 
-async def _names_in(query: Query, approval: Approval) -> Mapping[str, str]:
+async def names_in(query: Query, approval: Approval) -> Mapping[str, str]:
     """The names of the persons whom the message names."""
     ids = [id for each in (str(approval.principal), *actors_in(approval.sources)) if (id := person_named(each))]
     found = await find_names(query, ids)
