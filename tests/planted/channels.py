@@ -5,9 +5,24 @@ from tests.planted.bug import Bug
 KINDS = "channels/test_kinds.py::"
 SUITE = "channels/test_suite.py::test_a_channel_does_what_channels_do"
 
+COMMANDS = "cli/test_channels.py::"
 APPRISE = "channels/apprise/test_apprise.py::"
 
 BUGS = (
+    Bug(
+        "a channel is written although its platform refuses it",
+        "cli/homes/channels.py",
+        "if each.grade is Grade.BROKEN]:\n            said",
+        "if each.grade is None]:\n            said",
+        COMMANDS + "test_what_the_platform_refuses_is_not_written",
+    ),
+    Bug(
+        "a secret may stand on the command line",
+        "cli/commands/channels.py",
+        "        if key in secrets:\n",
+        "        if not secrets:\n",
+        COMMANDS + "test_what_is_misread_changes_nothing[arguments0-does not belong on a command line]",
+    ),
     Bug(
         "a notification holds requests where no clearance is set",
         "engine/notifications.py",

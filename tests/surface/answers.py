@@ -39,6 +39,10 @@ ELSEWHERE = {
     **dict.fromkeys(("chat", "open", "mcp"), "is a conversation, a link of its own, or a server on its streams"),
     **dict.fromkeys(("setup solo", "setup family", "setup coding"), "writes a file, which a test of its own reads"),
     "pair invite": "needs a channel with links, and prints a link of its own",
+    **dict.fromkeys(
+        ("channels list", "channels add", "channels remove"),
+        "reads or writes the file of the configuration; `cli/test_channels.py` reads the answers",
+    ),
     "sessions follow": "goes on until it is interrupted",
 }
 """Commands whose answers are not stored, with the reason."""

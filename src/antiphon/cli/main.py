@@ -11,6 +11,7 @@ from antiphon import __version__
 from antiphon.cli.commands import (
     approvals,
     audit,
+    channels,
     chat,
     compartments,
     config,
@@ -66,6 +67,7 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(audit.app, name="audit")
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(people.app, name="people")
+app.add_typer(channels.app, name="channels")
 app.add_typer(pair.app, name="pair")
 app.add_typer(groups.app, name="groups")
 app.add_typer(routes.app, name="routes")
