@@ -1,5 +1,6 @@
 """`antiphon channels`: what is listed, what a platform refuses is not written, and what removal leaves."""
 
+import json
 import stat
 import tomllib
 from collections.abc import Generator
@@ -152,3 +153,13 @@ def test_what_is_added_reads_back_and_goes_again(settings: dict[str, str | bool 
     assert made.startswith(WRITTEN) and made.endswith(section_text(place, settings))
     assert tomllib.loads(made)["channels"]["irc"]["accounts"][account] == settings
     assert without_section(made, FILE, place) == WRITTEN
+
+
+def test_doctor_has_a_row_for_each_account_whose_library_keeps_something(home: Path, written: Path) -> None:
+    for name, mode in (("webhook/door", 0o700), ("irc/old", 0o700), ("irc/open", 0o755)):
+        folder = home / "channels" / name
+        folder.mkdir(parents=True)
+        folder.chmod(mode)
+    checks = json.loads(antiphon("doctor", "--json", home=home).stdout)["checks"]
+    found = {each["name"]: each["status"] for each in checks if each["name"].endswith(" state")}
+    assert found == {"webhook door state": "ok", "irc old state": "warning", "irc open state": "warning"}

@@ -301,8 +301,11 @@ class TestMigrate:
 
     def test_tells_a_person_what_was_moved_and_what_to_set(self, home: Path, url: str) -> None:
         antiphon_json("sessions", "send", "main", "hello", "--wait", "60", home=home)
+        keys = home / "channels" / "matrix" / "default"
+        keys.mkdir(parents=True, mode=0o700)
         moved = antiphon("migrate", "--to", url, home=home)
         assert moved.returncode == 0 and "1 sessions" in moved.stdout
+        assert f"Stays here: '{keys}'" in moved.stdout.replace("\n", "")
         assert "database.url" in moved.stdout and PASSWORD not in moved.stdout + moved.stderr
         again = antiphon("migrate", "--to", url, home=home)
         assert again.returncode == 4 and "nothing to move" in again.stderr

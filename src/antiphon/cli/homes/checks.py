@@ -22,6 +22,7 @@ from antiphon.channels.kinds import own_kinds
 from antiphon.cli.connection.connect import client_of
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.connection.home import config_of, home_of
+from antiphon.cli.homes.channels import kept_state, names_of
 from antiphon.cli.homes.keys import has_key, key_problem, offline_remedy, silent_providers
 from antiphon.cli.homes.server_checks import check_access
 from antiphon.cli.homes.settings import listening_error, needs_restart, restart_reason
@@ -96,6 +97,7 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
         findings += _models(home, file or home / TOML_NAME, config)
         state = _state_of(home, config)
         findings += _channels(config, NO_CHATS if state is None else state.chats, is_running=running is not None)
+        findings += _kept_state(home, config)
         findings += _mcp_servers(home, config, frozenset() if state is None else state.reviewed)
         findings += _skills(home, config, {} if state is None else state.skills)
         findings += _sandbox(config)
@@ -265,6 +267,30 @@ def _channels(config: Config, chats: ChatState, *, is_running: bool) -> Iterator
         except Exception as error:  # any error of another package
             detail = error.message if isinstance(error, Invalid) else f"{type(error).__name__}: {error}"
             yield CheckResult(kind.name, Grade.BROKEN, detail, "The other channels work.")
+
+
+def _kept_state(home: Path, config: Config) -> Iterator[CheckResult]:
+    """What client libraries keep of accounts, which ties these to this home."""
+    configured = {
+        (kind.name, account) for kind, given in config.given_channels() for account in names_of(given.section)
+    }
+    for folder in kept_state(home):
+        name, account = folder.parent.name, folder.name
+        row = f"{name} {account} state"
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        if mode & 0o077:
+            yield CheckResult(
+                row, Grade.WARNING, f"{folder} is open to other users (mode {mode:o})", f"chmod 700 {folder}"
+            )
+        elif (name, account) in configured:
+            yield CheckResult(row, Grade.OK, f"{folder}: only a gateway with this home may serve the account")
+        else:
+            yield CheckResult(
+                row,
+                Grade.WARNING,
+                f"{folder} holds keys of an account that is not configured",
+                "Configure it again, or remove the folder if the account is not to come back.",
+            )
 
 
 def _database(home: Path, *, is_running: bool) -> Iterator[CheckResult]:

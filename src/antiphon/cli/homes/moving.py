@@ -10,8 +10,10 @@ from antiphon.cli.connection.gateway_file import find_gateway
 from antiphon.cli.connection.home import config_of, home_of
 from antiphon.cli.connection.local_gateway import home_in_use
 from antiphon.cli.connection.logs import configure_logs
+from antiphon.cli.homes.channels import kept_state
 from antiphon.cli.rendering.output import error_console, show, show_json
 from antiphon.clock import SystemClock
+from antiphon.domain.message import JsonObject
 from antiphon.home import prepare_home
 from antiphon.server_url import secrets_in
 
@@ -42,13 +44,17 @@ def move_home(home_option: Path | None, config_option: Path | None, url: str, *,
     with _Bars(is_shown=not as_json) as bars:
         rows = anyio.run(move_database, home, config.database.with_command(url), SystemClock(), bars.report)
     place, old = describe_database(home, url), home / (DATABASE_NAME + MOVED_SUFFIX)
+    folders = [str(each) for each in kept_state(home)]
     if as_json:
-        show_json({"ok": True, "database": place, "rows": {**rows}, "oldDatabase": str(old)})
+        stay: JsonObject = {"stay": [*folders]} if folders else {}
+        show_json({"ok": True, "database": place, "rows": {**rows}, "oldDatabase": str(old), **stay})
         return
     show(
         f"Home was moved to {place}: {rows['sessions']} sessions, {rows['events']} events, {rows['runs']} runs.", "bold"
     )
     show("Now set database.url in the configuration, or ANTIPHON_DATABASE, to that address, and start the gateway.")
+    for folder in folders:
+        show(f"Stays here: {folder!r}. It holds keys of an account, so only a gateway with this home may serve that.")
     show(f"The old database is kept: {str(old)!r}. Nothing writes to it any more; you can remove it.", "dim")
 
 
