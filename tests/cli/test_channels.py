@@ -15,7 +15,7 @@ from antiphon.domain.errors import Conflict, NotFound
 from antiphon.testing.serving import run_fake
 from antiphon.testing.telegram import FakeTelegram
 from tests.claims import requirement
-from tests.cli.program import antiphon, antiphon_json
+from tests.cli.program import antiphon, antiphon_json, on_terminal
 
 WRITTEN = """\
 # My home. Don't lose this line.
@@ -82,6 +82,17 @@ def test_what_the_platform_refuses_is_not_written(home: Path, written: Path, fak
     assert "7002:" not in wrong.stdout + wrong.stderr
     assert written.read_text("utf-8") == WRITTEN
     assert sorted(each.name for each in home.iterdir() if "draft" in each.name) == []
+
+
+def test_a_secret_is_asked_for_without_an_echo(home: Path, written: Path, fake: FakeTelegram) -> None:
+    base = f"api_base=http://127.0.0.1:{fake.port}"
+    with on_terminal("channels", "add", "telegram", "--set", base, home=home) as terminal:
+        terminal.expect("token (Enter for none): ")
+        terminal.type(f"{fake.token}\n")
+        assert terminal.wait() == 0, terminal.seen
+    assert "@test_bot" in terminal.seen and fake.token not in terminal.seen
+    assert tomllib.loads(written.read_text("utf-8"))["channels"]["telegram"]["token"] == fake.token
+    assert stat.S_IMODE(written.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(
