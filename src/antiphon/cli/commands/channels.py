@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from antiphon.cli.homes.channels import ListedAccount
 
 app = typer.Typer(no_args_is_help=True, help="List the channels of a home, add one, and remove one.")
-NameArgument = Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel: a name below `channels` in the settings.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="CHANNEL", help="The channel: a name below `channels` in the settings.")
+]
 AccountOption = Annotated[
     str | None, typer.Option("--account", metavar="NAME", help="The account, if the channel has several.")
 ]
