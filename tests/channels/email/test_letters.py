@@ -2,9 +2,9 @@
 
 import pytest
 
+from antiphon.channels.email.letter import own_message_id, read_body, read_letter, thread_of
+from antiphon.channels.email.proof import is_proven, sender_in
 from antiphon.domain.html_text import text_of_html
-from antiphon.domain.mail.letter import own_message_id, read_body, read_letter, thread_of
-from antiphon.domain.mail.proof import is_proven, sender_in
 from antiphon.domain.repeated_words import are_different, words_of
 from tests.claims import requirement
 

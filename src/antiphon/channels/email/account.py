@@ -13,15 +13,8 @@ from msgspec.structs import replace
 
 from antiphon.channels.account_loop import AccountLoop, PlatformTrouble
 from antiphon.channels.email.channel import EmailChannel
-from antiphon.channels.email.mailbox import BROKEN, Mailbox, MailHead, NoFolder, WrongPassword
-from antiphon.channels.email.section import NAME, EmailAccount
-from antiphon.channels.email.threads import MailThreads
-from antiphon.channels.files import FileTooLarge
-from antiphon.channels.kind import Inside, OpenChannel
-from antiphon.clock import Clock
-from antiphon.domain.inbound import SentFile
-from antiphon.domain.mail.inbound import inbound_of
-from antiphon.domain.mail.letter import (
+from antiphon.channels.email.inbound import inbound_of
+from antiphon.channels.email.letter import (
     BEGINNING,
     LARGEST_MAIL,
     UNREADABLE,
@@ -31,7 +24,14 @@ from antiphon.domain.mail.letter import (
     read_body,
     read_letter,
 )
-from antiphon.domain.mail.outbound import head_of
+from antiphon.channels.email.mailbox import BROKEN, Mailbox, MailHead, NoFolder, WrongPassword
+from antiphon.channels.email.outbound import head_of
+from antiphon.channels.email.section import NAME, EmailAccount
+from antiphon.channels.email.threads import MailThreads
+from antiphon.channels.files import FileTooLarge
+from antiphon.channels.kind import Inside, OpenChannel
+from antiphon.clock import Clock
+from antiphon.domain.inbound import SentFile
 from antiphon.domain.position import Position
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.chats.accounts import AccountLease

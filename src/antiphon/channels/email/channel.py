@@ -6,13 +6,13 @@ from email.headerregistry import Address
 
 import aiosmtplib
 
+from antiphon.channels.email.letter import own_message_id
+from antiphon.channels.email.outbound import written_mail
 from antiphon.channels.email.section import NAME, EmailAccount
 from antiphon.channels.email.threads import MailThreads
 from antiphon.clock import Clock
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart
 from antiphon.domain.delivery import BUSY, GONE, Delivery, DeliveryFailed
-from antiphon.domain.mail.letter import own_message_id
-from antiphon.domain.mail.outbound import written_mail
 from antiphon.domain.text import flat
 
 TIMEOUT_SECONDS = 60.0

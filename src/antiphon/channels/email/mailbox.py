@@ -16,8 +16,8 @@ from imap_tools.errors import ImapToolsError, MailboxFolderSelectError, MailboxL
 from msgspec import Struct
 
 from antiphon.channels.blocking_client import BlockingClient
+from antiphon.channels.email.letter import LARGEST_HEAD
 from antiphon.channels.email.section import EmailAccount
-from antiphon.domain.mail.letter import LARGEST_HEAD
 
 COMMAND_SECONDS = 30.0
 IDLE_SECONDS = 300.0

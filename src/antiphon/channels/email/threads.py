@@ -4,10 +4,10 @@ from collections import OrderedDict
 
 import anyio
 
+from antiphon.channels.email.letter import read_letter
 from antiphon.channels.email.mailbox import BROKEN, Mailbox, NoFolder, WrongPassword
+from antiphon.channels.email.outbound import ThreadHead, head_of
 from antiphon.channels.email.section import EmailAccount
-from antiphon.domain.mail.letter import read_letter
-from antiphon.domain.mail.outbound import ThreadHead, head_of
 
 MOST_KNOWN = 1_000
 MOST_LOOKED_AT = 200

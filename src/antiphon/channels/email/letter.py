@@ -12,9 +12,9 @@ from typing import TypeAlias, cast
 
 from msgspec import Struct
 
+from antiphon.channels.email.proof import Headers, is_proven, sender_in
 from antiphon.domain.html_text import text_of_html
 from antiphon.domain.inbound import SentFile
-from antiphon.domain.mail.proof import Headers, is_proven, sender_in
 from antiphon.domain.repeated_words import DividedWords, are_different, words_of
 from antiphon.domain.text import bracketed_name
 

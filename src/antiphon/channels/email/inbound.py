@@ -4,10 +4,10 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from antiphon.channels.email.letter import Body, Letter
 from antiphon.domain.citations import LONGEST_CITED, cite
 from antiphon.domain.inbound import Cited, Inbound, Sender
 from antiphon.domain.keys import ChatType
-from antiphon.domain.mail.letter import Body, Letter
 from antiphon.domain.message import Attribution, AttributionKind, CitationKind, Whose
 from antiphon.domain.position import Position
 from antiphon.domain.session import DeliveryContext
