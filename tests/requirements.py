@@ -150,7 +150,6 @@ REQUIREMENTS = {
     "spawn:3": Requirement("A child's time limit aborts it and is announced."),
     "spawn:4": Requirement(
         "Threads, cleanup and archiving of children.",
-        remaining="children in threads of a channel are answered unsupported",
     ),
     "spawn:5": Requirement("Attachments are checked at spawning and written into the child's workspace."),
     "spawn:6": Requirement(
@@ -266,7 +265,7 @@ REQUIREMENTS = {
     # 14. Channels
     "channels:1": Requirement(
         "Adapters take inbound at most once and send outbound at least once.",
-        remaining="channels other than `telegram` and `webhook`; parts that go on after a restart",
+        remaining="several processes on one account of Matrix with keys, or of Delta Chat",
     ),
     "channels:2": Requirement("A routes table maps places to agents and sessions."),
     "channels:3": Requirement(

@@ -4,7 +4,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import anyio
 
@@ -110,7 +110,10 @@ class AccountLoop(ABC):
 
     async def wait_after(self, error: Exception) -> None:
         """Notes what is wrong and waits: longer each time, or as long as the platform says. Raises other errors."""
-        trouble = self.trouble_of(error)
+        cause = error
+        while isinstance(cause, ExceptionGroup):
+            cause = cast("ExceptionGroup[Exception]", cause).exceptions[0]
+        trouble = self.trouble_of(cause)
         if trouble is None:
             raise error
         await self._note(trouble.text)

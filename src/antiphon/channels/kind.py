@@ -252,7 +252,7 @@ class ChannelKind(ABC, Generic[S, T]):
                 self.label or self.name, Grade.BROKEN, error.message, "Until this is fixed, nothing starts."
             )
             return
-        trouble = chats.troubles.get(self.name) if is_running else None
+        trouble = chats.trouble(self.name) if is_running else None
         if trouble is not None:
             yield CheckResult(name, Grade.BROKEN, trouble, "The gateway's log says more.")
         elif summary := self.summary(settings):

@@ -2,7 +2,9 @@
 
 CHATS_SCHEMA = 24
 """The migration that made their tables."""
-LIST_TROUBLES = "SELECT channel, trouble FROM channel_accounts WHERE trouble IS NOT NULL"
+LIST_TROUBLES = (
+    "SELECT channel, account, trouble FROM channel_accounts WHERE trouble IS NOT NULL ORDER BY channel, account"
+)
 COUNT_OWNERS = (
     "SELECT n.channel, count(*) FROM identities n JOIN people q ON q.id = n.person "
     "WHERE q.role = 'owner' AND q.is_suspended = 0 GROUP BY n.channel"

@@ -107,7 +107,7 @@ def check_database(path: Path, now: datetime) -> DatabaseState:
 
 def _chats_in(connection: sqlite3.Connection) -> ChatState:
     return ChatState(
-        troubles=dict[str, str](connection.execute(LIST_TROUBLES).fetchall()),
+        troubles={(channel, account): said for channel, account, said in connection.execute(LIST_TROUBLES).fetchall()},
         owners=dict[str, int](connection.execute(COUNT_OWNERS).fetchall()),
         asked=dict[str, int](connection.execute(COUNT_ASKED).fetchall()),
         allowed=dict[str, int](connection.execute(COUNT_ALLOWED).fetchall()),

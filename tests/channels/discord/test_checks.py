@@ -60,7 +60,7 @@ def test_a_server_that_does_not_answer(fake: FakeDiscord) -> None:
 
 
 def test_what_the_running_gateway_found(fake: FakeDiscord) -> None:
-    (found,) = findings(fake, ChatState(owners={"discord": 1}, troubles={"discord": INTENTS_REFUSED}))
+    (found,) = findings(fake, ChatState(owners={"discord": 1}, troubles={("discord", "default"): INTENTS_REFUSED}))
     assert found.detail == INTENTS_REFUSED and "message content intent" in found.detail
 
 

@@ -50,7 +50,7 @@ async def test_an_account_that_works_is_said_to(platform: MatrixPlatform) -> Non
         ("matrix", Grade.OK),
         ("matrix owner", Grade.WARNING),
     ], found
-    found = await examine(platform, ChatState(owners={"matrix": 1}, troubles={"matrix": UNREACHABLE}))
+    found = await examine(platform, ChatState(owners={"matrix": 1}, troubles={("matrix", "default"): UNREACHABLE}))
     assert [(each.grade, each.detail) for each in found] == [(Grade.BROKEN, UNREACHABLE)]
 
 

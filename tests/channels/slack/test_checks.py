@@ -58,7 +58,9 @@ async def test_an_app_without_some_rights_is_told_which(fake: FakeSlack, lacking
 
 @requirement("channels:1")
 async def test_a_revoked_token_an_unreachable_slack_and_what_the_gateway_found_are_told(fake: FakeSlack) -> None:
-    (found,) = await doctor(fake, ChatState(owners={"slack": 1}, troubles={"slack": "Socket mode is off."}))
+    (found,) = await doctor(
+        fake, ChatState(owners={"slack": 1}, troubles={("slack", "default"): "Socket mode is off."})
+    )
     assert (found.grade, found.detail) == (Grade.BROKEN, "Socket mode is off.")
     (lost,) = await doctor(fake, api_base="http://127.0.0.1:9")
     assert lost.grade is Grade.BROKEN and "cannot be reached" in lost.detail

@@ -67,7 +67,7 @@ def test_a_bot_that_is_polled_twice(fake: FakeTelegram) -> None:
     fake.will("getUpdates", Fault.CONFLICT)
     (found,) = findings(fake, is_running=False)
     assert found.grade is Grade.BROKEN and found.detail == OTHER_POLLS and "Stop the other" in found.remedy
-    told = ChatState(owners={"telegram": 1}, troubles={"telegram": OTHER_POLLS})
+    told = ChatState(owners={"telegram": 1}, troubles={("telegram", "default"): OTHER_POLLS})
     assert findings(fake, told)[0].detail == OTHER_POLLS
 
 

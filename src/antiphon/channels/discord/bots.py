@@ -6,6 +6,7 @@ from contextlib import suppress
 import anyio
 from msgspec import Struct
 
+from antiphon.channels.checks import check_people
 from antiphon.channels.discord.channel import DiscordChannel
 from antiphon.channels.discord.client import FAILURES, DiscordApplication, DiscordClient
 from antiphon.channels.discord.loop import DiscordLoop, trouble_text
@@ -14,7 +15,7 @@ from antiphon.channels.discord.settings import NAME, UNREACHABLE, DiscordSetting
 from antiphon.channels.kind import Greeting, Inside, OpenChannel
 from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER
-from antiphon.domain.chat_state import ChatState
+from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.engine.services import Services
 
@@ -63,19 +64,14 @@ class DiscordBots(OpenChannel):
 
     def check(self, chats: ChatState, *, is_running: bool) -> Iterator[CheckResult]:
         """What `doctor` says. Nothing is changed at Discord, and no session is begun there."""
-        yield from anyio.run(self._check, chats.troubles.get(NAME) if is_running else None)
-        if not chats.owners.get(NAME):
-            said = "no account on Discord is an owner's yet, so nobody can be admitted from there"
-            remedy = "Run `antiphon pair link`, and send `/link CODE yes` to the bot in a direct message."
-            yield CheckResult("discord owner", Grade.WARNING, said, remedy)
-        if waiting := chats.asked.get(NAME):
-            said = f"{waiting} channel(s) not allowed yet, in which the bot answers nobody"
-            remedy = "`antiphon groups list` shows them; `antiphon groups allow` and `refuse` decide."
-            yield CheckResult("discord channels", Grade.WARNING, said, remedy)
+        yield from anyio.run(self._check, chats if is_running else NO_CHATS)
+        remedy = "Run `antiphon pair link`, and send `/link CODE yes` to the bot in a direct message."
+        yield from check_people(NAME, "Discord", chats, remedy=remedy, rooms="channel")
 
-    async def _check(self, trouble: str | None) -> list[CheckResult]:
+    async def _check(self, chats: ChatState) -> list[CheckResult]:
         try:
-            return [each for client in self._clients for each in await self._check_bot(client, trouble)]
+            found = [(each, chats.trouble(NAME, each.settings.account)) for each in self._clients]
+            return [each for client, trouble in found for each in await self._check_bot(client, trouble)]
         finally:
             await self.aclose()
 

@@ -60,7 +60,7 @@ class MatrixKind(ChannelKind[MatrixSection, tuple[MatrixSettings, ...]]):
         except Invalid as error:
             yield CheckResult(NAME, Grade.BROKEN, error.message, "Until this is mended, nothing of Matrix is served.")
             return
-        trouble = chats.troubles.get(NAME) if is_running else None
+        trouble = chats.trouble(NAME) if is_running else None
         if trouble is not None and all(each.grade is Grade.OK for each in found):
             found = [CheckResult(NAME, Grade.BROKEN, trouble, REMEDIES.get(trouble, LOOK_THERE))]
         yield from found

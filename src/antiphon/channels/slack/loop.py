@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import anyio
 from msgspec import ValidationError
@@ -103,8 +103,6 @@ class SlackLoop(AccountLoop):
                 await anyio.sleep(1.0 if error.wish is None else error.wish.total_seconds())
 
     def trouble_of(self, error: Exception) -> PlatformTrouble | None:
-        while isinstance(error, ExceptionGroup):
-            error = cast("ExceptionGroup[Exception]", error).exceptions[0]
         return trouble_of(error) if isinstance(error, SlackError) else None
 
     async def _note_alive(self, lease: AccountLease) -> None:

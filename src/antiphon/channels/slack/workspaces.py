@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import anyio
 
+from antiphon.channels.checks import check_people
 from antiphon.channels.kind import Greeting, Inside, OpenChannel
 from antiphon.channels.slack.channel import SlackChannel
 from antiphon.channels.slack.client import SlackClient, SlackError
@@ -11,7 +12,7 @@ from antiphon.channels.slack.loop import SlackLoop, trouble_of
 from antiphon.channels.slack.section import COMMAND, NAME, SlackAccount
 from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER
-from antiphon.domain.chat_state import ChatState
+from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.engine.services import Services
 
@@ -69,19 +70,14 @@ class SlackWorkspaces(OpenChannel):
 
     def check(self, chats: ChatState, *, is_running: bool) -> Iterator[CheckResult]:
         """What `doctor` says. Nothing is changed at Slack, and a running gateway keeps its connections."""
-        yield from anyio.run(self._check, chats.troubles.get(NAME) if is_running else None)
-        if not chats.owners.get(NAME):
-            said = "no account on Slack is an owner's yet, so nobody can be admitted from there"
-            remedy = f"Run `antiphon pair link`, and send the app `{COMMAND} link CODE yes`."
-            yield CheckResult("slack owner", Grade.WARNING, said, remedy)
-        if waiting := chats.asked.get(NAME):
-            said = f"{waiting} channel(s) not allowed yet, in which the app answers nobody"
-            remedy = "`antiphon groups list` shows them; `antiphon groups allow` and `refuse` decide."
-            yield CheckResult("slack channels", Grade.WARNING, said, remedy)
+        yield from anyio.run(self._check, chats if is_running else NO_CHATS)
+        remedy = f"Run `antiphon pair link`, and send the app `{COMMAND} link CODE yes`."
+        yield from check_people(NAME, "Slack", chats, remedy=remedy, rooms="channel", bot="the app")
 
-    async def _check(self, trouble: str | None) -> list[CheckResult]:
+    async def _check(self, chats: ChatState) -> list[CheckResult]:
         try:
-            return [each for account in self._clients for each in await self._check_account(account, trouble)]
+            found = [(account, chats.trouble(NAME, account)) for account in self._clients]
+            return [each for account, trouble in found for each in await self._check_account(account, trouble)]
         finally:
             await self.aclose()
 

@@ -6,6 +6,7 @@ from functools import partial
 
 import anyio
 
+from antiphon.channels.checks import check_people
 from antiphon.channels.kind import Given
 from antiphon.channels.telegram.kind import TelegramKind
 from antiphon.channels.telegram.section import TelegramSection
@@ -64,7 +65,7 @@ def check_telegram(
     except Invalid as error:
         yield CheckResult(TITLE, Grade.BROKEN, error.message, "Install it, then start again.")
         return
-    trouble = look.trouble or (chats.troubles.get(NAME) if is_running else None)
+    trouble = look.trouble or (chats.trouble(NAME) if is_running else None)
     if trouble is not None:
         yield CheckResult(TITLE, Grade.BROKEN, trouble, REMEDIES.get(trouble, LOOK_THERE))
         return
@@ -85,21 +86,11 @@ async def _look(kind: TelegramKind, settings: TelegramSettings, *, may_poll: boo
 
 
 def _of_people(section: TelegramSection, chats: ChatState, look: BotLook) -> Iterator[CheckResult]:
-    if not chats.owners.get(NAME):
-        yield CheckResult(
-            "telegram owner",
-            Grade.WARNING,
-            "no account on Telegram is an owner's yet, so nobody can be admitted from there",
-            "Open the link that `antiphon serve` prints in a terminal. Or run `antiphon pair link`, and send "
-            "`/link CODE yes` to the bot.",
-        )
-    if waiting := chats.asked.get(NAME):
-        yield CheckResult(
-            "telegram groups",
-            Grade.WARNING,
-            f"{waiting} group(s) not allowed yet, in which the bot answers nobody",
-            "`antiphon groups list` shows them; `antiphon groups allow` and `refuse` decide.",
-        )
+    remedy = (
+        "Open the link that `antiphon serve` prints in a terminal. Or run `antiphon pair link`, and send "
+        "`/link CODE yes` to the bot."
+    )
+    yield from check_people(NAME, "Telegram", chats, remedy=remedy)
     has_groups = bool(section.groups) or bool(chats.allowed.get(NAME))
     if has_groups and not look.reads_groups:
         yield CheckResult(

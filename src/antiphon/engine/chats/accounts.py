@@ -125,7 +125,7 @@ class Accounts:
         request = rows.LeaseRequest(
             rows.AccountName(channel, account), self._process, self._clock.now_ms(), self._served_until()
         )
-        taken = await self._database.run(_take, request)
+        taken = await self._database.run(take, request)
         if taken is None:
             return None
         fence, position = taken
@@ -175,7 +175,7 @@ async def note_position(tx: Transaction, name: rows.AccountName, position: Posit
         await channel_positions.put(tx, name, chat, position.text)
 
 
-async def _take(tx: Transaction, request: rows.LeaseRequest) -> tuple[int, str | None] | None:
+async def take(tx: Transaction, request: rows.LeaseRequest) -> tuple[int, str | None] | None:
     """The fence and the account's position, if it is free."""
     fence = await rows.take(tx, request)
     return None if fence is None else (fence, await channel_positions.find(tx, request.name))

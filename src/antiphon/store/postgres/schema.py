@@ -235,7 +235,10 @@ async def _list_skills(connection: AsyncConnection[Any]) -> dict[str, str]:
 
 async def _find_chats(connection: AsyncConnection[Any]) -> ChatState:
     return ChatState(
-        troubles=dict(await (await connection.execute(LIST_TROUBLES)).fetchall()),
+        troubles={
+            (channel, account): said
+            for channel, account, said in await (await connection.execute(LIST_TROUBLES)).fetchall()
+        },
         owners=dict(await (await connection.execute(COUNT_OWNERS)).fetchall()),
         asked=dict(await (await connection.execute(COUNT_ASKED)).fetchall()),
         allowed=dict(await (await connection.execute(COUNT_ALLOWED)).fetchall()),
