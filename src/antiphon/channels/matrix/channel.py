@@ -30,7 +30,7 @@ class MatrixChannel:
         self.name = NAME if bridge is None else bridge.channel
         self.account = settings.account if bridge is None else NAME
         interval = settings.stream_interval_ms
-        self.form = replace(FORM, stream_interval_ms=interval, group_interval_ms=4 * interval)
+        self.form = replace(FORM, stream_interval_ms=interval, group_interval_ms=2 * interval)
         self._settings, self._client, self._rooms, self._bridge = settings, client, rooms, bridge
 
     async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
