@@ -121,6 +121,7 @@ ABSENT = {
     "groups refuse": "-100",
     "pair approve": "nothing",
     "pair refuse": "nothing",
+    "pair invite": "nothing",
 }
 """Commands of owners about something that does not exist here, and those of users about tasks; others learn only that
 they may not."""
@@ -137,6 +138,10 @@ ELSEWHERE = {
     **dict.fromkeys(
         ("demo", "doctor", "migrate", "backup", "restore", "config schema", "config check", "setup show"),
         "asks no gateway as a person",
+    ),
+    **dict.fromkeys(
+        ("channels list", "channels add", "channels remove"),
+        "reads and writes files of this machine, and asks no gateway as a person",
     ),
     **dict.fromkeys(
         ("policy check", "policy test", "policy schema"),

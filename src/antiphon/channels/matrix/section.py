@@ -26,7 +26,8 @@ class MatrixAccount(PeopleSection):
     groups: dict[str, GroupSection] = Field(default_factory=dict[str, GroupSection])
     """Rooms in which it may answer, by their id, such as `!abc:example.org`."""
     stream_interval_ms: Annotated[int, Field(ge=500, le=60_000)] = 5_000
-    """The least time between two changes of a reply that is shown while it is written; in groups twice that. Homeservers allow about one message in 5 s unless they are told otherwise."""
+    """The least time between two changes of a reply that is shown while it is written; in groups twice that.
+    Homeservers allow about one message in 5 s unless they are told otherwise."""
     bridges: dict[ChannelName, BridgeSection] = Field(default_factory=dict[ChannelName, BridgeSection])
     """Bridges on the homeserver, each by the name of the channel that it brings, such as `whatsapp`."""
 
