@@ -203,7 +203,7 @@ _OPERATIONS: dict[Kind, str] = {
         "browsers.sign-in code | deliveries.get deliveryId | deliveries.list before | deliveries.retry deliveryId "
         "| pages.sessions opened | runs.cancel runId | runs.get runId | runs.list before | runs.wait runId | "
         "sessions.append sender.id | sessions.post sender.id | commands.run sender.id | "
-        "pairings.approve pairing | pairings.approve into | pairings.refuse pairing | "
+        "pairings.approve pairing | pairings.approve into | pairings.refuse pairing | join-links.create into | "
         "groups.allow groupId | groups.allow channel | groups.allow account | "
         "groups.refuse groupId | groups.refuse channel | groups.refuse account | "
         "tokens.create personId | tokens.create nodeId | tokens.revoke tokenId | tokens.rotate tokenId | "
@@ -214,6 +214,7 @@ _OPERATIONS: dict[Kind, str] = {
     Kind.WEBHOOK: "webhooks.receive name | hooks.receive name | telegram.receive account",
     Kind.CHAT: (
         "routes.set channel | routes.set account | routes.set peer | routes.set thread | "
+        "join-links.create channel | join-links.create account | "
         "routes.clear channel | routes.clear account | routes.clear peer | routes.clear thread"
     ),
     Kind.STORED: (
