@@ -13,6 +13,8 @@ class ChatForm(Struct, frozen=True, kw_only=True):
 
     group_type: ChatType = ChatType.GROUP
     """What a chat of several people is called: `group`, or `channel`."""
+    is_invited: bool = True
+    """Whether bots see only those groups to which somebody has added them."""
     has_topics: bool = False
     """Whether threads are called topics."""
     hasty_seconds: float | None = None

@@ -48,7 +48,7 @@ class AdmissionRequest(Struct, frozen=True, kw_only=True):
     is_admitted: bool
     """Whether the sender's account is linked to a person, or an owner has admitted it."""
     is_meant: bool = True
-    """Whether the sender addresses the bot."""
+    """Whether the sender addresses the bot, or somebody has added it to the group."""
     is_proven: bool = True
     """Whether the platform proves that the sender wrote it."""
     is_suspended: bool = False

@@ -27,7 +27,7 @@ class DiscordKind(ChannelKind[DiscordSection, tuple[DiscordSettings, ...]]):
     title = "Discord"
     section = DiscordSection
     about = "Bots of Discord, through which people talk to agents; none unless set."
-    chats = ChatForm(group_type=ChatType.CHANNEL, chat_id_name="discord_channel_id")
+    chats = ChatForm(group_type=ChatType.CHANNEL, is_invited=False, chat_id_name="discord_channel_id")
     abilities = frozenset(Ability) - {Ability.FIRSTS}
 
     def read(self, given: Given[DiscordSection]) -> tuple[DiscordSettings, ...]:

@@ -203,7 +203,7 @@ async def _admission_request(query: Query, rules: Rules, inbound: Inbound, who: 
             access=access,
             group=group,
             is_admitted=False,
-            is_meant=inbound.is_meant,
+            is_meant=inbound.is_meant or rules.chats.form(identity.channel).is_invited,
             is_proven=is_proven,
             is_suspended=is_suspended,
             is_machine=is_machine,
