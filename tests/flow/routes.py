@@ -403,6 +403,13 @@ ROUTES = (
         tests=("engine/deliveries/test_live.py::test_words_that_may_not_go_to_the_place_are_not_shown",),
     ),
     Route(
+        name="notifications that something waits",
+        doors=("delivery engine/notifications.py::notify",),
+        sink="the clearance of the account: a number and a link, and the words of requests only as far as it lets them",
+        check="policy/sinks.py::of_place",
+        tests=("channels/apprise/test_apprise.py::test_requests_stand_in_it_only_by_a_clearance",),
+    ),
+    Route(
         name="requests for approval in private chats, and their answers",
         doors=(
             "delivery engine/deliveries/requests.py::_queue",
@@ -707,7 +714,9 @@ ROUTES = (
     ),
     Route(
         name="moving, serving and examining a home",
-        doors=tuple(f"command line {name}" for name in ("config", "doctor", "migrate", "serve", "setup", "worker")),
+        doors=tuple(
+            f"command line {name}" for name in ("channels", "config", "doctor", "migrate", "serve", "setup", "worker")
+        ),
         sink="the user of the operating system, who can read the home: names and numbers, never words of messages",
         check="store/inspection.py::inspect_file",
         tests=("store/test_transfer.py", "store/test_inspection.py"),
