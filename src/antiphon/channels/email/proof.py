@@ -8,8 +8,9 @@ from msgspec import Struct
 Headers = Sequence[tuple[str, str]]
 """In their order, the newest first, with lower-case names."""
 
-_PAIR = re.compile(r"([\w./-]+)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|[^\s;]+)")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_PAIR = re.compile(rf"([\w./-]+)\s*=\s*((?:{_QUOTED.pattern}|[^\s;\"])+)")
+"""The value may be an address, whose part before the last `@` its owner chooses and may quote."""
 _SENDER = re.compile(r"(?:[^<>@,;:\"()]*<)?([^\s<>@,;:\"()\\\[\]]{1,64}@[\w.-]{1,255})>?")
 
 
@@ -54,7 +55,7 @@ def _vouches(result: _AuthenticationResult, sender: str, domain: str) -> bool:
         case "spf":
             return _is_same_or_above(facts.get("smtp.mailfrom", "").rpartition("@")[2], domain)
         case "auth":
-            return sender in (facts.get("smtp.auth"), facts.get("smtp.mailfrom"))
+            return sender == facts.get("smtp.auth", facts.get("smtp.mailfrom"))
         case _:
             return False
 
@@ -74,7 +75,7 @@ def _topmost(headers: Headers, authserv_id: str) -> Sequence[_AuthenticationResu
 
 
 def _result_in(segment: str) -> _AuthenticationResult | None:
-    pairs = [(name, value.strip('"')) for name, value in _PAIR.findall(segment)]
+    pairs = [(name, value[1:-1] if _QUOTED.fullmatch(value) else value) for name, value in _PAIR.findall(segment)]
     if not pairs:
         return None
     (method, result), *facts = pairs
