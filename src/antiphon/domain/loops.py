@@ -15,11 +15,13 @@ def is_loop(turns: Sequence[AnsweredTurn], now_ms: int, *, most: int, hasty_ms: 
     """Whether a message that comes now is the next of a loop.
 
     `turns` are the newest of its sender, newest first. In a loop at least `most` of them follow one another, each so
-    soon after the answer before it that nobody can have read that.
+    soon after the newest answer before it that nobody can have read that. What was written before any answer, as
+    several messages at once are, answers none.
     """
     following = now_ms
     for count, turn in enumerate(turns, start=1):
-        if following - turn.answered_ms > hasty_ms:
+        read = next((each.answered_ms for each in turns[count - 1 :] if each.answered_ms <= following), None)
+        if read is None or following - read > hasty_ms:
             return False
         if count == most:
             return True

@@ -18,6 +18,7 @@ from antiphon.domain.inbound import Filling, Inbound, InboundFile, SentFile
 from antiphon.domain.joining import JoinWaits, joined
 from antiphon.engine.chats.accounts import AccountLease, Accounts
 from antiphon.engine.chats.held import MOST_AT_ONCE, MOST_OF_GUESTS, MOST_OF_ONE, HeldMessages, choose
+from antiphon.engine.chats.reception import Reception
 from antiphon.policy.chats import ChannelAccess, ChannelRules, GroupRules
 from antiphon.policy.uploads import FileRoom, FileVerdict, decide_file, room_after
 from antiphon.store import codec, held_messages
@@ -388,3 +389,23 @@ async def test_parts_of_a_guest_stay_within_its_share(open_home: OpenHome) -> No
     async with lobby(open_home, channel_rules=JOINING, limits__guest__stored_bytes=9 * KIB) as scene:
         outcomes = [(await scene.hears("42", "x" * 4 * KIB, filling=Filling.LONG)).outcome for _ in range(4)]
         assert outcomes == [ArrivalOutcome.HELD, ArrivalOutcome.HELD, ArrivalOutcome.IGNORED, ArrivalOutcome.IGNORED]
+
+
+@requirement("channels:1")
+async def test_a_program_whose_answers_hold_files_is_stopped_too(open_home: OpenHome) -> None:
+    clock = ManualClock()
+    async with lobby(open_home, Parts(clock=clock), access=PUBLIC) as scene:
+        chats = scene.rules.chats
+        forms = {CHANNEL: replace(chats.form(CHANNEL), hasty_seconds=60)}
+        rules = replace(scene.rules, chats=replace(chats, forms=forms, quick_turns={(CHANNEL, ACCOUNT): 3}))
+        scene.reception = Reception(scene.app.database, rules, scene.app.workspaces, clock=clock)
+        async with serving(scene, Platform()):
+            for number in range(5):
+                await scene.hears("42", f"out of office {number}", unfetched=(file(),))
+                await until_nothing_waits(scene)
+                await until(scene, lambda: answered_all(scene))
+        assert len(await scene.messages(KEY)) == 3
+
+
+async def answered_all(scene: Lobby) -> bool:
+    return await scene.rows("SELECT id FROM runs WHERE ended_at IS NULL") == []

@@ -15,18 +15,21 @@ LOOP = "loop"
 
 
 async def is_looping(
-    query: Query, rules: Rules, place: DeliveryContext, session: SessionRow | None, *, sender: Principal
+    query: Query, rules: Rules, place: DeliveryContext, session: SessionRow | None, *, sender: Principal, came_ms: int
 ) -> bool:
-    """Whether the sender answers the session's agent again and again faster than people write."""
+    """Whether the sender answers the session's agent again and again faster than people write.
+
+    The message came then; it may have waited since.
+    """
     if place.channel is None or not place.is_outside or session is None:
         return False
     hasty = rules.chats.form(place.channel).hasty_seconds
     most = rules.chats.quick_turns.get((place.channel, account_of(place)), 0)
     if hasty is None or most == 0:
         return False
-    found = await runs.list_answered(query, session, sender, limit=most)
+    found = await runs.list_answered(query, session, sender, limit=2 * most)
     turns = [AnsweredTurn(*each) for each in found]
-    return is_loop(turns, query.now_ms, most=most, hasty_ms=round(hasty * 1000))
+    return is_loop(turns, came_ms, most=most, hasty_ms=round(hasty * 1000))
 
 
 def loop_refused(place: DeliveryContext) -> Limited:

@@ -184,7 +184,8 @@ async def _post(tx: Transaction, command: PostProgramMessage, foreseen: SessionK
         await _refuse_other_agent(tx, key, agent_id)
     if pinned is None and chat.place.is_outside:
         head = await rows.find_head_by_key(tx, key)
-        if await is_looping(tx, rules, chat.place, None if head is None else head.row, sender=principal):
+        row = None if head is None else head.row
+        if await is_looping(tx, rules, chat.place, row, sender=principal, came_ms=tx.now_ms):
             raise loop_refused(chat.place)
     opening = OpenSession(
         principal=principal,

@@ -339,7 +339,8 @@ async def _post(tx: Transaction, command: TakeIn, chat: Chat, who: Who) -> Recei
         await _tell_refusal(tx, command, error.message)
         return Received(outcome=ArrivalOutcome.IGNORED, refused=error)
     session = None if chat.session is None else chat.session.row
-    if command.held is None and await is_looping(tx, rules, inbound.place, session, sender=who.standing.principal):
+    came_ms = tx.now_ms if command.held is None else command.held.held_at
+    if await is_looping(tx, rules, inbound.place, session, sender=who.standing.principal, came_ms=came_ms):
         await tell_of_loop(tx, inbound.place)
         return Received(outcome=ArrivalOutcome.IGNORED, refused=loop_refused(inbound.place))
     if uploaded is not None and (chat.session is None or chat.session.id != uploaded.session_id):
