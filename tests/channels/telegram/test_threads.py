@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from antiphon.building import Parts
-from antiphon.domain.actor import OWNER
+from antiphon.domain.actor import OWNER, Principal
+from antiphon.domain.errors import Denied
 from antiphon.domain.message import text_content
+from antiphon.domain.session import SessionType
 from antiphon.store.sessions import SessionFilter
 from antiphon.testing.telegram import FakeTelegram, Json, group
 from tests.channels.telegram.bots import ANN, OLGA, Bot, open_bot
@@ -161,3 +163,40 @@ async def test_a_topic_stays_bound_while_its_sub_agent_works(open_home: OpenHome
         gates.open("child")
         await bot.settles()
         assert fake.texts(ROOM, topic) == ["found it"]
+
+
+@requirement("spawn:4", "access:4")
+async def test_people_in_a_group_may_do_no_more_with_a_bound_sub_agent_than_with_the_groups_own_session(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    async with team(open_home, fake) as bot:
+        ann = await invite(bot.app, "Ann", 7)
+        topic = await begin(bot, "!say begun")
+        await says(bot, "hello", sender=ANN, topic=topic)
+        target = bot.app.services.sessions.target(await child_of(bot))
+        who = Principal.parse(f"person:{ann}")
+        room = bot.app.services.sessions.target(f"agent:main:telegram:group:{ROOM}")
+        await says(bot, "hello", sender=ANN)
+        for each in (room, target):
+            with pytest.raises(Denied):
+                await bot.app.services.resets.reset(who, each)
+        found = await bot.app.services.sessions.get(OWNER, target)
+        assert found.session.source.type is SessionType.GROUP, "prompts name who speaks"
+        await bot.app.services.sessions.delete(OWNER, target)
+        await says(bot, "who answers?", topic=topic)
+        log = bot.app.services.sessions.target(f"agent:main:telegram:group:{ROOM}:topic:{topic}")
+        page = await bot.app.services.history.page(OWNER, log, limit=20)
+        assert any("who answers?" in str(event.message) for event in page.events)
+
+
+@requirement("spawn:4", "channels:3")
+async def test_a_topic_that_its_maker_leads_elsewhere_gets_a_chats_own_session(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    async with team(open_home, fake) as bot:
+        topic = await begin(bot, "!say begun")
+        await says(bot, "/session new", topic=topic)
+        await says(bot, "hello", topic=topic)
+        page = await bot.app.services.sessions.list(OWNER, SessionFilter(include_inactive=True), limit=50)
+        (new,) = [each for each in page.sessions if ":chat:" in str(each.key)]
+        assert (new.source.kind, new.source.type) == ("channel", SessionType.GROUP)

@@ -245,7 +245,7 @@ def opening_of(chat: Chat, key: SessionKey, label: str | None, rules: Rules) -> 
         target=NamedTarget(key, None),
         agent_id=agent.id,
         base=agent.classification if before is None else agent.classification.join(before.base),
-        source=source if before is None else before.source,
+        source=source if before is None or before.parent is not None else before.source,
         attributes=SessionAttributes(label=label, metadata={} if before is None else before.metadata, taint=taint),
         place=chat.place,
     )

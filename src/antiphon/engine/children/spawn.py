@@ -27,7 +27,7 @@ from antiphon.domain.message import (
 from antiphon.domain.quarantine import MAX_SCHEMA_BYTES, parse_returns
 from antiphon.domain.report import Report, ReportState
 from antiphon.domain.run import Purpose, Run
-from antiphon.domain.session import DeliveryContext, Session, Source
+from antiphon.domain.session import DeliveryContext, Session, SessionType, Source
 from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_bytes
@@ -36,7 +36,7 @@ from antiphon.engine.access.caller import Caller, context_of, find_origin, refus
 from antiphon.engine.access.ceilings import decide_above, find_ceiling
 from antiphon.engine.access.exits import Leaving, leave
 from antiphon.engine.access.foreseen import ForeseenCall
-from antiphon.engine.access.places import find_address
+from antiphon.engine.access.places import find_address, is_group
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.threads import THREAD_FAILED, ThreadOpener, ThreadTaken, WantedThread, find_newest_there
 from antiphon.engine.ledger.append import Arrival, NewMessage, made_by, raise_workspace, words_from
@@ -480,7 +480,12 @@ async def _create(
             target=NamedTarget(key, None),
             agent_id=command.agent_id,
             base=rules.agents[command.agent_id].classification,
-            source=Source(kind="spawn", interactive=False, trigger_id=None if by is None else by.run.id),
+            source=Source(
+                kind="spawn",
+                interactive=False,
+                trigger_id=None if by is None else by.run.id,
+                type=await _type_at(tx, command.thread, rules),
+            ),
             attributes=SessionAttributes(
                 label=request.label, taint=parent.taint.join(command.caller.carried), clearance=limit
             ),
@@ -497,6 +502,12 @@ async def _create(
     if columns:
         await rows.update(tx, child.row, columns)
     return child
+
+
+async def _type_at(query: Query, thread: DeliveryContext | None, rules: Rules) -> SessionType:
+    """In a group's thread several people write to the child: prompts say who does, and only owners may reset it."""
+    is_of_several = thread is not None and await is_group(query, rules, thread)
+    return SessionType.GROUP if is_of_several else SessionType.DIRECT
 
 
 def _task_words(tx: Transaction, command: SpawnChild, work: ChildWork, *, rel_dir: str | None) -> NewMessage:

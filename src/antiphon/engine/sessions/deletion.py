@@ -85,7 +85,8 @@ async def bury_session(tx: Transaction, session: Session) -> None:
 
 def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:
     name = repr(str(session.key))
-    if session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP:
+    is_groups = session.source.type is SessionType.GROUP and not session.key.subagent_depth
+    if is_groups or session.key.kind is SessionKind.GROUP:
         return Conflict(
             f"Session of a group cannot be deleted: {name}. Its history belongs to the group.", code="group_session"
         )

@@ -362,13 +362,18 @@ async def judge_post(
         destination=destination,
         place=place,
         triggers=is_triggering(
-            SessionType(session.type),
+            _type_for_triggers(session),
             standing,
             mentioned=message.mentioned,
             owner_trigger=command.rules.owner_trigger,
         ),
     )
     return await _judge_run(tx, judged) if judged.triggers else judged
+
+
+def _type_for_triggers(head: SessionHead) -> SessionType:
+    """What is written in a thread of a sub-agent is for it, also in a group's."""
+    return SessionType.DIRECT if stored_key(head.key).subagent_depth else SessionType(head.type)
 
 
 async def _judge_run(query: Query, judged: JudgedPost) -> JudgedPost:
