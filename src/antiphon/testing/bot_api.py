@@ -46,6 +46,8 @@ class BotApi(FakeServer):
         """What is said of topics that take no messages: `message thread not found`, `TOPIC_CLOSED`."""
         self.topics: dict[int, str] = {}
         """The names of those that the bot has made."""
+        self.next_topic: int | None = None
+        """The number of the topic that is made next, even if there is one of that number; None for a new one."""
         self.retry_after = 1
         """In seconds, said with `Fault.BUSY`."""
         self.webhook: Json = {"url": "", "has_custom_certificate": False, "pending_update_count": 0}
@@ -183,7 +185,11 @@ class BotApi(FakeServer):
     def _create_forum_topic(self, sent: Json) -> Json:
         if not self._chat(sent).get("is_forum"):
             raise ApiError("400 Bad Request: the chat is not a forum")
-        topic: Json = {"message_thread_id": self.next_id(), "name": sent["name"], "icon_color": 7322096}
+        topic: Json = {
+            "message_thread_id": self.next_topic or self.next_id(),
+            "name": sent["name"],
+            "icon_color": 7322096,
+        }
         with self.changed:
             self.topics[topic["message_thread_id"]] = sent["name"]
         return topic

@@ -174,7 +174,8 @@ async def test_a_thread_without_a_message_of_the_channel_has_one_that_says_its_t
     written = stage.fake.write("look into this", channel=inside)["id"]
     for message in (None, f"1:{inside}:{written}"):
         first = await stage.channel.open_thread(place(thread=inside), message, "*scout*")
-        assert await stage.channel.open_thread(place(thread=inside), message, "*scout*") == first
+        again = await stage.channel.open_thread(place(thread=inside), message, "*scout*")
+        assert (again == first) is (message is not None), "without a message, each is another"
         assert stage.fake.messages[FAMILY][first]["content"] == "\\*scout\\*"
         assert stage.fake.channels[first]["name"] == "*scout*"
 

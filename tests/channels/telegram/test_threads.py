@@ -200,3 +200,15 @@ async def test_a_topic_that_its_maker_leads_elsewhere_gets_a_chats_own_session(
         page = await bot.app.services.sessions.list(OWNER, SessionFilter(include_inactive=True), limit=50)
         (new,) = [each for each in page.sessions if ":chat:" in str(each.key)]
         assert (new.source.kind, new.source.type) == ("channel", SessionType.GROUP)
+
+
+@requirement("spawn:4")
+async def test_a_platform_that_gives_the_topic_of_another_sub_agent_again_begins_none(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    async with team(open_home, fake) as bot:
+        topic = fake.next_topic = await begin(bot, "!say begun")
+        first = await child_of(bot)
+        await says(bot, to_spawn("!say taken", thread=True))
+        assert "thread_failed" in fake.texts(ROOM)[-1], fake.texts(ROOM)
+        assert await child_of(bot) == first and fake.texts(ROOM, topic) == ["begun"]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final
+from uuid import uuid4
 
 from discord.errors import HTTPException
 from msgspec import Struct
@@ -125,7 +126,8 @@ class DiscordChannel:
             if message_id is not None:
                 _, where, message = message_id.rsplit(":", 2)
             if where != channel:  # in a thread there can be none
-                part, nonce = DeliveryPart(index=0, text=name, spans=()), nonce_of(f"{channel} {message_id} {name}", 0)
+                part = DeliveryPart(index=0, text=name, spans=())
+                nonce = nonce_of(f"{channel} {message_id or uuid4().hex} {name}", 0)
                 message = (await self._post(channel, part, nonce)).id
             path = f"{MESSAGE}/threads"
             await self._client.ask("POST", path, DiscordRoom, json=asked, channel_id=channel, message_id=message)

@@ -163,7 +163,11 @@ class Spawns:
                 )
             except ThreadTaken:  # two children under one message: the second gets a thread under a message of its own
                 command = replace(command, thread=await self._threads.open(replace(wanted, message_id=None)))
-        return await self._database.run(spawn_child, command, self._rules, sessions=sessions)
+        try:
+            return await self._database.run(spawn_child, command, self._rules, sessions=sessions)
+        except ThreadTaken:
+            said = "Thread was not begun: the platform gives one that another sub-agent has. Spawn without thread."
+            raise Conflict(said, code=THREAD_FAILED) from None
 
     async def foresee(self, caller: Caller, request: SpawnRequest) -> ForeseenCall:
         """Whether there may be such a child. Raises as `spawn` does for a request that is wrong in itself."""
