@@ -26,6 +26,7 @@ _BLOCKS = {
 }
 _VOID = {"br", "hr", "img", "meta", "link", "input", "wbr", "col", "area", "base"}
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])|opacity\s*:\s*0(?![.\d])")
+_RULE = re.compile(r"border-top\s*:(?!\s*(?:none|0)\b)")
 _DEEPEST = 20
 """Marks of quoting before a line."""
 
@@ -55,6 +56,8 @@ class _SeenText(HTMLParser):
         found = {name: value or "" for name, value in attrs}
         if tag in _BLOCKS:
             self._break()
+        if tag == "hr" or _RULE.search(found.get("style", "").lower()):
+            self._divide()
         if tag == "li":
             self._lines[-1] += "- "
         if tag in _VOID:
@@ -97,6 +100,12 @@ class _SeenText(HTMLParser):
         mark = "> " * min(self._depth, _DEEPEST)
         if self._lines[-1].strip():
             self._lines[-1] = mark + self._lines[-1].rstrip()
+            self._lines.append("")
+
+    def _divide(self) -> None:
+        """Writes a rule as an empty line: programs draw one above what they repeat."""
+        self._break()
+        if len(self._lines) > 1 and self._lines[-2]:
             self._lines.append("")
 
     def text(self) -> str:

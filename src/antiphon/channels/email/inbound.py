@@ -50,7 +50,8 @@ def _with_body(inbound: Inbound, letter: Letter, body: Body) -> Inbound:
     pieces = [words.forwarded[at : at + LONGEST_CITED] for at in range(0, len(words.forwarded), LONGEST_CITED)]
     cites = [cite(CitationKind.FORWARD, Whose.OTHER, each, author) for each in pieces[:MOST_FORWARDED]]
     is_command = words.own.startswith("/")
-    subject = f"Subject: {letter.subject}" if letter.subject and not letter.references and not is_command else ""
+    is_first = not letter.references and not words.forwarded  # else the subject may be somebody else's
+    subject = f"Subject: {letter.subject}" if letter.subject and is_first and not is_command else ""
     remarks = [f"[{each}]" for each in body.remarks]
     text = "\n\n".join(filter(None, (subject, words.own, *remarks)))
     return replace(inbound, text=text, cites=tuple(Cited(citation=each) for each in cites))

@@ -214,7 +214,9 @@ def _leaves(message: _Part) -> Iterator[tuple[str, _Part]]:
 
 
 def _is_file(part: _Part, kind: str) -> bool:
-    return kind not in ("text/plain", "text/html") or part.get_content_disposition() == "attachment"
+    """A text with a name is a file too, wherever programs show it: nobody says that its words are the sender's."""
+    is_text = kind in ("text/plain", "text/html")
+    return not is_text or part.get_content_disposition() == "attachment" or part.get_filename() is not None
 
 
 def _file_of(part: _Part, kind: str, file_id: str) -> SentFile:
