@@ -60,7 +60,8 @@ class EventReader:
         if kind == "m.room.name" and is_group:
             return [self.change(ChangeKind.RENAMED, room, event, title=bracketed_name(room.title))]
         if kind == "m.room.tombstone" and is_group and (moved := words(event, "content", "replacement_room")):
-            return [self.change(ChangeKind.MOVED, room, event, moved_to=moved)]
+            # A room in which the account is already is another one, whatever the people of this one say.
+            return [] if moved in self._rooms.known else [self.change(ChangeKind.MOVED, room, event, moved_to=moved)]
         return []
 
     def is_person(self, room: KnownRoom, sender: str) -> bool:

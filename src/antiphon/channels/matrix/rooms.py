@@ -100,12 +100,13 @@ class Rooms:
         """The only other person there, whose private chat it is; None for a group. A bridge's bot is nobody.
 
         A room is a group if nobody made it for two, however few are there: a bridge shows the people of a group one by
-        one, as they write.
+        one, as they write. So is one that somebody else made, who invites a person and leaves, and could still read.
         """
         bots = {bridge.bot for bridge in self._settings.bridges}
         others = [user for user in room.members if user != room.me and user not in bots]
-        is_private = len(others) == 1 and (room.is_private or room.id in self.direct.get(others[0], ()))
-        return others[0] if is_private else None
+        if len(others) != 1 or room.creator not in (room.me, others[0], *bots):
+            return None
+        return others[0] if room.is_private or room.id in self.direct.get(others[0], ()) else None
 
     def private_with(self, user: str) -> str | None:
         """The private room with the person that was used last; None if there is none now."""
