@@ -42,6 +42,15 @@ def said_at_end(limits: BindingLimits, used_ms: int, now_ms: int) -> str:
     length = limits.idle_ms if is_idle else limits.max_age_ms
     shown = _shown(length or 0)
     why = f"nobody wrote here for {shown}" if is_idle else f"{shown} have passed since it began"
+    return _over(why)
+
+
+def said_of_deleted() -> str:
+    """What people read in the thread of a sub-agent that was deleted."""
+    return _over("it was deleted")
+
+
+def _over(why: str) -> str:
     return f"The sub-agent does not answer here any more: {why}. What you write here goes to this chat's agent again."
 
 

@@ -183,6 +183,8 @@ async def test_people_in_a_group_may_do_no_more_with_a_bound_sub_agent_than_with
         found = await bot.app.services.sessions.get(OWNER, target)
         assert found.session.source.type is SessionType.GROUP, "prompts name who speaks"
         await bot.app.services.sessions.delete(OWNER, target)
+        await bot.settles()
+        assert "it was deleted" in fake.texts(ROOM, topic)[-1]
         await says(bot, "who answers?", topic=topic)
         log = bot.app.services.sessions.target(f"agent:main:telegram:group:{ROOM}:topic:{topic}")
         page = await bot.app.services.history.page(OWNER, log, limit=20)

@@ -8,8 +8,10 @@ from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.keys import SessionKind, main_key
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.targets import NamedTarget
+from antiphon.domain.thread_bindings import said_of_deleted
 from antiphon.engine.access.bindings import release_thread
 from antiphon.engine.access.reach import Rights, find_session
+from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.exchanges.turns import fail_requests_to
 from antiphon.engine.firings.ends import follow_deleted
 from antiphon.engine.reports.inherit import abandon_reports
@@ -77,7 +79,9 @@ async def bury_session(tx: Transaction, session: Session) -> None:
     await tokens.delete_of_session(tx, session.row)
     await checkpoints.delete_all(tx, session.row)
     await notes.delete_of(tx, session_holder(session.row))
-    await release_thread(tx, session.row)
+    if (released := await release_thread(tx, session.row)) is not None:
+        name = f"unbound {' '.join(released.name)} {released.bound_ms}"
+        await enqueue_notice(tx, released.place, said_of_deleted(), name=name)
     await rows.bury(tx, session.row, taint=session.taint, at_ms=tx.now_ms)
     tx.wake(session.row)
     tx.wake(ledger.ends_of(session.row))
