@@ -22,6 +22,13 @@ BUGS = (
         LETTERS + "test_only_the_topmost_results_of_the_own_server_prove_a_sender[results14-False]",
     ),
     Bug(
+        "a quoted part of an address proves another domain",
+        "domain/mail/proof.py",
+        '((?:{_QUOTED.pattern}|[^\\s;\\"])+)")',
+        '({_QUOTED.pattern}|[^\\s;]+)")',
+        LETTERS + "test_only_the_topmost_results_of_the_own_server_prove_a_sender[results20-False]",
+    ),
+    Bug(
         "of several addresses in From, one is the sender",
         "channels/email/proof.py",
         "    if len(found) != 1:\n",

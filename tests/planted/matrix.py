@@ -33,9 +33,16 @@ BUGS = (
     Bug(
         "a group in which few were shown yet is a private chat",
         "channels/matrix/rooms.py",
-        "is_private = len(others) == 1 and (room.is_private or",
-        "is_private = len(others) == 1 and (True or",
+        "return others[0] if room.is_private or",
+        "return others[0] if True or",
         BRIDGES + "test_a_group_of_the_bridge_is_allowed_by_the_bridges_name",
+    ),
+    Bug(
+        "somebody else makes a person's private chat",
+        "channels/matrix/rooms.py",
+        "if len(others) != 1 or room.creator not in (room.me, others[0], *bots):",
+        "if len(others) != 1:",
+        "channels/matrix/test_reading.py::test_nobody_makes_a_private_room_for_others",
     ),
     Bug(
         "a bridge may name users of another server",
