@@ -27,6 +27,8 @@ _BLOCKS = {
 _VOID = {"br", "hr", "img", "meta", "link", "input", "wbr", "col", "area", "base"}
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])|opacity\s*:\s*0(?![.\d])")
 _RULE = re.compile(r"border-top\s*:(?!\s*(?:none|0)\b)")
+_NO_TAG = re.compile(r"<(?!!)(?=[^<>]*(?:<|$))")
+"""Begins no tag, for none ends before the next one begins."""
 _DEEPEST = 20
 """Marks of quoting before a line."""
 
@@ -35,11 +37,18 @@ def text_of_html(html: str) -> str:
     """What a person sees of it, with `>` before quoted lines and the addresses behind linked words."""
     reader = _SeenText()
     try:
-        reader.feed(html)
+        reader.feed(_without_open_ends(html))
         reader.close()
     except (AssertionError, RecursionError, ValueError):
         pass  # broken markup: what was read until there
     return reader.text()
+
+
+def _without_open_ends(html: str) -> str:
+    """The library looks for the end of each tag and comment anew, so that many without one would take minutes."""
+    ended = html.rfind("-->") + 1
+    open_comment = html.find("<!--", ended)
+    return _NO_TAG.sub("&lt;", html if open_comment < 0 else html[:open_comment])
 
 
 class _SeenText(HTMLParser):

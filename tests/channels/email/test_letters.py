@@ -1,6 +1,7 @@
 """What is read in a mail: who proves its sender, whether a person wrote it, its thread and its words."""
 
 from datetime import UTC, datetime
+from time import perf_counter
 
 import pytest
 
@@ -215,3 +216,29 @@ def test_the_subject_of_a_forward_is_not_its_senders() -> None:
     account = DeliveryContext(channel="email", account_id="default")
     inbound = inbound_of(letter, body, account, position=Position("1:1"), came_at=datetime.now(UTC))
     assert inbound.text == "see below" and len(inbound.cites) == 1
+
+
+@requirement("channels:1")
+@pytest.mark.parametrize(
+    "head",
+    [
+        "From: a" + " " * 120_000 + "x",
+        'From: "' + '\\"' * 60_000,
+        "From: ann@good.test\r\nAuthentication-Results: mx.test; " + "a" * 120_000,
+        "From: ann@good.test\r\nAuthentication-Results: mx.test; x=" + '\\"' * 60_000,
+    ],
+    ids=["spaces", "quotes", "words", "quoted"],
+)
+def test_a_head_that_is_made_to_be_slow_is_read_at_once(head: str) -> None:
+    """Nothing else of the gateway goes on meanwhile."""
+    begun = perf_counter()
+    assert not read_letter(f"{head}\r\n\r\n".encode(), *OWN).is_proven
+    assert perf_counter() - begun < 2
+
+
+@requirement("channels:1")
+@pytest.mark.parametrize("piece", ["<a ", "<!--", "</", "<?", "<a b='"])
+def test_html_that_is_made_to_be_slow_is_read_at_once(piece: str) -> None:
+    begun = perf_counter()
+    assert text_of_html("<p>hello</p>" + piece * 20_000).startswith("hello")
+    assert perf_counter() - begun < 2

@@ -8,8 +8,11 @@ from msgspec import Struct
 Headers = Sequence[tuple[str, str]]
 """In their order, the newest first, with lower-case names."""
 
+LONGEST_FROM = 2_000
+LONGEST_RESULTS = 8_000
+"""Characters. Longer ones prove nothing: strangers write them, and reading them would take long."""
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
-_PAIR = re.compile(rf"([\w./-]+)\s*=\s*((?:{_QUOTED.pattern}|[^\s;\"])+)")
+_PAIR = re.compile(rf"(?<![\w./-])([\w./-]+)\s*=\s*((?:{_QUOTED.pattern}|[^\s;\"])+)")
 """The value may be an address, whose part before the last `@` its owner chooses and may quote."""
 _SENDER = re.compile(r"(?:[^<>@,;:\"()]*<)?([^\s<>@,;:\"()\\\[\]]{1,64}@[\w.-]{1,255})>?")
 
@@ -25,7 +28,9 @@ def sender_in(headers: Headers) -> str | None:
     found = [value for name, value in headers if name == "from"]
     if len(found) != 1:
         return None
-    bare = re.sub(r"\s*\([^()]*\)\s*$", "", _QUOTED.sub("", found[0])).strip()
+    if len(found[0]) > LONGEST_FROM:
+        return None
+    bare = re.sub(r"\([^()]*\)$", "", _QUOTED.sub("", found[0]).strip()).strip()
     match = _SENDER.fullmatch(bare)
     if match is None or ("<" in bare) is not bare.endswith(">"):
         return None
@@ -70,6 +75,8 @@ def _topmost(headers: Headers, authserv_id: str) -> Sequence[_AuthenticationResu
             continue
         head, *rest = _segments(value)
         if head.split()[:1] == [authserv_id]:
+            if len(value) > LONGEST_RESULTS:
+                return ()
             return [each for each in map(_result_in, rest) if each is not None]
     return ()
 
