@@ -22,6 +22,7 @@ ASKED = {
         "engine/deliveries/deliveries.py::claim_delivery": "a text that is sent now",
         "engine/deliveries/outgoing.py::_decide": "a text for a place that an agent chose",
         "engine/deliveries/replies.py::_look": "the reply that a program waits for",
+        "engine/children/spawn.py::plan_thread": "the title of a sub-agent's thread",
     },
     "may_leave": {
         "engine/access/exits.py::leave": "a text of a session for a chat",
@@ -42,6 +43,7 @@ ASKED = {
         "config/readiness.py::_takes": "any reply on a configured channel",
         "engine/access/callers.py::find_caller": "the answers of a caller's session",
         "engine/access/recipients.py::may_leave": "a text for a place",
+        "engine/notifications.py::_words": "the words of requests in a notification",
         "engine/runs/lifecycle.py::begin_call": "the arguments of a command, with its workspace",
         "engine/schedules/firing.py::may_leave": "the results of a task",
         "policy/exit.py::decide_provider": "a prompt",

@@ -5,10 +5,10 @@ from time import perf_counter
 
 import pytest
 
-from antiphon.domain.html_text import text_of_html
 from antiphon.channels.email.inbound import inbound_of
 from antiphon.channels.email.letter import own_message_id, read_body, read_letter, thread_of
 from antiphon.channels.email.proof import is_proven, sender_in
+from antiphon.domain.html_text import text_of_html
 from antiphon.domain.position import Position
 from antiphon.domain.repeated_words import are_different, words_of
 from antiphon.domain.session import DeliveryContext
