@@ -35,8 +35,13 @@ LOGGED_EACH_TIME = {
         "channels/telegram/intake.py",
         "Press was not answered",
     ): "one line for each press, and only where details are logged",
-    ("channels/telegram/intake.py", "Update cannot be read"): "one line for each update, which is passed over",
-    ("channels/telegram/intake.py", "Update failed"): "a few lines for each update, which is then passed over",
+    ("channels/deltachat/account.py", "Invited person was not admitted"): "one line for each invitation, which is over",
+    ("channels/discord/loop.py", "Event cannot be read"): "one line for each event, which is passed over",
+    ("channels/discord/loop.py", "Press was not answered"): "one line for each press, which counts all the same",
+    ("channels/matrix/client.py", "Keys could not be taken in"): "one line for each answer of the server",
+    ("channels/matrix/loop.py", "Homeserver does not know where the account was"): "once; then all is asked for anew",
+    ("channels/matrix/loop.py", "No citation"): "one line for each message, and only where details are logged",
+    ("channels/slack/loop.py", "Event cannot be read"): "one line for each event, which is passed over",
     (
         "engine/chats/accounts.py",
         "Account is served elsewhere",
@@ -60,10 +65,12 @@ LOGGED_EACH_TIME = {
 """Handlers that write a line each time, and why that does not repeat for as long as a failure lasts."""
 
 SILENT = {
-    ("channels/telegram/intake.py", "take"): "the loop's next statement says it; a bug has lines of its own",
+    ("channels/intake.py", "take"): "the loop's next statement says it; a bug has lines of its own",
+    ("channels/account_loop.py", "_until_it_works"): "the trouble is noted, and logged once when it begins and ends",
+    ("channels/discord/gateway.py", "_follow"): "the account's loop is handed the error",
     ("engine/chats/accounts.py", "_renew"): "every other statement of the process fails with it, and says so",
     ("engine/chats/accounts.py", "hold"): "every other statement of the process fails with it, and says so",
-    ("channels/telegram/loop.py", "_store"): "every other statement of the process fails with it, and says so",
+    ("channels/account_loop.py", "store_name"): "every other statement of the process fails with it, and says so",
     ("engine/chats/held.py", "serve"): "every other statement of the process fails with it, and says so",
     ("engine/work/health.py", "run"): "the store says itself what it cannot do; a bug has a line of its own",
     ("feed/postgres.py", "_send_deltas"): "the stored message will contain all of it; a bug has a line of its own",

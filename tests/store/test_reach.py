@@ -53,6 +53,7 @@ WITHOUT_REACH = {
     "sessions.find_by_row": LOOKED_UP,
     "sessions.find_as_in": LOOKED_UP,
     "deliveries.claim": "the text that is sent now; the unit decides whether it may leave",
+    "deliveries.find_newest_at": "the newest notification of a person, whose number it compares",
     "deliveries.find_streaming": "what a run has shown of its own reply, which the reply replaces",
     "deliveries.find_stored": "a refused text about which its owner is asked; the unit decides who is",
     "deliveries.find_shown": "what its own chat has seen, which an answer there points at",

@@ -12,7 +12,7 @@ from antiphon.engine.chats.groups import (
     rename_group,
     standing_of,
 )
-from antiphon.engine.chats.take_in import Received, Stale, keep_lease, may_enter
+from antiphon.engine.chats.take_in import Received, Stale, keep_lease, would_enter
 from antiphon.engine.rules import Rules
 from antiphon.policy.reception import GroupStanding
 from antiphon.store.arrivals import ArrivalOutcome
@@ -27,7 +27,7 @@ async def take_change(
         return Stale()
     match change.kind:
         case ChangeKind.INVITED:
-            return Received(outcome=ArrivalOutcome.IGNORED, may_enter=await _may_enter(tx, change, rules))
+            return Received(outcome=ArrivalOutcome.IGNORED, may_enter=await _is_open_to(tx, change, rules))
         case ChangeKind.ADDED:
             group = await find_group(tx, change.place)
             if standing_of(rules, change.place, group) is GroupStanding.UNKNOWN:
@@ -50,11 +50,11 @@ async def take_change(
     return Received(outcome=ArrivalOutcome.IGNORED)
 
 
-async def _may_enter(tx: Transaction, change: ChatChange, rules: Rules) -> bool:
+async def _is_open_to(tx: Transaction, change: ChatChange, rules: Rules) -> bool:
     """Whether the bot may join. Owners are asked about a group that they have not decided about, once."""
     sender = change.sender
     if sender is not None and change.place.to == sender.id:
-        return await may_enter(tx, rules, change.place, sender)
+        return await would_enter(tx, rules, change.place, sender)
     group = await find_group(tx, change.place)
     standing = standing_of(rules, change.place, group)
     if standing is GroupStanding.UNKNOWN:

@@ -234,7 +234,7 @@ async def _admission_request(query: Query, rules: Rules, inbound: Inbound, who: 
     )
 
 
-async def may_enter(tx: Transaction, rules: Rules, place: DeliveryContext, sender: Sender) -> bool:
+async def would_enter(tx: Transaction, rules: Rules, place: DeliveryContext, sender: Sender) -> bool:
     """Whether the bot may join the private chat with the sender: one whose message would be answered in some way."""
     message = Inbound(platform_id="", place=place, chat_type=ChatType.DIRECT, sender=sender, text="")
     who = await find_who(tx, rules, place, sender)
