@@ -77,7 +77,6 @@ TABLES: dict[str, object] = {
     "channels.discord.accounts": {"home": {"agent": "main"}},
     "channels.discord.accounts.x.groups": {"5": {"agent": "main", "silent": True}},
     "channels.discord.groups": {"5": {"agent": "main", "silent": True}},
-    "channels.discord.thread_bindings": {"enabled": True},
     "channels.deltachat.accounts": {"home": {"agent": "main"}},
     "channels.deltachat.accounts.x.groups": {"group-12": {"agent": "main"}},
     "channels.deltachat.groups": {"group-12": {"agent": "main"}},

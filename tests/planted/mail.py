@@ -23,7 +23,7 @@ BUGS = (
     ),
     Bug(
         "a quoted part of an address proves another domain",
-        "domain/mail/proof.py",
+        "channels/email/proof.py",
         '((?:{_QUOTED.pattern}|[^\\s;\\"])+)")',
         '({_QUOTED.pattern}|[^\\s;]+)")',
         LETTERS + "test_only_the_topmost_results_of_the_own_server_prove_a_sender[results20-False]",

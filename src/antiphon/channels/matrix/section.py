@@ -27,7 +27,7 @@ class MatrixAccount(PeopleSection):
     """Rooms in which it may answer, by their id, such as `!abc:example.org`."""
     stream_interval_ms: Annotated[int, Field(ge=500, le=60_000)] = 5_000
     """The least time between two changes of a reply that is shown while it is written; in groups twice that.
-    Homeservers allow about one message in 5 s unless they are told otherwise."""
+    Homeservers allow about one message in 5 s unless their settings say more."""
     bridges: dict[ChannelName, BridgeSection] = Field(default_factory=dict[ChannelName, BridgeSection])
     """Bridges on the homeserver, each by the name of the channel that it brings, such as `whatsapp`."""
 
