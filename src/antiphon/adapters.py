@@ -13,7 +13,7 @@ from antiphon.channels.kind import Admit, AnyKind, Greeting, Inside, JoinLink, O
 from antiphon.clock import Clock
 from antiphon.config.config import Config
 from antiphon.domain.classification import Compartments
-from antiphon.domain.errors import AntiphonError, Invalid, NotFound, Unavailable
+from antiphon.domain.errors import AntiphonError, Invalid, Unavailable
 from antiphon.domain.session import DEFAULT_ACCOUNT
 from antiphon.engine.services import Services
 from antiphon.store.deliveries import ChannelAccount
@@ -146,7 +146,7 @@ class OpenChannels:
         """An invitation to an account of a channel, for one person. Raises `Invalid`, and `Unavailable`."""
         connection = self._opened.get(name)
         if connection is None or name in self.broken:
-            raise NotFound(f"Channel is not open: {name[:80]!r}. `antiphon doctor` says why.")
+            raise Invalid(f"Channel is not open: {name[:80]!r}. `antiphon doctor` says why.", code="invalid_request")
         invitation = await connection.invite(account, admit)
         if invitation is None:
             said = f"Channel {name!r} has no invitations, or no account {account[:80]!r}. Tell people its address."

@@ -121,7 +121,6 @@ ABSENT = {
     "groups refuse": "-100",
     "pair approve": "nothing",
     "pair refuse": "nothing",
-    "pair invite": "nothing",
 }
 """Commands of owners about something that does not exist here, and those of users about tasks; others learn only that
 they may not."""
@@ -130,6 +129,7 @@ ELSEWHERE = {
     "memory export": "asks what `memory list` asks; it is JSON anyway",
     "sessions follow": "goes on until it is interrupted; it asks what `sessions history` asks",
     "mcp": "serves a program on its streams",
+    "pair invite": "needs a channel that has invitations; `test_matrix` asks who may make one",
     "skills add": "copies a folder on this machine, then asks what `skills trust` asks",
     **dict.fromkeys(("serve", "worker"), "is a gateway or a worker itself"),
     **dict.fromkeys(

@@ -181,7 +181,7 @@ async def test_an_invitation_admits_one_person_and_is_withdrawn(
     ("asked", "status"),
     [
         ({"channel": "deltachat", "account": "other"}, 400),
-        ({"channel": "webhook"}, 404),
+        ({"channel": "webhook"}, 400),
         ({"channel": "deltachat", "into": "nobody"}, 404),
     ],
     ids=["account", "channel", "person"],
