@@ -79,11 +79,12 @@ async def forget(tx: Transaction, address: ChatAddress) -> None:
         await rows.update(tx, binding.child, place_columns(NOWHERE))
 
 
-async def release_thread(tx: Transaction, child: SessionRow) -> ThreadBinding | None:
-    """Ends the binding of a child that is deleted or cannot answer in its thread any more, and returns it."""
+async def release_thread(tx: Transaction, child: SessionRow, lost: str | None = None) -> ThreadBinding | None:
+    """Ends the binding of a child that is deleted, or whose thread is the one that is lost, and returns it."""
     binding = await thread_bindings.find_of_child(tx, child)
-    if binding is not None:
-        await unbind(tx, binding)
+    if binding is None or lost not in (None, binding.name.thread):
+        return None
+    await unbind(tx, binding)
     return binding
 
 

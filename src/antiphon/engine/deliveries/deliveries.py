@@ -322,7 +322,7 @@ async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFai
     if not await outbox.CLAIMS.write(tx, claimed.claim, columns):
         return None
     if is_moved and claimed.session is not None:
-        await release_thread(tx, claimed.session)
+        await release_thread(tx, claimed.session, claimed.place.thread_id)
     if is_dead:
         await note_got(tx, claimed, PlaceGot.DENIED)
     is_known = is_dead and failure.code == GONE and await outbox.is_known_broken(tx, claimed, GONE)
