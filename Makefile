@@ -5,7 +5,7 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11
 # One more than cores: tests wait for processes and for time.
-EXTRAS := anthropic apprise deltachat discord email matrix postgres slack telegram
+EXTRAS := acp anthropic apprise deltachat discord email matrix postgres slack telegram
 WORKERS = $(shell expr $$(nproc) + 1)
 CHANGED = $(shell { git diff --name-only --diff-filter=d $(or $(BASE),HEAD); git ls-files --others --exclude-standard; } | grep '\.py$$')
 LISTS := $(wildcard tests/test_*.py) tests/planted tests/flow/test_routes.py tests/store/test_reach.py tests/store/test_statements.py \
