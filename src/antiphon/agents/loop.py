@@ -4,18 +4,16 @@ The log is the only state: each turn of the loop folds the run's events and deci
 was killed continues here like any other. Contract: runs 6, 8, 9.
 """
 
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
-import anyio
-
-from antiphon.agents.approving import Judge, JudgedCall, caller_of
+from antiphon.agents.approving import Judge
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded
 from antiphon.agents.call_arguments import read_call_arguments
+from antiphon.agents.carrying_out import CarryingOut
 from antiphon.agents.compaction import compact, estimate_tokens
 from antiphon.agents.context_rules import TakingIn, admit_descriptions, admit_entries, admit_memory
 from antiphon.agents.daily_room import Capped, find_daily_room
@@ -27,11 +25,10 @@ from antiphon.agents.quarantine import Quarantine, quarantine_of
 from antiphon.agents.repair import Conversed, Repairs, Shortening, after_refusal
 from antiphon.agents.simulating import RunSimulator
 from antiphon.agents.summary import FILL_LIMIT
-from antiphon.agents.text import bounded_text, whole_text
-from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
+from antiphon.agents.toolset import Toolset, ToolSource
 from antiphon.agents.whereabouts import Whereabouts
-from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, Effect
-from antiphon.domain.classification import Classification, Integrity, join_all
+from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent
+from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Invalid
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.home_key import HomeKey
@@ -39,9 +36,9 @@ from antiphon.domain.message import NO_USAGE, AssistantMessage, Cut, JsonObject,
 from antiphon.domain.quarantine import SCHEMA_MISMATCH
 from antiphon.domain.run import PLACE_CLEARANCE, Outcome, Purpose, Run, RunStatus
 from antiphon.domain.session import Session, SessionType
-from antiphon.domain.transcript import Entry, OpenCall, Step, Transcript
+from antiphon.domain.transcript import Entry, Step, Transcript
 from antiphon.engine.ledger.append import AGENT_ACTOR
-from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, UsedModel
+from antiphon.engine.ledger.run_log import UsedModel
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
@@ -49,14 +46,12 @@ from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.decision import Deny
 from antiphon.policy.exit import decide_provider
 from antiphon.policy.flow import ceiling, may_hold
-from antiphon.policy.rights import may_call, trusted_by
-from antiphon.policy.session_tools import SESSION_TOOLS, YIELD_TOOL
-from antiphon.policy.written.rule_set import RuleDecision
+from antiphon.policy.rights import trusted_by
+from antiphon.policy.session_tools import YIELD_TOOL
 
 logger = logging.getLogger(__name__)
 
 NO_VALUES = "The result did not have the form that it was asked for in, twice."
-CANCELLED = Outcome(status=RunStatus.CANCELLED, error="The run was cancelled.", code="cancelled")
 
 
 class AgentLoop:
@@ -75,6 +70,7 @@ class AgentLoop:
         self._models = models
         self._tools = tools
         self._rules = rules
+        self._carrying_out = CarryingOut(rules)
         self._workspaces = workspaces
         self._fence_key = home_key.subkey(PURPOSE)
         self._retry = retry or RetryPolicy()
@@ -120,7 +116,7 @@ class AgentLoop:
             if not may_hold(held, context.ceiling):
                 return _above(context, session, held)
             if transcript.open_calls():
-                stopped = await self._run_calls(context, transcript.steps_of(context.run.id)[-1], judge)
+                stopped = await self._carrying_out.run_calls(context, transcript.steps_of(context.run.id)[-1], judge)
                 if stopped is not None:
                     return stopped
                 continue
@@ -285,89 +281,6 @@ class AgentLoop:
         )
         return RunEnding(outcome=outcome, message=message)
 
-    async def _run_calls(self, context: RunContext, step: Step, judge: Judge) -> RunEnding | AwaitsApproval | None:
-        """Runs the step's calls that have no result: in order, or all at once if all of them only read.
-
-        Stops at the first that needs an approval, and asks for all that need one. Contract: approvals 4.
-        """
-        judged = await judge.judge(context, [result for result in step.results if isinstance(result, OpenCall)])
-        if all(each.asked is None and _only_reads(judge.tool_of(each.call)) for each in judged):
-            try:
-                async with anyio.create_task_group() as tasks:
-                    for each in judged:
-                        tasks.start_soon(self._run_call, context, each, judge)
-            except ExceptionGroup as group:
-                raise group.exceptions[0] from None  # the error of recording, as if there had been one call
-            return None
-        for each in judged:
-            if each.asked is not None:
-                carried = join_all(each.call.carried for each in judged if each.asked is not None)
-                has_asked = await context.ask_approval(await judge.asked(judged), self._rules, carried=carried)
-                return AwaitsApproval() if has_asked else RunEnding(outcome=CANCELLED)
-            if not await self._run_call(context, each, judge):
-                return None  # judged again, with the rights that the principal has now
-        return None
-
-    async def _run_call(self, context: RunContext, judged: JudgedCall, judge: Judge) -> bool:
-        """Whether the call has its result now; False if it must be judged again before it begins."""
-        call = judged.call
-        output = judged.refusal or await self._call(context, judged, judge)
-        if output is None:
-            return False
-        output, said = await judge.look_at_result(context, judged, output)
-        await context.record_result(
-            ToolResult(
-                message_id=context.ids.new("msg"),
-                call_seq=call.message_seq,
-                call_index=call.index,
-                tool=call.part.name,
-                tool_call_id=call.part.call_id,
-                content=text_content(whole_text(bounded_text(output.text))),
-                is_error=output.is_error,
-            ),
-            _source(output, judged.call, context),
-            self._rules.sinks,
-            uses_workspace=judged.refusal is None and judge.uses_workspace(call),
-            usage=output.usage,
-            decided=_decided(judged, said),
-        )
-        return True
-
-    async def _call(self, context: RunContext, judged: JudgedCall, judge: Judge) -> ToolOutput | None:
-        """The call's output; None if it has not begun, because what it was judged by has changed meanwhile."""
-        call = judged.call
-        name = call.part.name
-        tool = judge.tool_of(call)
-        if tool is None:
-            return _unknown_tool(name, judge.tools)
-        if call.is_begun and not tool.is_idempotent:
-            return ToolOutput(OUTCOME_UNKNOWN, is_error=True)
-        try:
-            arguments = read_call_arguments(call.part.arguments).values
-        except Invalid as invalid:
-            return _tool_error(invalid.code, invalid.message)
-        if call.is_begun:
-            standing = await context.standing()
-        else:
-            begun = await context.record_call(
-                call,
-                judge.standing,
-                judged.allowed_by,
-                workspace=judge.workspace_use(context, tool, call),
-                decided=judged.decided,
-            )
-            standing = judge.standing = begun.standing
-            if not begun.has_begun:
-                return None
-        if not may_call(name, standing, self._rules.role_tools):
-            return _tool_error("tool_not_given", f"Tool is not available any more: {name!r}. Do without it.")
-        return await tool.call(ToolContext(caller_of(context, call, judged.release)), arguments)
-
-
-def _decided(judged: JudgedCall, of_result: RuleDecision) -> RuleDecision:
-    """What the event of the result says of rules: why the call did not run, or what became of its result."""
-    return of_result if judged.refusal is None else judged.decided
-
 
 def _yielded(step: Step) -> str | None:
     """The text of a step that yielded; None if it did not yield."""
@@ -468,21 +381,6 @@ def _surroundings(session: Session, agent: Agent, tools: Toolset) -> Classificat
     return made_of.distrusted() if tools.has_unread else made_of
 
 
-def _source(output: ToolOutput, call: OpenCall, context: RunContext) -> Classification:
-    """What the result adds to the context. The session tools show whatever may flow to the session's taint.
-
-    What these show of others is as trusted as it was there, which the tool says.
-    """
-    source = output.classification.join(call.carried)
-    if call.part.name not in SESSION_TOOLS:
-        return source
-    return source.join(context.taint.with_integrity(Integrity.TRUSTED))
-
-
-def _only_reads(tool: Tool | None) -> bool:
-    return tool is None or tool.effects <= {Effect.READS}
-
-
 def _failures_in_a_row(steps: Sequence[Step]) -> int:
     failures = 0
     for step in reversed(steps):
@@ -491,14 +389,6 @@ def _failures_in_a_row(steps: Sequence[Step]) -> int:
                 return failures
             failures += 1
     return failures
-
-
-def _unknown_tool(name: str, tools: Toolset) -> ToolOutput:
-    return _tool_error("unknown_tool", f"Tool not found: {name[:80]!r}. Available tools: {', '.join(tools.names)}.")
-
-
-def _tool_error(code: str, message: str) -> ToolOutput:
-    return ToolOutput(json.dumps({"status": "error", "code": code, "error": message}), is_error=True)
 
 
 def _failed(code: str, message: str) -> RunEnding:
