@@ -20,6 +20,7 @@ from antiphon.agents.models import Models
 from antiphon.agents.offered_tools import OfferedTools
 from antiphon.agents.outside_gate import OutsideGate
 from antiphon.agents.reviewed_tools import ReviewedTools
+from antiphon.agents.runtimes import RuntimesOfAgents
 from antiphon.agents.simulating import OutsideSimulator
 from antiphon.agents.summaries import Summaries
 from antiphon.agents.toolset import FunctionTool, Tool, Toolset
@@ -36,6 +37,7 @@ from antiphon.config.config import Config
 from antiphon.config.sources import reread_rules
 from antiphon.config.written_rules import watched_file
 from antiphon.configured import ToolFunction, installed_checks, mcp_settings, web_setting
+from antiphon.domain.agent import AgentRuntime
 from antiphon.domain.classification import Compartments
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.delay import Delta
@@ -435,7 +437,14 @@ def build(
             ids=ids,
             live=live if live.is_serving else None,
         ),
-        runner=parts.runner or AgentLoop(base.models, given, rules, home_key, workspaces=workspaces, retry=parts.retry),
+        runner=parts.runner
+        or RuntimesOfAgents(
+            {
+                AgentRuntime.LOOP: AgentLoop(
+                    base.models, given, rules, home_key, workspaces=workspaces, retry=parts.retry
+                )
+            }
+        ),
         rules=rules,
         process=process,
         workspaces=workspaces,

@@ -56,6 +56,17 @@ class SandboxMode(StrEnum):
     ALL = "all"
 
 
+class AgentRuntime(StrEnum):
+    """What carries out an agent's runs. Contract: foreign_agents 1, 2."""
+
+    LOOP = "loop"
+    """Antiphon's own loop, with a model."""
+    RUNNER = "runner"
+    """A function or a framework of the program or of an installed package."""
+    ACP = "acp"
+    """A harness in a process of its own that speaks the Agent Client Protocol."""
+
+
 class SubagentRules(Struct, frozen=True, kw_only=True):
     """How far an agent's sessions may spawn others. Contract: spawn 2 to 4."""
 
@@ -93,6 +104,11 @@ class Agent(Struct, frozen=True, kw_only=True):
     sandbox: SandboxMode = SandboxMode.OFF
     command_limits: SandboxLimits = field(default_factory=SandboxLimits)
     subagents: SubagentRules = SubagentRules()
+    runtime: AgentRuntime = AgentRuntime.LOOP
+    runner: str | None = None
+    """The name of its runner, for `AgentRuntime.RUNNER`: of a function, `shop.agents:answer`, or of an entry point."""
+    clearance: Classification | None = None
+    """What may go to that which carries out its runs; None for what may go to its model's provider."""
     classification: Classification = PUBLIC
     """The classification of its instructions; its new sessions begin with it."""
 
