@@ -47,6 +47,7 @@ ASKED = {
         "engine/runs/lifecycle.py::begin_call": "the arguments of a command, with its workspace",
         "engine/schedules/firing.py::may_leave": "the results of a task",
         "policy/exit.py::decide_provider": "a prompt",
+        "policy/exit.py::decide_runner": "what a runner or harness is given",
     },
     "decide_provider": {
         "agents/introspection.py::look_back": "the prompt of a checkpoint",
@@ -59,7 +60,7 @@ ASKED = {
         "agents/introspection.py::look_back": "the prompt of a checkpoint",
         "agents/loop.py::run": "all that the session of a run holds",
         "engine/sessions/resets.py::_base_of_next": "what a session holds after a reset",
-        "agents/loop.py::_above": "the same, by the session's own clearance",
+        "agents/endings.py::above_ceiling": "the same, by the session's own clearance",
         "engine/access/ceilings.py::decide_above": "whatever somebody gives a session",
         "engine/checkpoints/steps.py::_kept": "working memory and description",
         "engine/checkpoints/steps.py::finish_checkpoint": "what a checkpoint changes",

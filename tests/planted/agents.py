@@ -61,7 +61,7 @@ BUGS = (
     ),
     Bug(
         "words of a server are trusted before anybody has read them",
-        "agents/loop.py",
+        "agents/beginning.py",
         "return made_of.distrusted() if tools.has_unread else made_of",
         "return made_of",
         "mcp/test_reviews.py::test_words_of_a_tool_are_untrusted_until_an_owner_has_read_them_as_they_are[sqlite]",

@@ -13,7 +13,7 @@ BUGS = (
     ),
     Bug(
         "a result made of a reference is trusted",
-        "agents/loop.py",
+        "agents/carrying_out.py",
         "    source = output.classification.join(call.carried)\n",
         "    source = output.classification\n",
         f"{_TESTS}test_a_reference_beside_the_routes_does_not_ask_and_distrusts_the_result[sqlite]",

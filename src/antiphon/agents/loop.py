@@ -10,32 +10,29 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
-from antiphon.agents.approving import Judge
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded
+from antiphon.agents.beginning import begin_run
 from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.carrying_out import CarryingOut
 from antiphon.agents.compaction import compact, estimate_tokens
-from antiphon.agents.context_rules import TakingIn, admit_descriptions, admit_entries, admit_memory
 from antiphon.agents.daily_room import Capped, find_daily_room
-from antiphon.agents.fence import PURPOSE, DataFences
+from antiphon.agents.endings import above_ceiling, failed, is_empty, spoke, unreadable
+from antiphon.agents.fence import PURPOSE
 from antiphon.agents.model import Model, ModelError, ModelErrorKind, Prompt
 from antiphon.agents.models import Models
-from antiphon.agents.prompt import NOBODY, Framing, build_prompt
-from antiphon.agents.quarantine import Quarantine, quarantine_of
+from antiphon.agents.prompt import Framing
+from antiphon.agents.prompting import make_prompt
+from antiphon.agents.quarantine import Quarantine
 from antiphon.agents.repair import Conversed, Repairs, Shortening, after_refusal
-from antiphon.agents.simulating import RunSimulator
 from antiphon.agents.summary import FILL_LIMIT
-from antiphon.agents.toolset import Toolset, ToolSource
-from antiphon.agents.whereabouts import Whereabouts
-from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent
-from antiphon.domain.classification import Classification
+from antiphon.agents.toolset import ToolSource
+from antiphon.domain.agent import MAX_TOOL_FAILURES
 from antiphon.domain.errors import Invalid
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.home_key import HomeKey
 from antiphon.domain.message import NO_USAGE, AssistantMessage, Cut, JsonObject, ToolResult, Usage, text_content
 from antiphon.domain.quarantine import SCHEMA_MISMATCH
-from antiphon.domain.run import PLACE_CLEARANCE, Outcome, Purpose, Run, RunStatus
-from antiphon.domain.session import Session, SessionType
+from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.transcript import Entry, Step, Transcript
 from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.run_log import UsedModel
@@ -45,8 +42,7 @@ from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.decision import Deny
 from antiphon.policy.exit import decide_provider
-from antiphon.policy.flow import ceiling, may_hold
-from antiphon.policy.rights import trusted_by
+from antiphon.policy.flow import may_hold
 from antiphon.policy.session_tools import YIELD_TOOL
 
 logger = logging.getLogger(__name__)
@@ -76,45 +72,25 @@ class AgentLoop:
         self._retry = retry or RetryPolicy()
 
     async def run(self, context: RunContext) -> RunEnding | AwaitsApproval:
-        opening = await context.open(self._rules.person_caps)
-        session, standing, agent = opening.session, opening.standing, context.agent
+        begun = await begin_run(context, self._tools, self._rules, self._workspaces)
+        session, judge, quarantine, agent = begun.session, begun.judge, begun.quarantine, context.agent
         try:
             model = await self._models.find(session.model or agent.model, context_tokens=agent.context_tokens)
         except Invalid as error:
-            return _failed(error.code, error.message)
+            return failed(error.code, error.message)
         await self._models.prepare(model)
         context.model = UsedModel(name=model.name, is_counted=model.is_counted)
-        offered = await self._tools.tools_for(agent.id)
-        tools = offered.for_session(agent.id, session.depth, standing, self._rules)
-        quarantine = quarantine_of(context.returns)
-        if quarantine is not None:
-            tools = tools.that_read()
-        if context.run.purpose is not Purpose.CHILD:
-            quarantine = None  # somebody else asks the child
-        context.surroundings, context.trusts = _surroundings(session, agent, tools), trusted_by(standing)
-        context.has_unread = tools.has_unread
-        is_group = session.source.type is SessionType.GROUP
-        is_sandboxed = context.run.is_sandboxed or self._rules.are_sandboxed(session)
-        judge = Judge(
-            rules=self._rules,
-            tools=tools,
-            session=session,
-            standing=standing,
-            is_sandboxed=is_sandboxed,
-            workspace=self._workspaces.of_session(session),
-        )
-        context.simulator = RunSimulator(context, judge)
         repairs = Repairs()
         while True:
             transcript = await context.read_log()
             if transcript.unreadable:
-                return _unreadable(transcript.unreadable)
+                return unreadable(transcript.unreadable)
             memory = await context.find_memory(session, self._rules)
             held = await context.find_held(self._rules.sinks)
             if ending := self._ending_in_log(context, transcript, quarantine):
                 return ending
             if not may_hold(held, context.ceiling):
-                return _above(context, session, held)
+                return above_ceiling(context, session, held)
             if transcript.open_calls():
                 stopped = await self._carrying_out.run_calls(context, transcript.steps_of(context.run.id)[-1], judge)
                 if stopped is not None:
@@ -126,24 +102,16 @@ class AgentLoop:
             asking = Asking(context=context, model=model, retry=self._retry, room=room)
             if isinstance(denied := decide_provider(context.made_of, model.name, self._rules.sinks), Deny):
                 return _kept_from(model.name.partition(":")[0], denied)
-            admission = TakingIn(session, judge.standing, self._rules)
-            memory = await admit_memory(context, memory, admission)
-            entries, decided = await admit_entries(context, repairs.entries(context.entries()), admission)
-            roles = await context.roles() if is_group else NOBODY
-            fences = DataFences(self._fence_key, session.id)
-            whereabouts = Whereabouts(
-                now=context.clock.now(),
-                zone=self._rules.task_zone,
-                role=standing.role,
-                names=context.names,
-                channels=self._rules.chats.titles,
+            made = await make_prompt(
+                context,
+                begun,
+                self._rules,
+                self._fence_key,
+                memory=memory,
+                entries=repairs.entries(context.entries()),
+                wanted="" if quarantine is None else quarantine.words(transcript.steps_of(context.run.id)),
             )
-            wanted = "" if quarantine is None else quarantine.words(transcript.steps_of(context.run.id))
-            framing = Framing(session.source.type, fences, roles, context.ceiling, memory, whereabouts, wanted)
-            prompt = build_prompt(
-                entries, transcript, context.run.id, session=session, agent=agent, tools=tools, framing=framing
-            )
-            prompt = await admit_descriptions(context, prompt, tools, admission)
+            prompt, entries, framing, decided = made
             if model.name in (repairs.left_out.blind_model, *transcript.blind_models):
                 prompt = replace(prompt, reads_images=False)
             if (
@@ -176,8 +144,8 @@ class AgentLoop:
                 await context.record([_left_out(context, repairs)])
             repairs = Repairs()
             is_misfit = quarantine is not None and quarantine.misfit(message) is not None
-            if not message.calls and not is_misfit and not _is_empty(context.run, message):
-                return _spoke(message, message)
+            if not message.calls and not is_misfit and not is_empty(context.run, message):
+                return spoke(message, message)
             await context.record_step(message)
 
     async def _repaired(
@@ -213,9 +181,9 @@ class AgentLoop:
         has_seen_all = newest is None or newest.seq <= last.message.saw
         if not last.message.calls and has_seen_all:
             if quarantine is not None and quarantine.misfit(last.message) is not None:
-                return None if quarantine.asks_again(steps) is not None else _failed(SCHEMA_MISMATCH, NO_VALUES)
-            if not _is_empty(context.run, last.message) or _has_spoken(steps):
-                return _spoke(last.message)
+                return None if quarantine.asks_again(steps) is not None else failed(SCHEMA_MISMATCH, NO_VALUES)
+            if not is_empty(context.run, last.message) or _has_spoken(steps):
+                return spoke(last.message)
             if _is_empty_again(context.run, steps):
                 return _empty(last.message)
         is_done = has_seen_all and all(isinstance(result, ToolResult) for result in last.results)
@@ -224,7 +192,7 @@ class AgentLoop:
                 outcome=Outcome(status=RunStatus.OK, reply=words), message=_spoken(context, transcript, words)
             )
         if _failures_in_a_row(steps) >= MAX_TOOL_FAILURES:
-            return _failed("tool_failures", f"Tools failed {MAX_TOOL_FAILURES} times in a row.")
+            return failed("tool_failures", f"Tools failed {MAX_TOOL_FAILURES} times in a row.")
         return None
 
     async def _find_room(self, context: RunContext, transcript: Transcript, model: Model) -> RunEnding | Room:
@@ -235,16 +203,16 @@ class AgentLoop:
         asked = len(steps) + before.model_calls
         calls = sum(len(step.results) for step in steps) + before.tool_calls
         if limits.model_calls is not None and asked >= limits.model_calls:
-            return _failed("limit_model_calls", f"The run made {asked} model calls, which is its limit.")
+            return failed("limit_model_calls", f"The run made {asked} model calls, which is its limit.")
         if limits.tool_calls is not None and calls >= limits.tool_calls:
-            return _failed("limit_tool_calls", f"The run made {calls} tool calls, which is its limit.")
+            return failed("limit_tool_calls", f"The run made {calls} tool calls, which is its limit.")
         room = Room()
         if limits.tokens is not None or limits.usd is not None:
             used = await context.used()
             if limits.tokens is not None and used.total_tokens >= limits.tokens:
-                return _failed("limit_tokens", f"The run used {used.total_tokens} tokens, which is its limit or more.")
+                return failed("limit_tokens", f"The run used {used.total_tokens} tokens, which is its limit or more.")
             if limits.usd is not None and (used.cost_microusd or 0) >= limits.usd * 1_000_000:
-                return _failed("limit_cost", f"The run reached its cost limit: {limits.usd} USD.")
+                return failed("limit_cost", f"The run reached its cost limit: {limits.usd} USD.")
             if limits.tokens is not None:
                 room = Room(
                     tokens=limits.tokens - used.total_tokens,
@@ -256,7 +224,7 @@ class AgentLoop:
         today = await context.spent_today(self._rules.person_caps)
         daily = find_daily_room(today, context.agent, self._rules)
         if isinstance(daily, Capped):
-            return _failed(daily.code, daily.error)
+            return failed(daily.code, daily.error)
         return min(room, daily, key=lambda each: each.tokens)
 
     def _model_failure(self, context: RunContext, transcript: Transcript, error: ModelError) -> RunEnding:
@@ -315,24 +283,13 @@ def _log_repair(context: RunContext, repairs: Repairs) -> None:
     )
 
 
-def _spoke(said: AssistantMessage, message: AssistantMessage | None = None) -> RunEnding:
-    """The end of a run whose last step said this; `message` is what is not stored yet."""
-    return RunEnding(outcome=Outcome(status=RunStatus.OK, reply=said.text, cut=said.cut), message=message)
-
-
-def _is_empty(run: Run, message: AssistantMessage) -> bool:
-    """Whether the answer says nothing where somebody waits for words."""
-    is_awaited = run.purpose.speaks_for_itself and run.purpose is not Purpose.CHILD and run.report is None
-    return is_awaited and not message.calls and not message.text.strip()
-
-
 def _has_spoken(steps: Sequence[Step]) -> bool:
     return any(step.message.text.strip() for step in steps)
 
 
 def _is_empty_again(run: Run, steps: Sequence[Step]) -> bool:
     """Whether the last two answers were empty: the model was asked once more. Contract: groups 4."""
-    return len(steps) > 1 and _is_empty(run, steps[-2].message)
+    return len(steps) > 1 and is_empty(run, steps[-2].message)
 
 
 def _empty(last: AssistantMessage) -> RunEnding:
@@ -375,12 +332,6 @@ def _spoken(context: RunContext, transcript: Transcript, words: str) -> Assistan
     )
 
 
-def _surroundings(session: Session, agent: Agent, tools: Toolset) -> Classification:
-    """What the prompt holds beside the entries and the memory. Words of others count until an owner confirmed them."""
-    made_of = session.base.join(agent.classification)
-    return made_of.distrusted() if tools.has_unread else made_of
-
-
 def _failures_in_a_row(steps: Sequence[Step]) -> int:
     failures = 0
     for step in reversed(steps):
@@ -391,37 +342,6 @@ def _failures_in_a_row(steps: Sequence[Step]) -> int:
     return failures
 
 
-def _failed(code: str, message: str) -> RunEnding:
-    return RunEnding(outcome=Outcome(status=RunStatus.ERROR, error=message, code=code))
-
-
-def _unreadable(seqs: Sequence[int]) -> RunEnding:
-    return _failed(
-        "unreadable_entry",
-        f"Entry {seqs[0]} of this session cannot be read: its stored form is damaged"
-        f"{f' (and {len(seqs) - 1} more)' if len(seqs) > 1 else ''}. Nothing was sent to the model. "
-        "Continue in a fork of the session, which has a note in its place, or restore a backup.",
-    )
-
-
-def _above(context: RunContext, session: Session, held: Classification) -> RunEnding:
-    """The end of a run whose session holds more than its ceiling. Contract: flow 2."""
-    if may_hold(held, ceiling(session)):
-        logger.warning(
-            "Run ended because its place lost clearance",
-            extra={"action": PLACE_CLEARANCE, "run_id": context.run.id, "session": session.key.value},
-        )
-        return _failed(
-            PLACE_CLEARANCE,
-            "The place where this session answers may not have what the session holds. Reset the session, or raise the "
-            "clearance of its channel and of the person there.",
-        )
-    return _failed(
-        "above_clearance",
-        "The session holds more than its clearance allows. Reset the session, or raise its clearance.",
-    )
-
-
 def _kept_from(provider: str, denied: Deny) -> RunEnding:
     advice = f"Raise providers.{provider}.clearance, use another model, or reset the session."
-    return _failed(denied.rule, f"{denied.reason} {advice}")
+    return failed(denied.rule, f"{denied.reason} {advice}")
