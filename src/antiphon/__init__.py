@@ -7,9 +7,11 @@ from antiphon.version import VERSION
 
 if TYPE_CHECKING:
     from antiphon.agents.model import ToolSchema
+    from antiphon.agents.runners.own_tools import Answer
+    from antiphon.agents.runners.turn import PlannedCall, ToolReply, Turn, TurnClosed, TurnPerson, TurnSession
     from antiphon.agents.toolset import ToolContext, tool
     from antiphon.config.config import Config
-    from antiphon.config.sections.agents import AgentSection
+    from antiphon.config.sections.code_agents import AgentInCode as Agent
     from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Verdict
     from antiphon.domain.delivery import Delivery, DeliveryStatus
     from antiphon.domain.errors import (
@@ -63,7 +65,8 @@ if TYPE_CHECKING:
     from antiphon.store.migrations import StoreUnusable
 
 __all__ = [
-    "AgentSection",
+    "Agent",
+    "Answer",
     "Antiphon",
     "AntiphonError",
     "Approval",
@@ -92,6 +95,7 @@ __all__ = [
     "NotFound",
     "Note",
     "NoteHandles",
+    "PlannedCall",
     "PreviewedTask",
     "QueueMode",
     "ReplyPiece",
@@ -120,11 +124,16 @@ __all__ = [
     "TooLarge",
     "ToolCallPart",
     "ToolContext",
+    "ToolReply",
     "ToolResult",
     "ToolSchema",
     "Tools",
     "Tree",
     "TreeRun",
+    "Turn",
+    "TurnClosed",
+    "TurnPerson",
+    "TurnSession",
     "Unavailable",
     "Usage",
     "UserMessage",
@@ -141,9 +150,11 @@ __version__ = VERSION
 
 _MODULES = {
     "antiphon.agents.model": ("ToolSchema",),
+    "antiphon.agents.runners.own_tools": ("Answer",),
+    "antiphon.agents.runners.turn": ("PlannedCall", "ToolReply", "Turn", "TurnClosed", "TurnPerson", "TurnSession"),
     "antiphon.agents.toolset": ("ToolContext", "tool"),
     "antiphon.config.config": ("Config",),
-    "antiphon.config.sections.agents": ("AgentSection",),
+    "antiphon.config.sections.code_agents": ("Agent",),
     "antiphon.domain.approval": ("Approval", "ApprovalState", "AskedCall", "Verdict"),
     "antiphon.domain.delivery": ("Delivery", "DeliveryStatus"),
     "antiphon.domain.errors": (
@@ -195,6 +206,8 @@ _MODULES = {
     "antiphon.store.migrations": ("StoreUnusable",),
 }
 """Where each public name is defined."""
+_NAMED_INSIDE = {"Agent": "AgentInCode", "open": "open_embedded"}
+"""Public names that their modules know by others."""
 
 
 def __getattr__(name: str) -> object:
@@ -202,5 +215,5 @@ def __getattr__(name: str) -> object:
     module = next((module for module, names in _MODULES.items() if name in names), None)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(module), "open_embedded" if name == "open" else name)
+    found = globals()[name] = getattr(import_module(module), _NAMED_INSIDE.get(name, name))
     return found

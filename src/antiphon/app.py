@@ -11,6 +11,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from antiphon.adapters import open_channels, ready_channels
+from antiphon.agents.runners.finding import NO_RUNNERS, find_runners
 from antiphon.building import App, Base, Parts, build, open_backend, rules_for
 from antiphon.clock import RandomIds, SystemClock
 from antiphon.config.config import Config
@@ -32,6 +33,7 @@ from antiphon.home import prepare_home
 from antiphon.proxies import is_loopback
 from antiphon.seals import refuse_seal_place
 from antiphon.settings.addresses import host_in_header
+from antiphon.store import code_agents
 from antiphon.store.compartments import read_compartments
 from antiphon.store.database import Database
 
@@ -46,14 +48,18 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     Raises `StoreUnusable`, `Invalid`.
     """
     parts = parts or Parts()
-    clock = parts.clock or SystemClock()
+    clock, rules = parts.clock or SystemClock(), rules_for(config, parts)
+    runners = NO_RUNNERS
+    if config.gateway.role.works:
+        runners = await to_thread.run_sync(find_runners, rules.agents.values(), parts.runners)
     base = Base(
         home=home,
         config=config,
         parts=parts,
         clock=clock,
         ids=parts.ids or RandomIds(clock),
-        rules=rules_for(config, parts),
+        rules=rules,
+        found_runners=runners,
         models=open_models(home, config, parts.models),
         tools=classified([*installed_tools(), *map(function_tool, parts.tools)], config),
         channels=ready_channels(config),
@@ -80,6 +86,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         else:
             async with open_channels(base.channels, clock, more=parts.channels) as channels:
                 home_key = await find_home_key(backend.database, base.ids)
+                await _note_code_agents(base, backend.database)
                 app, worker = build(base, backend, process=process, channels=channels, home_key=home_key)
                 async with anyio.create_task_group() as tasks:
                     for task in backend.tasks:
@@ -197,3 +204,12 @@ def _gateway_of(app: App) -> Gateway:
         public_url=app.config.gateway.public_url,
         rotate_owner_token=rotate,
     )
+
+
+async def _note_code_agents(base: Base, database: Database) -> None:
+    """Notes the agents that are given in code, so that a process without the code leaves their runs queued."""
+    named = {id: base.rules.agents[id].runner or "" for id in base.parts.runners if id in base.rules.agents}
+    known = {each.id: each.runner for each in await database.read(code_agents.list_all)} if named else {}
+    new = {id: runner for id, runner in named.items() if known.get(id) != runner}
+    if new:
+        await database.run(code_agents.put, new)

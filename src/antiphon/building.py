@@ -20,6 +20,9 @@ from antiphon.agents.models import Models
 from antiphon.agents.offered_tools import OfferedTools
 from antiphon.agents.outside_gate import OutsideGate
 from antiphon.agents.reviewed_tools import ReviewedTools
+from antiphon.agents.runners.finding import NO_RUNNERS, FoundRunners
+from antiphon.agents.runners.functions import Runner
+from antiphon.agents.runners.runner_loop import RunnerLoop
 from antiphon.agents.runtimes import RuntimesOfAgents
 from antiphon.agents.simulating import OutsideSimulator
 from antiphon.agents.summaries import Summaries
@@ -42,7 +45,7 @@ from antiphon.domain.classification import Compartments
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.delay import Delta
 from antiphon.domain.home_key import HomeKey
-from antiphon.domain.ids import Ids, ProcessId, SessionRow
+from antiphon.domain.ids import AgentId, Ids, ProcessId, SessionRow
 from antiphon.domain.sandbox import CommandMode
 from antiphon.engine.access.buckets import Buckets
 from antiphon.engine.access.callers import Callers
@@ -205,6 +208,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     channels: Sequence[Channel] = ()
     """In addition to the configured channels."""
     runner: AgentRunner | None = None
+    runners: Mapping[AgentId, Runner] = {}
+    """The functions that carry out the runs of agents that are given in code."""
     clock: Clock | None = None
     ids: Ids | None = None
     commit_hook: CommitHook | None = None
@@ -238,6 +243,8 @@ class Base(Struct, frozen=True, kw_only=True):
     tools: Sequence[FunctionTool]
     """The tools of installed packages and embedding programs."""
     channels: Sequence[ReadyChannel]
+    found_runners: FoundRunners = NO_RUNNERS
+    """Of the agents that have one; nothing in a process that works on no runs."""
     compartments: Compartments | None = None
     """Those of the home, once the database was asked for them; None if no setting names any."""
 
@@ -307,7 +314,8 @@ def open_backend(base: Base, process: ProcessId, workers: Sequence[Worker]) -> A
 
 def _describe(base: Base, process: ProcessId) -> Process:
     role = base.config.gateway.role
-    agents = tuple(base.rules.agents) if role.works else ()
+    missing = base.found_runners.missing
+    agents = tuple(each for each in base.rules.agents if each not in missing) if role.works else ()
     fingerprint = fingerprint_of(base.config, base.rules.written.now)
     return describe_process(process, role.value, version=VERSION, fingerprint=fingerprint, agents=agents)
 
@@ -442,12 +450,16 @@ def build(
             {
                 AgentRuntime.LOOP: AgentLoop(
                     base.models, given, rules, home_key, workspaces=workspaces, retry=parts.retry
-                )
+                ),
+                AgentRuntime.RUNNER: RunnerLoop(
+                    base.found_runners.runners, given, rules, home_key, workspaces=workspaces
+                ),
             }
         ),
         rules=rules,
         process=process,
         workspaces=workspaces,
+        lacking=frozenset(base.found_runners.missing),
         unwind_seconds=parts.unwind_seconds,
     )
     inbox = Inbox(database, rules, ids)

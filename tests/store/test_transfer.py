@@ -223,6 +223,8 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "trusted_content",
         "quarantined_results",
         "quarantined_values",
+        "runner_states",
+        "code_agents",
         "checkpoints",
         "unnoticed_events",
         "arrivals",

@@ -15,6 +15,7 @@ from antiphon.agents.call_flow import Calling, may_leave, refuse_call, sink_of
 from antiphon.agents.call_rules import RuledCall, ask_before, ask_of_result, reason_of, refuse_by_rule, without_redacted
 from antiphon.agents.references import with_values
 from antiphon.agents.toolset import (
+    AlwaysAsked,
     ByArguments,
     Deriving,
     Foreseeing,
@@ -291,6 +292,9 @@ class Judge:
         tool = self.tool_of(call)
         if tool is None or call.is_begun or not may_call(call.part.name, self.standing, self.rules.role_tools):
             return None
+        if isinstance(tool, AlwaysAsked):
+            question = tool.question_of(read_call_arguments(call.part.arguments).values)
+            return NeedsApproval(tool.schema.name, question, by_rule=True)
         effects = self._effects_of(tool)
         is_steered = context.is_steered(call.message_seq) or refers_in_routes(call, tool)
         if is_steered and (place := await self._place_of(context, call, tool)) is not None:

@@ -1,7 +1,7 @@
 """Keeps a long conversation within the model's context. Contract: runs 9."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from antiphon.agents.asking import Asking
 from antiphon.agents.model import ModelError, ModelErrorKind, RefusedEntry
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 KEPT_SHARE = 0.25
 SMALLER_SHARE = 0.25
 """How much of the room for a summary's source is used if all of it was refused."""
+Summariser = Callable[[Sequence[Entry]], Awaitable[tuple[str, Usage]]]
+"""The summary of the older entries, and what a model used for it. It may raise `ModelError`."""
 TURNS_LEFT_OUT = "[The turns after these were left out, because they did not fit.]"
 
 
@@ -46,9 +48,8 @@ def estimate_tokens(entries: Sequence[Entry], instructions: str) -> int:
 
 async def compact(
     context: RunContext,
-    asking: Asking,
     entries: Sequence[Entry],
-    framing: Framing,
+    summarised: Summariser,
     *,
     how: Shortening = Shortening.SUMMARY,
 ) -> bool:
@@ -75,7 +76,7 @@ async def compact(
         data |= {"summary": _summary_before(older), "error": "The provider refused the conversation as too long."}
     else:
         try:
-            data["summary"], usage = await _summarised(asking, older, framing, how)
+            data["summary"], usage = await summarised(older)
         except ModelError as error:
             logger.warning("Compaction failed", extra={"action": "compaction_failed", "run_id": context.run.id})
             if how is Shortening.IF_SUMMARISED:
@@ -91,6 +92,15 @@ async def compact(
     )
     await context.record([event])
     return True
+
+
+def summariser_of(asking: Asking, framing: Framing, how: Shortening = Shortening.SUMMARY) -> Summariser:
+    """Summaries by the run's model."""
+
+    async def summarised(older: Sequence[Entry]) -> tuple[str, Usage]:
+        return await _summarised(asking, older, framing, how)
+
+    return summarised
 
 
 async def _summarised(asking: Asking, older: Sequence[Entry], framing: Framing, how: Shortening) -> tuple[str, Usage]:

@@ -3,15 +3,38 @@
 import logging
 from collections.abc import Sequence
 
+from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.domain.classification import Classification
-from antiphon.domain.message import AssistantMessage
+from antiphon.domain.message import AssistantMessage, ToolResult, text_content
 from antiphon.domain.run import PLACE_CLEARANCE, Outcome, Purpose, Run, RunStatus
 from antiphon.domain.session import Session
+from antiphon.domain.transcript import Step, Transcript
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
 from antiphon.policy.flow import ceiling, may_hold
+from antiphon.policy.session_tools import YIELD_TOOL
 
 logger = logging.getLogger(__name__)
+
+
+def yielded(step: Step) -> str | None:
+    """The text of a step that yielded; None if it did not yield."""
+    for result in step.results:
+        if isinstance(result, ToolResult) and result.tool == YIELD_TOOL and not result.is_error:
+            called = step.message.calls[result.call_index]
+            return str(read_call_arguments(called.arguments).values.get("message") or "")
+    return None
+
+
+def spoken_by_yield(context: RunContext, transcript: Transcript, words: str) -> AssistantMessage | None:
+    if not words:
+        return None
+    return AssistantMessage(
+        message_id=context.ids.new("msg"),
+        content=text_content(words),
+        saw=transcript.last_seq,
+        is_undecided=True,
+    )
 
 
 def failed(code: str, message: str) -> RunEnding:

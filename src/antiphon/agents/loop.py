@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded
 from antiphon.agents.beginning import begin_run
-from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.carrying_out import CarryingOut
-from antiphon.agents.compaction import compact, estimate_tokens
+from antiphon.agents.compaction import compact, estimate_tokens, summariser_of
 from antiphon.agents.daily_room import Capped, find_daily_room
-from antiphon.agents.endings import above_ceiling, failed, is_empty, spoke, unreadable
+from antiphon.agents.endings import above_ceiling, failed, is_empty, spoke, spoken_by_yield, unreadable, yielded
 from antiphon.agents.fence import PURPOSE
 from antiphon.agents.model import Model, ModelError, ModelErrorKind, Prompt
 from antiphon.agents.models import Models
@@ -43,7 +42,6 @@ from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.decision import Deny
 from antiphon.policy.exit import decide_provider
 from antiphon.policy.flow import may_hold
-from antiphon.policy.session_tools import YIELD_TOOL
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +117,7 @@ class AgentLoop:
                 and not repairs.shortenings
             ):
                 repairs = repairs.shortened(Shortening.SUMMARY)
-                if await compact(context, asking, entries, framing):
+                if await compact(context, entries, summariser_of(asking, framing)):
                     continue
             try:
                 answer = await asking.ask(prompt)
@@ -165,7 +163,8 @@ class AgentLoop:
                 _log_repair(context, found)
                 return found
             tried = tried.shortened(found)
-            if await compact(context, asking, tried.entries(refused.entries), refused.framing, how=found):
+            summarised = summariser_of(asking, refused.framing, found)
+            if await compact(context, tried.entries(refused.entries), summarised, how=found):
                 return tried
         return None
 
@@ -182,14 +181,14 @@ class AgentLoop:
         if not last.message.calls and has_seen_all:
             if quarantine is not None and quarantine.misfit(last.message) is not None:
                 return None if quarantine.asks_again(steps) is not None else failed(SCHEMA_MISMATCH, NO_VALUES)
-            if not is_empty(context.run, last.message) or _has_spoken(steps):
+            if not is_empty(context.run, last.message) or _hasspoken_by_yield(steps):
                 return spoke(last.message)
             if _is_empty_again(context.run, steps):
                 return _empty(last.message)
         is_done = has_seen_all and all(isinstance(result, ToolResult) for result in last.results)
-        if is_done and (words := _yielded(last)) is not None:
+        if is_done and (words := yielded(last)) is not None:
             return RunEnding(
-                outcome=Outcome(status=RunStatus.OK, reply=words), message=_spoken(context, transcript, words)
+                outcome=Outcome(status=RunStatus.OK, reply=words), message=spoken_by_yield(context, transcript, words)
             )
         if _failures_in_a_row(steps) >= MAX_TOOL_FAILURES:
             return failed("tool_failures", f"Tools failed {MAX_TOOL_FAILURES} times in a row.")
@@ -250,15 +249,6 @@ class AgentLoop:
         return RunEnding(outcome=outcome, message=message)
 
 
-def _yielded(step: Step) -> str | None:
-    """The text of a step that yielded; None if it did not yield."""
-    for result in step.results:
-        if isinstance(result, ToolResult) and result.tool == YIELD_TOOL and not result.is_error:
-            called = step.message.calls[result.call_index]
-            return str(read_call_arguments(called.arguments).values.get("message") or "")
-    return None
-
-
 class _RefusedStep(NamedTuple):
     """A step that the provider refused."""
 
@@ -283,7 +273,7 @@ def _log_repair(context: RunContext, repairs: Repairs) -> None:
     )
 
 
-def _has_spoken(steps: Sequence[Step]) -> bool:
+def _hasspoken_by_yield(steps: Sequence[Step]) -> bool:
     return any(step.message.text.strip() for step in steps)
 
 
@@ -318,17 +308,6 @@ def _partial(
         is_undecided=True,
         cut=cut if text else None,
         usage=usage,
-    )
-
-
-def _spoken(context: RunContext, transcript: Transcript, words: str) -> AssistantMessage | None:
-    if not words:
-        return None
-    return AssistantMessage(
-        message_id=context.ids.new("msg"),
-        content=text_content(words),
-        saw=transcript.last_seq,
-        is_undecided=True,
     )
 
 

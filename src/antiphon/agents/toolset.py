@@ -182,6 +182,15 @@ class Deriving(Protocol):
 
 
 @runtime_checkable
+class AlwaysAsked(Protocol):
+    """A tool whose calls are questions: each waits for a person's answer. Contract: foreign_agents 1."""
+
+    def question_of(self, arguments: JsonObject) -> str:
+        """What the person is asked, in plain sentences."""
+        ...
+
+
+@runtime_checkable
 class ByAgent(Protocol):
     """A tool that is another one for each agent."""
 
@@ -557,6 +566,11 @@ class Toolset:
             if (named is None or any(name.startswith(start) for name in named)) and not matches_any(start, lacked)
         }
         return Toolset(kept, absent, from_servers=self._from_servers)
+
+    def with_tool(self, tool: Tool) -> "Toolset":
+        """With this one in the place of any other of its name."""
+        others = [each for name, each in self._tools.items() if name != tool.schema.name]
+        return Toolset([*others, tool], self._absent, from_servers=self._from_servers - {tool.schema.name})
 
     def that_read(self) -> "Toolset":
         """Those which change nothing: they read here, or fetch what they read. Contract: flow 10."""

@@ -33,7 +33,7 @@ from antiphon.config.sections.tasks import TasksSection
 from antiphon.config.sections.tools import ToolsSection
 from antiphon.config.sections.zones import machine_zone
 from antiphon.config.written_rules import may_name_compartments, read_written_rules
-from antiphon.domain.agent import Agent, DailyLimits, RunLimits
+from antiphon.domain.agent import Agent, AgentRuntime, DailyLimits, RunLimits
 from antiphon.domain.chat_form import BRIDGED_CHATS
 from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, Compartments
 from antiphon.domain.errors import Invalid
@@ -129,6 +129,9 @@ class Config(Section):
                 self._agent(section),
                 classification=self._classification(
                     section.classification, compartments, "agents", "list", str(index), "classification"
+                ),
+                clearance=self._clearance(
+                    section.runner_clearance, compartments, "agents", "list", str(index), "runner_clearance"
                 ),
             )
             for index, section in enumerate(listed)
@@ -261,6 +264,8 @@ class Config(Section):
             daily=DailyLimits(tokens=daily.tokens, usd=daily.usd),
             tools=(section.tools or defaults.tools).allow,
             profile=(section.tools or defaults.tools).profile,
+            runtime=AgentRuntime.LOOP if section.runner is None else AgentRuntime.RUNNER,
+            runner=section.runner,
             skills=defaults.skills if section.skills is None else section.skills,
             sandbox=section.sandbox.mode or defaults.sandbox.mode,
             command_limits=_command_limits(section.sandbox, defaults.sandbox),

@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import cast
 
 import anyio
+from msgspec.structs import replace
 
 from antiphon.app import open_app
 from antiphon.backends import name_holder
 from antiphon.building import App, Parts
 from antiphon.config.config import Config
-from antiphon.config.sections.agents import AgentSection
+from antiphon.config.sections.code_agents import AgentInCode
 from antiphon.config.sources import find_config_file, load_config
 from antiphon.configured import ToolFunction
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict
-from antiphon.domain.ids import RunId
+from antiphon.domain.ids import AgentId, RunId
 from antiphon.domain.keys import parse_agent_id
 from antiphon.embedded.approvals import ApprovalHandles
 from antiphon.embedded.arguments import checked, rows
@@ -179,7 +180,7 @@ def open_embedded(
     home: str | Path | None = None,
     *,
     config: str | Path | Config | None = None,
-    agents: Sequence[AgentSection] = (),
+    agents: Sequence[AgentInCode] = (),
     tools: Sequence[ToolFunction] = (),
     checks: Sequence[CodeCheck] = (),
     parts: Parts | None = None,
@@ -197,7 +198,9 @@ def open_embedded(
     if agents:
         listed = settings.agents.model_copy(update={"list": (*settings.agents.list, *agents)})
         settings = settings.model_copy(update={"agents": listed})
-    return ProgramHome(directory, settings, parts or Parts(tools=tools, checks=checks))
+    own = parts or Parts(tools=tools, checks=checks)
+    runners = {AgentId(each.id): each.function for each in agents if each.function is not None}
+    return ProgramHome(directory, settings, replace(own, runners={**own.runners, **runners}))
 
 
 def _failed(lease: Lease | None, cause: BaseException) -> BaseException:

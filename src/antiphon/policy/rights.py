@@ -1,6 +1,7 @@
 """The rights of roles. Only this module asks who is an owner. Contract: access 1, 4, runs 4, 7."""
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from msgspec import Struct
 
@@ -13,6 +14,9 @@ from antiphon.policy.acts import Act
 from antiphon.policy.decision import ALLOW, Decision, Deny
 from antiphon.policy.session_tools import GUEST_TOOLS, SPAWN_FAMILY
 from antiphon.policy.standing import Standing
+
+ASK_PERSON: Final = "ask_person"
+"""A question of an agent's runner: whoever begins the run may cause it, and another person answers."""
 
 
 class RoleTools(Struct, frozen=True, kw_only=True):
@@ -196,6 +200,6 @@ def may_call(tool: str, standing: Standing, role_tools: RoleTools) -> bool:
     if standing.is_suspended:
         return False
     named = role_tools.of(standing)
-    if named is None or tool in GUEST_TOOLS or tool in named:
+    if named is None or tool == ASK_PERSON or tool in GUEST_TOOLS or tool in named:
         return True
     return tool in SPAWN_FAMILY and "sessions_spawn" in named

@@ -91,6 +91,7 @@ CLASSIFIED = (
     ("trusted_content", "person"),
     ("approvals", "shown_person"),
     ("quarantined_values", "person"),
+    ("runner_states", "person"),
     ("calls", "person"),
     ("tasks", "person"),
 )

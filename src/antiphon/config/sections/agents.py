@@ -218,6 +218,13 @@ class AgentSection(Section):
     sandbox: AgentSandboxSection = AgentSandboxSection()
     subagents: SubagentsSection | None = None
     """Overrides `agents.defaults.subagents`, setting by setting."""
+    runner: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """What carries out its runs in place of Antiphon's own loop ([Runners](RUNNERS.md)): a function,
+    `shop.agents:answer`, or the name of an entry point `antiphon.runners`. Its `model` then only names the provider
+    whose clearance counts."""
+    runner_clearance: ClearanceSection | None = None
+    """What may be given to its runner. Unless set, what may go to the provider of its `model`. A context with more ends
+    the run, `runner_clearance`."""
     skills: SkillNames | None = None
     """Replaces all of `agents.defaults.skills`."""
     mcp_servers: dict[str, McpServerSection] = Field(default_factory=dict[str, McpServerSection])

@@ -16,6 +16,8 @@ class Claimant(Struct, frozen=True, kw_only=True):
     process: ProcessId
     time_limits: Mapping[AgentId, timedelta | None]
     """The limit that each agent's settings name for its runs; zero for none."""
+    lacking: frozenset[AgentId] = frozenset()
+    """Agents whose runners it lacks."""
     default_time: timedelta | None = None
     """The limit of runs for which neither their agent, their spawn nor their task names one; None for none."""
     is_default_named: bool = False

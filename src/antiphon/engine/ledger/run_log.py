@@ -110,7 +110,11 @@ async def made_by_run(query: Query, run: Run, events: Sequence[Event]) -> Classi
 
 def call_name(run_id: RunId, call: OpenCall) -> str:
     """The call's id, equal in every attempt of the run. Contract: runs 8."""
-    return f"{run_id}-{call.message_seq}-{call.index}"
+    return call_name_of(run_id, call.message_seq, call.index)
+
+
+def call_name_of(run_id: RunId, message_seq: int, index: int) -> str:
+    return f"{run_id}-{message_seq}-{index}"
 
 
 def closing_result(call: OpenCall, message_id: str) -> ToolResult:

@@ -39,6 +39,7 @@ from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.memory.shown import AskMemory, ShownMemory, find_shown
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
+from antiphon.engine.runs.chains import read_chain
 from antiphon.engine.runs.names import NO_NAMES, RunNames, find_names
 from antiphon.policy.caps import PersonCaps
 from antiphon.policy.flow import admitted, is_public, may_hold
@@ -47,11 +48,21 @@ from antiphon.policy.sinks import Sinks
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.policy.written.rule_set import NOTHING_SAID, RuleDecision
-from antiphon.store import approvals, incarnations, people, quarantine, spawns, standing_approvals, trusted_content
+from antiphon.store import (
+    approvals,
+    incarnations,
+    people,
+    quarantine,
+    runner_states,
+    spawns,
+    standing_approvals,
+    trusted_content,
+)
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
+from antiphon.store.runner_states import RunnerState, StateName
 
 PAGE_EVENTS = 1000
 FRESH_SECONDS = 0.1
@@ -508,6 +519,27 @@ class RunContext:
         scope = ValueScope(self.run.session, self.run.session_id, self.run.chain or self.run.id)
         return await self._database.read(quarantine.find_values, scope, names)
 
+    async def read_chain(self) -> list[Event]:
+        """What the run and those that it continues have recorded, the oldest run's events first."""
+        return await self._database.read(read_chain, self.run)
+
+    async def find_state(self) -> RunnerState | None:
+        """What the runner of the agent kept last in this incarnation of the session."""
+        return await self._database.read(runner_states.find, _state_name(self.run))
+
+    async def save_state(self, text: str) -> None:
+        event = NewEvent(
+            type=EventType.STATE_SAVED,
+            actor=AGENT_ACTOR,
+            classification=self.made_of,
+            run_id=self.run.id,
+            data={"bytes": len(text.encode())},
+        )
+        saved = steps.Steps((event,), self.model.is_counted)
+        session = SessionRow(self.run.session)
+        if await self._database.run(lifecycle.save_state, self._fence, saved, text, sessions=(session,)) is None:
+            raise Fenced
+
     async def read_approvals(self) -> "ApprovalsSoFar":
         """The requests of the run, and those of its session that are open."""
         return await self._database.read(_read_approvals, self.run)
@@ -618,6 +650,10 @@ class RunContext:
         if self.run.continues is None:
             return ledger.UsedBefore()
         return await self._database.read(ledger.used_before, self.run)
+
+
+def _state_name(run: Run) -> StateName:
+    return StateName(SessionRow(run.session), run.session_id, AgentId(run.agent_id))
 
 
 class _Admitted(NamedTuple):

@@ -38,14 +38,15 @@ from antiphon.policy.flow import is_held, may_hold
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.policy.voices import Voices
+from antiphon.store import code_agents, processes, runner_states, spawns, standing_approvals, trusted_content
 from antiphon.store import events as log
-from antiphon.store import processes, spawns, standing_approvals, trusted_content
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import json_text, milliseconds, moment
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
+from antiphon.store.runner_states import RunnerState, StateName
 from antiphon.store.runs import FirstRun, InLog
 
 SUSPENDED = Outcome(status=RunStatus.CANCELLED, error="The person who asked is suspended.", code="suspended")
@@ -97,7 +98,7 @@ async def _claim_queued(tx: Transaction, first: FirstRun, claimant: Claimant) ->
     if run.is_cancel_requested or first.is_suspended:
         await end_queued_run(tx, run, SUSPENDED if first.is_suspended else CANCELLED_EARLY)
         return await _claim_next(tx, SessionRow(run.session), claimant)
-    if run.agent_id not in claimant.time_limits and await _is_known_elsewhere(tx, run.agent_id):
+    if await _is_for_others(tx, run, claimant):
         return None
     started = await _start(tx, found, claimant)
     if run.continues is not None and run.approval is not None:
@@ -132,13 +133,23 @@ async def _deadline(tx: Transaction, found: InLog, claimant: Claimant) -> dateti
     return now + (longest if run.deadline is None else min(run.deadline - now, longest))
 
 
-async def _is_known_elsewhere(query: Query, agent_id: AgentId) -> bool:
-    return any(agent_id in process.agents for process in await processes.list_all(query))
+async def _is_for_others(query: Query, run: Run, claimant: Claimant) -> bool:
+    """Whether the run waits for a process that can carry it out: its agent is given in code, say, that is not here.
+
+    Contract: foreign_agents 1.
+    """
+    if run.agent_id in claimant.time_limits:
+        return False
+    if run.agent_id in claimant.lacking or await code_agents.exists(query, AgentId(run.agent_id)):
+        return True
+    return any(run.agent_id in process.agents for process in await processes.list_all(query))
 
 
 async def _take_over(tx: Transaction, first: FirstRun, claimant: Claimant) -> Run | None:
     """The run, claimed again; after too many crashes it is ended instead. Contract: runs 8."""
     found, run = first.in_log, first.in_log.run
+    if await _is_for_others(tx, run, claimant):
+        return None
     if first.is_suspended:
         await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=SUSPENDED))
         return await _claim_next(tx, SessionRow(run.session), claimant)
@@ -265,6 +276,18 @@ async def _taken_in(query: Query, found: InLog, steps: Steps) -> Steps:
     assert session is not None
     ceiling = await find_ceiling(query, session, steps.sinks, place=found.run.place)
     return steps if may_hold(made_of, ceiling) else replace(steps, is_withheld=True)
+
+
+async def save_state(tx: Transaction, fence: Fence, steps: Steps, text: str) -> int | None:
+    """Keeps the text of the run's runner, with the event that says so. None if the fence is old or the run ended."""
+    found = await _fenced_run(tx, fence)
+    if found is None:
+        return None
+    run, made_of = found.run, join_all(event.classification for event in steps.events)
+    seq = await record_steps(tx, run, steps, end=found.end)
+    name = StateName(SessionRow(run.session), run.session_id, AgentId(run.agent_id))
+    await runner_states.put(tx, name, RunnerState(text=text, made_of=made_of, seq=seq))
+    return seq
 
 
 class WorkspaceUse(Struct, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from antiphon.store import (
     exchanges,
     notes,
     quarantine,
+    runner_states,
     tasks,
     tokens,
     trusted_content,
@@ -71,6 +72,7 @@ async def bury_session(tx: Transaction, session: Session) -> None:
     await approvals.delete_all(tx, session.row)
     await trusted_content.delete_of_session(tx, session.row)
     await quarantine.delete_of_session(tx, session.row)
+    await runner_states.delete_of_session(tx, session.row)
     await calls.delete_of_session(tx, session.row)
     await log.delete_all(tx, session.row)
     await tasks.delete_all_of_session(tx, session.row)

@@ -30,7 +30,7 @@ from antiphon.policy.flow import may_hold
 from antiphon.policy.rights import may_clear, may_reset
 from antiphon.policy.shown import shown_session
 from antiphon.policy.written.fields import RULE, Action, Hook
-from antiphon.store import incarnations, quarantine, spawns
+from antiphon.store import incarnations, quarantine, runner_states, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query, SqlValue, Transaction
@@ -116,6 +116,7 @@ async def begin_anew(tx: Transaction, session: Session, rules: Rules, *, actor: 
         await call_off(tx, parked, outcome)
     await withdraw_all(tx, session.row)
     await quarantine.delete_of_session(tx, session.row)
+    await runner_states.delete_of_session(tx, session.row)
     for run in await ledger.find_queued(tx, session.row):
         await end_queued_run(tx, run, outcome)
     is_channels = session.source.kind == "channel" or session.key.channel is not None

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from antiphon.domain.actor import Asker
 from antiphon.domain.attachments import Attachment, in_order
 from antiphon.domain.checkpoint import CheckpointRules
 from antiphon.domain.errors import Conflict, Unavailable
-from antiphon.domain.ids import ProcessId, SessionRow
+from antiphon.domain.ids import AgentId, ProcessId, SessionRow
 from antiphon.domain.message import AssistantMessage, text_content
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import Session
@@ -126,8 +127,10 @@ class Worker:
         rules: Rules,
         process: ProcessId,
         workspaces: Workspaces,
+        lacking: Collection[AgentId] = (),
         unwind_seconds: float = UNWIND_SECONDS,
     ) -> None:
+        """`lacking` are the agents whose runners this process lacks: their runs stay queued for another one."""
         self._runtime = runtime
         self._database = runtime.database
         self._clock = runtime.clock
@@ -138,7 +141,8 @@ class Worker:
         self._unwind_seconds = unwind_seconds
         self._claimant = Claimant(
             process=process,
-            time_limits={agent.id: agent.limits.time for agent in rules.agents.values()},
+            time_limits={agent.id: agent.limits.time for agent in rules.agents.values() if agent.id not in lacking},
+            lacking=frozenset(lacking),
             default_time=rules.run_time,
             is_default_named=rules.is_run_time_named,
         )
