@@ -17,6 +17,7 @@ READ_WITHOUT_ASKING = {
     "engine/reports/messages.py": "a record, between the child and its requester",
     "engine/reports/result.py": "what a child's run said last",
     "engine/runs/context.py": "the log of the run that is carried out",
+    "engine/runs/chains.py": "the same, of the runs that it continues",
     "engine/runs/ends.py": "the calls of the run that ends",
     "engine/runs/lifecycle.py": "whether the run of a task had done a step",
     "engine/sessions/forks.py": "the conversation that a spawn gives to its child",

@@ -943,6 +943,7 @@ OF_ONE = {
     "engine/reports/result.py _newest_words": "one unit",
     "engine/runs/cancel.py cancel_run": "one unit",
     "engine/runs/context.py RunContext.read_log": "one run",
+    "engine/runs/chains.py read_chain": "the run and those that it continues",
     "engine/schedules/scheduler.py Scheduler.settle_due": "one look, whose items the loop around it has",
     "engine/sessions/forks.py Forks._remove": "one copy",
     "engine/sessions/forks.py _read_all": "one unit",

@@ -10,7 +10,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.report import (
     Action,
-    Answer,
+    AnswerRequest,
     Heir,
     PutAway,
     RecordResult,
@@ -107,7 +107,7 @@ def every_step() -> Iterator[tuple[str, Report, ReportTransition]]:
 
 def begins_something(action: Action) -> bool:
     """Whether the action starts a run or tells the requester's channel."""
-    return isinstance(action, Answer | Word | Tell) or (
+    return isinstance(action, AnswerRequest | Word | Tell) or (
         isinstance(action, RecordResult) and action.then is not Then.NOTHING
     )
 
@@ -158,7 +158,7 @@ def test_what_rose_above_its_requester_is_not_told_to_its_channel() -> None:
             assert report.place is not None
     blocked = Situation(may_flow=False)
     wording = replace(OPEN, stage=ReportState.ANNOUNCING, place=PLACE)
-    assert on_announce_ended(wording, "Done.", blocked).actions == (Answer(), PutAway())
+    assert on_announce_ended(wording, "Done.", blocked).actions == (AnswerRequest(), PutAway())
 
 
 def test_nothing_that_came_is_lost_with_its_requester() -> None:

@@ -510,6 +510,8 @@ ROUTES = (
             "event engine/runs/context.py::record_step",
             "event engine/runs/context.py::record_call",
             "event agents/loop.py::_left_out",
+            "event engine/runs/context.py::save_state",
+            "event agents/runners/attempt.py::_event",
             "event engine/runs/lifecycle.py::_start",
             "event engine/runs/ends.py::_end",
             "event engine/runs/ends.py::_step",

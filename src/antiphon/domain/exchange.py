@@ -117,7 +117,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     """Whether the target has a channel other than the place of the requester's own answer."""
 
 
-class Turn(Struct, frozen=True):
+class ExchangeTurn(Struct, frozen=True):
     """A run of one side, with the other's words as its prompt; None if that side already has them."""
 
     number: int
@@ -138,7 +138,7 @@ class Announce(Struct, frozen=True):
     """A run of the target that words the text for its channel."""
 
 
-Action = Turn | RecordWords | Announce
+Action = ExchangeTurn | RecordWords | Announce
 
 
 class ExchangeTransition(Struct, frozen=True):
@@ -201,7 +201,7 @@ def on_turn_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> Ex
     if exchange.turn >= exchange.max_turns or not around.may_go_on:
         return _finish(exchange, (RecordWords(other, ended.reply),), around)
     turn = exchange.turn + 1
-    return ExchangeTransition(replace(exchange, turn=turn), (Turn(turn, other, ended.reply),))
+    return ExchangeTransition(replace(exchange, turn=turn), (ExchangeTurn(turn, other, ended.reply),))
 
 
 def on_announce_ended(exchange: Exchange, ended: RunEnd) -> tuple[Exchange, str | None]:
@@ -214,7 +214,7 @@ def on_announce_ended(exchange: Exchange, ended: RunEnd) -> tuple[Exchange, str 
 def _first_turn(exchange: Exchange, around: Surroundings, *, words: str | None) -> ExchangeTransition:
     if exchange.max_turns > 0 and around.may_go_on:
         return ExchangeTransition(
-            replace(exchange, stage=ExchangeState.TURN, turn=1), (Turn(1, Side.REQUESTER, words),)
+            replace(exchange, stage=ExchangeState.TURN, turn=1), (ExchangeTurn(1, Side.REQUESTER, words),)
         )
     record = () if words is None else (RecordWords(Side.REQUESTER, words),)
     return _finish(exchange, record, around)

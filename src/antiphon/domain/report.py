@@ -105,7 +105,7 @@ class RecordResult(Struct, frozen=True):
     then: Then = Then.NOTHING
 
 
-class Answer(Struct, frozen=True):
+class AnswerRequest(Struct, frozen=True):
     """A run of the requester continues with the record, which is in its log already."""
 
 
@@ -126,7 +126,7 @@ class PutAway(Struct, frozen=True):
     """Whether no run will still use the result that the child holds."""
 
 
-Action = RecordResult | Answer | Word | Tell | PutAway
+Action = RecordResult | AnswerRequest | Word | Tell | PutAway
 
 
 class ReportTransition(Struct, frozen=True):
@@ -147,7 +147,7 @@ def on_child_ended(report: Report, situation: Situation) -> ReportTransition:
     if not situation.is_origin_over:
         return ReportTransition(replace(report, stage=ReportState.RECORDED), (RecordResult(),))
     following = _following(report, situation)
-    if isinstance(following, Answer):
+    if isinstance(following, AnswerRequest):
         return ReportTransition(replace(report, stage=ReportState.DONE), (RecordResult(Then.ANSWER), PutAway()))
     return _then(report, (RecordResult(),), following)
 
@@ -201,14 +201,14 @@ def on_announce_ended(report: Report, text: str | None, situation: Situation) ->
     done = replace(report, stage=ReportState.DONE)
     if text is None or report.place is None or not situation.has_requester or not situation.is_present:
         return ReportTransition(done, (PutAway(),))
-    return ReportTransition(done, (Tell(text) if situation.may_flow else Answer(), PutAway()))
+    return ReportTransition(done, (Tell(text) if situation.may_flow else AnswerRequest(), PutAway()))
 
 
 def on_child_deleted(report: Report, situation: Situation) -> ReportTransition:
     """The child is deleted while it words the result: the requester continues with the record itself."""
     assert report.stage is ReportState.ANNOUNCING
     is_there = situation.has_requester and situation.is_present
-    return ReportTransition(replace(report, stage=ReportState.DONE), (Answer(),) if is_there else ())
+    return ReportTransition(replace(report, stage=ReportState.DONE), (AnswerRequest(),) if is_there else ())
 
 
 class Heir(Struct, frozen=True, kw_only=True):
@@ -265,7 +265,7 @@ def _come_for_waiter(report: Report, situation: Situation) -> ReportTransition:
     return ReportTransition(come, (RecordResult(), PutAway(may_delete=not situation.is_waiter_parked)))
 
 
-def _following(report: Report, situation: Situation) -> Answer | Word | None:
+def _following(report: Report, situation: Situation) -> AnswerRequest | Word | None:
     """The action that follows from a record, once the run that spawned the child has ended.
 
     A child whose words may not flow to its requester writes nothing to its channel. Contract: spawn 7, flow 6.
@@ -275,10 +275,10 @@ def _following(report: Report, situation: Situation) -> Answer | Word | None:
     if report.is_taken or report.is_from_outside or not situation.is_present or report.waiter is not None:
         return None
     can_word = report.place is not None and situation.may_flow and situation.may_word
-    return Word() if can_word else Answer()
+    return Word() if can_word else AnswerRequest()
 
 
-def _then(report: Report, actions: tuple[Action, ...], following: Answer | Word | None) -> ReportTransition:
+def _then(report: Report, actions: tuple[Action, ...], following: AnswerRequest | Word | None) -> ReportTransition:
     if isinstance(following, Word):
         return ReportTransition(replace(report, stage=ReportState.ANNOUNCING), (*actions, following))
     begun = () if following is None else (following,)

@@ -65,6 +65,7 @@ PAST = {
     *("approvals.decided_at", "standing_approvals.created_at", "compartments.created_at"),
     *("trusted_content.trusted_at", "tool_reviews.reviewed_at", "skill_reviews.reviewed_at"),
     *("quarantined_results.created_at", "quarantined_values.created_at"),
+    *("runner_states.saved_at", "code_agents.seen_at"),
     *("tasks.created_at", "tasks.updated_at", "tasks.last_slot_at", "calls.begun_at"),
     *("task_slots.slot_at", "task_slots.fired_at", "task_slots.ended_at"),
     *("notes.created_at", "notes.updated_at", "audit_rows.created_at", "audit_seals.created_at"),

@@ -78,7 +78,7 @@ class AttemptBasis(Struct, frozen=True, kw_only=True):
     """The last event that stands in its prompt."""
 
 
-class _Asked(NamedTuple):
+class _IdentifiedCall(NamedTuple):
     """A call of the runner, with its id."""
 
     id: str
@@ -86,7 +86,7 @@ class _Asked(NamedTuple):
     arguments: str
 
 
-class Attempt:
+class TurnAttempt:
     """Implements `TurnWork`."""
 
     def __init__(self, basis: AttemptBasis) -> None:
@@ -282,14 +282,14 @@ class Attempt:
             usage=usage,
         )
 
-    def _identify(self, call: PlannedCall) -> _Asked:
+    def _identify(self, call: PlannedCall) -> _IdentifiedCall:
         try:
             arguments = canonical(cast("JsonObject", to_jsonable_python(call.arguments)))
         except (PydanticSerializationError, ValueError) as error:
             raise Invalid(f"Arguments are no JSON: of {call.name!r}.", code="invalid_arguments") from error
-        return _Asked(self._identities.next("c", call.name, arguments, call.key), call, arguments)
+        return _IdentifiedCall(self._identities.next("c", call.name, arguments, call.key), call, arguments)
 
-    async def _carry_out_all(self, asked: Sequence[_Asked], tool: Tool | None) -> list[ToolReply]:
+    async def _carry_out_all(self, asked: Sequence[_IdentifiedCall], tool: Tool | None) -> list[ToolReply]:
         recorded, judge = self._basis.recorded, self._basis.begun.judge
         found = [recorded.call(each.id, each.call.name, each.arguments) for each in asked]
         new = [each for each, call in zip(asked, found, strict=True) if call is None]
@@ -305,7 +305,7 @@ class Attempt:
             judge.tools = tools
         return [await self._reply(recorded.calls[each.id]) for each in asked]
 
-    async def _record(self, new: Sequence[_Asked]) -> None:
+    async def _record(self, new: Sequence[_IdentifiedCall]) -> None:
         """Stores the calls as one step, before any of them begins."""
         await self._refuse_over_limits(calls=len(new))
         parts = tuple(ToolCallPart(call_id=each.id, name=each.call.name, arguments=each.arguments) for each in new)

@@ -46,7 +46,7 @@ class OwnTool:
         try:
             return ToolOutput(bounded_text(as_text(await carry_out(self._function, arguments))))
         except AntiphonError as error:
-            return _failed(error.code, error.message)
+            return _error_output(error.code, error.message)
         except Exception as error:  # the framework sees any exception of its function; the run goes on
             run = context.caller.run
             logger.exception(
@@ -54,7 +54,7 @@ class OwnTool:
                 exc_info=ToolRaised(type(error).__name__).with_traceback(error.__traceback__),
                 extra={"action": "tool_failed", "tool": self.schema.name, "run_id": run and run.run.id},
             )
-            return _failed("tool_failed", f"{type(error).__name__}: {str(error)[:2_000]}")
+            return _error_output("tool_failed", f"{type(error).__name__}: {str(error)[:2_000]}")
 
 
 class PersonAsked:
@@ -119,7 +119,7 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(to_jsonable_python(value), ensure_ascii=False)
 
 
-def _failed(code: str, message: str) -> ToolOutput:
+def _error_output(code: str, message: str) -> ToolOutput:
     return ToolOutput(
         json.dumps({"status": "error", "code": code, "error": message}, ensure_ascii=False), is_error=True
     )

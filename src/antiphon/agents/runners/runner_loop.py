@@ -13,7 +13,7 @@ from antiphon.agents.carrying_out import CarryingOut
 from antiphon.agents.endings import above_ceiling, failed, is_empty, spoke, unreadable
 from antiphon.agents.fence import PURPOSE
 from antiphon.agents.prompting import make_prompt
-from antiphon.agents.runners.attempt import Attempt, AttemptBasis, kept_from_runner
+from antiphon.agents.runners.attempt import AttemptBasis, TurnAttempt, kept_from_runner
 from antiphon.agents.runners.functions import Runner, call_runner
 from antiphon.agents.runners.recorded import Recorded
 from antiphon.agents.runners.turn import Turn, TurnFacts, TurnPerson, TurnSession
@@ -92,7 +92,7 @@ class RunnerLoop:
             entries=[entry for entry in context.entries() if getattr(entry, "seq", None) not in own],
             wanted="" if begun.quarantine is None else begun.quarantine.words(()),
         )
-        attempt = Attempt(
+        attempt = TurnAttempt(
             AttemptBasis(
                 context=context,
                 begun=begun,
@@ -115,7 +115,7 @@ class RunnerLoop:
         return state.text
 
     async def _attempt(
-        self, context: RunContext, begun: BegunRun, attempt: Attempt, turn: Turn
+        self, context: RunContext, begun: BegunRun, attempt: TurnAttempt, turn: Turn
     ) -> RunEnding | AwaitsApproval:
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(THREADS)
@@ -131,7 +131,7 @@ class RunnerLoop:
         return await self._ending(context, begun, attempt, task)
 
     async def _ending(
-        self, context: RunContext, begun: BegunRun, attempt: Attempt, task: "asyncio.Task[str | None]"
+        self, context: RunContext, begun: BegunRun, attempt: TurnAttempt, task: "asyncio.Task[str | None]"
     ) -> RunEnding:
         name = context.agent.runner
         if task.cancelled():

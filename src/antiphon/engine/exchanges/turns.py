@@ -17,11 +17,11 @@ from antiphon.domain.exchange import (
     Exchange,
     ExchangeState,
     ExchangeTransition,
+    ExchangeTurn,
     RecordWords,
     RunEnd,
     Side,
     Surroundings,
-    Turn,
     on_announce_ended,
     on_request_ended,
     on_requester_ended,
@@ -282,7 +282,7 @@ def _text_from_action(exchange: Exchange, action: Action, sides: Sides, said: Sa
     """The text, made of what was said; one that repeats nothing of it was made of nothing secret."""
     made_of = said.made_of
     match action:
-        case Turn(number, side, words):
+        case ExchangeTurn(number, side, words):
             content = text_content(words) if words else ()
             made_of = made_of if words else PUBLIC
             step = ExchangeStep(

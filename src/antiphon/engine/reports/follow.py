@@ -17,7 +17,7 @@ from antiphon.domain.finding import Finding, quarantined_parts, record_parts, wi
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.message import text_of
 from antiphon.domain.report import (
-    Answer,
+    AnswerRequest,
     PutAway,
     RecordResult,
     Report,
@@ -447,11 +447,11 @@ async def _follow_records(tx: Transaction, session: Session, found: Sequence[_Ca
     to_answer: dict[tuple[DeliveryContext | None, Principal, bool], list[Report]] = {}
     for came in found:
         actions = came.consequences.actions
-        if Answer() in actions:
+        if AnswerRequest() in actions:
             rights = (came.report.place, came.report.principal, came.report.is_sandboxed)
             to_answer.setdefault(rights, []).append(came.report)
         kept = await messages.find_record(tx, came.report, session) if Word() in actions else NO_RECORD
-        others = tuple(action for action in actions if action != Answer())
+        others = tuple(action for action in actions if action != AnswerRequest())
         scene = _Scene(report=came.report, child=came.child, requester=session, origin=origin, record=kept)
         await _carry_out(tx, scene, ReportTransition(came.consequences.report, others))
     for reports in to_answer.values():
@@ -497,7 +497,7 @@ async def _carry_out(tx: Transaction, scene: _Scene, consequences: ReportTransit
         match action:
             case RecordResult(then):
                 called_off += await _record(tx, report, then, scene)
-            case Answer():
+            case AnswerRequest():
                 assert scene.requester is not None
                 await answer(tx, scene.requester, [report], origin=scene.origin)
             case Word():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from antiphon.domain.report import (
-    Answer,
+    AnswerRequest,
     Heir,
     PutAway,
     Report,
@@ -87,7 +87,7 @@ async def _tell_as_failed(tx: Transaction, own: Sequence[Report]) -> list[Cancel
                 report, Situation(has_requester=requester is not None, is_present=is_present)
             )
             await spawns.change_report(tx, report, consequences.report, tx.now_ms)
-            if Answer() in consequences.actions:
+            if AnswerRequest() in consequences.actions:
                 assert requester is not None
                 await answer(tx, requester, [report], origin=None)
         elif report.stage is ReportState.OPEN and (run := await ledger.find(tx, report.run)) is not None:
