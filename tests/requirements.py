@@ -302,7 +302,7 @@ REQUIREMENTS = {
     "peers:4": Requirement("Connecting is off by default, and can be undone.", PEERS),
     "peers:5": Requirement("Permission prompts that a client relays become approvals, decided by persons only.", PEERS),
     # 20. Agents and clients of others
-    "others:1": Requirement("A runner of somebody else carries out runs with every property of our own.", OTHERS),
+    "others:1": Requirement("A runner of somebody else carries out runs with every property of our own."),
     "others:2": Requirement("ACP harnesses run as agents, and editors reach sessions as ACP agents.", OTHERS),
     "others:3": Requirement("OpenAI's forms of requests, within a person's rights.", "not yet, by the contract"),
     "others:4": Requirement("Exporters are sinks with a clearance.", "not yet, by the contract"),

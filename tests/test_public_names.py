@@ -17,7 +17,8 @@ from antiphon.gateway.operations.table import TABLE
 from tests.claims import requirement
 from tests.waiting import PROCESS_SECONDS
 
-PAGE = (Path(__file__).parents[1] / "docs" / "PYTHON.md").read_text("utf-8")
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = "\n".join((DOCS / name).read_text("utf-8") for name in ("PYTHON.md", "RUNNERS.md"))
 METHODS: Mapping[str, Callable[..., Any]] = {
     "sessions.list": antiphon.SessionHandles.list,
     "sessions.create": antiphon.SessionHandles.open,
@@ -106,6 +107,7 @@ MISSING = {
     "telegram.receive": "Telegram reaches a program by HTTP",
     "metrics.get": PROCESS,
     "agents.list": "a program knows the agents that it configured",
+    "agents.forget": "a command ends what a program's agent left",
     "health.get": PROCESS,
     "health.ready": PROCESS,
 }
@@ -192,7 +194,9 @@ def test_the_examples_of_the_page_work(number: int, tmp_path: Path) -> None:
 def test_every_public_name_is_there_and_documented() -> None:
     for name in antiphon.__all__:
         assert getattr(antiphon, name) is not None
-        assert f"`{name}" in PAGE or f"`antiphon.{name}" in PAGE, f"docs/PYTHON.md does not name {name}"
+        assert f"`{name}" in PAGE or f"`antiphon.{name}" in PAGE, (
+            f"docs/PYTHON.md and docs/RUNNERS.md do not name {name}"
+        )
     for handle in (
         antiphon.Antiphon,
         antiphon.SessionHandles,
@@ -205,4 +209,4 @@ def test_every_public_name_is_there_and_documented() -> None:
     ):
         for name in vars(handle):
             if not name.startswith("_"):
-                assert f".{name}" in PAGE, f"docs/PYTHON.md does not name {handle.__name__}.{name}"
+                assert f".{name}" in PAGE, f"docs/PYTHON.md and docs/RUNNERS.md do not name {handle.__name__}.{name}"

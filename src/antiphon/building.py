@@ -94,6 +94,7 @@ from antiphon.engine.overview import Overviews
 from antiphon.engine.policy_checks import CodeCheck
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import Runs
+from antiphon.engine.runs.code_agents import CodeAgents
 from antiphon.engine.runs.context import PublishDelta, Runtime
 from antiphon.engine.runs.decisions import Approvals
 from antiphon.engine.runs.runner import AgentRunner
@@ -329,7 +330,12 @@ def build(
     home_key: HomeKey,
 ) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
-    notifier, rules = backend.notifier, replace(base.rules, has_channels=bool(channels.senders))
+    notifier = backend.notifier
+    rules = replace(
+        base.rules,
+        has_channels=bool(channels.senders),
+        missing_runners={id: error.message for id, error in base.found_runners.missing.items()},
+    )
     trail = Trail(backend.database, clock)
     database = RecordingDatabase(backend.database, trail)
     senders = channels.senders
@@ -512,6 +518,7 @@ def build(
         tokens=tokens,
         people=People(database, rules, clock, ids),
         names=names,
+        code_agents=CodeAgents(database, rules),
         compartments=HomeCompartments(database),
         written=_reloads(base, backend, database, trail),
         refusals=Refusals(database),

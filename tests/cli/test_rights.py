@@ -22,11 +22,12 @@ from antiphon.cli.connection.local_gateway import run_gateway
 from antiphon.cli.main import app as program
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER, Principal
-from antiphon.domain.ids import SessionRow
+from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.message import text_content
 from antiphon.domain.person import PersonRole
 from antiphon.domain.telling import Cause, sentence
 from antiphon.gateway.server import bind
+from antiphon.store import code_agents
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
 from tests.claims import requirement
@@ -76,6 +77,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "audit export": ("", OWNERS),
     "audit verify": ("", OWNERS),
     "compartments list": ("", OWNERS),
+    "agents list": ("", EVERYONE),
+    "agents forget": ("{agent}", OWNERS),
     "compartments add": ("finance", OWNERS),
     "people list": ("", OWNERS),
     "people show": ("{person}", OWNERS),
@@ -230,6 +233,9 @@ class House:
             made = made.replace("{run}", self.runs[is_in])
         if "{person}" in text:
             made = made.replace("{person}", self.portal.call(self._new_person))
+        if "{agent}" in text:
+            self.portal.call(self._lose_agent)
+            made = made.replace("{agent}", "gone")
         if "{token}" in text:
             made = made.replace("{token}", self.portal.call(self._new_token))
         return made.split()
@@ -253,6 +259,9 @@ class House:
     async def _new_person(self) -> str:
         invited = await self.app.services.people.invite(self.boss, "Zoe", PersonRole.USER)
         return invited.person.id
+
+    async def _lose_agent(self) -> None:
+        await self.app.database.run(code_agents.put, {AgentId("gone"): "shop:answer"})
 
     async def _new_token(self) -> str:
         token, _ = await self.app.services.tokens.create_for_person(self.boss, "boss")

@@ -76,7 +76,7 @@ ROUTES = (
     ),
     Route(
         name="names of agents",
-        doors=("tool agents_list", "http agents.list"),
+        doors=("tool agents_list", "http agents.list", "http agents.forget", "command line agents"),
         sink="none: the names of configured agents are settings",
         check="engine/views/views.py::_unreadable",
         tests=(WORLDS,),

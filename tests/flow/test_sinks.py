@@ -70,6 +70,7 @@ ASKED = {
         "engine/children/wait.py::_find_accepted": "results of children that a session rises to",
         "engine/chats/citing.py::_may_take_in": "words that a message cites",
         "engine/ledger/append.py::append_copies": "copies of a fork",
+        "engine/sessions/forks.py::_copy_state": "what a runner kept, in a fork",
         "engine/memory/notes.py::_find_changeable": "a note that a run changes",
         "engine/reports/withheld.py::refuse_bringing": "a result that a person accepts in a session's name",
         "engine/runs/context.py::made_of": "the entries of a prompt",

@@ -130,6 +130,7 @@ LEAST: Mapping[str, str] = {
     "routes.set": OWNERS,
     "routes.clear": OWNERS,
     "compartments.list": OWNERS,
+    "agents.forget": OWNERS,
     "compartments.create": OWNERS,
     "audit.list": OWNERS,
     "audit.verify": OWNERS,
@@ -179,7 +180,7 @@ OF_CHANNELS = frozenset(
 """What the token of a channel may do in its namespace; it opens sessions only by ids and keys of that."""
 BEYOND_CHANNELS = (
     *("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke", "metrics."),
-    *("audit.", "tool-reviews.", "skills.", "trusted-content.", "rules.", "refusals."),
+    *("audit.", "agents.forget", "tool-reviews.", "skills.", "trusted-content.", "rules.", "refusals."),
     *("pairings.", "join-links.", "link-codes.", "groups.", "routes.", "tasks.approve"),
 )
 """How the names of operations begin whose scopes such a token never has."""

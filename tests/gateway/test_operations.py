@@ -24,6 +24,7 @@ from antiphon.app import gateway_app
 from antiphon.building import Parts
 from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.errors import Denied, NotFound
+from antiphon.domain.ids import AgentId
 from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound, Sender
 from antiphon.domain.keys import ChatType
 from antiphon.domain.session import DeliveryContext
@@ -38,6 +39,7 @@ from antiphon.gateway.operations.table import TABLE, table_of
 from antiphon.gateway.page.table import ROUTES as PAGE
 from antiphon.gateway.socket.methods import METHODS
 from antiphon.gateway.socket.subscribing import SUBSCRIBING
+from antiphon.store import code_agents
 from antiphon.testing.serving import serve_fake
 from antiphon.testing.telegram import FakeTelegram, person
 from antiphon.wire.agents import AgentList
@@ -351,7 +353,9 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     await journey.ask("health.get")
     await journey.ask("health.ready")
     await journey.ask("metrics.get")
-    await journey.ask("agents.list")
+    await served.app.database.run(code_agents.put, {AgentId("gone"): "shop:answer"})
+    assert (await journey.ask("agents.list"))["agents"][-1]["problem"] == "runner_missing"
+    assert await journey.ask("agents.forget", agentId="gone") == {"id": "gone", "runs": 0}
     await journey.ask("gateways.prove", nonce="0" * 32)
     row = await journey.ask("sessions.create", 201, key="api:chat", label="Chat", metadata={"a": [1]})
     await journey.ask("sessions.create", 200, key=CHAT)

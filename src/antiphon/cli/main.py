@@ -9,6 +9,7 @@ from typer.exceptions import TyperException
 
 from antiphon import __version__
 from antiphon.cli.commands import (
+    agents,
     approvals,
     audit,
     channels,
@@ -62,6 +63,7 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(tasks.app, name="tasks")
 app.command("who")(who)
 app.command("costs")(costs)
+app.add_typer(agents.app, name="agents")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(policy.app, name="policy")
 app.add_typer(audit.app, name="audit")

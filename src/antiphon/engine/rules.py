@@ -88,6 +88,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     agents: Mapping[AgentId, Agent]
     """Not empty."""
     default_agent: AgentId
+    missing_runners: Mapping[AgentId, str] = field(default_factory=dict[AgentId, str])
+    """Why this process cannot carry out the runs of these agents: their runners are not there."""
     daily_total: DailyLimits
     person_caps: PersonCaps = field(default_factory=PersonCaps)
     run_time: timedelta | None = None

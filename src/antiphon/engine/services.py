@@ -35,6 +35,7 @@ from antiphon.engine.memory.people import Notes
 from antiphon.engine.overview import Overviews
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import Runs
+from antiphon.engine.runs.code_agents import CodeAgents
 from antiphon.engine.runs.decisions import Approvals
 from antiphon.engine.schedules.tasks import Tasks
 from antiphon.engine.sessions.forks import Forks
@@ -107,6 +108,7 @@ class Services(Struct, frozen=True, kw_only=True):
     tokens: Tokens
     people: People
     names: PersonNames
+    code_agents: CodeAgents
     compartments: HomeCompartments
     written: RuleReloads
     refusals: Refusals

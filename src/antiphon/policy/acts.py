@@ -47,6 +47,8 @@ class Act(StrEnum):
     """Trust what a session has read, and see and revoke what is trusted."""
     REVIEW_TOOLS = "review_tools"
     """See and confirm what tools of others do."""
+    AGENTS = "agents"
+    """See agents whose runners are missing, and forget them."""
     REVIEW_SKILLS = "review_skills"
     """See, trust and remove skills."""
     LINK = "link"

@@ -64,6 +64,7 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.TRUST: (PersonRole.OWNER, "Only owners trust what was read, and see and revoke what is trusted"),
     Act.AUDIT: (PersonRole.OWNER, "Only owners see and verify the audit"),
     Act.REVIEW_TOOLS: (PersonRole.OWNER, "Only owners may review tools"),
+    Act.AGENTS: (PersonRole.OWNER, "Only owners may see and forget agents whose programs are missing"),
     Act.REVIEW_SKILLS: (PersonRole.OWNER, "Only owners may see, trust and remove skills"),
     Act.LINK: (PersonRole.OWNER, "Only the owner may create sign-in links"),
     Act.PEOPLE: (PersonRole.OWNER, "Only owners may see and manage people"),

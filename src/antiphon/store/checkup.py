@@ -11,6 +11,7 @@ from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.task_survey import NO_TASKS, TaskSurvey, survey
 from antiphon.domain.telling import ToldText
 from antiphon.store.chat_state import CHATS_SCHEMA, COUNT_ALLOWED, COUNT_ASKED, COUNT_OWNERS, LIST_TROUBLES
+from antiphon.store.code_agents import COUNT_WAITING
 from antiphon.store.database import Transaction
 from antiphon.store.migrations import PROBE, StoreUnusable, newest_schema
 from antiphon.store.search import LAG, SCHEMA
@@ -53,6 +54,8 @@ class DatabaseState(Struct, frozen=True, kw_only=True):
     """Hashes of the tools that owners have reviewed."""
     skills: dict[str, str] = {}
     """The hashes of the skills that owners have reviewed, by name."""
+    code_agents: dict[str, int] = {}
+    """How many runs wait, by the agents that programs gave in code."""
     newest_change_ms: int = 0
     """When a session changed last, by the clock of the process that changed it."""
 
@@ -86,6 +89,8 @@ def check_database(path: Path, now: datetime) -> DatabaseState:
             reviewed = frozenset(str(row[0]) for row in rows)
             has_skills = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'skill_reviews'").fetchone()
             skills = dict[str, str](connection.execute(LIST_SKILLS).fetchall()) if has_skills else {}
+            has_agents = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'code_agents'").fetchone()
+            agents = dict[str, int](connection.execute(COUNT_WAITING).fetchall()) if has_agents else {}
             newest = connection.execute(NEWEST_CHANGE).fetchone()[0] if has_tasks else 0
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"Database cannot be read: {str(path)!r} ({error})", code="store_corrupt") from error
@@ -101,6 +106,7 @@ def check_database(path: Path, now: datetime) -> DatabaseState:
         tasks=tasks,
         reviewed=reviewed,
         skills=skills,
+        code_agents=agents,
         newest_change_ms=newest or 0,
     )
 

@@ -1,4 +1,4 @@
-"""Agents whose runners are given in code, as processes that had the code said. Contract: foreign_agents 1."""
+"""Agents whose runners are given in code, as processes that had the code said. Contract: others 1."""
 
 from collections.abc import Mapping
 
@@ -17,6 +17,11 @@ class CodeAgent(Struct, frozen=True, kw_only=True):
     """The name of its runner."""
 
 
+COUNT_WAITING = (
+    "SELECT a.id, COUNT(r.id) FROM code_agents a LEFT JOIN runs r ON r.agent_id = a.id AND r.ended_at IS NULL "
+    "GROUP BY a.id"
+)
+"""The runs that have not ended, of each agent that is given in code."""
 _AGENT = SelectList(CodeAgent, "id, runner")
 
 

@@ -636,6 +636,12 @@ async def work_for(query: Query, report: str) -> ReportWork:
     )
 
 
+async def list_sessions_of_agent(query: Query, agent: AgentId) -> list[SessionRow]:
+    """The session of each of its runs that has not ended."""
+    rows = await query.fetch_all("SELECT session FROM runs WHERE agent_id = ? AND ended_at IS NULL", (agent,))
+    return [SessionRow(session) for (session,) in rows]
+
+
 async def made_of_before(query: Query, run: Run) -> Classification:
     """What the runs that it continues were made of."""
     made_of, before = PUBLIC, run.continues

@@ -53,6 +53,7 @@ def session_status(views: Views, rules: Rules) -> SessionTool[StatusArguments]:
                 "contextTokens": session.context_tokens,
             },
             "runId": view.active_run,
+            "problem": "runner_missing" if view.is_runner_missing else None,
         }
         return {name: value for name, value in answer.items() if value is not None}
 

@@ -1,19 +1,29 @@
 """Agents."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from antiphon.wire.encoding import Shape
 
+RUNNER_MISSING: Final = "runner_missing"
+"""The problem of an agent whose runner is not there: its runs wait."""
+
 
 class AgentShape(Shape, frozen=True, kw_only=True):
-    """A configured agent."""
+    """An agent."""
 
     id: str
     name: str | None = None
-    model: str
+    model: str | None = None
     """Of its sessions that name none."""
     is_default: bool | None = None
     """True for the agent of `main`."""
+    runtime: str = "loop"
+    """What carries out its runs: `loop`, `runner` or `acp`."""
+    runner: str | None = None
+    """The name of its runner."""
+    problem: str | None = None
+    """`runner_missing`: its runs stay queued until a process has its runner."""
 
 
 class AgentList(Shape, frozen=True, kw_only=True):
@@ -21,3 +31,11 @@ class AgentList(Shape, frozen=True, kw_only=True):
 
     count: int
     agents: Sequence[AgentShape]
+
+
+class ForgottenAgent(Shape, frozen=True, kw_only=True):
+    """An agent that is not known any more."""
+
+    id: str
+    runs: int
+    """How many of its runs end now, as `unknown_agent`."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from antiphon.agents.providers.dialects import DIALECTS
+from antiphon.agents.runners.finding import find_runners
 from antiphon.agents.toolset import Foreign, Toolset
 from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, inspect_database, look_at_server
 from antiphon.channels.kind import AnyKind, Given
@@ -100,6 +101,7 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
         findings += _kept_state(home, config)
         findings += _mcp_servers(home, config, frozenset() if state is None else state.reviewed)
         findings += _skills(home, config, {} if state is None else state.skills)
+        findings += _runners(config, {} if state is None else state.code_agents)
         findings += _sandbox(config)
         findings += _seals(home, config)
     findings.append(_tools())
@@ -509,6 +511,19 @@ def _skills(home: Path, config: Config, reviewed: Mapping[str, str]) -> Iterator
         problem = find_problem()
         if problem is not None:
             yield CheckResult("programs of skills", Grade.WARNING, problem, f"They cannot run. {REMEDY}")
+
+
+def _runners(config: Config, given: Mapping[str, int]) -> Iterator[CheckResult]:
+    """Agents whose runs stay queued, because no process has their runners. Contract: others 1."""
+    agents = config.agent_map()
+    for id, error in find_runners(agents.values(), {}).missing.items():
+        remedy = "Correct agents.list[].runner, or install its package. Its runs stay queued; other agents run."
+        yield CheckResult(f"runner of {id}", Grade.BROKEN, error.message, remedy)
+    for id, runs in sorted(given.items()):
+        if id not in agents and runs:
+            said = f"{runs} {'run waits' if runs == 1 else 'runs wait'} for the program that gives this agent in code"
+            remedy = f"Start the program, or end them: `antiphon agents forget {id}`."
+            yield CheckResult(f"agent {id}", Grade.WARNING, said, remedy)
 
 
 def _sandbox(config: Config) -> Iterator[CheckResult]:

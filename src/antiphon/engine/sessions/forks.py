@@ -35,12 +35,12 @@ from antiphon.engine.sessions.sessions import (
     started_event,
 )
 from antiphon.policy.acts import Act
-from antiphon.policy.flow import ceiling
+from antiphon.policy.flow import ceiling, may_hold
 from antiphon.policy.reach import Grant
 from antiphon.policy.shown import shown_session
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
-from antiphon.store import copies, incarnations, log_hashes
+from antiphon.store import copies, incarnations, log_hashes, runner_states
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -48,6 +48,7 @@ from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.log_hashes import ForkPoint
 from antiphon.store.people import find_standing
+from antiphon.store.runner_states import StateName
 
 PAGE_EVENTS = 100
 """Read at once: on PostgreSQL nothing else is done while they are decoded."""
@@ -373,9 +374,19 @@ async def _store(
     is_stored = stored is not None
     await append_copies(tx, session, made, is_described=True, taint=taint, is_stored=is_stored)
     await rows.add_stored_bytes(tx, session.row, str(standing.principal), prepared.size)
+    await _copy_state(tx, judged, session)
     forked = await rows.find_by_row(tx, session.row)
     assert forked is not None
     return shown_session(forked, judged.found.grant.clearance)
+
+
+async def _copy_state(tx: Transaction, judged: _Judged, session: Session) -> None:
+    """What the runner of the agent had kept by then goes along. Contract: others 1."""
+    source, basis = judged.found.session, judged.basis
+    state = await runner_states.find(tx, StateName(source.row, basis.incarnation, source.agent_id))
+    if state is None or state.seq > basis.up_to or not may_hold(state.made_of, judged.found.grant.clearance):
+        return
+    await runner_states.put(tx, StateName(session.row, session.id, source.agent_id), state)
 
 
 def _key_of(command: ForkSession, source: Session) -> SessionKey:

@@ -19,8 +19,8 @@ from antiphon.engine.views.history import HistoryPage, HistoryPageRequest, read_
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Grant, grant_listed, is_as_far
 from antiphon.policy.rights import integrity_of_any
+from antiphon.store import code_agents, people
 from antiphon.store import events as log
-from antiphon.store import people
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
@@ -50,6 +50,8 @@ class StatusView(Struct, frozen=True):
     user: str | None
     """The principal of its newest run; None if it has had none."""
     active_run: RunId | None
+    is_runner_missing: bool = False
+    """Whether its agent's runner is not there, so that its runs wait. Contract: others 1."""
 
 
 class AgentsView(Struct, frozen=True):
@@ -182,4 +184,8 @@ async def _status(query: Query, rights: Rights, target: WrittenTarget) -> Status
     found = await _find(query, rights, Act.STATUS, target)
     active = await ledger.find_active(query, found.session.row)
     user = await ledger.newest_principal(query, found.session.row)
-    return StatusView(found.session, user, None if active is None else active.id)
+    agent, rules = found.session.agent_id, rights.rules
+    is_missing = agent in rules.missing_runners or (
+        agent not in rules.agents and await code_agents.exists(query, agent)
+    )
+    return StatusView(found.session, user, None if active is None else active.id, is_missing)

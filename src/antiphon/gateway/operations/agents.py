@@ -1,19 +1,51 @@
-"""The operation that lists agents. Contract: gateway 4."""
+"""Operations on agents. Contract: gateway 4, others 1."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
+from antiphon.domain.ids import AgentId
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.operation import NoParams, OperationRequest, operation
+from antiphon.gateway.operations.operation import NoParams, OperationRequest, Params, operation
 from antiphon.wire import agents as wire
+
+
+class ForgetParams(Params, frozen=True, kw_only=True):
+    agent_id: Annotated[str, Meta(min_length=1, max_length=64)]
+    """The id of an agent that a program gave in code, and that no process has now."""
 
 
 @operation("agents.list", "GET /agents", scope=TokenScope.READ)
 async def list_agents(request: OperationRequest, params: NoParams) -> wire.AgentList:
-    """Lists the configured agents with which the caller may open sessions, in the order of the settings."""
-    found = await request.services.sessions.openable_agents(request.principal)
-    default = request.services.rules.default_agent
-    return wire.AgentList(
-        count=len(found),
-        agents=[
-            wire.AgentShape(id=agent.id, name=agent.name, model=agent.model, is_default=agent.id == default or None)
-            for agent in found
-        ],
-    )
+    """Lists the configured agents with which the caller may open sessions, in the order of the settings.
+
+    For owners, agents follow that programs gave in code and that no process has now.
+    """
+    services = request.services
+    found, missing = await services.sessions.openable_agents(request.principal), services.rules.missing_runners
+    default = services.rules.default_agent
+    agents = [
+        wire.AgentShape(
+            id=agent.id,
+            name=agent.name,
+            model=agent.model,
+            is_default=agent.id == default or None,
+            runtime=agent.runtime.value,
+            runner=agent.runner,
+            problem=wire.RUNNER_MISSING if agent.id in missing else None,
+        )
+        for agent in found
+    ]
+    if await services.code_agents.may_see(request.principal):
+        agents += [
+            wire.AgentShape(id=agent.id, runtime="runner", runner=agent.runner, problem=wire.RUNNER_MISSING)
+            for agent in await services.code_agents.list_missing(request.principal)
+        ]
+    return wire.AgentList(count=len(agents), agents=agents)
+
+
+@operation("agents.forget", "DELETE /agents/{agent_id}", scope=TokenScope.ADMIN)
+async def forget_agent(request: OperationRequest, params: ForgetParams) -> wire.ForgottenAgent:
+    """Ends the waiting runs of an agent that a program gave in code and that is gone; its sessions stay."""
+    runs = await request.services.code_agents.forget(request.principal, AgentId(params.agent_id))
+    return wire.ForgottenAgent(id=params.agent_id, runs=runs)

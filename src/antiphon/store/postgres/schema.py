@@ -22,6 +22,7 @@ from antiphon.domain.telling import ToldText
 from antiphon.store import migrations as files
 from antiphon.store.chat_state import CHATS_SCHEMA, COUNT_ALLOWED, COUNT_ASKED, COUNT_OWNERS, LIST_TROUBLES
 from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT, LIST_REVIEWED, LIST_SKILLS, LIST_TOLD, TOLD_SCHEMA
+from antiphon.store.code_agents import COUNT_WAITING
 from antiphon.store.migrate import STEPS
 from antiphon.store.migrations import EXCLUSIVE, Migration, StoreUnusable, statements
 from antiphon.store.names import fold_names_again
@@ -104,6 +105,8 @@ class ServerState(Struct, frozen=True, kw_only=True):
     """Hashes of the tools that owners have reviewed."""
     skills: dict[str, str] = {}
     """The hashes of the skills that owners have reviewed, by name."""
+    code_agents: dict[str, int] = {}
+    """How many runs wait, by the agents that programs gave in code."""
     access: ServerAccess
     ahead_seconds: float = 0.0
     """How far the server's clock is ahead of this machine's."""
@@ -192,6 +195,7 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
             tasks=await _find_tasks(connection) if max(applied, default=0) >= TASKS_SCHEMA else NO_TASKS,
             reviewed=await _list_reviewed(connection),
             skills=await _list_skills(connection),
+            code_agents=await _count_agents(connection),
             access=await look_at_access(connection, url),
             ahead_seconds=await _find_lead(connection),
         )
@@ -231,6 +235,12 @@ async def _list_skills(connection: AsyncConnection[Any]) -> dict[str, str]:
     if not await _exists(connection, "skill_reviews"):
         return {}
     return dict(await (await connection.execute(LIST_SKILLS)).fetchall())
+
+
+async def _count_agents(connection: AsyncConnection[Any]) -> dict[str, int]:
+    if not await _exists(connection, "code_agents"):
+        return {}
+    return dict(await (await connection.execute(COUNT_WAITING)).fetchall())
 
 
 async def _find_chats(connection: AsyncConnection[Any]) -> ChatState:
