@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from antiphon.domain.ids import AgentId
 from antiphon.domain.tokens import TokenScope
-from antiphon.gateway.operations.operation import NoParams, OperationRequest, Params, operation
+from antiphon.gateway.operations.operation import NoParams, OperationRequest, Params, TargetKind, operation
 from antiphon.wire import agents as wire
 
 
@@ -44,7 +44,7 @@ async def list_agents(request: OperationRequest, params: NoParams) -> wire.Agent
     return wire.AgentList(count=len(agents), agents=agents)
 
 
-@operation("agents.forget", "DELETE /agents/{agent_id}", scope=TokenScope.ADMIN)
+@operation("agents.forget", "DELETE /agents/{agent_id}", scope=TokenScope.ADMIN, target=TargetKind.AGENT)
 async def forget_agent(request: OperationRequest, params: ForgetParams) -> wire.ForgottenAgent:
     """Ends the waiting runs of an agent that a program gave in code and that is gone; its sessions stay."""
     runs = await request.services.code_agents.forget(request.principal, AgentId(params.agent_id))

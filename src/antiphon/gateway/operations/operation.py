@@ -53,6 +53,7 @@ class TargetKind(StrEnum):
     TOOLS = "tools"
     SKILL = "skill"
     RULE = "rule"
+    AGENT = "agent"
 
 
 class Header(Struct, frozen=True):
