@@ -50,6 +50,10 @@ class CheckedTransaction:
         self._check(statement, parameters)
         return await self._tx.fetch_all(statement, parameters)
 
+    async def fetch_held(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
+        self._check(statement, parameters)
+        return await self._tx.fetch_held(statement, parameters)
+
     async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> None:
         self._check(statement, parameters)
         await self._tx.execute(statement, parameters)

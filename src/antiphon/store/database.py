@@ -72,6 +72,10 @@ class Transaction(Query, Protocol):
         """So many hexadecimal digits that cannot be guessed."""
         ...
 
+    async def fetch_held(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
+        """Like `fetch_one`, for a row of one table, which no other unit changes until this one has committed."""
+        ...
+
     async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> None:
         """Runs the statement before the next read, and before COMMIT."""
         ...

@@ -354,6 +354,13 @@ async def hold(tx: Transaction, id: PersonId) -> None:
     await tx.execute("UPDATE people SET role = role WHERE id = ?", (id,))
 
 
+async def hold_merges(tx: Transaction, principal: Principal) -> Principal:
+    """The person as whom the principal acts, who is merged with nobody else until this unit commits."""
+    id = person_of(principal)
+    row = None if id is None else await tx.fetch_held("SELECT merged_into FROM people WHERE id = ?", (id,))
+    return principal if row is None or row[0] is None else person_principal(row[0])
+
+
 async def hold_owners(tx: Transaction) -> None:
     """Until this unit commits, no other changes who is an owner."""
     await tx.execute("UPDATE people SET role = role WHERE role = 'owner'")

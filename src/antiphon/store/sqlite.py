@@ -114,6 +114,9 @@ class _SqliteTransaction(AtMoment):
             self.has_written = True
         return self._execute(statement, parameters).fetchall()
 
+    async def fetch_held(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
+        return await self.fetch_one(statement, parameters)
+
     async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> None:
         self.has_written = True
         self._execute(statement, parameters)

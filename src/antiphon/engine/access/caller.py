@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC, Classification
@@ -17,7 +18,9 @@ from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.engine.ledger.fence import Fence, Fenced
 from antiphon.store import runs as ledger
-from antiphon.store.database import Query
+from antiphon.store.database import Query, Transaction
+from antiphon.store.origins import renamed
+from antiphon.store.people import hold_merges
 
 
 class CallingRun(Protocol):
@@ -92,6 +95,20 @@ def context_of(caller: Caller, session: Session) -> Classification:
     `session` is the caller's own, as the deciding unit read it. Contract: flow 2.
     """
     return (session.taint if caller.run is None else caller.run.made_of).join(caller.carried)
+
+
+async def hold_outside(tx: Transaction, caller: Caller) -> Caller:
+    """The caller as it is now: one from outside may have been merged, with all its calls, since it was found.
+
+    Until this unit commits, it is merged with nobody else.
+    """
+    if caller.run is not None:
+        return caller
+    old = caller.principal
+    new = await hold_merges(tx, old)
+    if new == old:
+        return caller
+    return replace(caller, principal=new, call_id=renamed(caller.call_id, old=str(old), new=str(new)))
 
 
 async def find_origin(query: Query, caller: Caller) -> Run | None:

@@ -29,7 +29,7 @@ from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.codec import json_text
 from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.people import find_standing
+from antiphon.store.people import hold_merges
 
 MAX_AT_WORK = 64
 """Calls of one caller at a time: they go on without a connection, whose limit would otherwise bound them."""
@@ -84,6 +84,7 @@ async def find_told(query: Query, origin: str) -> Told | None:
 
 async def begin_keyed_call(tx: Transaction, command: BeginKeyedCall) -> BeginsNow | Told:
     """Notes that the call begins now, with the rights that its caller has in this moment."""
+    await hold_merges(tx, command.rights.principal)
     found = await find_caller(tx, command.rights, command.target, command.key)
     origin = found.caller.call_id
     if told := await find_told(tx, origin):
@@ -120,10 +121,10 @@ async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Told | S
     return approval
 
 
-async def _of_present(query: Query, command: AskFromOutside) -> AskFromOutside:
+async def _of_present(tx: Transaction, command: AskFromOutside) -> AskFromOutside:
     """The call as it is the caller's now, who may have been merged, with all their calls, since they were found."""
     old = command.caller.principal
-    new = (await find_standing(query, old)).principal
+    new = await hold_merges(tx, old)
     if new == old:
         return command
     origin = origins.renamed(command.origin, old=str(old), new=str(new))

@@ -32,7 +32,7 @@ from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_bytes
 from antiphon.engine.access.bindings import bind, channels_with_threads, limits_at
-from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
+from antiphon.engine.access.caller import Caller, context_of, find_origin, hold_outside, refuse_called_off
 from antiphon.engine.access.ceilings import decide_above, find_ceiling
 from antiphon.engine.access.exits import Leaving, leave
 from antiphon.engine.access.foreseen import ForeseenCall
@@ -312,7 +312,8 @@ def _place_of_thread(origin: Run | None, parent: Session, rules: Rules) -> Deliv
 
 async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spawned:
     """The child with everything that belongs to it, after every check. Contract: spawn 1, 2, 5, flow 5."""
-    caller, request = command.caller, command.request
+    caller, request = await hold_outside(tx, command.caller), command.request
+    command = replace(command, caller=caller)
     origin = await find_origin(tx, caller)
     if made := await spawns.find_by_origin(tx, caller.call_id):
         return await _spawned_before(tx, made, command)

@@ -24,7 +24,7 @@ from antiphon.domain.session import Session
 from antiphon.domain.silence import is_silent
 from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
 from antiphon.engine.access.allowances import refuse_run
-from antiphon.engine.access.caller import Caller, context_of, find_origin, refuse_called_off
+from antiphon.engine.access.caller import Caller, context_of, find_origin, hold_outside, refuse_called_off
 from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.access.mains import NewMain, new_main
 from antiphon.engine.access.reach import NOBODY, Rights, find_by_label, find_reach, find_target
@@ -265,7 +265,7 @@ def _names_requester(address: Address, own: Session) -> bool:
 
 async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> Sent:
     """Stores message, run and exchange in one unit, after every check. Contract: send 2 to 7."""
-    caller = command.caller
+    caller = await hold_outside(tx, command.caller)
     origin = await find_origin(tx, caller)
     if made := await rows_of_exchanges.find_by_origin(tx, caller.call_id):
         return Sent(made, is_repeated=True)

@@ -135,6 +135,9 @@ class PostgresTransaction(AtMoment):
     async def fetch_all(self, statement: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
         return (await self._send(statement, parameters)).rows
 
+    async def fetch_held(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
+        return await self.fetch_one(f"{statement} FOR SHARE", parameters)
+
     async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> None:
         self.hold(*written(statement, parameters))
         self._is_writing = True
