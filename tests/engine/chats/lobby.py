@@ -181,11 +181,12 @@ async def lobby(
     access: ChannelAccess = ChannelAccess.PAIRING,
     chats: ChatRules | None = None,
     channel_rules: ChannelRules | None = None,
+    names: tuple[str, ...] = (CHANNEL, "signal"),
     **settings: Any,
 ) -> AsyncGenerator[Lobby]:
-    """The home with a reception for two channels; `settings` as for `config`."""
+    """The home with a reception for these channels; `settings` as for `config`."""
     async with open_home(config(**settings), parts) as app:
         rules = channel_rules or ChannelRules(agent_id=AgentId("main"), access=access)
-        channels = {(channel, ACCOUNT): rules for channel in (CHANNEL, "signal")}
+        channels = {(channel, ACCOUNT): rules for channel in names}
         forms = {CHANNEL: TELEGRAM.chats}
         yield Lobby(app, replace(chats or ChatRules(), channels=channels, forms=forms))
