@@ -32,7 +32,7 @@ from antiphon.engine.access.names import PersonNames
 from antiphon.engine.audit.sealer import Sealer
 from antiphon.engine.audit.trail import Trail
 from antiphon.engine.calls.calls import ApprovedWork, OutsideCalls
-from antiphon.engine.chats.accounts import AccountLease, Accounts
+from antiphon.engine.chats.accounts import AccountLease, Accounts, KeptUp
 from antiphon.engine.children.due import DueChildren
 from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.live import LiveReplies
@@ -700,6 +700,7 @@ class TelegramStand(Accounts):
     """The bot's client and its account, of which one request fails."""
 
     def __init__(self, stand: Stand, failing: str) -> None:
+        super().__init__(stand.database, PROCESS, SystemClock())
         self._stand = stand
         self._failing = failing
         self.bot = SimpleNamespace(delete_webhook=self._nothing, set_my_commands=self._nothing)
@@ -716,10 +717,6 @@ class TelegramStand(Accounts):
     async def take_lease(self, channel: str, account: str) -> AccountLease:
         self._step("take_lease")
         return AccountLease(channel=channel, account=account, process=PROCESS, fence=1, position=None)
-
-    async def renew(self, lease: object) -> bool:
-        self._step("renew")
-        return True
 
     async def release(self, lease: object) -> None: ...
 
@@ -764,13 +761,26 @@ def telegram(failing: str) -> Start:
 
 for _loop, _failing in {
     "engine/chats/accounts.py Accounts.hold": "take_lease",
-    "engine/chats/accounts.py Accounts._renew": "renew",
     "channels/account_loop.py AccountLoop.run": "open",
     "channels/account_loop.py AccountLoop._until_it_works": "find_me",
     "channels/account_loop.py AccountLoop.store_name": "note_name",
     "channels/telegram/loop.py TelegramLoop.listen": "fetch_updates",
 }.items():
     case(_loop, channel="telegram")(telegram(_failing))
+
+
+@case("engine/chats/accounts.py Accounts.run")
+def _(stand: Stand) -> Loop:
+    accounts = Accounts(stand.database, PROCESS, SystemClock())
+    stand.units["accounts.take"] = lambda _: (1, None)
+    stand.units["accounts.keep_up"] = lambda given: stand.fails_first() or KeptUp(set(given[0].claims), {})
+
+    async def run() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(accounts.run)
+            await accounts.hold("fake", "default", lambda _: anyio.sleep_forever())
+
+    return run
 
 
 class Room:

@@ -1,5 +1,6 @@
 """Accounts of channels: which process serves each."""
 
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from antiphon.domain.ids import ProcessId
@@ -7,6 +8,10 @@ from antiphon.store.claims import Claim, Claims, is_left
 from antiphon.store.database import Query, Transaction
 
 _NAMED = "channel = ? AND account = ?"
+_IS_FREE = (
+    "(process IS NULL OR process = ? OR served_until <= ? OR served_until > ? "
+    f"OR {is_left('channel_accounts.process')})"
+)
 CLAIMS = Claims("channel_accounts", "channel", "account", "fence", held="process IS NOT NULL")
 
 
@@ -16,7 +21,8 @@ class AccountName(NamedTuple):
 
 
 class LeaseRequest(NamedTuple):
-    """A process asks to serve an account."""
+    """A process asks to serve an account, which is free when its time is over, when its process is gone or is this one,
+    and also when its time ends later than any process would set it now: then a clock was set back."""
 
     name: AccountName
     process: ProcessId
@@ -35,25 +41,31 @@ class AccountRow(NamedTuple):
 
 
 async def take(tx: Transaction, request: LeaseRequest) -> int | None:
-    """The new fence, if the account is free; None if another process serves it.
-
-    It is free when its time is over, when its process is gone or is this one, and also when its time ends later than
-    any process would set it now: then a clock was set back.
-    """
+    """The new fence, if the account is free; None if another process serves it."""
     name, process, now_ms, served_until_ms = request
     await tx.execute("INSERT INTO channel_accounts (channel, account) VALUES (?, ?) ON CONFLICT DO NOTHING", name)
     row = await tx.fetch_one(
-        f"UPDATE channel_accounts SET process = ?, served_until = ?, fence = fence + 1 WHERE {_NAMED} AND "
-        "(process IS NULL OR process = ? OR served_until <= ? OR served_until > ? "
-        f"OR {is_left('channel_accounts.process')}) RETURNING fence",
+        f"UPDATE channel_accounts SET process = ?, served_until = ?, fence = fence + 1 WHERE {_NAMED} AND {_IS_FREE} "
+        "RETURNING fence",
         (process, served_until_ms, *name, process, now_ms, served_until_ms),
     )
     return None if row is None else row[0]
 
 
-async def extend(tx: Transaction, claim: Claim, served_until_ms: int) -> bool:
-    """Whether the claim is still the newest; then the account is served until that time."""
-    return await CLAIMS.write(tx, claim, {"served_until": served_until_ms})
+async def list_served(query: Query, requests: Sequence[LeaseRequest]) -> set[AccountName]:
+    """Those of the accounts that other processes serve. One statement; all are asked for at the same moment."""
+    process, now_ms, served_until_ms = requests[0][1:]
+    is_one = " OR ".join([f"({_NAMED})"] * len(requests))
+    rows = await query.fetch_all(
+        f"SELECT channel, account FROM channel_accounts WHERE ({is_one}) AND NOT {_IS_FREE}",
+        (*(part for request in requests for part in request.name), process, now_ms, served_until_ms),
+    )
+    return {AccountName(*row) for row in rows}
+
+
+async def extend_all(tx: Transaction, claims: Collection[Claim], served_until_ms: int) -> set[Claim]:
+    """Those of the claims that are still the newest; their accounts are served until that time."""
+    return await CLAIMS.write_all(tx, claims, {"served_until": served_until_ms})
 
 
 async def release(tx: Transaction, claim: Claim) -> None:

@@ -5,7 +5,7 @@ A process that shows no sign of life loses its claims, and may come back. So wha
 nothing unless that is still the newest. Taking a row is a write, too: under the claim that was read.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
 from antiphon.store.database import SqlValue, Transaction
@@ -19,7 +19,10 @@ class Claims:
     def __init__(self, table: str, *named: str, held: str = "1 = 1") -> None:
         """A claim has a value of each `named` column; `held` is a condition of the rows that are written under one."""
         self._table = table
-        self._is_newest = " AND ".join((*(f"{column} = ?" for column in named), held))
+        self._named = " AND ".join(f"{column} = ?" for column in named)
+        self._columns = ", ".join(named)
+        self._is_newest = f"{self._named} AND {held}"
+        self._held = held
 
     async def write(self, tx: Transaction, claim: Claim, columns: Mapping[str, SqlValue]) -> bool:
         """Sets columns of the row; returns whether the claim is the newest."""
@@ -29,6 +32,19 @@ class Claims:
         """The same with assignments in SQL."""
         statement = f"UPDATE {self._table} SET {assignments} WHERE {self._is_newest}"
         return await tx.change(statement, (*values, *claim)) == 1
+
+    async def write_all(
+        self, tx: Transaction, claims: Collection[Claim], columns: Mapping[str, SqlValue]
+    ) -> set[Claim]:
+        """Sets columns of the rows of all these claims, in one statement; returns those that are the newest."""
+        if not claims:
+            return set()
+        is_one = " OR ".join([f"({self._named})"] * len(claims))
+        rows = await tx.fetch_all(
+            f"UPDATE {self._table} SET {assigned(columns)} WHERE {self._held} AND ({is_one}) RETURNING {self._columns}",
+            (*columns.values(), *(value for claim in claims for value in claim)),
+        )
+        return {tuple(row) for row in rows}
 
     async def delete(self, tx: Transaction, claim: Claim) -> bool:
         """Deletes the row; returns whether the claim is the newest."""

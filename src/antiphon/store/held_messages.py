@@ -163,6 +163,12 @@ async def list_first(query: Query, account: AccountName, now_ms: int) -> list[He
     return [_HELD.read(row) for row in rows]
 
 
+async def list_dues(query: Query) -> dict[AccountName, int]:
+    """When the first message of each account is due for which any waits."""
+    rows = await query.fetch_all("SELECT channel, account, MIN(due_at) FROM held_messages GROUP BY channel, account")
+    return {AccountName(channel, account): due_ms for channel, account, due_ms in rows}
+
+
 async def next_due(query: Query, account: AccountName, now_ms: int) -> int | None:
     """When the next message of the account is due that is not yet."""
     statement = "SELECT MIN(due_at) FROM held_messages WHERE channel = ? AND account = ? AND due_at > ?"

@@ -1,9 +1,10 @@
 """Messages that wait for files, for those before them or for their pace. What is refused is refused before it costs."""
 
+import math
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -24,6 +25,7 @@ from antiphon.policy.uploads import FileRoom, FileVerdict, decide_file, room_aft
 from antiphon.store import codec, held_messages
 from antiphon.store.arrivals import ArrivalOutcome
 from antiphon.store.channel_accounts import AccountName
+from antiphon.store.database import Database
 from antiphon.store.held_messages import HeldId, HeldMessage
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -409,3 +411,30 @@ async def test_a_program_whose_answers_hold_files_is_stopped_too(open_home: Open
 
 async def answered_all(scene: Lobby) -> bool:
     return await scene.rows("SELECT id FROM runs WHERE ended_at IS NULL") == []
+
+
+class CountingReads:
+    """A store that counts what is read from it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.reads = 0
+
+    async def read(self, query: Any, *arguments: Any) -> Any:
+        self.reads += 1
+        return await self._database.read(query, *arguments)
+
+
+@requirement("channels:1")
+async def test_one_look_tells_all_accounts_of_a_process_that_nothing_waits(open_home: OpenHome) -> None:
+    async with lobby(open_home, access=PUBLIC) as scene:
+        services, store = scene.app.services, CountingReads(scene.app.database)
+        reception = Reception(cast(Database, store), scene.rules, scene.app.workspaces, clock=services.clock)
+        lease = await lease_of(scene)
+        leases = [replace(lease, account=str(number)) for number in range(4)] + [lease]
+        for each in leases:
+            assert (await reception.list_held(each), await reception.pause_before_next(each)) == ([], math.inf)
+        assert store.reads == 1
+        await scene.hears("42", "with a file", unfetched=(file(),))
+        reception.wake()  # as the reception does that takes it in
+        assert [len(await reception.list_held(each)) for each in leases] == [0, 0, 0, 0, 1]

@@ -9,7 +9,7 @@ from antiphon.domain.inbound import InboundFile
 from antiphon.domain.keys import DmScope
 from antiphon.domain.person import PersonId, PersonRole
 from antiphon.domain.position import NumberedPosition, Position
-from antiphon.engine.chats.accounts import LEASE, Accounts, LeaseLost
+from antiphon.engine.chats.accounts import LEASE, Accounts, KeepUp, LeaseLost, keep_up
 from antiphon.engine.chats.reception import Reception
 from antiphon.policy.chats import ChannelAccess, ChannelRules, ChatRules, GroupRules
 from antiphon.policy.sinks import GroupName
@@ -75,7 +75,8 @@ async def test_a_process_that_was_given_up_stores_nothing(open_home: OpenHome) -
         assert taken is not None and taken.position == "7"
         with pytest.raises(LeaseLost):
             await scene.hears("42", "late", lease=held, position=8)
-        assert not await one.renew(held)
+        renewal = KeepUp(claims=(held.claim,), served_until_ms=clock.now_ms() + 1, requests=())
+        assert (await scene.app.database.run(keep_up, renewal)).claims == set()
         await one.release(held)
         await scene.hears("42", "second", lease=taken, position=8)
         assert await scene.messages("agent:main:telegram:direct:42") == ["first", "second"]

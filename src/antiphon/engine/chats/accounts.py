@@ -7,6 +7,7 @@ process that was given up stores nothing, whatever its clock says.
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
 import anyio
 from msgspec import Struct
@@ -18,14 +19,16 @@ from antiphon.domain.ids import ProcessId
 from antiphon.domain.position import Position
 from antiphon.store import channel_accounts as rows
 from antiphon.store import channel_positions
+from antiphon.store.claims import Claim
 from antiphon.store.database import Database, Transaction
+from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=8)
 """How long a process serves an account after its last sign of life. Others ask for it every two seconds."""
 RENEWAL = timedelta(seconds=2)
-"""How often the lease is renewed, and how often other processes ask for it."""
+"""How often a process renews its leases, and asks for the accounts that others serve."""
 RELEASE_SECONDS = 5.0
 
 
@@ -59,6 +62,35 @@ class LeaseLost(Exception):
     """Another process serves the account now. Nothing of the unit was stored."""
 
 
+class KeepUp(Struct, frozen=True, kw_only=True):
+    """A process renews its leases and asks for accounts."""
+
+    claims: tuple[Claim, ...]
+    served_until_ms: int
+    requests: tuple[rows.LeaseRequest, ...]
+
+
+class KeptUp(NamedTuple):
+    claims: set[Claim]
+    """Those that are still the newest."""
+    taken: dict[rows.AccountName, tuple[int, str | None]]
+    """The fences and positions of the accounts that this process serves from now on."""
+
+
+class _Served(NamedTuple):
+    lease: AccountLease
+    scope: anyio.CancelScope
+    """Within which the account is served."""
+
+
+class _Awaited:
+    """An account that another process serves."""
+
+    def __init__(self) -> None:
+        self.lease: AccountLease | None = None
+        self.is_free = anyio.Event()
+
+
 class Accounts:
     """Leases of accounts, and what is known about them."""
 
@@ -66,6 +98,22 @@ class Accounts:
         self._database = database
         self._process = process
         self._clock = clock
+        self._served: dict[rows.AccountName, _Served] = {}
+        self._awaited: dict[rows.AccountName, _Awaited] = {}
+        self._keeping = Trouble(
+            logger, "Renewing leases", action="leases_failed", means="Other processes may take the accounts over."
+        )
+
+    async def run(self) -> None:
+        """Renews the leases of this process, and asks for the accounts that others serve, until cancelled."""
+        while True:
+            await anyio.sleep(RENEWAL.total_seconds())
+            try:
+                await self._keep_up()
+            except Exception as error:
+                self._keeping.failed(error)
+            else:
+                self._keeping.worked()
 
     async def hold(
         self,
@@ -79,46 +127,69 @@ class Accounts:
 
         `further` are accounts of other channels, as channel and account, that are served through it.
 
-        The lease is renewed meanwhile, and released afterwards. Once another process has taken the account over,
+        `run` renews the lease meanwhile; it is released afterwards. Once another process has taken the account over,
         `serve` is cancelled, and called again when that one has left.
         """
         has_returned = False
         while not has_returned:
+            lease = await self._obtain(rows.AccountName(channel, account))
             try:
-                lease = await self.take_lease(channel, account)
-            except Unavailable:
-                lease = None
-            if lease is None:
-                await anyio.sleep(RENEWAL.total_seconds())
-                continue
-            try:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._renew, lease, tasks.cancel_scope)
+                with anyio.CancelScope() as scope:
+                    self._served[lease.name] = _Served(lease, scope)
                     await serve(replace(lease, further=tuple(rows.AccountName(*each) for each in further)))
                     has_returned = True
-                    tasks.cancel_scope.cancel()
             except* LeaseLost:
                 logger.info("Account is served elsewhere", extra={"action": "lease_lost", "channel": channel})
             finally:
-                with anyio.move_on_after(RELEASE_SECONDS, shield=True):
-                    await self._let_go(lease)
+                del self._served[lease.name]
+                await self._let_go(lease)
 
-    async def _renew(self, lease: AccountLease, scope: anyio.CancelScope) -> None:
-        """Until the lease is lost; the fence keeps this process from storing anything if another one took over."""
-        while True:
-            await anyio.sleep(RENEWAL.total_seconds())
-            try:
-                if not await self.renew(lease):
-                    scope.cancel()
-                    return
-            except Unavailable:
-                continue
+    async def _obtain(self, name: rows.AccountName) -> AccountLease:
+        """The lease, once no other process serves the account."""
+        try:
+            lease = await self.take_lease(*name)
+        except Unavailable:
+            lease = None
+        if lease is not None:
+            return lease
+        awaited = self._awaited[name] = _Awaited()
+        try:
+            await awaited.is_free.wait()
+        except BaseException:
+            if awaited.lease is not None:
+                await self._let_go(awaited.lease)
+            raise
+        finally:
+            del self._awaited[name]
+        assert awaited.lease is not None
+        return awaited.lease
+
+    async def _keep_up(self) -> None:
+        """One unit for all accounts. The fence keeps this process from storing anything where another one took over."""
+        served, served_until = dict(self._served), self._served_until()
+        asked = [rows.LeaseRequest(name, self._process, self._clock.now_ms(), served_until) for name in self._awaited]
+        if not served and not asked:
+            return
+        claims = tuple(each.lease.claim for each in served.values())
+        command = KeepUp(claims=claims, served_until_ms=served_until, requests=tuple(asked))
+        kept = await self._database.run(keep_up, command)
+        for name, each in served.items():
+            if each.lease.claim not in kept.claims and self._served.get(name) is each:
+                each.scope.cancel()
+        for name, (fence, position) in kept.taken.items():
+            lease, awaited = self._lease_of(name, fence, position), self._awaited.get(name)
+            if awaited is None:
+                await self._let_go(lease)
+            else:
+                awaited.lease = lease
+                awaited.is_free.set()
 
     async def _let_go(self, lease: AccountLease) -> None:
-        try:
-            await self.release(lease)
-        except Exception:  # it runs out by itself
-            logger.debug("Lease was not released", extra={"action": "lease_kept", "channel": lease.channel})
+        with anyio.move_on_after(RELEASE_SECONDS, shield=True):
+            try:
+                await self.release(lease)
+            except Exception:  # it runs out by itself
+                logger.debug("Lease was not released", extra={"action": "lease_kept", "channel": lease.channel})
 
     async def take_lease(self, channel: str, account: str) -> AccountLease | None:
         """The lease, if no other process serves the account; ask again after `RENEWAL`. Raises `Unavailable`."""
@@ -128,12 +199,7 @@ class Accounts:
         taken = await self._database.run(take, request)
         if taken is None:
             return None
-        fence, position = taken
-        return AccountLease(channel=channel, account=account, process=self._process, fence=fence, position=position)
-
-    async def renew(self, lease: AccountLease) -> bool:
-        """Extends the lease; False if another process has taken the account over. Raises `Unavailable`."""
-        return await self._database.run(rows.extend, lease.claim, self._served_until())
+        return self._lease_of(request.name, *taken)
 
     async def release(self, lease: AccountLease) -> None:
         """Lets another process serve the account at once. May be called twice."""
@@ -163,6 +229,9 @@ class Accounts:
         if not await self._database.run(_advance, lease, position):
             raise LeaseLost(f"Another process serves {lease}.")
 
+    def _lease_of(self, name: rows.AccountName, fence: int, position: str | None) -> AccountLease:
+        return AccountLease(**name._asdict(), process=self._process, fence=fence, position=position)
+
     def _served_until(self) -> int:
         return self._clock.now_ms() + milliseconds_of(LEASE)
 
@@ -173,6 +242,16 @@ async def note_position(tx: Transaction, name: rows.AccountName, position: Posit
     stored = await channel_positions.find(tx, name, chat)
     if stored is None or position.is_after(stored):
         await channel_positions.put(tx, name, chat, position.text)
+
+
+async def keep_up(tx: Transaction, command: KeepUp) -> KeptUp:
+    kept = await rows.extend_all(tx, command.claims, command.served_until_ms)
+    if not command.requests:
+        return KeptUp(kept, {})
+    served = await rows.list_served(tx, command.requests)
+    free = [request for request in command.requests if request.name not in served]
+    taken = {request.name: await take(tx, request) for request in free}
+    return KeptUp(kept, {name: found for name, found in taken.items() if found is not None})
 
 
 async def take(tx: Transaction, request: rows.LeaseRequest) -> tuple[int, str | None] | None:

@@ -6,7 +6,9 @@ its first answer, even if its chat was routed elsewhere meanwhile. Contract: cha
 
 import asyncio
 import math
+import time
 from collections import OrderedDict
+from collections.abc import Mapping
 
 import anyio
 from anyio import to_thread
@@ -34,6 +36,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.store import codec, held_messages
 from antiphon.store.arrivals import ArrivalOutcome
+from antiphon.store.channel_accounts import AccountName
 from antiphon.store.database import Database, Named, Transaction
 from antiphon.store.held_messages import HeldMessage
 
@@ -43,6 +46,8 @@ MOST_BEFORE = 5
 TOLD_MS = 60_000
 """A sender whose messages are not taken in is told so once in this time."""
 MAX_TOLD = 1_000
+LOOK_SECONDS = 0.5
+"""How long a look for messages that wait counts for all accounts."""
 
 
 class Reception:
@@ -56,6 +61,10 @@ class Reception:
         self._told: OrderedDict[str, ToldSender] = OrderedDict()
         """Senders who were told that a message was not taken in."""
         self._woken = asyncio.Event()
+        self._looking = anyio.Lock()
+        self._looked_at: float | None = None
+        self._dues: Mapping[AccountName, int] = {}
+        """When the first message of each account that waits is due, as that look found it."""
 
     def is_of_message(self, error: Exception) -> bool:
         """Whether only this message fails, by a bug or because its chat is damaged; then those behind it go on.
@@ -100,6 +109,8 @@ class Reception:
 
     async def list_held(self, lease: AccountLease) -> list[HeldMessage]:
         """The messages of the account that may be posted now, one of each place. Raises `Unavailable`."""
+        if await self._first_due(lease) > self._clock.now_ms():
+            return []
         now_ms, read = self._clock.now_ms(), self._database.read
         return [held for name in lease.names for held in await read(held_messages.list_first, name, now_ms)]
 
@@ -115,10 +126,23 @@ class Reception:
 
     async def pause_before_next(self, lease: AccountLease) -> float:
         """Seconds until another message of the account is due; infinite if none waits."""
-        now_ms = self._clock.now_ms()
+        now_ms, first_ms = self._clock.now_ms(), await self._first_due(lease)
+        if first_ms > now_ms:
+            return (first_ms - now_ms) / 1000
         dues = [await self._database.read(held_messages.next_due, name, now_ms) for name in lease.names]
         due_ms = min((each for each in dues if each is not None), default=None)
         return math.inf if due_ms is None else (due_ms - now_ms) / 1000
+
+    async def _first_due(self, lease: AccountLease) -> float:
+        """When the first message of the account that waits is due; infinite if none waits.
+
+        One look serves all accounts of the process for `LOOK_SECONDS`, unless a message begins or ends to wait here.
+        """
+        async with self._looking:
+            if self._looked_at is None or time.monotonic() - self._looked_at >= LOOK_SECONDS:
+                self._looked_at = time.monotonic()
+                self._dues = await self._database.read(held_messages.list_dues)
+            return min((self._dues.get(name, math.inf) for name in lease.names), default=math.inf)
 
     async def postpone(self, held: HeldMessage, due_ms: int) -> None:
         await self._database.run(held_messages.postpone, held.id, due_ms)
@@ -127,7 +151,8 @@ class Reception:
         await self._database.run(held_messages.delete, held.id)
 
     def wake(self) -> None:
-        """Lets `wait_held` return."""
+        """Lets `wait_held` return, and has looked anew what waits."""
+        self._looked_at = None
         self._woken.set()
 
     async def wait_held(self, seconds: float) -> None:
