@@ -61,10 +61,17 @@ class Core:
 
     async def next_event(self) -> dict[str, Any]:
         """Raises `CoreFailed` once the core has ended."""
-        event = await self._in_thread(partial(self._rpc.wait_for_event, self.account))
+        while isinstance(event := await self._in_thread(partial(self._rpc.wait_for_event, self.account)), anyio.Event):
+            event.set()
         if event == _END or event is None:
             raise CoreFailed("The core has ended.")
         return cast("dict[str, Any]", event)
+
+    def mark(self) -> anyio.Event:
+        """Set once what `next_event` gave is dealt with up to now: another event was asked for."""
+        reached = anyio.Event()
+        self._rpc.get_queue(self.account).put(reached)
+        return reached
 
     def _watch(self) -> None:
         """Lets `next_event` end once the program does."""

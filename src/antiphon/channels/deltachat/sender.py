@@ -22,6 +22,7 @@ from antiphon.domain.session import DeliveryContext
 CONNECT_SECONDS = 15.0
 SEND_SECONDS = 60.0
 RECONNECT_SECONDS = 10.0
+SETTLE_SECONDS = 10.0
 FORM = ChannelForm(longest=4_000, streaming=Streaming.EDIT, group_interval_ms=6_000)
 _FAILED: Final = 24
 _DELIVERED: Final = (26, 28)
@@ -41,7 +42,7 @@ class DeltaChatChannel:
             FORM, stream_interval_ms=stream_interval_ms, group_interval_ms=max(6_000, stream_interval_ms)
         )
         self._core: Core | None = None
-        self.window = JoinWindow(clock, self._withdraw_link)
+        self.window = JoinWindow(clock, self._withdraw_link, self._settle)
         self._is_online = anyio.Event()
         self._connected_at = -RECONNECT_SECONDS
         self._waiting: dict[int, anyio.Event] = {}
@@ -142,11 +143,9 @@ class DeltaChatChannel:
         """Opens a window in which one person may join."""
         try:
             core = await self._online()
-            await self._withdraw_link()
-            link = str(await core.call("get_chat_securejoin_qr_code", None))
+            return await self.window.open(admit, lambda: core.call("get_chat_securejoin_qr_code", None))
         except (CoreFailed, DeliveryFailed) as error:
             raise Unavailable("Delta Chat does not run now. Try again later.", code="channel_unreachable") from error
-        return self.window.open(admit, link)
 
     async def _withdraw_link(self) -> None:
         """Does nothing while no core runs: the next one begins with it."""
@@ -154,6 +153,14 @@ class DeltaChatChannel:
             link = await self.core().call("get_chat_securejoin_qr_code", None)
             await self.core().call("check_qr", link)
             await self.core().call("set_config_from_qr", link)
+
+    async def _settle(self) -> None:
+        """Raises `CoreFailed` if what has happened is not taken in soon."""
+        reached = self.core().mark()
+        with anyio.move_on_after(SETTLE_SECONDS):
+            await reached.wait()
+            return
+        raise CoreFailed("What has happened is still taken in.")
 
     async def withdraw(self, place: DeliveryContext, platform_id: str) -> None:
         core = await self._online()
