@@ -1,16 +1,21 @@
 """`antiphon people`: invited by a link, listed, changed and removed."""
 
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
 import httpx
+import pytest
 
 from antiphon.app import open_app
+from antiphon.cli.rendering.join_links import show_join_link
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DEFAULT_PORT
 from antiphon.domain.actor import OWNER
-from antiphon.domain.person import PersonRole
+from antiphon.domain.person import Identity, PersonId, PersonRole
+from antiphon.store.database import Transaction
+from antiphon.store.people import insert_identity
 from tests.claims import requirement
 from tests.cli.program import antiphon, antiphon_json, serving
 from tests.waiting import PROCESS_SECONDS
@@ -45,6 +50,41 @@ def test_people_are_invited_listed_changed_and_removed(home: Path) -> None:
         assert refused.returncode == 1 and '"last_owner"' in refused.stdout + refused.stderr
         refused = antiphon("people", "role", "nobody", "user", home=home)
         assert refused.returncode == 3 and "Person not found: 'nobody'" in refused.stderr
+
+
+@requirement("cli:1", "access:3")
+def test_a_person_is_shown_with_where_they_are_and_when_they_were_last_seen(home: Path) -> None:
+    hour_ago = int((time.time() - 3700) * 1000)
+
+    async def write() -> None:
+        async with open_app(home, Config()) as app:
+            for id, at_ms in (("U7", hour_ago), ("U8", 0)):
+                identity = Identity(channel="slack", account="default", platform_id=id)
+                await app.database.run(insert_identity, identity, PersonId("owner"), at_ms)
+            await app.database.run(forget_seen, "U8")
+
+    anyio.run(write)
+    said = antiphon("people", "show", "owner", home=home).stdout.splitlines()
+    assert "  slack default U7, last seen 1 h ago" in said and "  slack default U8" in said
+    accounts = antiphon_json("people", "show", "owner", home=home)["identities"]
+    assert [each.get("seenAt") for each in accounts] == [hour_ago, None]
+
+
+async def forget_seen(tx: Transaction, id: str) -> None:
+    await tx.execute("UPDATE identities SET seen_at = NULL WHERE platform_id = ?", (id,))
+
+
+@requirement("cli:1", "access:3")
+def test_an_invitation_on_a_channel_without_join_links_says_so_and_keeps_the_link(home: Path) -> None:
+    said = antiphon("people", "invite", "--name", "Ann", "--on", "nowhere", home=home)
+    assert said.returncode == 2 and "Channel is not open: 'nowhere'" in said.stderr and "#code=" in said.stdout
+    assert antiphon_json("people", "show", "ann", home=home)["name"] == "Ann"
+
+
+def test_a_join_link_is_drawn_and_written(capsys: pytest.CaptureFixture[str]) -> None:
+    show_join_link({"link": "https://i.delta.chat/#ABCD", "expiresAt": 1})
+    shown = capsys.readouterr().out
+    assert "https://i.delta.chat/#ABCD" in shown and "█" in shown and "It works once." in shown
 
 
 @requirement("cli:1", "access:1")

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -147,14 +148,32 @@ def standing_of_role(principal: Principal, id: PersonId, role: str) -> Standing:
     return standing if limit is None else replace(standing, clearance=standing.clearance.meet(limit))
 
 
+class KnownAccount(NamedTuple):
+    """An account that is linked to somebody."""
+
+    standing: Standing
+    """That of its person."""
+    seen_ms: int | None
+    """When they last wrote there, to the hour."""
+
+
+async def find_account(query: Query, identity: Identity) -> KnownAccount | None:
+    """The account of a channel; None if it is linked to nobody."""
+    row = await query.fetch_one(
+        f"SELECT n.seen_at, {RIGHTS} FROM identities n JOIN people q ON q.id = n.person "
+        "WHERE n.channel = ? AND n.account = ? AND n.platform_id = ?",
+        (identity.channel, identity.account, identity.platform_id),
+    )
+    if row is None:
+        return None
+    seen_ms, *rights = row
+    return KnownAccount(await standing_from(query, person_principal(rights[0]), tuple(rights)), seen_ms)
+
+
 async def find_standing_of_account(query: Query, channel: str, account: str, platform_id: str) -> Standing | None:
     """The standing of the person to whom the account of a channel is linked; None if it is linked to nobody."""
-    rights = await query.fetch_one(
-        f"SELECT {RIGHTS} FROM identities n JOIN people q ON q.id = n.person "
-        "WHERE n.channel = ? AND n.account = ? AND n.platform_id = ?",
-        (channel, account, platform_id),
-    )
-    return None if rights is None else await standing_from(query, person_principal(rights[0]), rights)
+    found = await find_account(query, Identity(channel=channel, account=account, platform_id=platform_id))
+    return None if found is None else found.standing
 
 
 async def list_standings(query: Query, persons: Sequence[PersonId]) -> list[Standing | None]:
@@ -338,6 +357,18 @@ async def find_identities(query: Query, ids: Sequence[PersonId]) -> Mapping[Pers
     return found
 
 
+async def find_seen(query: Query, ids: Sequence[PersonId]) -> Mapping[Identity, datetime]:
+    """When the accounts of these persons were last seen, to the hour, as far as they were."""
+    if not ids:
+        return {}
+    rows = await query.fetch_all(
+        "SELECT channel, account, platform_id, seen_at FROM identities "
+        f"WHERE person IN ({', '.join('?' * len(ids))}) AND seen_at IS NOT NULL",
+        tuple(ids),
+    )
+    return {Identity(channel=row[0], account=row[1], platform_id=row[2]): codec.moment(row[3]) for row in rows}
+
+
 async def find_newest_identity(query: Query, id: PersonId) -> Identity | None:
     """The account of the person, or of whom they act as, that was linked last."""
     row = await query.fetch_one(
@@ -391,11 +422,18 @@ async def insert(tx: Transaction, person: Person) -> bool:
 
 
 async def insert_identity(tx: Transaction, identity: Identity, person: PersonId, at_ms: int) -> None:
-    """Stores that the account is this person's, unless it is somebody's already."""
+    """Stores that the account is this person's, who was seen there, unless it is somebody's already."""
     await tx.execute(
-        "INSERT INTO identities (channel, account, platform_id, person, created_at) VALUES (?, ?, ?, ?, ?) "
-        "ON CONFLICT DO NOTHING",
-        (identity.channel, identity.account, identity.platform_id, person, at_ms),
+        "INSERT INTO identities (channel, account, platform_id, person, created_at, seen_at) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (identity.channel, identity.account, identity.platform_id, person, at_ms, at_ms),
+    )
+
+
+async def set_seen(tx: Transaction, identity: Identity, at_ms: int) -> None:
+    await tx.execute(
+        "UPDATE identities SET seen_at = ? WHERE channel = ? AND account = ? AND platform_id = ?",
+        (at_ms, identity.channel, identity.account, identity.platform_id),
     )
 
 

@@ -1,9 +1,10 @@
 """The JSON of persons. Contract: access 1, 3."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from antiphon.domain.classification import Compartments
-from antiphon.domain.person import PersonRole
+from antiphon.domain.person import Identity, PersonRole
 from antiphon.engine.access.people import KnownPerson
 from antiphon.wire.compartments import ClearanceShape, clearance
 from antiphon.wire.encoding import Shape, milliseconds
@@ -15,6 +16,8 @@ class IdentityShape(Shape, frozen=True, kw_only=True):
     channel: str
     account: str
     platform_id: str
+    seen_at: int | None = None
+    """When the person last wrote there, to the hour; absent if they have not since that is stored."""
 
 
 class PersonShape(Shape, frozen=True, kw_only=True):
@@ -60,9 +63,15 @@ def person(known: KnownPerson, compartments: Compartments) -> PersonShape:
         clearance=clearance(each.clearance, compartments),
         suspended=each.is_suspended,
         merged_into=each.merged_into,
-        identities=[
-            IdentityShape(channel=account.channel, account=account.account, platform_id=account.platform_id)
-            for account in known.identities
-        ],
+        identities=[_identity(account, known.seen_at.get(account)) for account in known.identities],
         created_at=milliseconds(each.created_at),
+    )
+
+
+def _identity(account: Identity, seen_at: datetime | None) -> IdentityShape:
+    return IdentityShape(
+        channel=account.channel,
+        account=account.account,
+        platform_id=account.platform_id,
+        seen_at=None if seen_at is None else milliseconds(seen_at),
     )

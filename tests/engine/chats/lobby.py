@@ -70,6 +70,7 @@ class Lobby:
         name: str | None = None,
         attributed: AttributionKind | None = None,
         filling: Filling = Filling.SHORT,
+        is_proven: bool = True,
     ) -> Received:
         """What becomes of the message; its id is a new one unless the test names it."""
         inbound = Inbound(
@@ -87,6 +88,7 @@ class Lobby:
             has_files=bool(files or unfetched),
             sent_at=sent_at,
             filling=filling,
+            is_proven=is_proven,
         )
         return await self.reception.receive(inbound, lease)
 

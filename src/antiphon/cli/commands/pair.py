@@ -1,7 +1,6 @@
 """`antiphon pair`: people who wait to be admitted to a channel, and codes that link accounts. Contract: access 3."""
 
 import re
-from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -80,19 +79,9 @@ def _name(sender: JsonValue) -> str:
 
 
 def _show_join_link(answer: JsonObject) -> None:
-    from antiphon.cli.rendering.output import show
+    from antiphon.cli.rendering.join_links import show_join_link
 
-    link = str(answer["link"])
-    try:
-        import segno
-    except ModuleNotFoundError:
-        pass  # the link is enough
-    else:
-        drawn = StringIO()
-        segno.make(link).terminal(drawn, compact=True)
-        show(drawn.getvalue())
-    show(link)
-    show("Scan it, or open it, within ten minutes. It works once.")
+    show_join_link(answer)
 
 
 @app.asks("invite", _show_join_link)

@@ -60,12 +60,24 @@ def _accounts(person: JsonObject) -> list[str]:
     ]
 
 
+def _seen(person: JsonObject) -> list[str]:
+    """When the person was last seen at each account, to the hour."""
+    from antiphon.cli.rendering.output import ago
+    from antiphon.cli.rendering.rows import rows_of
+
+    if "identities" not in person:
+        return []
+    return [
+        f", last seen {said}" if (said := ago(each.get("seenAt"))) else "" for each in rows_of(person, "identities")
+    ]
+
+
 def _show(person: JsonObject) -> None:
     said(f"{person['personId']}: {person['name']}, {person['role']}, {_state(person)}.")
     if reads := read_by(person):
         said(f"  reads {reads}")
-    for account in _accounts(person):
-        said(f"  {account}")
+    for account, seen in zip(_accounts(person), _seen(person), strict=True):
+        said(f"  {account}{seen}")
 
 
 @app.asks(
@@ -110,6 +122,10 @@ def invite_person(
         list[str] | None,
         typer.Option("--agent", metavar="AGENT", help="An agent with which they may open sessions; repeat for more."),
     ] = None,
+    place: Annotated[
+        str | None,
+        typer.Option("--on", metavar="CHANNEL", help="Also print a code of this channel that they scan to join there."),
+    ] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -120,7 +136,14 @@ def invite_person(
     with connect(home, config) as client:
         body: JsonObject = {"name": name, "role": role.value, "agents": [*(agents or [])]}
         answer = client.post("/people", body)
-        _show_link(answer, client, home, config, as_json=as_json)
+        invited = answer["person"]
+        assert isinstance(invited, dict)
+        joining = None
+        try:
+            if place is not None:
+                joining = client.post("/join-links", {"channel": place, "into": invited["personId"]})
+        finally:
+            _show_link(answer, client, home, config, as_json=as_json, joining=joining)
 
 
 @app.command("link")
@@ -209,7 +232,17 @@ def remove_person(client: "Client", person: PersonArgument) -> Printed:
     return Printed({"ok": True}, "Removed.")
 
 
-def _show_link(answer: JsonObject, client: "Client", home: Path | None, config: Path | None, *, as_json: bool) -> None:
+def _show_link(
+    answer: JsonObject,
+    client: "Client",
+    home: Path | None,
+    config: Path | None,
+    *,
+    as_json: bool,
+    joining: JsonObject | None = None,
+) -> None:
+    """`joining` is the link with which the person joins on a channel."""
+    from antiphon.cli.rendering.join_links import show_join_link
     from antiphon.cli.rendering.output import show, show_json
 
     person = answer["person"]
@@ -219,8 +252,12 @@ def _show_link(answer: JsonObject, client: "Client", home: Path | None, config: 
         shown: JsonObject = {"person": person, "signInLink": None, "gatewayRuns": not client.is_temporary}
         if made is not None:
             shown |= {"signInLink": made.link, "onlyHere": made.is_only_here}
+        if joining is not None:
+            shown |= {"joinLink": joining}
         show_json(shown | {"expiresInSeconds": answer["expiresInSeconds"]})
         return
+    if joining is not None:
+        show_join_link(joining)
     if made is None:
         show("No gateway runs on this home, and gateway.port is 0, so nobody knows its address yet.")
         show(f"Start one with `antiphon serve`, then print the link with `antiphon people link {person['personId']}`.")

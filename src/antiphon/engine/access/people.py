@@ -1,6 +1,7 @@
 """Persons: invited, given a role, suspended, merged and removed by owners. Contract: access 1, 3, 4."""
 
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,6 +47,8 @@ class KnownPerson(Struct, frozen=True):
 
     person: Person
     identities: list[Identity]
+    seen_at: Mapping[Identity, datetime] = {}
+    """When they last wrote by each account, to the hour, as far as they did."""
 
 
 class Invitation(Struct, frozen=True):
@@ -239,8 +242,9 @@ class People:
 async def _list(query: Query, rights: Rights, after: PersonId | None, limit: int) -> list[KnownPerson]:
     await find_reach(query, rights, Act.PEOPLE)
     found = await rows.list_all(query, after=after, limit=limit)
-    identities = await rows.find_identities(query, [person.id for person in found])
-    return [KnownPerson(person, identities[person.id]) for person in found]
+    ids = [person.id for person in found]
+    identities, seen = await rows.find_identities(query, ids), await rows.find_seen(query, ids)
+    return [KnownPerson(person, identities[person.id], seen) for person in found]
 
 
 async def _get(query: Query, rights: Rights, id: PersonId) -> KnownPerson:
@@ -252,7 +256,7 @@ async def _known(query: Query, id: PersonId) -> KnownPerson:
     person = await rows.find(query, id)
     if person is None:
         raise NotFound(f"Person not found: {id[:80]!r}. `antiphon people list` shows them.")
-    return KnownPerson(person, (await rows.find_identities(query, [id]))[id])
+    return KnownPerson(person, (await rows.find_identities(query, [id]))[id], await rows.find_seen(query, [id]))
 
 
 async def _invite(tx: Transaction, command: AddPerson) -> Person:

@@ -16,6 +16,9 @@ from antiphon.store import pairings, people
 from antiphon.store.codec import moment
 from antiphon.store.database import Query, Transaction
 
+SEEN_MS = 3_600_000
+"""How much later somebody is seen before that is stored again."""
+
 
 class Who(Struct, frozen=True, kw_only=True):
     """A sender, as the unit has found them."""
@@ -28,6 +31,8 @@ class Who(Struct, frozen=True, kw_only=True):
     """That of the person to whom the account is linked already; None if it is linked to nobody."""
     linked_by_settings: PersonId | None = None
     """The person whom `session.identityLinks` names for the account, if it is not linked to them yet."""
+    seen_ms: int | None = None
+    """When the account was last seen, to the hour."""
     folded: str | None = None
     """The person's id, if their chats on all channels are one peer."""
 
@@ -45,7 +50,8 @@ async def find_who(query: Query, rules: Rules, place: DeliveryContext, sender: S
     """The sender's person; one whom nobody knows is a guest."""
     identity = identity_of(place, sender)
     named = await _named_in_settings(query, rules, identity)
-    stored = await people.find_standing_of_account(query, identity.channel, identity.account, identity.platform_id)
+    known = await people.find_account(query, identity)
+    stored = None if known is None else known.standing
     standing, linked_by_settings = stored, None
     if named is not None and (stored is None or (is_guest(stored) and not stored.is_suspended)):
         standing = await people.find_standing(query, person_principal(named))
@@ -59,6 +65,7 @@ async def find_who(query: Query, rules: Rules, place: DeliveryContext, sender: S
         standing=standing,
         stored=stored,
         linked_by_settings=linked_by_settings,
+        seen_ms=None if known is None else known.seen_ms,
         folded=await _folded(query, rules, identity, standing),
     )
 
@@ -102,3 +109,9 @@ async def introduce(tx: Transaction, who: Who, person: PersonId) -> None:
     name = who.name if person == own else person
     await people.insert(tx, Person(id=person, name=name, role=PersonRole.GUEST, created_at=moment(tx.now_ms)))
     await people.insert_identity(tx, who.identity, person, tx.now_ms)
+
+
+async def note_seen(tx: Transaction, who: Who) -> None:
+    """Stores that the sender's person was seen at the account, unless that was within the hour."""
+    if who.stored is not None and (who.seen_ms is None or not 0 <= tx.now_ms - who.seen_ms < SEEN_MS):
+        await people.set_seen(tx, who.identity, tx.now_ms)

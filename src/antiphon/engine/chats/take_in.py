@@ -20,7 +20,7 @@ from antiphon.engine.access.bindings import note_use
 from antiphon.engine.access.machines import is_of_machine
 from antiphon.engine.access.places import rules_of
 from antiphon.engine.access.recipients import account_of
-from antiphon.engine.access.who import Who, find_who, introduce, is_admitted
+from antiphon.engine.access.who import Who, find_who, introduce, is_admitted, note_seen
 from antiphon.engine.chats import linking, pairing
 from antiphon.engine.chats.accounts import AccountLease, note_position
 from antiphon.engine.chats.chat import Chat
@@ -151,6 +151,8 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
         await note_met(tx, rules, inbound.place, [inbound.sender.id])
     who = await find_who(tx, rules, inbound.place, inbound.sender)
     asked = await _admission_request(tx, rules, inbound, who)
+    if inbound.is_proven:
+        await note_seen(tx, who)
     admission = decide_admission(asked)
     received: Received | None = None
     if admission is Admission.REDEEM:

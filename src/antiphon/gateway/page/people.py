@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from markupsafe import Markup
 from msgspec import Struct
@@ -26,11 +27,17 @@ class ShowPeople(Params, frozen=True, kw_only=True):
     """The id of the last person of the page before."""
 
 
+class SeenAccount(NamedTuple):
+    name: str
+    seen_at: datetime | None
+    """When the person last wrote there, to the hour."""
+
+
 class PersonRow(Struct, frozen=True, kw_only=True):
     id: PersonId
     name: str
     role: PersonRole
-    accounts: Sequence[str]
+    accounts: Sequence[SeenAccount]
     agents: Sequence[str]
     clearance: str
     """The name of the level of others' data that they may read; empty for public data."""
@@ -81,18 +88,21 @@ async def show_tokens(request: OperationRequest, params: NoParams) -> Markup:
 
 
 def _person(known: KnownPerson, reader: str) -> PersonRow:
-    each = known.person
+    person = known.person
     return PersonRow(
-        id=each.id,
-        name=plain(each.name),
-        role=each.role,
-        accounts=[f"{account.channel} {exact(account.platform_id)}" for account in known.identities],
-        agents=sorted(each.agents),
-        clearance="" if each.clearance is None else each.clearance.level.name,
-        is_suspended=each.is_suspended,
-        merged_into=each.merged_into,
-        created_at=each.created_at,
-        is_self=str(each.principal) == reader,
+        id=person.id,
+        name=plain(person.name),
+        role=person.role,
+        accounts=[
+            SeenAccount(f"{each.channel} {exact(each.platform_id)}", known.seen_at.get(each))
+            for each in known.identities
+        ],
+        agents=sorted(person.agents),
+        clearance="" if person.clearance is None else person.clearance.level.name,
+        is_suspended=person.is_suspended,
+        merged_into=person.merged_into,
+        created_at=person.created_at,
+        is_self=str(person.principal) == reader,
     )
 
 
