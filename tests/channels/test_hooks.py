@@ -22,13 +22,13 @@ from antiphon.config.readiness import missing
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Classification, Integrity, Level
 from antiphon.domain.errors import Invalid
+from antiphon.domain.machine_identities import identity_of_hook
 from antiphon.domain.person import PersonId, PersonRole, person_principal
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.telling import Cause, sentence
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
 from antiphon.gateway.page.entries import entry_of
-from antiphon.policy.machines import identity_of_hook
 from antiphon.store import people
 from antiphon.testing.serving import serve_fake
 from antiphon.testing.telegram import FakeTelegram

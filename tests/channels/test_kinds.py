@@ -11,7 +11,6 @@ import anyio
 import pytest
 from msgspec import json
 
-import antiphon
 from antiphon import adapters
 from antiphon.adapters import ready_channels
 from antiphon.channels.kinds import installed_names
@@ -37,15 +36,6 @@ BROKEN_SITES = {
     **{site: f"LookupError: nothing found at {site}" for site in ("read", "open", "serve", "receiver")},
     "name": "ValueError: it sends in the name of another channel",
 }
-NAMING = {
-    "domain/secret_forms.py": "tokens of many platforms, which no text may show",
-    "domain/session_ids.py": "an example in an error",
-    "config/sections/sessions.py": "an example in an error",
-    "cli/commands/routes.py": "an example in a help text",
-    "cli/commands/setup.py": "the channel of the family's guide, in what to do next",
-    "cli/commands/tokens.py": "an example in a help text",
-}
-"""Files outside of the packages that name a channel, and why."""
 
 
 @pytest.fixture
@@ -309,13 +299,3 @@ async def test_owners_are_told_how_to_reach_their_agents(letters: None, open_hom
             found = await app.channels.greetings(app.services, command="pair", may_show_code=False)
             assert [each.text for each in found] == shown
             assert ("letter" in app.channels.broken) is (site is not None)
-
-
-@requirement("channels:1")
-def test_nothing_outside_a_package_names_its_channel() -> None:
-    """A new name here is a decision that belongs into the package."""
-    source, own = Path(antiphon.__file__).parent, ("channels/telegram/", "testing/")
-    found = {
-        file.relative_to(source).as_posix() for file in source.rglob("*.py") if "telegram" in file.read_text().lower()
-    }
-    assert {name for name in found if not name.startswith(own)} == NAMING.keys()

@@ -20,10 +20,11 @@ from antiphon.domain.errors import Conflict, Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.inbound import Inbound, Sender
 from antiphon.domain.keys import ChatType
+from antiphon.domain.machine_identities import identity_of_hook, identity_of_node
 from antiphon.domain.person import Identity, PersonId, PersonRole, person_principal
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.chats import ChannelRules, ChatRules, GroupRules
-from antiphon.policy.machines import identity_of_hook, identity_of_node, machine_behind, machine_named, machine_of
+from antiphon.policy.machines import machine_behind, machine_named, machine_of
 from antiphon.store import people as rows
 from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement

@@ -5,10 +5,11 @@ import pytest
 from msgspec.structs import replace
 
 from antiphon.domain.actor import OWNER
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonRole
 from antiphon.domain.tokens import ALL_SCOPES
-from antiphon.policy.chats import ChannelAccess, ChannelRules, ChatRules
+from antiphon.policy.chats import ChannelRules, ChatRules
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.chats.lobby import ACCOUNT, CHANNEL, Lobby

@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
+from antiphon.domain.machine_identities import identity_of_node
 from antiphon.domain.person import PersonId, PersonRole
-from antiphon.policy.machines import identity_of_node
 from antiphon.store import people
 from tests.claims import requirement
 from tests.conftest import OpenHome

@@ -3,7 +3,7 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
-from antiphon.policy.chats import ChannelAccess
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.policy.reception import (
     MOST_PAIRINGS,
     MOST_WRONG_CODES,

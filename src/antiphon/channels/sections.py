@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, TypeVar, cast
 from pydantic import Field, SecretStr, model_validator
 
 from antiphon.domain.actor import OWNER
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.joining import JoinWaits
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import DEFAULT_ACCOUNT
-from antiphon.policy.chats import ChannelAccess
+from antiphon.domain.voice import Interim, TellErrors, Voice
 from antiphon.policy.trigger import OwnerTrigger
-from antiphon.policy.voices import Interim, TellErrors, Voice
 from antiphon.settings.classification import ClassificationSection, ClearanceSection
 from antiphon.settings.names import AgentName
 from antiphon.settings.section import Section, secret_from

@@ -38,6 +38,7 @@ from antiphon.domain.chat_form import BRIDGED_CHATS
 from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, Compartments
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
+from antiphon.domain.machine_identities import HOOK, identity_of_hook
 from antiphon.domain.person import PersonId
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
 from antiphon.domain.session import INTERNAL, WEBCHAT
@@ -46,7 +47,6 @@ from antiphon.engine.rules import ResetRules, Rules
 from antiphon.engine.rules_in_force import RulesInForce
 from antiphon.mcp.settings import PRIVATE
 from antiphon.policy.chats import ChannelRules, GroupRules
-from antiphon.policy.machines import HOOK, identity_of_hook
 from antiphon.policy.notified import NotifiedPerson
 from antiphon.policy.session_tools import named_session_tools
 from antiphon.policy.sinks import GroupName, Sinks

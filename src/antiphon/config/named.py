@@ -12,11 +12,11 @@ from msgspec import Struct
 from antiphon.channels.kinds import installed_names
 from antiphon.config.config import Config
 from antiphon.domain.errors import Invalid
+from antiphon.domain.machine_identities import HOOK
 from antiphon.domain.nearness import nearest
 from antiphon.domain.session import WEBCHAT
 from antiphon.incoming import MAX_PROBLEMS
 from antiphon.policy.approvals import EFFECT, PEOPLE, REQUIRED, SERVER
-from antiphon.policy.machines import HOOK
 from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.shipped_tools import SHIPPED_TOOLS
 

@@ -71,9 +71,7 @@ def parse_namespace(text: str) -> str:
             code="invalid_namespace",
         )
     if text in RESERVED_NAMESPACES or text.startswith("node-"):
-        raise Invalid(
-            f"Namespace is reserved: {text!r}. Name the channel's own, such as 'telegram'.", code="invalid_namespace"
-        )
+        raise Invalid(f"Namespace is reserved: {text!r}. Use the name of the channel itself.", code="invalid_namespace")
     return text
 
 

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.chat_form import PLAIN_CHATS, ChatForm
 from antiphon.domain.classification import PUBLIC, Classification, Integrity, Level
 from antiphon.domain.ids import AgentId
@@ -23,17 +24,6 @@ class ChatData(StrEnum):
     """Nobody's: only its agent, channel and tools say what it is made of."""
     OWN = "own"
     """Its people's: of a direct chat its person's, of a group what all its members may read."""
-
-
-class ChannelAccess(StrEnum):
-    """Who may write to a channel: its setting `access`."""
-
-    PAIRING = "pairing"
-    """Unknown senders get a code that an owner approves."""
-    PUBLIC = "public"
-    """Anybody, as a guest."""
-    PRIVATE = "private"
-    """Only linked people; others get no answer."""
 
 
 class GroupRules(Struct, frozen=True, kw_only=True):

@@ -10,16 +10,11 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from antiphon.domain.keys import SessionKind
+from antiphon.domain.machine_identities import HOOK, NODE
 from antiphon.domain.person import Identity, PersonId
 from antiphon.policy.decision import ALLOW, Decision, Deny
 
 MACHINE_ACCOUNT = "machine_account"
-HOOK = SessionKind.HOOK.value
-"""What stands for hooks in place of the name of a channel."""
-NODE = SessionKind.NODE.value
-"""What stands for nodes in place of the name of a channel."""
-NODES_ACCOUNT = "default"
 _NAMED = re.compile(r"(hook|node)(?:[:-]| )(\S+)")
 """How people write a machine's name: as its session's key, or as lists show it."""
 
@@ -43,16 +38,6 @@ _REMEDIES = {
     MachineKind.NODE: "For a program that acts as a person, make a token with `antiphon tokens create --person`",
     MachineKind.BOT: "Name the account of the person who writes to the bot",
 }
-
-
-def identity_of_hook(name: str) -> Identity:
-    """The hook as the account of a guest."""
-    return Identity(channel=HOOK, account=name, platform_id=name)
-
-
-def identity_of_node(node_id: str) -> Identity:
-    """The node as the account of a guest."""
-    return Identity(channel=NODE, account=NODES_ACCOUNT, platform_id=node_id)
 
 
 def machine_of(identity: Identity, bots: Collection[str]) -> MachineAccount | None:

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from antiphon.policy.chats import ChannelAccess
+from antiphon.domain.channel_access import ChannelAccess
 
 MOST_PAIRINGS = 3
 """Requests of strangers that are open at once, of one account."""

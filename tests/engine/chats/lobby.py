@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from antiphon.building import App, Parts
 from antiphon.channels.telegram.kind import TELEGRAM
 from antiphon.domain.actor import OWNER
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.ids import AgentId, ProcessId
 from antiphon.domain.inbound import ChangeKind, ChatChange, Filling, Inbound, InboundFile, Sender, SentFile
 from antiphon.domain.keys import ChatType
@@ -23,7 +24,7 @@ from antiphon.engine.chats.linking import LINK_ANSWERS, Linked, Links
 from antiphon.engine.chats.pairing import Pairings
 from antiphon.engine.chats.reception import Reception
 from antiphon.engine.chats.take_in import Received
-from antiphon.policy.chats import ChannelAccess, ChannelRules, ChatRules
+from antiphon.policy.chats import ChannelRules, ChatRules
 from antiphon.store import people
 from antiphon.store.database import Query, SqlValue, Transaction
 from tests.conftest import OpenHome

@@ -6,10 +6,10 @@ from typing import Any, TypeVar, TypeVarTuple
 import pytest
 
 from antiphon.domain.actor import OWNER
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.inbound import InboundFile
 from antiphon.engine.chats.reception import Reception
-from antiphon.policy.chats import ChannelAccess
 from antiphon.store.arrivals import ArrivalOutcome
 from antiphon.store.database import Database, Named, Query, Transaction
 from tests.claims import requirement

@@ -2,11 +2,12 @@ import pytest
 
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.ids import AgentId
 from antiphon.domain.inbound import ChangeKind
 from antiphon.engine.chats.groups import MOST_ASKED
-from antiphon.policy.chats import ChannelAccess, ChannelRules, GroupRules
+from antiphon.policy.chats import ChannelRules, GroupRules
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement

@@ -14,13 +14,14 @@ from msgspec.structs import replace
 
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.ids import AgentId
 from antiphon.domain.inbound import Filling, Inbound, InboundFile, SentFile
 from antiphon.domain.joining import JoinWaits, joined
 from antiphon.engine.chats.accounts import AccountLease, Accounts
 from antiphon.engine.chats.held import MOST_AT_ONCE, MOST_OF_GUESTS, MOST_OF_ONE, HeldMessages, choose
 from antiphon.engine.chats.reception import Reception
-from antiphon.policy.chats import ChannelAccess, ChannelRules, GroupRules
+from antiphon.policy.chats import ChannelRules, GroupRules
 from antiphon.policy.uploads import FileRoom, FileVerdict, decide_file, room_after
 from antiphon.store import codec, held_messages
 from antiphon.store.arrivals import ArrivalOutcome

@@ -11,12 +11,12 @@ from antiphon.app import open_app
 from antiphon.building import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.errors import Denied
 from antiphon.domain.person import Person, PersonId, PersonRole, person_principal
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.chats.link_commands import ELSEWHERE
 from antiphon.engine.chats.linking import LINK_ANSWERS, NO_GUESTS, Linked
-from antiphon.policy.chats import ChannelAccess
 from antiphon.policy.reception import MOST_WRONG_CODES
 from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement

@@ -4,9 +4,9 @@ import pytest
 
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.person import PersonRole
-from antiphon.policy.chats import ChannelAccess
 from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement
 from tests.conftest import OpenHome

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart
 from antiphon.domain.inbound import ButtonPress, ChangeKind, Sender
 from antiphon.domain.person import Person, PersonRole
@@ -14,7 +15,6 @@ from antiphon.domain.session import DeliveryContext
 from antiphon.engine.chats.linking import LINK_ANSWERS, NOBODY_WAITS, NOT_AGREED, Linked
 from antiphon.engine.chats.take_in import Received
 from antiphon.engine.runs.presses import UNKNOWN
-from antiphon.policy.chats import ChannelAccess
 from antiphon.store.arrivals import ArrivalOutcome
 from tests.channels.fake_channel import FakeChannel
 from tests.claims import requirement

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from antiphon.domain.actor import OWNER
 from antiphon.domain.attachments import fitting_name
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.inbound import InboundFile
 from antiphon.engine.chats.take_in import Received
-from antiphon.policy.chats import ChannelAccess
 from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement
 from tests.conftest import OpenHome

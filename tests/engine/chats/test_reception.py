@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.ids import AgentId, ProcessId
 from antiphon.domain.inbound import InboundFile
 from antiphon.domain.keys import DmScope
@@ -11,7 +12,7 @@ from antiphon.domain.person import PersonId, PersonRole
 from antiphon.domain.position import NumberedPosition, Position
 from antiphon.engine.chats.accounts import LEASE, Accounts, KeepUp, LeaseLost, keep_up
 from antiphon.engine.chats.reception import Reception
-from antiphon.policy.chats import ChannelAccess, ChannelRules, ChatRules, GroupRules
+from antiphon.policy.chats import ChannelRules, ChatRules, GroupRules
 from antiphon.policy.sinks import GroupName
 from antiphon.store.arrivals import ArrivalOutcome
 from tests.claims import requirement

@@ -1,11 +1,11 @@
 import pytest
 
 from antiphon.domain.actor import OWNER
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import parse_key
 from antiphon.engine.access.places import ChatAddress
-from antiphon.policy.chats import ChannelAccess
 from antiphon.wire import routes as wire
 from tests.claims import requirement
 from tests.conftest import OpenHome

@@ -9,13 +9,13 @@ import pytest
 
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER, Principal
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import Person, PersonId, PersonRole, person_principal
 from antiphon.engine.chats.link_commands import WHERE_TO_UNLINK
 from antiphon.engine.chats.linking import NOTHING_TO_UNDO, UNLINKED
 from antiphon.engine.memory.people import NoteSearch
 from antiphon.engine.sessions.upkeep import Upkeep
-from antiphon.policy.chats import ChannelAccess
 from antiphon.store.people import CLASSIFIED
 from tests.claims import requirement
 from tests.conftest import OpenHome

@@ -7,6 +7,7 @@ import pytest
 from antiphon.building import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.errors import Conflict, Denied, Invalid, Limited
 from antiphon.domain.inbound import InboundFile
@@ -16,7 +17,7 @@ from antiphon.domain.session import NOWHERE, DeliveryContext
 from antiphon.domain.stored_task import NewTask, TaskEdit
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.engine.sessions.sessions import SessionAttributes
-from antiphon.policy.chats import ChannelAccess, ChannelRules, ChatRules
+from antiphon.policy.chats import ChannelRules, ChatRules
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call

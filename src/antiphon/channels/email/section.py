@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, SecretStr
 
 from antiphon.channels.sections import AccountName, PeopleSection, SeveralAccounts
-from antiphon.policy.voices import Interim
+from antiphon.domain.voice import Interim
 from antiphon.settings.section import secret_from
 
 NAME = "email"

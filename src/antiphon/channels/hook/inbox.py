@@ -17,6 +17,7 @@ from antiphon.channels.posted import MAX_WAIT_SECONDS, Name, with_end
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import MessageId
 from antiphon.domain.keys import SessionKey, hook_key
+from antiphon.domain.machine_identities import HOOK, identity_of_hook
 from antiphon.domain.message import Part, Provenance, ProvenanceKind, TextPart
 from antiphon.domain.person import person_principal
 from antiphon.domain.run import RunStatus
@@ -29,7 +30,6 @@ from antiphon.engine.services import Services
 from antiphon.engine.sessions.inbox import Envelope, PostMessage
 from antiphon.engine.sessions.sessions import Newcomer
 from antiphon.incoming import decode
-from antiphon.policy.machines import HOOK, identity_of_hook
 from antiphon.wire.runs import PostedShape
 from antiphon.wire.runs import posted as shown_posted
 

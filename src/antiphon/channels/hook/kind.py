@@ -11,8 +11,8 @@ from antiphon.channels.signature import SIGNATURE_HEADER, TIME_HEADER, Direction
 from antiphon.clock import Clock
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
+from antiphon.domain.machine_identities import HOOK as NAME
 from antiphon.domain.session import DEFAULT_ACCOUNT, NOWHERE, DeliveryContext
-from antiphon.policy.machines import HOOK as NAME
 
 if TYPE_CHECKING:
     from antiphon.channels.hook.inbox import HookInbox

@@ -7,7 +7,6 @@ from pydantic import Field, SecretStr
 from antiphon.channels.sections import GroupSection, PeopleSection
 from antiphon.channels.telegram.settings import TelegramMode
 from antiphon.domain.joining import JoinWaits
-from antiphon.policy.chats import ChannelAccess
 from antiphon.settings.addresses import WebAddress
 from antiphon.settings.section import secret_from
 
@@ -17,8 +16,6 @@ class TelegramSection(PeopleSection):
     """The bot's token from @BotFather. Prefer `token_env`, or the variable `ANTIPHON_TELEGRAM_TOKEN`."""
     token_env: str | None = Field(default=None, exclude=True)
     """The environment variable that holds the token."""
-    access: ChannelAccess = ChannelAccess.PAIRING
-    """Who may write to the bot: people whom an owner has admitted, anybody as a guest, or only linked people."""
     mode: TelegramMode = TelegramMode.POLL
     """How messages come in: one process asks Telegram for them, or Telegram posts them to `gateway.public_url`."""
     groups: dict[str, GroupSection] = Field(default_factory=dict[str, GroupSection])

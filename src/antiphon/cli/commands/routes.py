@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from antiphon.cli.connection.client import Client
 
 app = NounCommands(cls=ListingGroup, help="List and change which agent and session chats use.")
-ChannelArgument = Annotated[str, typer.Argument(metavar="CHANNEL", help="Such as telegram or webhook.")]
+ChannelArgument = Annotated[str, typer.Argument(metavar="CHANNEL", help="Its name in the settings.")]
 PeerArgument = Annotated[str, typer.Argument(metavar="CHAT", help="direct:<platform id> or group:<group id>.")]
 AccountOption = Annotated[
     str, typer.Option("--account", metavar="ACCOUNT", help="The channel's account, such as the name of a webhook.")

@@ -88,7 +88,7 @@ def create_token(
     person: Annotated[str | None, typer.Option("--person", metavar="PERSON", help="The person to act as.")] = None,
     namespace: Annotated[
         str | None,
-        typer.Option("--namespace", metavar="NAMESPACE", help="The channel to serve, such as telegram."),
+        typer.Option("--namespace", metavar="NAMESPACE", help="The channel to serve, by its name."),
     ] = None,
     node: Annotated[
         str | None,

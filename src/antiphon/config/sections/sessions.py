@@ -11,11 +11,11 @@ from pydantic import AfterValidator, AliasChoices, Field
 from antiphon.config.sections.zones import Zone
 from antiphon.domain.checkpoint import CheckpointRules
 from antiphon.domain.keys import DmScope
+from antiphon.domain.machine_identities import HOOK, NODE
 from antiphon.domain.person import MAX_ID
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule
 from antiphon.policy.chats import ChatRules
-from antiphon.policy.machines import HOOK, NODE
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.settings.section import MOST_DAYS, MOST_MINUTES, Section
@@ -149,11 +149,11 @@ def _identity_links(links: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, .
             raise ValueError(f"{person!r} cannot be a person's id; `antiphon people list` shows the ids")
         for account in accounts:
             if not _ACCOUNT.fullmatch(account):
-                raise ValueError(f"{account!r} names no account; write '<channel>:<id>', such as 'telegram:123456'")
+                raise ValueError(f"{account!r} names no account; write '<channel>:<id>'")
             if account.partition(":")[0] in PROGRAMS:
                 raise ValueError(
                     f"{account!r} is an account of a program, which is never a person's; "
-                    "name the account with which the person writes, such as 'telegram:123456'"
+                    "name the account with which the person writes, as '<channel>:<id>'"
                 )
             if linked.setdefault(account, person) != person:
                 raise ValueError(f"{account!r} is linked to two persons, {linked[account]!r} and {person!r}")

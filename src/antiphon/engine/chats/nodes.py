@@ -9,6 +9,7 @@ from antiphon.domain.classification import NamedClassification
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import SessionKey, node_key
+from antiphon.domain.machine_identities import NODE, identity_of_node
 from antiphon.domain.person import person_principal
 from antiphon.domain.session import NOWHERE, Source
 from antiphon.domain.session_ids import parse_node_id
@@ -19,7 +20,6 @@ from antiphon.engine.access.tokens import NewToken, Tokens, find_clearance, refu
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.sessions import Newcomer, OpenSession, open_session
 from antiphon.policy.acts import Act
-from antiphon.policy.machines import NODE, identity_of_node
 from antiphon.store.database import Database, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.tokens import Token, TokenKind

@@ -7,6 +7,7 @@ be another one, because the chat was routed elsewhere in between, the unit is un
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.commands import ChatCommand, CommandName, parse
 from antiphon.domain.errors import REFUSALS, AntiphonError, Invalid, Limited
@@ -44,7 +45,6 @@ from antiphon.engine.chats.owners import tell_of_unproven
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted
-from antiphon.policy.chats import ChannelAccess
 from antiphon.policy.reception import Admission, AdmissionRequest, decide_admission, decide_after_wrong_code
 from antiphon.policy.rights import reaches_all
 from antiphon.store import arrivals, channel_accounts, chat_names, held_messages, link_codes, pairings

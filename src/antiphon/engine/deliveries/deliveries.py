@@ -23,6 +23,7 @@ from antiphon.domain.event import EventType
 from antiphon.domain.ids import ApprovalId, ProcessId, SessionRow
 from antiphon.domain.message import JsonObject
 from antiphon.domain.run import PlaceGot
+from antiphon.domain.voice import TellErrors
 from antiphon.engine.access.bindings import release_thread
 from antiphon.engine.access.exits import Leaving, leave
 from antiphon.engine.access.foreseen import ForeseenCall
@@ -39,7 +40,6 @@ from antiphon.policy.acts import Act
 from antiphon.policy.decision import ALLOW, Deny
 from antiphon.policy.releases import OUTDATED
 from antiphon.policy.rights import SUSPENDED
-from antiphon.policy.voices import TellErrors
 from antiphon.policy.written.fields import Action
 from antiphon.policy.written.rule_set import NOTHING_SAID, RuleDecision
 from antiphon.store import approvals

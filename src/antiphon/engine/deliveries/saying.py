@@ -11,10 +11,11 @@ from antiphon.domain.person import PersonRole, private_chat
 from antiphon.domain.run import PlaceGot, Run
 from antiphon.domain.session import DEFAULT_ACCOUNT, DeliveryContext
 from antiphon.domain.telling import Cause, sentence
+from antiphon.domain.voice import Interim
 from antiphon.engine.access.send_policy import chat_type
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Origin, Outgoing
-from antiphon.policy.voices import Interim, Voices
+from antiphon.policy.voices import Voices
 from antiphon.store import channel_groups
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
