@@ -1,4 +1,4 @@
-"""Adapters only translate: what they import, and who names them.
+"""Adapters only translate: what they import, who names them, and which decisions they leave to others.
 
 Contract: channels 1.
 """
@@ -12,6 +12,7 @@ import pytest
 
 import antiphon
 from antiphon.channels.kinds import own_kinds
+from antiphon.domain.errors import Invalid
 from tests.claims import requirement
 
 SOURCE = Path(antiphon.__file__).parent
@@ -32,6 +33,51 @@ ENGINE = {
     "antiphon.engine.services",
 }
 """What adapters to platforms use of the engine: the lease, the entrance, and what a greeting asks for."""
+RULES = {
+    "who may": "access admit admitted allow allowed deny denied guest guests owner owners paired pairing permitted "
+    "principal refuse role roles",
+    "what starts a turn": "trigger triggered triggering triggers silent owner_trigger",
+    "what is left out": "censor redact redacted sanitize scrub stripped",
+    "when it is sent again": "attempts backoff outbox resend retries retry retrying",
+}
+"""Words of decisions, as they stand in names."""
+WORDS = {
+    "access_token": "how a server calls the secret of a device",
+    "Admit": "the engine's, which is called with whoever has followed a link",
+    "_admit": "the same",
+    "admit": "the same",
+    "allow_redirects": "an argument of a client library",
+    "allowed": "how many groups owners have let in, which a check asks about",
+    "allowed_updates": "an argument of a client library",
+    "attempts": "of a delivery: from the second on, the platform is asked whether it has the text",
+    "mention_roles": "groups of people whom a platform lets others mention",
+    "_GuildRole": "the same",
+    "_RoleTags": "the same",
+    "_roles": "the same",
+    "own_roles": "the same",
+    "role": "the same",
+    "role_name": "the same",
+    "roles": "the same",
+    "retry_after": "the time that the platform asks to wait, for whoever decides",
+    "retry_after_ms": "the same",
+    "retry_handlers": "an argument of a client library, which is empty: the library sends nothing again",
+    "RetryAfter": "an error of a client library",
+    "trigger_id": "the id of an event",
+}
+"""Names of adapters in which such a word stands without a decision, and why."""
+
+LINES = {
+    "apprise": 700,
+    "deltachat": 700,
+    "discord": 1_000,
+    "email": 700,
+    "matrix": 700,
+    "slack": 1_000,
+}
+"""How many lines the adapter to each platform should have."""
+MOST_OF_ALL = 5_500
+LINES_NOW = {"discord": 1_700, "email": 1_250, "matrix": 1_300, "slack": 1_500}
+"""Those that are not there yet, which grow no more."""
 
 
 def test_packages_are_kinds() -> None:
@@ -64,9 +110,63 @@ def test_nothing_outside_a_package_names_its_platform() -> None:
     assert found == NAMING.keys()
 
 
+@requirement("channels:1")
+def test_adapters_decide_nothing() -> None:
+    """A new word here is a rule that belongs to the engine, for all channels."""
+    rules = {word for words in RULES.values() for word in words.split()}
+    found = dict[str, str]()
+    for package in PACKAGES:
+        for file in package.rglob("*.py") if package.name not in OF_ANTIPHON else ():
+            for name in _names(file):
+                if rules & {*re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()), name}:
+                    found[name] = file.relative_to(SOURCE).as_posix()
+    assert {name: place for name, place in found.items() if name not in WORDS} == {}
+    assert found.keys() == WORDS.keys(), "each word that is excused stands somewhere"
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_a_client_library_that_is_not_installed_is_named_with_what_brings_it(package: Path) -> None:
+    if package.name in OF_ANTIPHON:
+        pytest.skip("needs no library")
+    kind = own_kinds()[package.name]
+    said = rf"needs a package .*\(nothing_like_it\).* antiphon\[{package.name}\]"
+    with pytest.raises(Invalid, match=said) as caught, kind.needing_library():
+        raise ModuleNotFoundError(name="nothing_like_it")
+    assert caught.value.code == "package_missing"
+    assert "needing_library" in (package / "kind.py").read_text("utf-8")
+
+
+def test_adapters_are_short() -> None:
+    lines = {
+        package.name: sum(len(file.read_text("utf-8").splitlines()) for file in package.rglob("*.py"))
+        for package in PACKAGES
+        if package.name in LINES
+    }
+    for name, count in lines.items():
+        print(f"{name}: {count} lines of {LINES[name]}")
+    print(f"together: {sum(lines.values())} of {MOST_OF_ALL}")
+    most = {**LINES, **LINES_NOW}
+    assert not [name for name, count in lines.items() if count > most[name]]
+    assert not [name for name, most in LINES_NOW.items() if most <= LINES[name]], "they are there"
+
+
 def _imports(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom):
             yield node.module or ""
         elif isinstance(node, ast.Import):
             yield from (each.name for each in node.names)
+
+
+def _names(file: Path) -> Iterator[str]:
+    """Of everything that has a name in the file."""
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.alias(name=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.keyword(arg=str(name)):
+                yield name
+            case _:
+                pass

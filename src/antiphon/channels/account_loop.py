@@ -30,6 +30,8 @@ class Pauses(NamedTuple):
 
 PAUSES = Pauses(timedelta(milliseconds=500), timedelta(seconds=30))
 
+FETCH_PAUSE = timedelta(seconds=1)
+
 
 class PlatformTrouble(NamedTuple):
     """Why the platform does not serve the account now."""
@@ -89,7 +91,10 @@ class AccountLoop(ABC):
         """Makes ready what needs no lease."""
 
     async def fetch(self, file: SentFile, most: int) -> bytes | None:
-        """The file; None if the platform does not give it. Raises `FileTooLarge` beyond `most` bytes."""
+        """The file; None if the platform does not give it. Raises `FileTooLarge` beyond `most` bytes.
+
+        After an error that `trouble_of` knows it is called again, as long as a message waits for its files.
+        """
         return None
 
     async def run(self) -> None:
@@ -146,7 +151,17 @@ class AccountLoop(ABC):
                 await self.wait_after(error)
 
     async def _with_files(self, inbound: Inbound) -> Inbound:
-        return await with_files(inbound, self.fetch, title=self.title)
+        return await with_files(inbound, self._fetch, title=self.title)
+
+    async def _fetch(self, file: SentFile, most: int) -> bytes | None:
+        while True:
+            try:
+                return await self.fetch(file, most)
+            except Exception as error:
+                trouble = self.trouble_of(error)
+                if trouble is None:
+                    raise
+                await anyio.sleep((trouble.pause or FETCH_PAUSE).total_seconds())
 
     async def _note(self, trouble: str | None) -> None:
         """Logs and stores a trouble once when it begins, and once when it is over."""

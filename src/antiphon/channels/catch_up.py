@@ -35,9 +35,13 @@ class CatchUp:
         since = self._now - self._section.oldest
         return max(since, since if alive_at is None else alive_at - ALIVE) - SKEW
 
-    async def take(self, missed: Sequence[Inbound], take: Callable[[Inbound], Awaitable[None]]) -> None:
-        """Takes in what one chat missed, the oldest first, as the settings say; owners are told of the others."""
-        dated = [(each.platform_id, None, each.sent_at or self._now) for each in missed]
+    async def take(
+        self, missed: Sequence[Inbound], take: Callable[[Inbound], Awaitable[None]], *, is_of_one_chat: bool = True
+    ) -> None:
+        """Takes in what was missed, the oldest first, as the settings say; owners are told of the others."""
+        dated = [
+            (each.platform_id, None if is_of_one_chat else each.place.to, each.sent_at or self._now) for each in missed
+        ]
         passed_over = self._section.passed_over(dated, self._now, is_first=True)
         left = [each for each in missed if each.platform_id in passed_over]
         if number := sum(each.is_meant for each in left):

@@ -13,6 +13,11 @@ def check_people(
     if not chats.owners.get(name):
         said = f"no account on {title} is an owner's yet, so nobody can be admitted from there"
         yield CheckResult(f"{name} owner", Grade.WARNING, said, remedy)
+    yield from check_rooms(name, chats, rooms=rooms, bot=bot)
+
+
+def check_rooms(name: str, chats: ChatState, *, rooms: str, bot: str) -> Iterator[CheckResult]:
+    """Which groups wait."""
     if waiting := chats.asked.get(name):
         said = f"{waiting} {rooms}(s) not allowed yet, in which {bot} answers nobody"
         decide = "`antiphon groups list` shows them; `antiphon groups allow` and `refuse` decide."

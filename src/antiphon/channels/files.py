@@ -1,7 +1,7 @@
 """Fetches the files of messages: photos become image parts, all others files of the workspace."""
 
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from datetime import timedelta
 
 import anyio
@@ -25,12 +25,25 @@ PICTURE_TYPES = ("image/jpeg", "image/png")
 """The types of pictures that models are shown."""
 _IMAGES = ((b"\xff\xd8\xff", "image/jpeg"), (b"\x89PNG\r\n\x1a\n", "image/png"))
 
+PIECE = 64 * 1024
+"""Bytes that are read at once."""
+
 Fetch = Callable[[SentFile, int], Awaitable[bytes | None]]
 """Fetches a file of at most so many bytes; None if the platform does not give it. Raises `FileTooLarge`."""
 
 
 class FileTooLarge(Exception):
     """The platform sends more of a file than may be taken in."""
+
+
+async def read_at_most(pieces: AsyncIterable[bytes], most: int) -> bytes:
+    """All bytes that come. Raises `FileTooLarge` once there are more than `most`."""
+    found = bytearray()
+    async for piece in pieces:
+        found += piece
+        if len(found) > most:
+            raise FileTooLarge
+    return bytes(found)
 
 
 async def with_files(inbound: Inbound, fetch: Fetch, *, title: str) -> Inbound:

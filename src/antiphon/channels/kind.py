@@ -4,7 +4,8 @@ docs/EXTENDING.md shows how a package offers a channel.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -14,7 +15,7 @@ from pydantic import Field
 from antiphon.annotations import types_in
 from antiphon.channels.abilities import Ability
 from antiphon.channels.channel import Channel
-from antiphon.channels.sections import AccountSection
+from antiphon.channels.sections import AccountSection, named_accounts, place_of
 from antiphon.clock import Clock, SystemClock
 from antiphon.domain.chat_form import PLAIN_CHATS, ChatForm
 from antiphon.domain.chat_state import ChatState
@@ -25,6 +26,7 @@ from antiphon.domain.ids import AgentId
 from antiphon.private_files import make_private_directory
 from antiphon.settings.classification import ClassificationSection
 from antiphon.settings.origins import Origins
+from antiphon.settings.section import Section
 
 if TYPE_CHECKING:  # commands that only read settings do without the engine
     from antiphon.domain.inbound import Sender
@@ -37,6 +39,7 @@ if TYPE_CHECKING:  # commands that only read settings do without the engine
 STATE_NAME = "channels"
 """The directory of a home in which client libraries keep what must outlive the process."""
 
+A = TypeVar("A", bound=Section)
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -57,6 +60,14 @@ class Given(Struct, Generic[S], frozen=True, kw_only=True):
     def at(self, *names: str) -> str:
         """A setting of the section with its origin, to begin an error with."""
         return self.origins.at(*self.place, *names)
+
+    def at_account(self, account: str, *names: str) -> str:
+        """A setting of one of the accounts, likewise."""
+        return self.at(*place_of((), self.section, account), *names)
+
+    def accounts(self, type: type[A]) -> Mapping[str, A]:
+        """The accounts, by name."""
+        return named_accounts(self.section, type)
 
     def classification(self, section: ClassificationSection | None, *names: str) -> Classification:
         """That of a setting of the section. Raises `Invalid` for an unknown compartment."""
@@ -197,6 +208,8 @@ class ChannelKind(ABC, Generic[S, T]):
     """The type of its section: an `AccountSection`, or a table of them by account."""
     sender: str = "account that sends"
     """What an account to which texts can be sent is, where the section is a table."""
+    extra: str = ""
+    """What brings the client library, as installers name it; `antiphon[<name>]` unless set."""
     chats: ChatForm = PLAIN_CHATS
     """What its chats are called in keys and metadata."""
     abilities: frozenset[Ability] = frozenset()
@@ -236,6 +249,16 @@ class ChannelKind(ABC, Generic[S, T]):
     @abstractmethod
     def open(self, settings: T, clock: Clock) -> OpenChannel:
         """The channel, connected to nothing yet. Raising any error makes the channel `broken`; the others run."""
+
+    @contextmanager
+    def needing_library(self) -> Generator[None]:
+        """Raises `Invalid` if a package that is imported within is not installed."""
+        try:
+            yield
+        except ModuleNotFoundError as error:
+            title, extra = f"{self.title[0].upper()}{self.title[1:]}", self.extra or f"antiphon[{self.name}]"
+            said = f"{title} needs a package that is not installed ({error.name}). Install {extra}."
+            raise Invalid(said, code="package_missing") from error
 
     def check(self, given: Given[S] | None, chats: ChatState, *, is_running: bool) -> Iterator[CheckResult]:
         """What `antiphon doctor` says; `given` is None for a channel of Antiphon's own that is not configured.

@@ -177,15 +177,16 @@ ChannelName = Annotated[str, Field(pattern=f"^{CHANNEL_NAME}$")]
 
 def accounts_of(section: object) -> Mapping[str, AccountSection]:
     """The accounts that the section of a channel has for texts, by name."""
-    return _named(section, AccountSection)
+    return named_accounts(section, AccountSection)
 
 
 def notifying_accounts_of(section: object) -> Mapping[str, NotifyingSection]:
     """The accounts that the section of a channel has for notifications, by name."""
-    return _named(section, NotifyingSection)
+    return named_accounts(section, NotifyingSection)
 
 
-def _named(section: object, type: type[A]) -> Mapping[str, A]:
+def named_accounts(section: object, type: type[A]) -> Mapping[str, A]:
+    """The accounts of that type which the section of a channel has, by name."""
     accounts = cast("object", section if isinstance(section, dict) else getattr(section, "accounts", None))
     if not accounts and isinstance(section, type):
         return {DEFAULT_ACCOUNT: section}

@@ -57,7 +57,7 @@ async def test_an_account_that_works_is_said_to(platform: MatrixPlatform) -> Non
 @requirement("channels:1")
 async def test_names_that_anybody_may_take_are_told(platform: MatrixPlatform) -> None:
     found = await examine(platform, bridges={"signal": {"users": "@signal_*:home"}})
-    (bad,) = [each for each in found if each.name == "signal"]
+    (bad,) = [each for each in found if each.name == "matrix signal"]
     assert bad.grade is Grade.BROKEN and "anybody can register" in bad.detail
 
 

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 from antiphon.channels.apprise.section import NAME, AppriseAccount, AppriseSection
 from antiphon.channels.kind import ChannelKind, Given, OpenChannel
-from antiphon.channels.sections import notifying_accounts_of, place_of
+from antiphon.channels.sections import place_of
 from antiphon.clock import Clock, SystemClock
 from antiphon.domain.chat_state import ChatState
 from antiphon.domain.check_result import CheckResult, Grade
@@ -25,18 +25,16 @@ class AppriseKind(ChannelKind[AppriseSection, Urls]):
         """Raises `Invalid` for an account without a url."""
         if problem := next(_problems(given), None):
             raise Invalid(f"{problem}.", code="invalid_config")
-        return {name: each.key() or "" for name, each in _accounts(given.section).items()}
+        return {name: each.key() or "" for name, each in given.accounts(AppriseAccount).items()}
 
     def missing(self, given: Given[AppriseSection]) -> Iterator[str]:
         yield from _problems(given)
 
     def open(self, settings: Urls, clock: Clock) -> OpenChannel:
         """Raises `Invalid` if the client library is not installed."""
-        if find_spec("apprise") is None:
-            raise Invalid(
-                "Apprise needs a package that is not installed (apprise). Install antiphon[apprise].",
-                code="package_missing",
-            )
+        with self.needing_library():
+            if find_spec("apprise") is None:  # its import takes long
+                raise ModuleNotFoundError(name="apprise")
         from antiphon.channels.apprise.channel import AppriseChannel
 
         opened = OpenChannel()
@@ -59,7 +57,7 @@ class AppriseKind(ChannelKind[AppriseSection, Urls]):
 
         for name, url in settings.items():
             row = NAME if len(settings) == 1 else f"{NAME} {name}"
-            person = _accounts(given.section)[name].person
+            person = given.accounts(AppriseAccount)[name].person
             if (service := service_of(url)) is None:
                 yield CheckResult(
                     row,
@@ -78,13 +76,8 @@ class AppriseKind(ChannelKind[AppriseSection, Urls]):
             )
 
 
-def _accounts(section: AppriseSection) -> Mapping[str, AppriseAccount]:
-    found = notifying_accounts_of(section)
-    return {name: each for name, each in found.items() if isinstance(each, AppriseAccount)}
-
-
 def _problems(given: Given[AppriseSection]) -> Iterator[str]:
-    for name, each in _accounts(given.section).items():
+    for name, each in given.accounts(AppriseAccount).items():
         if each.key():
             continue
         place = (*place_of(given.place, given.section, name), "url")

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -10,6 +9,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from antiphon.channels.account_loop import AccountLoop, PlatformTrouble
+from antiphon.channels.catch_up import CatchUp
 from antiphon.channels.deltachat.core import Core, CoreFailed, running_core
 from antiphon.channels.deltachat.messages import LAST_SPECIAL, SELF, Answer, MessagePosition, read_message
 from antiphon.channels.deltachat.section import NAME, DeltaChatAccount
@@ -60,7 +60,6 @@ class DeltaChatLoop(AccountLoop):
         self._settings = settings
         self._sender = sender
         self._inside = inside
-        self._reception = inside.reception
 
     async def begin(self, lease: AccountLease) -> None:
         """The core is started for each connection, by `listen`."""
@@ -103,15 +102,10 @@ class DeltaChatLoop(AccountLoop):
         key, _, number = (lease.position or "").partition(":")
         last = int(number) if key == own else 0
         await core.call("set_config", "last_msg_id", str(last))
+        look = CatchUp(self._settings.catch_up, self.reception, self.accounts, self.clock, lease=lease)
         missed = [await self._inbound(core, own, each) for each in await core.call("get_next_msgs")]
-        people = [(each.platform_id, each.place.to, each.sent_at or datetime.now(UTC)) for each in missed if each]
-        passed_over = self._settings.catch_up.passed_over(people, self.clock.now(), is_first=True)
-        if passed_over:
-            newest = max(each.position.text for each in missed if each and each.position is not None)
-            await self._reception.tell_passed_over(lease, len(passed_over), name=newest)
-        for each in missed:
-            if each is not None and each.platform_id not in passed_over:
-                await self._take(core, each, lease)
+        found = [each for each in missed if each is not None]
+        await look.take(found, lambda inbound: self._take(core, inbound, lease), is_of_one_chat=False)
         while True:
             event = await core.next_event()
             if event["kind"] == "IncomingMsg":

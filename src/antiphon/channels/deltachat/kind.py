@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from antiphon.channels.abilities import Ability
 from antiphon.channels.deltachat.section import NAME, DeltaChatAccount, DeltaChatSection
 from antiphon.channels.kind import ChannelKind, Given
-from antiphon.channels.sections import accounts_of, place_of
 from antiphon.clock import Clock
 from antiphon.domain.errors import Invalid
 
@@ -28,23 +27,16 @@ class DeltaChatKind(ChannelKind[DeltaChatSection, Accounts]):
 
     def read(self, given: Given[DeltaChatSection]) -> Accounts:
         """Raises `Invalid` for an account that cannot be opened."""
-        accounts = accounts_of(given.section)
-        found = {name: each for name, each in accounts.items() if isinstance(each, DeltaChatAccount)}
+        found = given.accounts(DeltaChatAccount)
         for name, section in found.items():
             for setting, problem in _problems(section).items():
-                place = given.origins.at(*place_of(given.place, given.section, name), setting)
-                raise Invalid(f"{place} {problem}", code="invalid_config")
+                raise Invalid(f"{given.at_account(name, setting)} {problem}", code="invalid_config")
         return found
 
     def open(self, settings: Accounts, clock: Clock) -> "DeltaChatAccounts":
         """Raises `Invalid` if a package is not installed."""
-        try:
+        with self.needing_library():
             from antiphon.channels.deltachat.account import DeltaChatAccounts
-        except ModuleNotFoundError as error:
-            raise Invalid(
-                f"Delta Chat needs a package that is not installed ({error.name}). Install antiphon[deltachat].",
-                code="package_missing",
-            ) from error
         return DeltaChatAccounts(settings, clock)
 
     def summary(self, settings: Accounts) -> str:

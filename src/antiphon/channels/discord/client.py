@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from antiphon.channels.discord.rooms import DiscordRooms
 from antiphon.channels.discord.settings import API, FILE_HOSTS, UNREACHABLE, WRONG_TOKEN, DiscordSettings
-from antiphon.channels.files import FileTooLarge
+from antiphon.channels.files import PIECE, read_at_most
+from antiphon.channels.json_facts import all_whole
 from antiphon.domain.delivery import BUSY, GONE, THREAD_GONE, DeliveryFailed
 
 REQUEST_SECONDS: Final = 40.0
@@ -26,7 +27,6 @@ LONGEST_PAUSE: Final = 10.0
 LONGEST_WISH: Final = timedelta(hours=1)
 """How long Discord may ask to wait."""
 MAX_CONNECTIONS: Final = 16
-PIECE: Final = 64 * 1024
 TOO_MANY: Final = 429
 
 # Paths of requests.
@@ -196,13 +196,8 @@ class DiscordClient:
             raise UnreadableAnswer
         if self._files is None:
             self._files = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
-        found = bytearray()
         async with self._files.get(url, proxy=self.proxy, allow_redirects=False, raise_for_status=True) as answer:
-            async for piece in answer.content.iter_chunked(PIECE):
-                found += piece
-                if len(found) > most_bytes:
-                    raise FileTooLarge
-        return bytes(found)
+            return await read_at_most(answer.content.iter_chunked(PIECE), most_bytes)
 
     async def aclose(self) -> None:
         if self._http is not None:
@@ -212,19 +207,10 @@ class DiscordClient:
         self._http, self._files, self.me = None, None, None
 
 
-def whole(data: object) -> object:
-    """The data in whole characters: halves of them, which no text of ours may have, are replaced."""
-    if isinstance(data, str):
-        return data if data.isascii() else data.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(data, dict):
-        return {name: whole(each) for name, each in cast("dict[str, object]", data).items()}
-    return [whole(each) for each in cast("list[object]", data)] if isinstance(data, list) else data
-
-
 def read(answer: object, kind: type[Answer]) -> Answer:
     """The answer in that form. Raises `UnreadableAnswer`."""
     try:
-        return msgspec.convert(whole(answer), kind)
+        return msgspec.convert(all_whole(answer), kind)
     except msgspec.ValidationError as error:
         raise UnreadableAnswer from error
 

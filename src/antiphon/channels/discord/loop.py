@@ -24,7 +24,6 @@ from antiphon.channels.discord.client import (
     DiscordApplication,
     DiscordClient,
     is_wrong_token,
-    whole,
     wished_pause,
 )
 from antiphon.channels.discord.events import (
@@ -48,6 +47,7 @@ from antiphon.channels.discord.settings import (
     UNREACHABLE,
     WRONG_TOKEN,
 )
+from antiphon.channels.json_facts import all_whole
 from antiphon.clock import Clock
 from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound, SentFile
 from antiphon.engine.chats.accounts import AccountLease, Accounts
@@ -130,7 +130,7 @@ class DiscordLoop(AccountLoop):
 
     def _sort(self, name: str, data: object) -> None:
         """Puts what has to be taken in behind what waits, and learns what channels there are."""
-        data = whole(data)
+        data = all_whole(data)
         try:
             match name:
                 case "INTERACTION_CREATE":

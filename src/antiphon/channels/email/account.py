@@ -36,7 +36,7 @@ from antiphon.domain.position import Position
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.chats.accounts import AccountLease
 
-ATTEMPTS = 3
+MOST_ASKED = 3
 """How often a mail is asked for that the server does not give."""
 
 
@@ -197,7 +197,7 @@ class EmailLoop(AccountLoop):
     async def _read(self, box: Mailbox, arrived: _FetchedHead) -> Body | None:
         """None if the mail is gone, or the server never gives it."""
         head, is_whole = arrived.head, arrived.head.size <= LARGEST_MAIL
-        if self._failures[head.uid] >= ATTEMPTS:
+        if self._failures[head.uid] >= MOST_ASKED:
             return UNREADABLE
         self._failures[head.uid] += 1
         mail = await box.call(box.fetch_mail, head.uid, LARGEST_MAIL if is_whole else BEGINNING)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from antiphon.channels.abilities import Ability
 from antiphon.channels.email.section import NAME, EmailAccount, EmailSection
 from antiphon.channels.kind import ChannelKind, Given
-from antiphon.channels.sections import accounts_of, place_of
 from antiphon.clock import Clock
 from antiphon.domain.chat_form import ChatForm
 from antiphon.domain.errors import Invalid
@@ -31,22 +30,16 @@ class EmailKind(ChannelKind[EmailSection, Mailboxes]):
 
     def read(self, given: Given[EmailSection]) -> Mailboxes:
         """Raises `Invalid` for a mailbox that cannot be opened."""
-        found = {name: each for name, each in accounts_of(given.section).items() if isinstance(each, EmailAccount)}
+        found = given.accounts(EmailAccount)
         for name, section in found.items():
             for setting, problem in _problems(section).items():
-                place = given.origins.at(*place_of(given.place, given.section, name), setting)
-                raise Invalid(f"{place} {problem}", code="invalid_config")
+                raise Invalid(f"{given.at_account(name, setting)} {problem}", code="invalid_config")
         return found
 
     def open(self, settings: Mailboxes, clock: Clock) -> "EmailAccounts":
         """Raises `Invalid` if a client library is not installed."""
-        try:
+        with self.needing_library():
             from antiphon.channels.email.account import EmailAccounts
-        except ModuleNotFoundError as error:
-            raise Invalid(
-                f"E-mail needs a package that is not installed ({error.name}). Install antiphon[email].",
-                code="package_missing",
-            ) from error
         return EmailAccounts(settings, clock)
 
     def summary(self, settings: Mailboxes) -> str:

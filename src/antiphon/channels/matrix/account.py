@@ -7,64 +7,54 @@ import anyio
 from nio.client.base_client import ENCRYPTION_ENABLED
 
 from antiphon.channels.bridges import Bridge
-from antiphon.channels.kind import Greeting, Inside, OpenChannel
+from antiphon.channels.greetings import FoundAccount
+from antiphon.channels.kind import Inside
 from antiphon.channels.matrix.channel import MatrixChannel
 from antiphon.channels.matrix.client import MatrixClient, MatrixError
 from antiphon.channels.matrix.loop import MatrixLoop, text_of
 from antiphon.channels.matrix.rooms import Rooms
-from antiphon.channels.matrix.settings import LOOK_THERE, NAME, REMEDIES, MatrixSettings
-from antiphon.domain.actor import OWNER
+from antiphon.channels.matrix.settings import NAME, MatrixSettings
+from antiphon.channels.platform import PlatformChannel
 from antiphon.domain.check_result import CheckResult, Grade
-from antiphon.engine.services import Services
 
 
-class MatrixAccounts(OpenChannel):
+class MatrixAccounts(PlatformChannel):
     """All accounts, each with its connections."""
 
+    channel, title = NAME, "Matrix"
+    failures = (MatrixError,)
+
     def __init__(self, settings: Sequence[MatrixSettings]) -> None:
-        self._accounts = [(each, MatrixClient(each), Rooms(each)) for each in settings]
-        self.senders = tuple(
-            MatrixChannel(*account, bridge) for account in self._accounts for bridge in (None, *account[0].bridges)
-        )
+        self._accounts = {each.account: (each, MatrixClient(each), Rooms(each)) for each in settings}
+        self.accounts, opened = (*self._accounts,), self._accounts.values()
+        self.senders = tuple(MatrixChannel(*each, bridge) for each in opened for bridge in (None, *each[0].bridges))
 
     async def serve(self, inside: Inside) -> None:
         async with anyio.create_task_group() as tasks:
-            for account in self._accounts:
+            for account in self._accounts.values():
                 tasks.start_soon(MatrixLoop(*account, inside).run)
 
-    async def greet(self, services: Services, *, command: str, may_show_code: bool) -> list[Greeting]:
-        """Whom to write to; with a code for the owner's account, until one is linked."""
-        found = list[Greeting]()
-        for settings, _, _ in self._accounts:
-            text = f"Matrix: {settings.user}"
-            if not await services.links.has_owner(NAME, settings.account):
-                code = (await services.links.make_code(OWNER)).code if may_show_code else "CODE"
-                hint = "" if may_show_code else f" `{command}` prints a code."
-                text += f": no owner yet.{hint} Write `/link {code} yes` to it; the code is good once, for an hour."
-            found.append(Greeting(text))
-        return found
+    async def find(self, account: str) -> FoundAccount:
+        return FoundAccount(name=self._accounts[account][0].user)
 
-    async def look(self) -> list[CheckResult]:
-        """What the homeserver says of each account and its bridges. Nothing is changed, and no device is made."""
-        return [result for settings, client, _ in self._accounts for result in await _look(settings, client)]
-
-
-async def _look(settings: MatrixSettings, client: MatrixClient) -> list[CheckResult]:
-    try:
+    async def look(self, account: str) -> list[CheckResult]:
+        """Whose token it is, and whether names of its bridges are kept to them; no device is made."""
+        settings, client, _ = self._accounts[account]
         if settings.token is None:
             await client.ask("GET", "/login", is_signed=False)
         elif (await client.ask("GET", "/account/whoami"))["user_id"] != settings.user:
             raise MatrixError("wrong_user")
-        open_to = [bridge.channel for bridge in settings.bridges if await _is_open(client, bridge)]
-    except MatrixError as error:
-        told = text_of(error)
-        return [CheckResult(NAME, Grade.BROKEN, f"{settings.user}: {told}", REMEDIES.get(told, LOOK_THERE))]
-    remedy = "Make the namespace of its registration exclusive, or close the registration of the homeserver."
-    bad = [CheckResult(each, Grade.BROKEN, "anybody can register as a user of the bridge", remedy) for each in open_to]
-    if not ENCRYPTION_ENABLED:
-        said = "encrypted rooms cannot be read: packages are missing"
-        bad.append(CheckResult(NAME, Grade.WARNING, said, "Install antiphon[matrix] anew."))
-    return [CheckResult(NAME, Grade.OK, settings.user), *bad]
+        found, open_to = [CheckResult("", Grade.OK, settings.user)], "anybody can register as a user of the bridge"
+        remedy = "Make the namespace of its registration exclusive, or close the registration of the homeserver."
+        bad = [each.channel for each in settings.bridges if await _is_open(client, each)]
+        found += [CheckResult(each, Grade.BROKEN, open_to, remedy) for each in bad]
+        if not ENCRYPTION_ENABLED:
+            said = "encrypted rooms cannot be read: packages are missing"
+            found.append(CheckResult("encryption", Grade.WARNING, said, "Install antiphon[matrix] anew."))
+        return found
+
+    def trouble_text(self, error: Exception) -> str | None:
+        return text_of(error) if isinstance(error, MatrixError) else None
 
 
 async def _is_open(client: MatrixClient, bridge: Bridge) -> bool:

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from antiphon.channels.bridges import Bridge
 from antiphon.channels.html import render, verbatim
+from antiphon.channels.json_facts import Json, find
 from antiphon.channels.matrix.client import NO_KEYS, MatrixClient, MatrixError, of, quoted
 from antiphon.channels.matrix.events import message_id, split_id
-from antiphon.channels.matrix.rooms import Json, Rooms, find
+from antiphon.channels.matrix.rooms import Rooms
 from antiphon.channels.matrix.settings import LONGEST_TEXT, NAME, USER_ID, MatrixSettings
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart, Streaming
 from antiphon.domain.delivery import BUSY, GONE, Delivery, DeliveryFailed

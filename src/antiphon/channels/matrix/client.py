@@ -15,8 +15,8 @@ from nio import AsyncClient, AsyncClientConfig, EncryptionError, Event, MatrixRo
 from nio.client.base_client import ENCRYPTION_ENABLED
 from nio.responses import SyncResponse
 
-from antiphon.channels.files import FileTooLarge
-from antiphon.channels.matrix.rooms import Json, find
+from antiphon.channels.files import PIECE, read_at_most
+from antiphon.channels.json_facts import Json, find
 from antiphon.channels.matrix.settings import MatrixSettings
 from antiphon.private_files import create_private_file
 
@@ -268,20 +268,16 @@ class MatrixClient:
 
     async def download(self, address: str, most: int) -> bytes | None:
         """The file at an `mxc://` address; None if the server does not have it. Raises as `ask`, and `FileTooLarge`."""
-        path, found = f"/_matrix/client/v1/media/download/{address.removeprefix('mxc://')}", bytearray()
+        path = f"/_matrix/client/v1/media/download/{address.removeprefix('mxc://')}"
         headers = await self._headers()
         try:
             async with await self._nio.send("GET", path, None, headers, None, 0) as answer:
                 if answer.status in (400, 403, 404):
                     return None
                 answer.raise_for_status()
-                async for piece in answer.content.iter_chunked(65_536):
-                    found += piece
-                    if len(found) > most:
-                        raise FileTooLarge
+                return await read_at_most(answer.content.iter_chunked(PIECE), most)
         except _FAILURES as error:
             raise MatrixError(NO_ANSWER) from error
-        return bytes(found)
 
     async def aclose(self) -> None:
         await self._nio.close()

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from antiphon.channels.files import sent_file
-from antiphon.channels.matrix.rooms import Json, KnownRoom, Rooms, find, words
+from antiphon.channels.json_facts import Json, find, words
+from antiphon.channels.matrix.rooms import KnownRoom, Rooms
 from antiphon.channels.matrix.settings import MatrixSettings
 from antiphon.domain.citations import cite
 from antiphon.domain.inbound import ChangeKind, ChatChange, Cited, FromChannel, Inbound, Sender, SentFile

@@ -3,16 +3,16 @@
 import json
 import logging
 
-import anyio
 from nio.crypto import decrypt_attachment
 from nio.exceptions import EncryptionError
 
 from antiphon.channels.account_loop import AccountLoop, PlatformTrouble
 from antiphon.channels.catch_up import CatchUp
+from antiphon.channels.json_facts import Json, words
 from antiphon.channels.kind import Inside
 from antiphon.channels.matrix.client import POLL_SECONDS, SEEN, MatrixClient, MatrixError, of, quoted
 from antiphon.channels.matrix.events import EventReader, answered_by, begin_of, invitation, moment
-from antiphon.channels.matrix.rooms import Json, KnownRoom, Rooms, words
+from antiphon.channels.matrix.rooms import KnownRoom, Rooms
 from antiphon.channels.matrix.settings import NAME, TROUBLES, MatrixSettings
 from antiphon.domain.inbound import ChangeKind, FromChannel, Inbound, SentFile
 from antiphon.domain.keys import ChatType
@@ -206,17 +206,14 @@ class MatrixLoop(AccountLoop):
 
     async def fetch(self, file: SentFile, most: int) -> bytes | None:
         """Of an encrypted room, the id holds the key."""
-        while True:
-            try:
-                if not file.file_id.startswith("{"):
-                    return await self._client.download(file.file_id, most)
-                place: Json = json.loads(file.file_id)
-                data = await self._client.download(place["url"], most)
-                return data and decrypt_attachment(data, place["key"]["k"], place["hashes"]["sha256"], place["iv"])
-            except MatrixError:
-                await anyio.sleep(SOON_SECONDS)
-            except (EncryptionError, KeyError, TypeError, ValueError, AttributeError):
-                return None
+        if not file.file_id.startswith("{"):
+            return await self._client.download(file.file_id, most)
+        try:
+            place: Json = json.loads(file.file_id)
+            data = await self._client.download(place["url"], most)
+            return data and decrypt_attachment(data, place["key"]["k"], place["hashes"]["sha256"], place["iv"])
+        except (EncryptionError, KeyError, TypeError, ValueError, AttributeError):
+            return None
 
     def trouble_of(self, error: Exception) -> PlatformTrouble | None:
         return PlatformTrouble(text_of(error), error.wish) if isinstance(error, MatrixError) else None

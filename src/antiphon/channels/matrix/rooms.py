@@ -1,27 +1,11 @@
 """What the account knows of its rooms, and to which channel each of them belongs. Pure."""
 
-from typing import Any
-
 from msgspec import Struct, field
 
 from antiphon.channels.bridges import Bridge
+from antiphon.channels.json_facts import Json, find, words
 from antiphon.channels.matrix.settings import NAME, MatrixSettings
 from antiphon.domain.session import DeliveryContext
-
-Json = dict[str, Any]
-
-
-def find(event: object, *path: str) -> object:
-    """What stands there in something that others wrote; None if nothing does."""
-    for name in path:
-        event = event.get(name) if isinstance(event, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return event  # pyright: ignore[reportUnknownVariableType]
-
-
-def words(event: object, *path: str) -> str:
-    """The text that stands there, without halves of pairs of surrogates; empty if there is none."""
-    found = find(event, *path)
-    return found.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(found, str) else ""
 
 
 class KnownRoom(Struct):

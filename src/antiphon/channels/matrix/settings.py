@@ -24,7 +24,6 @@ TROUBLES = {
     **dict.fromkeys(("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_FORBIDDEN", "M_USER_DEACTIVATED"), WRONG_SECRET),
     "M_LIMIT_EXCEEDED": "The homeserver asks to wait: too many requests came from the account.",
 }
-LOOK_THERE = "docs/places/MATRIX.md lists the usual mistakes."
 REMEDIES = {
     UNREACHABLE: "Check whether this machine reaches channels.matrix.homeserver: its /_matrix/client/versions answers.",
     WRONG_SECRET: "Set the password, or the access token of a device that is signed in, anew.",

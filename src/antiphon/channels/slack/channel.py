@@ -8,11 +8,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.channels.json_facts import Json, find_object, words
 from antiphon.channels.markup import DrawnText, render, verbatim
 from antiphon.channels.remembered import Remembered
 from antiphon.channels.slack.blocks import blocks_of, defuse, escape
-from antiphon.channels.slack.client import LIMITED, SlackClient, SlackError, failure_of, inner
-from antiphon.channels.slack.events import Json, text_in
+from antiphon.channels.slack.client import LIMITED, SlackClient, SlackError, failure_of
 from antiphon.channels.slack.section import NAME
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart, Streaming
 from antiphon.domain.delivery import Delivery
@@ -223,7 +223,7 @@ class SlackChannel:
             channel = self._direct.get(to)
             if channel is None:
                 opened = await self._client.call("conversations.open", users=to.rpartition(".")[2])
-                channel = str(inner(opened, "channel").get("id"))
+                channel = str(find_object(opened, "channel").get("id"))
                 self.note_direct(to, channel)
         return _SlackPlace(channel, place.thread_id)
 
@@ -239,14 +239,14 @@ def _mark(id: str, index: int) -> Json:
 
 
 def _is_marked(message: Json, mark: Json) -> bool:
-    return all(inner(message, "metadata").get(name) == value for name, value in mark.items())
+    return all(find_object(message, "metadata").get(name) == value for name, value in mark.items())
 
 
 def _shows(message: Json, delivery: Delivery, part: DeliveryPart) -> bool:
     """Whether the message is the part, by its mark; streams have none, and show a beginning of the text."""
-    if inner(message, "metadata").get("event_type") == MARK:
+    if find_object(message, "metadata").get("event_type") == MARK:
         return _is_marked(message, _mark(delivery.id, part.index))
-    shown = _letters(text_in(message, "text"))
+    shown = _letters(words(message, "text"))
     return part.index == 0 and part.spans is None and bool(shown) and _letters(part.text).startswith(shown)
 
 

@@ -14,8 +14,9 @@ import msgspec
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from antiphon.channels.files import FileTooLarge
-from antiphon.channels.slack.events import Json, SlackBot
+from antiphon.channels.files import PIECE, read_at_most
+from antiphon.channels.json_facts import Json, find_object
+from antiphon.channels.slack.events import SlackBot
 from antiphon.channels.slack.section import SlackAccount
 from antiphon.clock import Clock
 from antiphon.domain.delivery import BUSY, GONE, THREAD_GONE, DeliveryFailed
@@ -142,7 +143,7 @@ class SlackClient:
                 continue
             for each in cast("list[Json]", answer.get(name) or []):
                 yield each
-            cursor = cast("dict[str, str]", answer.get("response_metadata") or {}).get("next_cursor")
+            cursor = find_object(answer, "response_metadata").get("next_cursor")
             if not cursor:
                 return
 
@@ -171,20 +172,16 @@ class SlackClient:
         if not self._is_ours(url):
             return None
         headers = {"Authorization": f"Bearer {self._token}", "Accept-Encoding": "identity"}
-        found, patience = bytearray(), aiohttp.ClientTimeout(total=None, sock_read=REQUEST_SECONDS)
+        patience = aiohttp.ClientTimeout(total=None, sock_read=REQUEST_SECONDS)
         try:
             async with self._opened().get(url, headers=headers, allow_redirects=False, timeout=patience) as answer:
                 if answer.status >= 500 or answer.status == 429:
                     raise SlackError(TRANSPORT)
                 if answer.status != 200 or answer.content_type == "text/html":  # a page for signing in
                     return None
-                async for piece in answer.content.iter_chunked(65_536):
-                    found += piece
-                    if len(found) > most:
-                        raise FileTooLarge
+                return await read_at_most(answer.content.iter_chunked(PIECE), most)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise SlackError(TRANSPORT) from error
-        return bytes(found)
 
     def _is_ours(self, url: str) -> bool:
         try:
@@ -208,12 +205,6 @@ class SlackClient:
         web = AsyncWebClient(token, self._base, session=self._opened(), retry_handlers=[])
         web.proxy = web.proxy if self._is_slacks else None
         return web
-
-
-def inner(facts: Json, name: str) -> Json:
-    """The object of that name; empty if there is none."""
-    found: object = facts.get(name)
-    return cast("Json", found) if isinstance(found, dict) else {}
 
 
 def read(answer: object, type: type[Read]) -> Read:

@@ -2,9 +2,10 @@
 
 import anyio
 
+from antiphon.channels.json_facts import Json, find_object
 from antiphon.channels.remembered import Remembered
-from antiphon.channels.slack.client import TRANSPORT, SlackClient, SlackError, inner
-from antiphon.channels.slack.events import Json, KnownUser
+from antiphon.channels.slack.client import TRANSPORT, SlackClient, SlackError
+from antiphon.channels.slack.events import KnownUser
 from antiphon.clock import Clock
 
 KNOWN_SECONDS = 3600.0
@@ -22,7 +23,7 @@ class SlackDirectory:
     async def user(self, id: str, *, must: bool = False) -> KnownUser | None:
         """None if Slack does not say; if that may pass, and somebody must be known, raises `SlackError`."""
         facts = await self._ask("user", id, "users.info", must=must)
-        profile, enterprise = inner(facts, "profile"), inner(facts, "enterprise_user")
+        profile, enterprise = find_object(facts, "profile"), find_object(facts, "enterprise_user")
         name = profile.get("display_name") or profile.get("real_name") or facts.get("name")
         if not name:
             return None
@@ -50,7 +51,7 @@ class SlackDirectory:
         except SlackError as error:
             failed = error
         else:
-            return self._known.put(id, inner(answer, noun))
+            return self._known.put(id, find_object(answer, noun))
         if failed.is_of_token or (must and failed.is_passing):
             raise failed
         return {} if failed.is_passing else self._known.put(id, {})

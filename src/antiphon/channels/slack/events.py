@@ -4,12 +4,12 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from antiphon.channels.files import sent_file
+from antiphon.channels.json_facts import Json, whole, words
 from antiphon.channels.slack.section import NAME, ReplyPlace
 from antiphon.domain.citations import LinkedWords, cite, with_addresses
 from antiphon.domain.inbound import ButtonPress, ChangeKind, ChatChange, Cited, Inbound, Sender, SentFile
@@ -18,8 +18,6 @@ from antiphon.domain.message import Attribution, AttributionKind, CitationKind, 
 from antiphon.domain.position import Position
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import bracketed_name
-
-Json = dict[str, Any]
 
 LONGEST_DATA = 64
 """Bytes of a button's data."""
@@ -81,12 +79,6 @@ class EventSurroundings(Struct, frozen=True, kw_only=True):
     """Of the channel."""
 
 
-def text_in(facts: Json, name: str) -> str:
-    """The text of that name in what Slack sent; empty if there is none."""
-    found: object = facts.get(name)
-    return found if isinstance(found, str) else ""
-
-
 class SlackEvent(Struct, frozen=True, kw_only=True):
     """A message, as an event or the history of a channel shows it, or a change of a channel."""
 
@@ -112,7 +104,7 @@ class SlackEvent(Struct, frozen=True, kw_only=True):
     @property
     def where(self) -> str:
         """The channel's id."""
-        return (self.channel if isinstance(self.channel, str) else text_in(self.channel, "id")) or self.old_channel_id
+        return (self.channel if isinstance(self.channel, str) else words(self.channel, "id")) or self.old_channel_id
 
     @property
     def thread(self) -> str | None:
@@ -159,11 +151,11 @@ class SlackPayload(Struct, frozen=True, kw_only=True):
     @property
     def where(self) -> str:
         """The channel of the command or the press."""
-        return self.channel_id or text_in(self.container, "channel_id")
+        return self.channel_id or words(self.container, "channel_id")
 
     @property
     def who(self) -> str:
-        return self.user_id or text_in(self.user, "id")
+        return self.user_id or words(self.user, "id")
 
 
 def moment_of(ts: str) -> tuple[int, int]:
@@ -224,14 +216,12 @@ def _words_of(event: SlackEvent, around: EventSurroundings) -> tuple[str, Attrib
     rest = said.removeprefix(_mention(around.me)).lstrip()
     # With a mention one commands the bot in threads, which have no slash commands.
     text = _plain(rest if rest.startswith("/") else said, around)
-    shares = [each for each in event.attachments if each.get("is_share") and text_in(each, "text").strip()]
+    shares = [each for each in event.attachments if each.get("is_share") and words(each, "text").strip()]
     if not text.strip() and shares:
-        name = bracketed_name(_whole(text_in(shares[0], "author_name"))) or None
-        return _plain(text_in(shares[0], "text"), around), Attribution(kind=AttributionKind.FORWARD, name=name), ()
+        name = bracketed_name(words(shares[0], "author_name")) or None
+        return _plain(words(shares[0], "text"), around), Attribution(kind=AttributionKind.FORWARD, name=name), ()
     cited = [
-        cite(
-            CitationKind.QUOTE, Whose.OTHER, _plain(text_in(each, "text"), around), text_in(each, "author_name") or None
-        )
+        cite(CitationKind.QUOTE, Whose.OTHER, _plain(words(each, "text"), around), words(each, "author_name") or None)
         for each in shares
     ]
     return text, None, tuple(Cited(citation=each) for each in cited)
@@ -245,7 +235,7 @@ def _plain(text: str, around: EventSurroundings) -> str:
         shown += html.unescape(text[end : found.start()]) + word
         links += [LinkedWords(len(shown), address)] if address else []
         end = found.end()
-    return with_addresses(_whole(shown + html.unescape(text[end:])), links)
+    return with_addresses(whole(shown + html.unescape(text[end:])), links)
 
 
 def _shown(control: str, around: EventSurroundings) -> tuple[str, str | None]:
@@ -266,11 +256,11 @@ def _files_of(files: Sequence[Json]) -> tuple[tuple[SentFile, ...], tuple[str, .
     """The files to fetch, and a sentence for each that cannot be taken in."""
     found = list[SentFile | str]()
     for file in files:
-        id, name, size = text_in(file, "id"), _whole(text_in(file, "name")), file.get("size")
+        id, name, size = words(file, "id"), words(file, "name"), file.get("size")
         if not id or file.get("is_external") or file.get("mode") in ("external", "tombstone", "hidden_by_limit"):
             found.append(f"The file {bracketed_name(name)!r} does not lie on Slack and was not taken in.")
         else:
-            found.append(sent_file(id, name, text_in(file, "mimetype"), size if isinstance(size, int) else None))
+            found.append(sent_file(id, name, words(file, "mimetype"), size if isinstance(size, int) else None))
     unfetched = tuple(each for each in found if isinstance(each, SentFile))
     return unfetched, tuple(each for each in found if isinstance(each, str))
 
@@ -280,14 +270,14 @@ def change_of(event: SlackEvent, around: EventSurroundings) -> ChatChange | None
     kind, team = _CHANGES.get(event.type), event.team or ""
     if kind is None or not event.where:
         return None
-    title = around.title if isinstance(event.channel, str) else text_in(event.channel, "name")
+    title = around.title if isinstance(event.channel, str) else words(event.channel, "name")
     is_of_people = kind in (ChangeKind.JOINED, ChangeKind.PARTED)
     if is_of_people and event.user == around.me.user_id:
         kind, is_of_people = ChangeKind.ADDED if kind is ChangeKind.JOINED else ChangeKind.LEFT, False
     return ChatChange(
         kind=kind,
         place=_place(around, event.where, None),
-        title=bracketed_name(_whole(title)) or None,
+        title=bracketed_name(whole(title)) or None,
         sender=_sender(event.inviter, team, around) if kind is ChangeKind.ADDED and event.inviter else None,
         moved_to=event.new_channel_id or None,
         people=(_sender(event.user, team, around).id,) if is_of_people else (),
@@ -310,11 +300,11 @@ def command_of(command: SlackPayload, around: EventSurroundings) -> Inbound:
 
 def press_of(press: SlackPayload, around: EventSurroundings) -> ButtonPress | None:
     """None for buttons whose data Antiphon did not make."""
-    data = next((text_in(each, "value") for each in press.actions if each.get("type") == "button"), "")
+    data = next((words(each, "value") for each in press.actions if each.get("type") == "button"), "")
     if not data or not data.isascii() or not data.isprintable() or len(data) > LONGEST_DATA:
         return None
-    sender, message = _sender(press.who, text_in(press.user, "team_id"), around), text_in(press.container, "message_ts")
-    thread, to = text_in(press.container, "thread_ts"), sender.id if press.where.startswith("D") else press.where
+    sender, message = _sender(press.who, words(press.user, "team_id"), around), words(press.container, "message_ts")
+    thread, to = words(press.container, "thread_ts"), sender.id if press.where.startswith("D") else press.where
     return ButtonPress(
         platform_id=f"press:{press.trigger_id}",
         place=_place(around, to, None if thread in ("", message) else thread),
@@ -335,11 +325,6 @@ def _sender(user: str, team: str, around: EventSurroundings) -> Sender:
     is_here = team in (me.team_id, me.enterprise_id)
     if not is_here and me.enterprise_id is not None and known is not None:
         is_here = known.enterprise == me.enterprise_id
-    name = bracketed_name(_whole(user if known is None else known.name))
+    name = bracketed_name(whole(user if known is None else known.name))
     language = None if known is None else known.language
     return Sender(id=f"{me.home if is_here else team}.{user}", name=name, language=language)
-
-
-def _whole(text: str) -> str:
-    """The text without half surrogates."""
-    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from antiphon.channels.account_loop import AccountLoop, PlatformTrouble
 from antiphon.channels.catch_up import ALIVE, CatchUp
+from antiphon.channels.json_facts import find_object
 from antiphon.channels.kind import Inside
 from antiphon.channels.slack.channel import SlackChannel
-from antiphon.channels.slack.client import LIMITED, SlackClient, SlackError, inner
+from antiphon.channels.slack.client import LIMITED, SlackClient, SlackError
 from antiphon.channels.slack.directory import SlackDirectory
 from antiphon.channels.slack.events import (
     EventSurroundings,
@@ -93,14 +94,13 @@ class SlackLoop(AccountLoop):
             await listen(self._client, ready, lambda envelope: self._take_envelope(envelope, lease))
 
     async def fetch(self, file: SentFile, most: int) -> bytes | None:
-        while True:
-            try:
-                found = inner(await self._client.call("files.info", file=file.file_id), "file")
-                return await self._client.download(str(found.get("url_private_download")), most)
-            except SlackError as error:
-                if not error.is_passing:
-                    return None
-                await anyio.sleep(1.0 if error.wish is None else error.wish.total_seconds())
+        try:
+            found = find_object(await self._client.call("files.info", file=file.file_id), "file")
+            return await self._client.download(str(found.get("url_private_download")), most)
+        except SlackError as error:
+            if error.is_passing:
+                raise
+            return None
 
     def trouble_of(self, error: Exception) -> PlatformTrouble | None:
         return trouble_of(error) if isinstance(error, SlackError) else None

@@ -1,10 +1,10 @@
 """Everything of one bot. Importing this module imports the client library: only programs with a bot do it."""
 
-import anyio
 from msgspec.structs import replace
 from telegram.error import TelegramError
 
-from antiphon.channels.kind import Greeting, Inside, OpenChannel
+from antiphon.channels.greetings import FoundAccount, GreetingChannel
+from antiphon.channels.kind import Inside
 from antiphon.channels.telegram.channel import TelegramChannel
 from antiphon.channels.telegram.client import TelegramClient
 from antiphon.channels.telegram.loop import TelegramLoop, text_of
@@ -18,17 +18,17 @@ from antiphon.channels.telegram.settings import (
     TelegramSettings,
 )
 from antiphon.channels.telegram.webhook import TelegramWebhook
-from antiphon.domain.actor import OWNER
 from antiphon.domain.home_key import HomeKey
-from antiphon.engine.services import Services
 
-_NAME_SECONDS = 5.0
 LOOK_SECONDS = 4
 """Long enough for another program that polls to ask again, which ends the look."""
 
 
-class TelegramBot(OpenChannel):
+class TelegramBot(GreetingChannel):
     """A bot with its connections."""
+
+    channel, title, accounts = NAME, "Telegram", (ACCOUNT,)
+    failures = (TelegramError,)
 
     def __init__(self, settings: TelegramSettings) -> None:
         self._settings = settings
@@ -55,30 +55,11 @@ class TelegramBot(OpenChannel):
             return None
         return TelegramWebhook(self._client, inside.reception, _secret_of(inside.services.home_key))
 
-    async def greet(self, services: Services, *, command: str, may_show_code: bool) -> list[Greeting]:
-        """The bot's address; with a code for the owner's account, until one is linked."""
-        name = await self.find_name()
-        if name is None:
-            return [Greeting("Telegram does not answer for the bot yet; `antiphon doctor` says why.", is_warning=True)]
-        address = f"https://t.me/{name}"
-        if await services.links.has_owner(NAME, ACCOUNT):
-            return [Greeting(f"Telegram: {address}")]
-        if not may_show_code:
-            return [Greeting(f"Telegram: no owner yet. `{command}` prints a code; send `/link CODE yes` to {address}.")]
-        code = await services.links.make_code(OWNER)
-        text = "Telegram (good once, for an hour): open this link on your phone, and send what the bot asks for:"
-        return [Greeting(text, f"{address}?start={code.code}")]
+    async def find(self, account: str) -> FoundAccount:
+        address = f"https://t.me/{(await self._client.find_me()).username}"
+        return FoundAccount(name=address, code_link=f"{address}?start=")
 
-    async def find_name(self) -> str | None:
-        """The bot's name on Telegram; None if Telegram does not give it soon."""
-        try:
-            with anyio.move_on_after(_NAME_SECONDS):
-                return (await self._client.find_me()).username or None
-        except TelegramError:
-            return None
-        return None
-
-    async def look(self, *, may_poll: bool) -> BotLook:
+    async def look_at_bot(self, *, may_poll: bool) -> BotLook:
         """What Telegram says about the bot; nothing is changed or confirmed."""
         client, settings = self._client, self._settings
         try:

@@ -80,7 +80,7 @@ async def _look(kind: TelegramKind, settings: TelegramSettings, *, may_poll: boo
     """
     bot = kind.open(settings, SystemClock())
     try:
-        return await bot.look(may_poll=may_poll)
+        return await bot.look_at_bot(may_poll=may_poll)
     finally:
         await bot.aclose()
 

@@ -71,13 +71,8 @@ class TelegramKind(ChannelKind[TelegramSection, TelegramSettings]):
 
     def open(self, settings: TelegramSettings, clock: Clock) -> "TelegramBot":
         """Raises `Invalid` if the client library is not installed."""
-        try:
+        with self.needing_library():
             from antiphon.channels.telegram.bot import TelegramBot
-        except ModuleNotFoundError as error:
-            raise Invalid(
-                f"Telegram needs a package that is not installed ({error.name}). Install antiphon[telegram].",
-                code="package_missing",
-            ) from error
         return TelegramBot(settings)
 
     def check(
