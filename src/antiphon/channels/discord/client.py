@@ -4,12 +4,14 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
+from json import loads
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import aiohttp
 import msgspec
+from discord import utils
 from discord.errors import DiscordException, HTTPException, LoginFailure, RateLimited
 from discord.http import HTTPClient, Ratelimit, Route
 from msgspec import Struct
@@ -131,6 +133,7 @@ class DiscordClient:
     """Requests by one bot. The library logs in with the first."""
 
     def __init__(self, settings: DiscordSettings) -> None:
+        setattr(utils, "_from_json", loads)  # noqa: B010  (orjson, if there is one, fails at halves of characters)
         logging.getLogger("discord").setLevel(logging.CRITICAL)  # its lines hold addresses with tokens, and texts
         self.settings = settings
         self.rooms = DiscordRooms()
