@@ -32,14 +32,12 @@ settings.load_profile("tests")
 
 LONG = {
     "channels/deltachat/test_chats.py",
-    "channels/deltachat/test_suite.py",
     "channels/email/test_mailbox.py",
-    "channels/email/test_suite.py",
     "channels/telegram/test_cuts.py",
     "channels/telegram/test_kill.py",
     "channels/telegram/test_kill_points.py",
     "channels/telegram/test_other_library.py",
-    "channels/test_suite.py",
+    "channels/together/test_suite.py",
     "channels/xmpp/test_suite.py",
     "cli/test_chats.py",
     "cli/test_demo.py",

@@ -6,7 +6,7 @@ DIRECTORY = "channels/matrix"
 BRIDGES = f"{DIRECTORY}/test_bridges.py::"
 OUTAGES = f"{DIRECTORY}/test_outages.py::"
 ROOMS = f"{DIRECTORY}/test_rooms.py::"
-SUITE = f"{DIRECTORY}/test_suite.py::test_matrix_does_what_channels_do"
+SUITE = "channels/together/test_suite.py::test_a_channel_does_what_channels_do"
 
 BUGS = (
     Bug(
@@ -14,7 +14,7 @@ BUGS = (
         "channels/matrix/channel.py",
         'f"{delivery.id}.{part.index}"',
         "uuid4().hex",
-        f"{SUITE}[a_text_whose_answer_is_lost]",
+        f"{SUITE}[matrix-a_text_whose_answer_is_lost]",
     ),
     Bug(
         "the beginning of a reply passes for the reply",
@@ -99,7 +99,7 @@ BUGS = (
         "channels/matrix/client.py",
         '"types": [uuid4().hex]',
         '"types": []',
-        f"{SUITE}[absence]",
+        f"{SUITE}[matrix-absence]",
     ),
     Bug(
         "HTML of a model reaches people's programs",
