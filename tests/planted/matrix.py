@@ -10,6 +10,21 @@ SUITE = "channels/together/test_suite.py::test_a_channel_does_what_channels_do"
 
 BUGS = (
     Bug(
+        "a thread is begun in the room of the newest message",
+        "channels/matrix/channel.py",
+        "if event and room == asked:",
+        "if event:",
+        ROOMS + "test_a_thread_that_is_opened_under_a_message",
+    ),
+    Bug(
+        "a group moves to a room that does not name it",
+        "channels/matrix/rooms.py",
+        "return old if old is not None and old.replaced_by == room.id else None",
+        "return old",
+        f"{DIRECTORY}/test_reading.py::"
+        "test_a_group_moves_only_to_a_room_that_names_it_as_it_is_named[!old:home.test-!other:home.test-False]",
+    ),
+    Bug(
         "a text that is sent again has another transaction",
         "channels/matrix/channel.py",
         'f"{delivery.id}.{part.index}"',

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from antiphon.channels.matrix.events import EventReader
+import pytest
+
+from antiphon.channels.matrix.events import EventReader, invitation
 from antiphon.channels.matrix.rooms import KnownRoom, Rooms
 from antiphon.channels.matrix.settings import MatrixSettings
 from antiphon.channels.sections import CatchUpSection
@@ -51,6 +53,36 @@ def test_a_group_does_not_move_to_a_room_that_is_there_already() -> None:
     rooms = Rooms(SETTINGS)
     room, other = (room_of(rooms, f"!{name}:home.test", EVE, EVE, OLGA) for name in "ab")
     reader = EventReader(SETTINGS, rooms)
-    assert reader.read(room, state("tombstone", EVE, replacement_room=other.id), None) == []
-    (change,) = reader.read(room, state("tombstone", EVE, replacement_room="!new:home.test"), None)
-    assert isinstance(change, ChatChange) and (change.kind, change.moved_to) == (ChangeKind.MOVED, "!new:home.test")
+    tombstone = state("tombstone", EVE, replacement_room=other.id)
+    room.note(tombstone)
+    assert reader.read(room, tombstone, None) == []
+
+
+@requirement("groups:1")
+@pytest.mark.parametrize(
+    ("predecessor", "replaced_by", "moves"),
+    [
+        ("!old:home.test", "!new:home.test", True),
+        ("!old:home.test", "!other:home.test", False),
+        ("!other:home.test", "!new:home.test", False),
+        ("", "!new:home.test", False),
+        ("!old:home.test", "", False),
+    ],
+)
+def test_a_group_moves_only_to_a_room_that_names_it_as_it_is_named(
+    predecessor: str, replaced_by: str, moves: bool
+) -> None:
+    rooms = Rooms(SETTINGS)
+    old = room_of(rooms, "!old:home.test", EVE, EVE, OLGA)
+    old.note(state("tombstone", EVE, replacement_room=replaced_by))
+    made = state("create", EVE, predecessor={"room_id": predecessor})
+    asked = invitation(rooms, SETTINGS, "!new:home.test", [made, state("member", EVE, BOT, membership="invite")])
+    assert asked is not None and asked.place.to == ("!old:home.test" if moves else "!new:home.test")
+    new = room_of(rooms, "!new:home.test", EVE, EVE)
+    new.note(made)
+    joined = state("member", BOT, BOT, membership="join")
+    new.note(joined)
+    changes = [each for each in EventReader(SETTINGS, rooms).read(new, joined, None) if isinstance(each, ChatChange)]
+    assert [(each.place.to, each.moved_to) for each in changes if each.kind is ChangeKind.MOVED] == (
+        [("!old:home.test", "!new:home.test")] if moves else []
+    )

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
+from antiphon.domain.session import DeliveryContext
 from tests.channels.matrix.conftest import Opened
 from tests.channels.matrix.matrix_platform import MatrixPlatform
 from tests.channels.matrix.synapse import Json, User, thread_of
@@ -159,17 +160,23 @@ ODD: list[Json] = [
 
 @requirement("channels:1")
 async def test_a_thread_that_is_opened_under_a_message(opened: Opened, platform: MatrixPlatform) -> None:
-    async with opened() as served:
-        ann, room = await platform.person("ann"), await platform.room("ann")
+    ann, elsewhere = await group_of(platform, "ann", "ben")
+    async with opened(groups={elsewhere: {}}) as served:
+        room = await platform.room("ann")
         said = await ann.say(room, "hello")
         await until_said(ann, room, platform.bot.id, "echo: hello")
         sender = next(iter(served.app.channels.senders.values()))
-        thread = await sender.open_thread(None, f"{room}/{said}", "a thread")  # type: ignore[attr-defined]
+        place = DeliveryContext(channel="matrix", to=platform.id_of("ann"), account_id="default")
+        thread = await sender.open_thread(place, f"{room}/{said}", "a thread")  # type: ignore[attr-defined]
         assert thread == said
+        other = await ann.say(elsewhere, "hello there", **mention(platform.bot.id))
+        await until_said(ann, elsewhere, platform.bot.id, "echo: hello there")
+        own = await sender.open_thread(place, f"{elsewhere}/{other}", "a thread")  # type: ignore[attr-defined]
+        assert (await ann.messages(room, platform.bot.id))[-1]["event_id"] == own, "in the chat that was asked for"
         related: Json = {"m.relates_to": {"rel_type": "m.thread", "event_id": thread}}
         await ann.say(room, "in it", **related)
-        shown = await until_said(ann, room, platform.bot.id, "echo: hello", "echo: in it")
-        assert [thread_of(each) for each in shown] == [None, thread]
+        shown = await until_said(ann, room, platform.bot.id, "echo: hello", "a thread", "echo: in it")
+        assert [thread_of(each) for each in shown] == [None, None, thread]
 
 
 @requirement("channels:1")
@@ -228,3 +235,24 @@ async def test_a_room_that_is_upgraded_keeps_its_session(opened: Opened, platfor
 
         await until(is_answered)
         assert len((await served.client.get("/sessions")).json()["sessions"]) == 1
+
+
+@requirement("groups:1")
+async def test_a_room_that_is_said_to_be_replaced_by_anothers_stays_what_it_was(
+    opened: Opened, platform: MatrixPlatform
+) -> None:
+    ann, room = await group_of(platform, "ann", "ben")
+    async with opened(groups={room: {}}) as served:
+        await ann.say(room, "one", **mention(platform.bot.id))
+        await until_said(ann, room, platform.bot.id, "echo: one")
+        other = await ann.make_room(platform.bot.id, is_direct=False, name="Other")
+        await ann.set_state(room, "m.room.tombstone", {"body": "moved", "replacement_room": other})
+        await ann.say(other, "two", **mention(platform.bot.id))
+
+        async def is_asked() -> bool:
+            return (other, "asked") in [(each["address"], each["state"]) for each in await groups_of(served)]
+
+        await until(is_asked)
+        await ann.say(room, "three", **mention(platform.bot.id))
+        await until_said(ann, room, platform.bot.id, "echo: one", "echo: three")
+        assert not await ann.texts(other, platform.bot.id)

@@ -90,14 +90,15 @@ class MatrixChannel:
     async def open_thread(self, place: DeliveryContext, message_id: str | None, title: str) -> str:
         """Any message can begin a thread, whose id is the message's; but none that is in a thread."""
         try:
-            if message_id is not None:
-                room, event = split_id(message_id)
+            asked = await self._room(place)
+            room, event = (asked, "") if message_id is None else split_id(message_id)
+            if event and room == asked:
                 found = await self._client.find_event(room, event)
                 if found is not None and find(found, "content", "m.relates_to", "rel_type") != "m.thread":
                     return event
             name = uuid4().hex if message_id is None else sha256(message_id.encode()).hexdigest()
             content: Json = {"msgtype": "m.text", "body": title, "m.mentions": {}}
-            return await self._client.send_event(await self._room(place), content, f"thread.{name}")
+            return await self._client.send_event(asked, content, f"thread.{name}")
         except MatrixError as error:
             raise failure_of(error) from error
 

@@ -60,9 +60,6 @@ class EventReader:
             return self._read_member(room, event)
         if kind == "m.room.name" and is_group:
             return [self.change(ChangeKind.RENAMED, room, event, title=bracketed_name(room.title))]
-        if kind == "m.room.tombstone" and is_group and (moved := words(event, "content", "replacement_room")):
-            # A room in which the account is already is another one, whatever the people of this one say.
-            return [] if moved in self._rooms.known else [self.change(ChangeKind.MOVED, room, event, moved_to=moved)]
         return []
 
     def is_person(self, room: KnownRoom, sender: str) -> bool:
@@ -91,7 +88,9 @@ class EventReader:
         if user == self._me:
             people = tuple(each for each in room.members if self.is_person(room, each))
             added = self.change(ChangeKind.ADDED, room, event, title=bracketed_name(room.title))
-            return [added, self.change(ChangeKind.JOINED, room, people=people)]
+            old = self._rooms.replaced(room)
+            moved = [] if old is None else [self.change(ChangeKind.MOVED, old, moved_to=room.id)]
+            return [*moved, added, self.change(ChangeKind.JOINED, room, people=people)]
         if now not in ("join", "leave", "ban") or not self.is_person(room, user):
             return []
         return [self.change(ChangeKind.JOINED if now == "join" else ChangeKind.PARTED, room, event, people=(user,))]
@@ -173,7 +172,9 @@ def invitation(rooms: Rooms, settings: MatrixSettings, room_id: str, state: list
             inviter = words(event, "sender")
     if not inviter:
         return None
+    old = None if room.is_private else rooms.replaced(room)  # what was decided about that holds for this
     place = rooms.place_of(inviter if room.is_private else room_id, settings.bridge_of(inviter))
+    place = place if old is None else rooms.place(old)
     sender = Sender(id=inviter, name=bracketed_name(room.members.get(inviter, inviter)))
     title = None if room.is_private else bracketed_name(room.name or room.alias or room_id)
     return ChatChange(kind=ChangeKind.INVITED, place=place, title=title, sender=sender)

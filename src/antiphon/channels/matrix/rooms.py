@@ -14,6 +14,10 @@ class KnownRoom(Struct):
     id: str
     me: str
     creator: str = ""
+    predecessor: str = ""
+    """The room that this one was made to replace, as it says."""
+    replaced_by: str = ""
+    """The room that is to replace this one, as it says."""
     name: str = ""
     alias: str = ""
     is_private: bool = False
@@ -27,6 +31,9 @@ class KnownRoom(Struct):
         match event.get("type"):
             case "m.room.create":
                 self.creator = words(event, "sender")
+                self.predecessor = words(event, "content", "predecessor", "room_id")
+            case "m.room.tombstone":
+                self.replaced_by = words(event, "content", "replacement_room")
             case "m.room.member" if find(event, "content", "membership") in ("join", "invite"):
                 self.members[user] = words(event, "content", "displayname") or user
                 flags = find(event, "content", "is_direct"), find(event, "unsigned", "prev_content", "is_direct")
@@ -68,6 +75,11 @@ class Rooms:
         for event in found.get("account_data", {}).get("events", []):
             if event.get("type") == "m.direct":
                 self.direct = {user: [*map(str, rooms)] for user, rooms in event["content"].items()}
+
+    def replaced(self, room: KnownRoom) -> KnownRoom | None:
+        """The room that this one replaces, as both of them say; else whoever made one could take over any other."""
+        old = self.known.get(room.predecessor)
+        return old if old is not None and old.replaced_by == room.id else None
 
     def bridge_of(self, room: KnownRoom) -> Bridge | None:
         """The bridge that made the room, or for whose user alone it was made; None for a room of Matrix.
