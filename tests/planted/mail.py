@@ -8,6 +8,13 @@ RECEPTION = "policy/test_reception.py::"
 
 BUGS = (
     Bug(
+        "a program that begins a thread with each answer is answered for ever",
+        "engine/chats/loops.py",
+        "    if place.thread_id is None:\n        return False\n",
+        "    if place.thread_id is not None:\n        return False\n",
+        MAILBOX + "test_a_program_that_begins_a_thread_with_each_answer_is_stopped",
+    ),
+    Bug(
         "a sender whom nothing proves is heard",
         "policy/reception.py",
         "    if not request.is_proven:\n        return Admission.TELL_OWNERS\n",

@@ -4,8 +4,10 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from antiphon.domain.actor import Principal
 from antiphon.domain.ids import MessageId, RunId, SessionRow
 from antiphon.store import codec
+from antiphon.store.channel_accounts import AccountName
 from antiphon.store.database import Query, Transaction
 
 KEPT = timedelta(days=7)
@@ -50,6 +52,20 @@ class ArrivalRow(NamedTuple):
 
 
 _outcome = codec.member_of(ArrivalOutcome)
+
+
+async def list_answered(
+    query: Query, account: AccountName, sender: Principal, *, since_ms: int, limit: int
+) -> list[tuple[int, int]]:
+    """When the newest messages of the sender on the account came that were answered, and when each was, the newest
+    first."""
+    found = await query.fetch_all(
+        "SELECT r.created_at, r.ended_at FROM arrivals a JOIN runs r ON r.id = a.run_id "
+        "WHERE a.arrived_at >= ? AND a.channel = ? AND a.account = ? AND r.principal = ? AND r.ended_at IS NOT NULL "
+        "ORDER BY r.created_at DESC, r.id DESC LIMIT ?",
+        (since_ms, *account, str(sender), limit),
+    )
+    return [(asked, answered) for asked, answered in found]
 
 
 async def find(query: Query, place: ArrivalName) -> ArrivalRow | None:

@@ -181,6 +181,24 @@ async def test_what_no_person_wrote_is_not_answered(
 
 
 @requirement("channels:1")
+async def test_a_program_that_begins_a_thread_with_each_answer_is_stopped(
+    open_home: OpenHome, office: PostOffice
+) -> None:
+    async with opened(open_home, office, quick_turns=3) as (_, platform):
+        await hears(platform, "olga")
+        for number in range(1, 5):
+            mail = platform.mail("ann", f"I am away {number}", References="", Subject="Away")
+            await platform.post(mail, platform.id_of("ann"))
+            if number < 4:
+                await until_got(platform, "ann", number)
+        await hears(platform)
+        assert len(platform.got("ann")) == 3
+        await until_got(platform, "olga", 2)
+        told = " ".join(platform.got("olga")[1].get_content().split())
+        assert "a program seems to answer the agent's answers" in told
+
+
+@requirement("channels:1")
 async def test_what_is_quoted_stands_in_the_log_and_in_no_prompt(open_home: OpenHome, office: PostOffice) -> None:
     async with opened(open_home, office) as (served, platform):
         await platform.write("ann", "Yes\n\nOn Monday, Bot wrote:\n> do you?\n> really?")

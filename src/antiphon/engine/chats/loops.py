@@ -1,5 +1,8 @@
 """Stops programs that answer each other, where a platform does not tell them from people. Contract: channels 1."""
 
+from collections.abc import Sequence
+from datetime import timedelta
+
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Limited
 from antiphon.domain.ids import SessionRow
@@ -8,10 +11,13 @@ from antiphon.domain.session import DeliveryContext
 from antiphon.engine.access.recipients import account_of
 from antiphon.engine.chats.owners import tell_owners_once
 from antiphon.engine.rules import Rules
-from antiphon.store import runs
+from antiphon.store import arrivals, runs
+from antiphon.store.channel_accounts import AccountName
 from antiphon.store.database import Query, Transaction
 
 LOOP = "loop"
+REMEMBERED = timedelta(hours=1)
+"""How long turns of other threads count."""
 
 
 async def is_looping(
@@ -19,15 +25,26 @@ async def is_looping(
 ) -> bool:
     """Whether the sender answers the session's agent again and again faster than people write.
 
-    The message came then; it may have waited since.
+    The message came then; it may have waited since. Where chats have threads, programs may begin one with each answer,
+    so all of the sender's threads count.
     """
-    if place.channel is None or not place.is_outside or session is None:
+    if place.channel is None or not place.is_outside:
         return False
     hasty = rules.chats.form(place.channel).hasty_seconds
     most = rules.chats.quick_turns.get((place.channel, account_of(place)), 0)
     if hasty is None or most == 0:
         return False
-    found = await runs.list_answered(query, session, sender, limit=2 * most)
+    found = [] if session is None else await runs.list_answered(query, session, sender, limit=2 * most)
+    if _is_loop(found, came_ms, most, hasty):
+        return True
+    if place.thread_id is None:
+        return False
+    where, since = AccountName(place.channel, account_of(place)), came_ms - round(REMEMBERED.total_seconds() * 1000)
+    found = await arrivals.list_answered(query, where, sender, since_ms=since, limit=2 * most)
+    return _is_loop(found, came_ms, most, hasty)
+
+
+def _is_loop(found: Sequence[tuple[int, int]], came_ms: int, most: int, hasty: float) -> bool:
     turns = [AnsweredTurn(*each) for each in found]
     return is_loop(turns, came_ms, most=most, hasty_ms=round(hasty * 1000))
 
